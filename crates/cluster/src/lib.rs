@@ -1,0 +1,4 @@
+//! The embedded cluster: a Kubernetes-compatible API server in process.
+
+pub mod error;
+pub mod schema;

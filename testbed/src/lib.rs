@@ -1,0 +1,1 @@
+//! The real control plane as a test judge.
