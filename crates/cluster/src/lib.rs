@@ -1,4 +1,5 @@
 //! The embedded cluster: a Kubernetes-compatible API server in process.
 
+pub mod attributes;
 pub mod error;
 pub mod schema;
