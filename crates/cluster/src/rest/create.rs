@@ -1,0 +1,120 @@
+//! create: from a decoded object to a stored one.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::answer;
+use super::metadata::{self, generated_name, settle_namespace, stamp_new};
+use super::{Call, decode, errors, namespaces, prepare};
+use crate::admission::Operation;
+use crate::defaults;
+use crate::error::{ApiError, ApiResult};
+use crate::response::ServerResponse;
+use crate::store::{Key, Object, WriteError};
+
+/// What came of a write: a stored object, or what would have been stored.
+pub enum Outcome {
+    Stored(Arc<Object>),
+    Rehearsed(Value),
+}
+
+impl Outcome {
+    pub fn answer(&self, call: &Call<'_>, code: u16) -> ServerResponse {
+        match self {
+            Self::Stored(object) => answer::object(call, code, object),
+            Self::Rehearsed(value) => answer::value(call, code, value.clone()),
+        }
+    }
+}
+
+pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
+    let dry_run = call.query.dry_run("CreateOptions")?;
+    let mut object = decode::object(call)?;
+    prepare::shape(call, &mut object)?;
+    Ok(create_object(call, object, dry_run, false).await?.answer(call, 201))
+}
+
+/// Names made from `generateName` may collide; then another is tried.
+const NAME_TRIES: usize = 8;
+
+/// Stores a new object; `applied` says that its managed fields are already those of a server-side apply.
+pub async fn create_object(
+    call: &mut Call<'_>,
+    mut object: Value,
+    dry_run: bool,
+    applied: bool,
+) -> ApiResult<Outcome> {
+    settle_namespace(call, &mut object)?;
+    if !metadata::text(&object, "resourceVersion").is_empty() {
+        return Err(errors::resource_version_on_create());
+    }
+    let kind = call.kind.clone();
+    prepare::default(&kind, &mut object);
+    namespaces::check_alive(call, &kind)?;
+    if kind.is("", "pods") {
+        defaults::admit_pod(&mut object, &|class| call.server.priority_class(class))?;
+    }
+    if call.server.mutate(call, Operation::Create, &mut object, None, dry_run).await? {
+        prepare::shape(call, &mut object)?;
+        prepare::default(&kind, &mut object);
+    }
+    stamp_new(call, &mut object);
+    set_initial_status(call, &mut object);
+    let generate = metadata::text(&object, "generateName").to_string();
+    let generates = metadata::text(&object, "name").is_empty() && !generate.is_empty();
+    let manager = call.field_manager()?;
+
+    for _ in 0..NAME_TRIES {
+        if generates {
+            object["metadata"]["name"] = generated_name(call, &generate).into();
+        }
+        prepare::validate_create(&kind, &object)?;
+        call.server.admit(call, Operation::Create, Some(&object), None, dry_run).await?;
+        if !applied {
+            call.server.own_fields(&kind, None, &mut object, &manager, "");
+        }
+        let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
+        if dry_run {
+            if call.server.store.get(&kind.storage, &key).is_some() {
+                return Err(errors::already_exists(&kind, &key.name));
+            }
+            return Ok(Outcome::Rehearsed(object));
+        }
+        match call.server.store.create(&kind.storage, key.clone(), answer::to_stored(&kind, object.clone())) {
+            Ok(stored) => {
+                let stored = call.server.after_write(&kind, stored);
+                return Ok(Outcome::Stored(stored));
+            }
+            Err(WriteError::Exists) if generates => {}
+            Err(WriteError::Exists) => return Err(errors::already_exists(&kind, &key.name)),
+            Err(_) => return Err(errors::no_such_path()),
+        }
+    }
+    let mut error = ApiError::new(
+        409,
+        "AlreadyExists",
+        format!("{} \"{generate}\" already exists, the server was not able to generate a unique name for the object", kind.qualified_resource()),
+    );
+    error.retry_after = Some(1);
+    Err(error)
+}
+
+/// A new object starts with the status its kind prescribes, whatever the client sent.
+fn set_initial_status(call: &Call<'_>, object: &mut Value) {
+    let kind = &call.kind;
+    if kind.is_custom() {
+        if kind.has_status {
+            object.as_object_mut().map(|o| o.remove("status"));
+            // A status may have defaults of its own.
+            prepare::default(kind, object);
+        }
+        return;
+    }
+    if kind.has_status && !kind.initial_status.is_null() {
+        object["status"] = kind.initial_status.clone();
+        if kind.is("", "pods") {
+            object["status"]["qosClass"] = defaults::qos_class(object).into();
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! delete: grace, finalizers, preconditions and propagation.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::namespaces::IMMORTAL;
+use super::read::selection;
+use super::{Call, answer, decode, errors, metadata};
+use crate::admission::Operation;
+use crate::clock::rfc3339;
+use crate::error::{ApiError, ApiResult, FieldError};
+use crate::kinds::Kind;
+use crate::request::dry_run;
+use crate::response::{self, ServerResponse};
+use crate::store::{Key, Object, WriteError};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeleteOptions {
+    pub grace_seconds: Option<i64>,
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+    pub propagation: Option<Propagation>,
+    pub dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// From the body, or from the query where there is no body.
+    fn of(call: &Call<'_>) -> ApiResult<Self> {
+        if call.body.is_empty() {
+            let mut object = json!({});
+            if let Some(seconds) = call.query.number("gracePeriodSeconds")? {
+                object["gracePeriodSeconds"] = seconds.into();
+            }
+            if let Some(policy) = call.query.get("propagationPolicy") {
+                object["propagationPolicy"] = policy.into();
+            }
+            if call.query.get("orphanDependents").is_some() {
+                object["orphanDependents"] = call.query.flag("orphanDependents")?.into();
+            }
+            object["dryRun"] = json!(call.query.all("dryRun"));
+            return Self::parse(&object);
+        }
+        let body = decode::body(call)?;
+        let kind = body["kind"].as_str().unwrap_or("DeleteOptions");
+        if kind != "DeleteOptions" {
+            return Err(ApiError::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: no kind \"{kind}\" is registered"
+            )));
+        }
+        let mut options = Self::parse(&body)?;
+        options.dry_run |= call.query.dry_run("DeleteOptions")?;
+        Ok(options)
+    }
+
+    pub fn parse(object: &Value) -> ApiResult<Self> {
+        let invalid = |error: FieldError| ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]);
+        let mut options = Self::default();
+        match &object["gracePeriodSeconds"] {
+            Value::Null => {}
+            Value::Number(seconds) if seconds.is_i64() => options.grace_seconds = seconds.as_i64(),
+            other => {
+                return Err(ApiError::bad_request(format!(
+                    "json: cannot unmarshal {} into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+                    decode::json_type(other)
+                )));
+            }
+        }
+        options.uid = object["preconditions"]["uid"].as_str().map(String::from);
+        options.resource_version = object["preconditions"]["resourceVersion"].as_str().map(String::from);
+        let orphan = object["orphanDependents"].as_bool();
+        let policy = object["propagationPolicy"].as_str();
+        options.propagation = match (policy, orphan) {
+            (Some(_), Some(_)) => {
+                return Err(invalid(FieldError::invalid(
+                    "propagationPolicy",
+                    policy.unwrap_or_default(),
+                    "orphanDependents and deletionPropagation cannot be both set",
+                )));
+            }
+            (None, None) => None,
+            (None, Some(true)) | (Some("Orphan"), _) => Some(Propagation::Orphan),
+            (None, Some(false)) | (Some("Background"), _) => Some(Propagation::Background),
+            (Some("Foreground"), _) => Some(Propagation::Foreground),
+            (Some(other), _) => {
+                return Err(invalid(FieldError::new(
+                    crate::error::FieldErrorKind::NotSupported,
+                    "propagationPolicy",
+                    other.into(),
+                    "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+                )));
+            }
+        };
+        let rehearsals: Vec<String> = object["dryRun"]
+            .as_array()
+            .map(|list| list.iter().map(|v| v.as_str().unwrap_or_default().to_string()).collect())
+            .unwrap_or_default();
+        options.dry_run = dry_run(&rehearsals, "DeleteOptions")?;
+        Ok(options)
+    }
+
+    fn to_value(&self) -> Value {
+        let mut value = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        if let Some(seconds) = self.grace_seconds {
+            value["gracePeriodSeconds"] = seconds.into();
+        }
+        if self.uid.is_some() || self.resource_version.is_some() {
+            value["preconditions"] = json!({"uid": self.uid, "resourceVersion": self.resource_version});
+        }
+        value
+    }
+}
+
+/// How a delete went.
+pub enum Deleted {
+    /// It is gone; this was its last state.
+    Gone(Value),
+    /// It is on its way: grace runs, or finalizers hold it.
+    Leaving(Arc<Object>),
+    Rehearsed(Value),
+}
+
+pub async fn delete(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
+    let options = DeleteOptions::of(call)?;
+    let key = call.key();
+    let deleted = delete_object(call, &key, &options, None).await?;
+    Ok(answer_deleted(call, deleted))
+}
+
+fn answer_deleted(call: &Call<'_>, deleted: Deleted) -> ServerResponse {
+    match deleted {
+        Deleted::Leaving(object) => answer::object(call, 200, &object),
+        Deleted::Gone(value) | Deleted::Rehearsed(value) if call.kind.returns_deleted => {
+            answer::value(call, 200, answer::in_version(&call.kind, value))
+        }
+        Deleted::Gone(value) | Deleted::Rehearsed(value) => {
+            let mut details = json!({
+                "name": metadata::text(&value, "name"), "kind": call.kind.plural, "uid": metadata::text(&value, "uid"),
+            });
+            if !call.kind.group.is_empty() {
+                details["group"] = call.kind.group.clone().into();
+            }
+            response::json(
+                200,
+                &json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+                }),
+            )
+        }
+    }
+}
+
+/// Deletes one object; `amend` changes the object in the same write (the eviction's condition).
+pub async fn delete_object(
+    call: &mut Call<'_>,
+    key: &Key,
+    options: &DeleteOptions,
+    amend: Option<&(dyn Fn(&mut Value) + Send + Sync)>,
+) -> ApiResult<Deleted> {
+    let kind = call.kind.clone();
+    if kind.is("", "namespaces") && IMMORTAL.contains(&&*key.name) {
+        return Err(errors::forbidden(&kind, &key.name, "this namespace may not be deleted"));
+    }
+    loop {
+        let Some(current) = call.server.store.get(&kind.storage, key) else {
+            return Err(errors::not_found(&kind, &key.name));
+        };
+        let mut object = current.value();
+        check_preconditions(&kind, &object, options)?;
+        call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?;
+        if let Some(amend) = amend {
+            amend(&mut object);
+        }
+        let now = call.server.now();
+        let plan = plan(&kind, &object, options, now);
+        if options.dry_run {
+            return Ok(Deleted::Rehearsed(object));
+        }
+        let done = match plan {
+            Plan::Remove => call.server.store.delete(&kind.storage, key, current.revision, object.clone()).map(|gone| {
+                call.server.after_delete(&kind, &gone);
+                Deleted::Gone(gone.value())
+            }),
+            Plan::Nothing if amend.is_none() => return Ok(Deleted::Leaving(current)),
+            Plan::Nothing => {
+                call.server.store.update(&kind.storage, key, current.revision, object).map(Deleted::Leaving)
+            }
+            Plan::Mark(marked) => call
+                .server
+                .store
+                .update(&kind.storage, key, current.revision, marked)
+                .map(|stored| Deleted::Leaving(call.server.after_write(&kind, stored))),
+        };
+        match done {
+            Ok(deleted) => return Ok(deleted),
+            Err(WriteError::Conflict) => {}
+            Err(_) => return Err(errors::not_found(&kind, &key.name)),
+        }
+    }
+}
+
+fn check_preconditions(kind: &Kind, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
+    let name = metadata::text(object, "name");
+    let check = |what: &str, wanted: &Option<String>, field: &str, hint: &str| match wanted {
+        Some(wanted) if wanted != metadata::text(object, field) => Err(errors::conflict(
+            kind,
+            name,
+            &format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({}). The object \
+                 might have been {hint}",
+                metadata::text(object, field)
+            ),
+        )),
+        _ => Ok(()),
+    };
+    check("UID", &options.uid, "uid", "deleted and then recreated")?;
+    check("ResourceVersion", &options.resource_version, "resourceVersion", "modified")
+}
+
+#[derive(Debug, PartialEq)]
+enum Plan {
+    Remove,
+    Mark(Value),
+    /// Already leaving, and nothing about it changes.
+    Nothing,
+}
+
+/// What a delete means for this object now. Pure, so that grace and finalizers can be tested as a table.
+fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
+    let mut marked = object.clone();
+    let propagation_changed = set_propagation_finalizer(kind, &mut marked, options.propagation);
+    let held = !metadata::finalizers(&marked).is_empty()
+        || (kind.is("", "namespaces") && object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()));
+    let grace = if kind.is("", "pods") { pod_grace(object, options) } else { 0 };
+    if metadata::is_deleting(object) {
+        let running = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+        if grace >= running && !(running == 0 && !held) {
+            return if propagation_changed { Plan::Mark(marked) } else { Plan::Nothing };
+        }
+        if grace == 0 && !held {
+            return Plan::Remove;
+        }
+        // A shorter grace counts from when the deletion began.
+        let deadline: Option<Timestamp> =
+            object["metadata"]["deletionTimestamp"].as_str().and_then(|t| t.parse().ok());
+        let began = deadline.map_or(now, |at| at - SignedDuration::from_secs(running));
+        marked["metadata"]["deletionTimestamp"] = rfc3339(began + SignedDuration::from_secs(grace)).into();
+        marked["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+        return Plan::Mark(marked);
+    }
+    if grace == 0 && !held {
+        return Plan::Remove;
+    }
+    marked["metadata"]["deletionTimestamp"] = rfc3339(now + SignedDuration::from_secs(grace)).into();
+    marked["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+    if let Some(generation) = marked["metadata"]["generation"].as_i64().filter(|g| *g > 0) {
+        marked["metadata"]["generation"] = (generation + 1).into();
+    }
+    if kind.is("", "namespaces") {
+        marked["metadata"].as_object_mut().map(|m| m.remove("deletionGracePeriodSeconds"));
+        marked["status"]["phase"] = "Terminating".into();
+    }
+    Plan::Mark(marked)
+}
+
+/// Seconds a pod gets to end: what was asked, else its own grace; none when nothing runs.
+fn pod_grace(pod: &Value, options: &DeleteOptions) -> i64 {
+    let unscheduled = pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if unscheduled || ended {
+        return 0;
+    }
+    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    // A negative grace means one second.
+    match options.grace_seconds.unwrap_or(own) {
+        seconds if seconds < 0 => 1,
+        seconds => seconds,
+    }
+}
+
+/// Foreground and orphan deletion hold the object by a finalizer until its dependents are seen to.
+fn set_propagation_finalizer(kind: &Kind, object: &mut Value, propagation: Option<Propagation>) -> bool {
+    const FOREGROUND: &str = "foregroundDeletion";
+    const ORPHAN: &str = "orphan";
+    let Some(propagation) = propagation else { return false };
+    if kind.is("", "namespaces") {
+        return false;
+    }
+    let before: Vec<String> = metadata::finalizers(object).into_iter().map(String::from).collect();
+    let wanted = match propagation {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Orphan => Some(ORPHAN),
+    };
+    let mut after: Vec<String> = before
+        .iter()
+        .filter(|f| Some(f.as_str()) == wanted || (f.as_str() != FOREGROUND && f.as_str() != ORPHAN))
+        .cloned()
+        .collect();
+    if let Some(wanted) = wanted
+        && !after.iter().any(|f| f == wanted)
+    {
+        after.push(wanted.to_string());
+    }
+    if after == before {
+        return false;
+    }
+    if let Some(metadata) = metadata::metadata_mut(object) {
+        if after.is_empty() {
+            metadata.remove("finalizers");
+        } else {
+            metadata.insert("finalizers".into(), json!(after));
+        }
+    }
+    true
+}
+
+pub async fn delete_collection(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
+    let options = DeleteOptions::of(call)?;
+    let selection = selection(call)?;
+    let kind = call.kind.clone();
+    let snapshot = call.server.store.list(&kind.storage, call.path.namespace.as_deref());
+    let mut items = Vec::new();
+    for object in snapshot.objects.iter().filter(|object| selection.matches(object)) {
+        match delete_object(call, &object.key, &options, None).await {
+            Ok(_) => items.push(answer::in_version(&kind, object.value())),
+            // Somebody else was faster.
+            Err(gone) if gone.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(response::json(
+        200,
+        &json!({
+            "kind": kind.list_kind, "apiVersion": kind.api_version(),
+            "metadata": {"resourceVersion": snapshot.revision.to_string()}, "items": items,
+        }),
+    ))
+}

@@ -1,0 +1,94 @@
+//! The errors of resource handlers, worded as the API server words them.
+
+use serde_json::json;
+
+use crate::error::ApiError;
+use crate::kinds::Kind;
+
+fn details(kind: &Kind, name: &str) -> serde_json::Value {
+    let mut details = json!({"kind": kind.plural});
+    if !name.is_empty() {
+        details["name"] = name.into();
+    }
+    if !kind.group.is_empty() {
+        details["group"] = kind.group.clone().into();
+    }
+    details
+}
+
+pub fn not_found(kind: &Kind, name: &str) -> ApiError {
+    ApiError::new(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified_resource()))
+        .with_details(details(kind, name))
+}
+
+pub fn already_exists(kind: &Kind, name: &str) -> ApiError {
+    ApiError::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified_resource()))
+        .with_details(details(kind, name))
+}
+
+pub fn conflict(kind: &Kind, name: &str, why: &str) -> ApiError {
+    ApiError::new(
+        409,
+        "Conflict",
+        format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified_resource()),
+    )
+    .with_details(details(kind, name))
+}
+
+/// The object changed between reading and writing.
+pub fn modified(kind: &Kind, name: &str) -> ApiError {
+    let why = "the object has been modified; please apply your changes to the latest version and try again";
+    conflict(kind, name, why)
+}
+
+pub fn forbidden(kind: &Kind, name: &str, why: &str) -> ApiError {
+    ApiError::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", kind.qualified_resource()))
+        .with_details(details(kind, name))
+}
+
+pub fn method_not_allowed() -> ApiError {
+    ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        .with_details(json!({}))
+}
+
+pub fn no_such_path() -> ApiError {
+    ApiError::new(404, "NotFound", "the server could not find the requested resource").with_details(json!({}))
+}
+
+/// A watch or a page starts at a revision that the server no longer remembers.
+pub fn expired(message: impl Into<String>) -> ApiError {
+    ApiError::new(410, "Expired", message)
+}
+
+pub fn unsupported_media_type(accepted: &[&str]) -> ApiError {
+    ApiError::new(
+        415,
+        "UnsupportedMediaType",
+        format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        ),
+    )
+}
+
+pub fn internal(message: impl std::fmt::Display) -> ApiError {
+    ApiError::new(500, "InternalError", format!("Internal error occurred: {message}"))
+        .with_details(json!({"causes": [{"message": message.to_string()}]}))
+}
+
+/// A revision from the future: the client is ahead of this server.
+pub fn too_large_revision(asked: u64, current: u64) -> ApiError {
+    let mut error = ApiError::new(
+        504,
+        "Timeout",
+        format!("Too large resource version: {asked}, current: {current}"),
+    )
+    .with_details(json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}));
+    error.retry_after = Some(1);
+    error
+}
+
+pub fn resource_version_on_create() -> ApiError {
+    ApiError::new(500, "InternalError", "Internal error occurred: resourceVersion should not be set on objects to be created")
+        .with_details(json!({"causes": [{"message": "resourceVersion should not be set on objects to be created"}]}))
+}

@@ -1,0 +1,119 @@
+//! The parts of object metadata that the server itself keeps.
+
+use serde_json::{Map, Value};
+
+use super::Call;
+use crate::clock::rfc3339;
+use crate::error::{ApiError, ApiResult};
+
+pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    object["metadata"]["finalizers"]
+        .as_array()
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default()
+}
+
+pub fn is_deleting(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+pub fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    object.get_mut("metadata").and_then(Value::as_object_mut)
+}
+
+/// Takes the namespace of the path; one that is given must be the same.
+pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> ApiResult<()> {
+    let given = text(object, "namespace").to_string();
+    if !call.kind.namespaced {
+        if given.is_empty() {
+            return Ok(());
+        }
+        metadata_mut(object).map(|m| m.remove("namespace"));
+        return Ok(());
+    }
+    if !given.is_empty() && given != call.namespace() {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    object["metadata"]["namespace"] = call.namespace().into();
+    Ok(())
+}
+
+/// Fills in what the server decides about a new object: name from generateName, uid, creation time.
+pub fn stamp_new(call: &Call<'_>, object: &mut Value) {
+    let uid = call.server.uid();
+    let now = rfc3339(call.server.now());
+    if let Some(metadata) = metadata_mut(object) {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
+            metadata.remove(field);
+        }
+        metadata.insert("uid".into(), uid.into());
+        metadata.insert("creationTimestamp".into(), now.into());
+        if call.kind.has_generation || call.kind.is_custom() {
+            metadata.insert("generation".into(), 1.into());
+        } else {
+            metadata.remove("generation");
+        }
+    }
+}
+
+/// A name from `generateName`: the prefix cut so that five random characters fit.
+pub fn generated_name(call: &Call<'_>, prefix: &str) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut name: String = prefix.chars().take(58).collect();
+    for _ in 0..5 {
+        name.push(ALPHABET[call.server.random(ALPHABET.len() as u64) as usize] as char);
+    }
+    name
+}
+
+/// Puts back what a client may leave out but never change.
+pub fn keep_server_fields(old: &Value, new: &mut Value) {
+    let uid_missing = text(new, "uid").is_empty();
+    if let Some(metadata) = metadata_mut(new) {
+        metadata.remove("selfLink");
+        let kept = |field: &str| old["metadata"].get(field).cloned();
+        let mut keep = |field: &str, only_if_known: bool| match kept(field) {
+            Some(value) => {
+                metadata.insert(field.to_string(), value);
+            }
+            None if !only_if_known => {
+                metadata.remove(field);
+            }
+            None => {}
+        };
+        keep("creationTimestamp", false);
+        keep("generation", false);
+        // Once set, neither can be removed; setting them by a write is an error that validation reports.
+        keep("deletionTimestamp", true);
+        keep("deletionGracePeriodSeconds", true);
+        if uid_missing {
+            keep("uid", false);
+        }
+    }
+}
+
+/// Raises the generation when anything but metadata and status changed.
+pub fn count_generation(old: &Value, new: &mut Value) {
+    let same = |new: &Value| {
+        let fields = |v: &'_ Value| -> usize {
+            v.as_object().map_or(0, |o| o.keys().filter(|k| !matches!(k.as_str(), "metadata" | "status")).count())
+        };
+        fields(old) == fields(new)
+            && old.as_object().is_some_and(|fields| {
+                fields
+                    .iter()
+                    .filter(|(k, _)| !matches!(k.as_str(), "metadata" | "status"))
+                    .all(|(k, v)| new.get(k) == Some(v))
+            })
+    };
+    if !same(new) {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
+        new["metadata"]["generation"] = generation.into();
+    }
+}

@@ -1,0 +1,134 @@
+//! The verbs on resources. Every handler is generic over kinds; what is special about one is in its row
+//! ([`crate::kinds`]) or in a file of its own beside this one (eviction, binding, scale, ...).
+
+pub mod answer;
+pub mod binding;
+pub mod create;
+pub mod decode;
+pub mod delete;
+pub mod errors;
+pub mod eviction;
+pub mod metadata;
+pub mod namespaces;
+pub mod patch;
+pub mod prepare;
+pub mod read;
+pub mod reviews;
+pub mod scale;
+pub mod tokens;
+pub mod update;
+pub mod watch;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use crate::attributes::User;
+use crate::error::{ApiError, ApiResult};
+use crate::kinds::Kind;
+use crate::negotiate::Form;
+use crate::request::{Query, ResourcePath};
+use crate::response::ServerResponse;
+use crate::server::Server;
+use crate::store::Key;
+
+/// One request about a resource, with everything that was found out about it.
+pub struct Call<'a> {
+    pub server: &'a Arc<Server>,
+    pub kind: Arc<Kind>,
+    pub path: ResourcePath,
+    pub query: Query,
+    pub headers: HeaderMap,
+    pub user: User,
+    pub form: Form,
+    pub body: Bytes,
+    pub warnings: Vec<String>,
+}
+
+impl Call<'_> {
+    pub fn namespace(&self) -> &str {
+        self.path.namespace.as_deref().unwrap_or_default()
+    }
+
+    pub fn name(&self) -> &str {
+        self.path.name.as_deref().unwrap_or_default()
+    }
+
+    pub fn subresource(&self) -> &str {
+        self.path.subresource.as_deref().unwrap_or_default()
+    }
+
+    pub fn key(&self) -> Key {
+        Key::new(self.namespace(), self.name())
+    }
+
+    /// Who is writing, for managed fields.
+    pub fn field_manager(&self) -> ApiResult<String> {
+        if let Some(manager) = self.query.get("fieldManager") {
+            return Ok(manager.to_string());
+        }
+        let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        Ok(crate::managed_fields::manager_from_user_agent(agent))
+    }
+}
+
+/// The verb that RBAC and admission know a request by.
+pub fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
+    match *method {
+        Method::GET | Method::HEAD if path.name.is_some() => "get",
+        Method::GET | Method::HEAD if query.flag("watch").unwrap_or_default() => "watch",
+        Method::GET | Method::HEAD => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if path.name.is_some() => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "",
+    }
+}
+
+/// Sends the call to its handler.
+pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse> {
+    if call.subresource().is_empty() {
+        let named = call.path.name.is_some();
+        let posts_to_name = verb == "create" && named;
+        let unnamed_write = matches!(verb, "update" | "patch") && !named;
+        if !call.kind.verbs.contains(&verb) || posts_to_name || unnamed_write {
+            return Err(errors::method_not_allowed());
+        }
+        if call.kind.verbs.len() == 1 {
+            return if call.kind.is("", "bindings") {
+                binding::create(call).await
+            } else {
+                reviews::create(call)
+            };
+        }
+        return match verb {
+            "get" => read::get(call),
+            "list" => read::list(call),
+            "watch" => watch::watch(call),
+            "create" => create::create(call).await,
+            "update" => update::replace(call).await,
+            "patch" => patch::patch(call).await,
+            "delete" => delete::delete(call).await,
+            _ => delete::delete_collection(call).await,
+        };
+    }
+    let Some(subresource) = call.kind.subresource(call.subresource()) else {
+        return Err(errors::no_such_path());
+    };
+    if !subresource.verbs.contains(&verb) {
+        return Err(errors::method_not_allowed());
+    }
+    match (subresource.name, verb) {
+        ("status", "get") => read::get(call),
+        ("status" | "finalize", "update") => update::replace(call).await,
+        ("status", "patch") => patch::patch(call).await,
+        ("scale", _) => scale::handle(call, verb).await,
+        ("eviction", _) => eviction::create(call).await,
+        ("binding", _) => binding::create(call).await,
+        ("token", _) => tokens::create(call),
+        _ => Err(ApiError::new(501, "NotImplemented", "this subresource is not served by the embedded cluster")),
+    }
+}

@@ -1,0 +1,142 @@
+//! patch: JSON, merge, strategic merge and server-side apply.
+
+use serde_json::Value;
+
+use super::create::create_object;
+use super::update::Change;
+use super::{Call, decode, errors, metadata, prepare};
+use crate::clock::rfc3339;
+use crate::error::{ApiError, ApiResult, FieldError};
+use crate::managed_fields::{self, Apply};
+use crate::patch;
+use crate::response::ServerResponse;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+const APPLY_CBOR: &str = "application/apply-patch+cbor";
+
+/// The kind of patch by its content type; custom resources know no strategic merge.
+pub fn patch_kind(call: &Call<'_>) -> ApiResult<PatchKind> {
+    match decode::media_type(&call.headers) {
+        JSON => Ok(PatchKind::Json),
+        MERGE => Ok(PatchKind::Merge),
+        STRATEGIC if !call.kind.is_custom() => Ok(PatchKind::Strategic),
+        APPLY => Ok(PatchKind::Apply),
+        _ if call.kind.is_custom() => {
+            Err(errors::unsupported_media_type(&[JSON, MERGE, APPLY, APPLY_CBOR]))
+        }
+        _ => Err(errors::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY, APPLY_CBOR])),
+    }
+}
+
+pub async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
+    let kind = patch_kind(call)?;
+    check_options(call, kind)?;
+    let dry_run = call.query.dry_run("PatchOptions")?;
+    let subresource = call.subresource().to_string();
+    let change = Change { key: call.key(), subresource, dry_run, applied: kind == PatchKind::Apply };
+    if kind == PatchKind::Apply {
+        return apply(call, change).await;
+    }
+    let document = decode::json(&call.body).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
+    let outcome = change.run(call, |call, current| patched(call, kind, current, &document)).await?;
+    Ok(outcome.answer(call, 200))
+}
+
+fn check_options(call: &Call<'_>, kind: PatchKind) -> ApiResult<()> {
+    let refuse = |error: FieldError| Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    if kind == PatchKind::Apply {
+        if call.query.get("fieldManager").is_none() {
+            return refuse(FieldError::required("fieldManager", "is required for apply patch"));
+        }
+    } else if call.query.get("force").is_some() {
+        return refuse(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+    }
+    Ok(())
+}
+
+/// The current object with the patch on it, decoded again.
+pub fn patched(call: &mut Call<'_>, kind: PatchKind, current: &Value, document: &Value) -> ApiResult<Value> {
+    let mut new = match (kind, call.kind.schema_ref()) {
+        (PatchKind::Json, _) => patch::json_patch(current, document)?,
+        (PatchKind::Strategic, Some(schema)) => patch::strategic(current, document, schema)?,
+        _ => patch::merge_patch(current, document)?,
+    };
+    let row = call.kind.clone();
+    decode::expect_kind(&mut new, &row)?;
+    prepare::shape(call, &mut new)?;
+    let given = metadata::text(&new, "name");
+    if given != call.name() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({})",
+            call.name()
+        )));
+    }
+    metadata::settle_namespace(call, &mut new)?;
+    Ok(new)
+}
+
+async fn apply(call: &mut Call<'_>, change: Change) -> ApiResult<ServerResponse> {
+    let mut config = decode::yaml(&call.body)?;
+    if !config.is_object() {
+        return Err(ApiError::bad_request("error decoding YAML: the body is not an object"));
+    }
+    let row = call.kind.clone();
+    if config["kind"].as_str().unwrap_or_default().is_empty() {
+        return Err(ApiError::bad_request("Object 'Kind' is missing in the applied configuration"));
+    }
+    decode::expect_kind(&mut config, &row)?;
+    if !config["metadata"]["managedFields"].is_null() {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    prepare::shape(call, &mut config)?;
+    let given = metadata::text(&config, "name");
+    if !given.is_empty() && given != call.name() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({})",
+            call.name()
+        )));
+    }
+    config["metadata"]["name"] = call.name().into();
+    metadata::settle_namespace(call, &mut config)?;
+    let exists = call.server.store.get(&row.storage, &call.key()).is_some();
+    if !exists && change.subresource.is_empty() {
+        if !metadata::text(&config, "uid").is_empty() {
+            let why = "uid mismatch: the provided object specified uid, and no existing object was found";
+            return Err(errors::conflict(&row, call.name(), why));
+        }
+        let new = applied(call, None, &config, "")?;
+        return Ok(create_object(call, new, change.dry_run, true).await?.answer(call, 201));
+    }
+    let subresource = change.subresource.clone();
+    let outcome =
+        change.run(call, |call, current| applied(call, Some(current), &config, &subresource)).await?;
+    Ok(outcome.answer(call, 200))
+}
+
+fn applied(call: &Call<'_>, live: Option<&Value>, config: &Value, subresource: &str) -> ApiResult<Value> {
+    let Some(schema) = call.kind.schema_ref() else {
+        return Err(errors::unsupported_media_type(&[JSON, MERGE, STRATEGIC]));
+    };
+    managed_fields::apply(&Apply {
+        live,
+        config,
+        schema,
+        manager: call.query.get("fieldManager").unwrap_or_default(),
+        force: call.query.flag("force")?,
+        subresource,
+        api_version: &call.kind.api_version(),
+        reset: call.server.reset_fields(&call.kind, subresource),
+        now: &rfc3339(call.server.now()),
+    })
+}

@@ -1,0 +1,127 @@
+//! The scale subresource: a small object that stands for the replicas of a larger one.
+
+use serde_json::{Value, json};
+
+use super::patch::{PatchKind, patch_kind};
+use super::update::Change;
+use super::{Call, decode, errors, metadata};
+use crate::error::{ApiError, ApiResult, FieldError};
+use crate::kinds::KindSchema;
+use crate::patch;
+use crate::response::{self, ServerResponse};
+
+pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse> {
+    let Some(found) = call.server.store.get(&call.kind.storage, &call.key()) else {
+        return Err(errors::not_found(&call.kind, call.name()));
+    };
+    let object = found.value();
+    if verb == "get" {
+        return Ok(response::json(200, &scale_of(call, &object)?));
+    }
+    let dry_run = call.query.dry_run("UpdateOptions")?;
+    let change = Change { key: call.key(), subresource: "scale".into(), dry_run, applied: false };
+    let document = match verb {
+        "update" => decode::body(call)?,
+        _ => decode::json(&call.body)?,
+    };
+    let patches = (verb == "patch").then(|| patch_kind(call)).transpose()?;
+    let outcome = change.run(call, |call, current| scaled(call, current, &document, patches)).await?;
+    let after = match outcome {
+        super::create::Outcome::Stored(object) => object.value(),
+        super::create::Outcome::Rehearsed(value) => value,
+    };
+    Ok(response::json(200, &scale_of(call, &after)?))
+}
+
+/// The object with the replicas that the new scale asks for.
+fn scaled(call: &Call<'_>, current: &Value, document: &Value, patches: Option<PatchKind>) -> ApiResult<Value> {
+    let before = scale_of(call, current)?;
+    let mut after = match patches {
+        None => document.clone(),
+        Some(PatchKind::Json) => patch::json_patch(&before, document)?,
+        Some(PatchKind::Apply) => return Err(errors::unsupported_media_type(&["application/merge-patch+json"])),
+        Some(_) => patch::merge_patch(&before, document)?,
+    };
+    decode::expect_gvk(&mut after, "autoscaling/v1", "Scale", false)?;
+    let given = metadata::text(&after, "name");
+    if !given.is_empty() && given != call.name() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({})",
+            call.name()
+        )));
+    }
+    let replicas = match &after["spec"]["replicas"] {
+        Value::Null => 0,
+        Value::Number(n) if n.is_i64() => n.as_i64().unwrap_or_default(),
+        other => {
+            return Err(ApiError::bad_request(format!(
+                "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {} into Go struct field \
+                 ScaleSpec.spec.replicas of type int32",
+                decode::json_type(other)
+            )));
+        }
+    };
+    if replicas < 0 {
+        let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+        return Err(ApiError::invalid("autoscaling", "Scale", call.name(), &[error]));
+    }
+    let mut object = current.clone();
+    match &call.kind.schema {
+        KindSchema::Custom(custom) => custom
+            .apply_scale(&mut object, &after)
+            .map_err(|errors| ApiError::invalid("autoscaling", "Scale", call.name(), &errors))?,
+        _ => object["spec"]["replicas"] = replicas.into(),
+    }
+    object["metadata"]["resourceVersion"] = after["metadata"]["resourceVersion"].clone();
+    Ok(object)
+}
+
+fn scale_of(call: &Call<'_>, object: &Value) -> ApiResult<Value> {
+    if let KindSchema::Custom(custom) = &call.kind.schema {
+        return custom.scale_of(object).ok_or_else(errors::no_such_path);
+    }
+    let mut metadata = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        metadata[field] = object["metadata"][field].clone();
+    }
+    let replicas = |part: &str| object[part]["replicas"].as_i64().unwrap_or_default();
+    let mut status = json!({"replicas": replicas("status")});
+    let selector = selector_text(&object["spec"]["selector"]);
+    if !selector.is_empty() {
+        status["selector"] = selector.into();
+    }
+    let mut spec = json!({});
+    if replicas("spec") != 0 {
+        spec["replicas"] = replicas("spec").into();
+    }
+    Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+}
+
+/// A label selector in its text form; a bare map is that of replication controllers.
+fn selector_text(selector: &Value) -> String {
+    let pairs = |labels: &Value| -> Vec<String> {
+        labels
+            .as_object()
+            .map(|labels| labels.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect())
+            .unwrap_or_default()
+    };
+    if selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none() {
+        return pairs(selector).join(",");
+    }
+    let mut terms = pairs(&selector["matchLabels"]);
+    for expression in selector["matchExpressions"].as_array().map_or(&[][..], Vec::as_slice) {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let values: Vec<&str> = expression["values"]
+            .as_array()
+            .map(|list| list.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
+        terms.push(match expression["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "Exists" => key.to_string(),
+            _ => format!("!{key}"),
+        });
+    }
+    terms.sort();
+    terms.join(",")
+}

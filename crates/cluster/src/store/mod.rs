@@ -1,0 +1,252 @@
+//! The store: every object once, as serialised bytes, under one global resourceVersion, with a bounded log of
+//! events per resource that watches read from.
+//!
+//! Writers are optimistic: they hand in the revision they started from and learn of a conflict. Watches are pull-based:
+//! each keeps a cursor into the log and is woken when the log grows, so a slow watch costs nothing but its own lag and
+//! is told to start again (410) once the log has moved past it.
+
+mod interner;
+mod log;
+mod object;
+mod snapshots;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::watch;
+
+pub use interner::Interner;
+pub use log::{EventKind, LogEvent};
+pub use object::{Key, Meta, Object};
+pub use snapshots::Snapshot;
+
+use log::Log;
+use snapshots::Snapshots;
+
+/// Why a write was not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteError {
+    Exists,
+    NotFound,
+    /// The object changed since it was read.
+    Conflict,
+}
+
+/// The log no longer reaches back to the revision asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted {
+    pub oldest: u64,
+}
+
+struct Resource {
+    objects: BTreeMap<Key, Arc<Object>>,
+    log: Log,
+    grown: watch::Sender<u64>,
+    /// JSON pointers of the fields that selectors may name, in the order of `Meta::fields`.
+    selectable: Arc<[String]>,
+}
+
+struct Inner {
+    revision: u64,
+    resources: HashMap<Arc<str>, Resource>,
+}
+
+/// How much memory the event log of one resource may hold before it forgets the oldest events.
+const LOG_BYTES: usize = 48 << 20;
+
+pub struct Store {
+    inner: RwLock<Inner>,
+    interner: Mutex<Interner>,
+    snapshots: Mutex<Snapshots>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            // Revision 0 means "any" and 1 is what an empty cluster answers, as etcd does.
+            inner: RwLock::new(Inner { revision: 1, resources: HashMap::new() }),
+            interner: Mutex::default(),
+            snapshots: Mutex::default(),
+        }
+    }
+}
+
+impl Store {
+    /// Makes room for a resource. Selectable fields are JSON pointers; registering again only changes those.
+    pub fn register(&self, resource: &str, selectable: Vec<String>) {
+        let mut inner = self.inner.write();
+        let selectable: Arc<[String]> = selectable.into();
+        match inner.resources.get_mut(resource) {
+            Some(known) => known.selectable = selectable,
+            None => {
+                inner.resources.insert(
+                    resource.into(),
+                    Resource {
+                        objects: BTreeMap::new(),
+                        log: Log::default(),
+                        grown: watch::channel(0).0,
+                        selectable,
+                    },
+                );
+            }
+        }
+    }
+
+    /// The newest revision of the whole store.
+    pub fn revision(&self) -> u64 {
+        self.inner.read().revision
+    }
+
+    pub fn get(&self, resource: &str, key: &Key) -> Option<Arc<Object>> {
+        self.inner.read().resources.get(resource)?.objects.get(key).cloned()
+    }
+
+    /// All objects of a resource, or of one namespace of it, in key order, at one revision.
+    pub fn list(&self, resource: &str, namespace: Option<&str>) -> Snapshot {
+        let inner = self.inner.read();
+        let objects = match inner.resources.get(resource) {
+            None => Vec::new(),
+            Some(found) => match namespace {
+                None => found.objects.values().cloned().collect(),
+                Some(namespace) => found
+                    .objects
+                    .range((Bound::Included(Key::first_of(namespace)), Bound::Unbounded))
+                    .take_while(|(key, _)| &*key.namespace == namespace)
+                    .map(|(_, object)| object.clone())
+                    .collect(),
+            },
+        };
+        Snapshot { revision: inner.revision, objects: objects.into() }
+    }
+
+    pub fn count(&self, resource: &str) -> usize {
+        self.inner.read().resources.get(resource).map_or(0, |r| r.objects.len())
+    }
+
+    /// Keeps a snapshot for the following pages of a list.
+    pub fn keep_snapshot(&self, resource: &str, namespace: Option<&str>, snapshot: Snapshot) {
+        self.snapshots.lock().keep(resource, namespace, snapshot);
+    }
+
+    /// The last page was served.
+    pub fn drop_snapshot(&self, resource: &str, namespace: Option<&str>, revision: u64) {
+        self.snapshots.lock().drop(resource, namespace, revision);
+    }
+
+    pub fn kept_snapshot(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Option<Snapshot> {
+        self.snapshots.lock().find(resource, namespace, revision)
+    }
+
+    pub fn create(&self, resource: &str, key: Key, mut value: Value) -> Result<Arc<Object>, WriteError> {
+        let mut inner = self.inner.write();
+        let revision = inner.revision + 1;
+        let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
+        if found.objects.contains_key(&key) {
+            return Err(WriteError::Exists);
+        }
+        let object = self.seal(found, key, revision, &mut value);
+        found.objects.insert(object.key.clone(), object.clone());
+        found.record(EventKind::Added, object.clone(), None);
+        inner.revision = revision;
+        Ok(object)
+    }
+
+    /// Replaces the object if it is still at `expected`.
+    pub fn update(
+        &self,
+        resource: &str,
+        key: &Key,
+        expected: u64,
+        mut value: Value,
+    ) -> Result<Arc<Object>, WriteError> {
+        let mut inner = self.inner.write();
+        let revision = inner.revision + 1;
+        let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
+        let old = found.current(key, expected)?;
+        let object = self.seal(found, key.clone(), revision, &mut value);
+        found.objects.insert(object.key.clone(), object.clone());
+        found.record(EventKind::Modified, object.clone(), Some(old));
+        inner.revision = revision;
+        Ok(object)
+    }
+
+    /// Removes the object if it is still at `expected`; `last` is the state that watchers see, at a fresh revision.
+    pub fn delete(
+        &self,
+        resource: &str,
+        key: &Key,
+        expected: u64,
+        mut last: Value,
+    ) -> Result<Arc<Object>, WriteError> {
+        let mut inner = self.inner.write();
+        let revision = inner.revision + 1;
+        let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
+        let old = found.current(key, expected)?;
+        let object = self.seal(found, key.clone(), revision, &mut last);
+        found.objects.remove(key);
+        found.record(EventKind::Deleted, object.clone(), Some(old));
+        inner.revision = revision;
+        Ok(object)
+    }
+
+    /// Events after `revision`, at most `limit`, with the revision reached.
+    pub fn events_after(
+        &self,
+        resource: &str,
+        revision: u64,
+        limit: usize,
+    ) -> Result<(Vec<LogEvent>, u64), Compacted> {
+        let inner = self.inner.read();
+        let Some(found) = inner.resources.get(resource) else {
+            return Ok((Vec::new(), inner.revision));
+        };
+        let events = found.log.after(revision, limit)?;
+        let reached = if events.len() < limit { inner.revision } else { events[limit - 1].object.revision };
+        Ok((events, reached))
+    }
+
+    /// Is woken whenever the resource's log grows; the channel closes when the resource is dropped.
+    pub fn grown(&self, resource: &str) -> Option<watch::Receiver<u64>> {
+        Some(self.inner.read().resources.get(resource)?.grown.subscribe())
+    }
+
+    /// The revision of the resource's last change; caches built from its objects compare against it.
+    pub fn changed_at(&self, resource: &str) -> u64 {
+        self.inner.read().resources.get(resource).map_or(0, |r| *r.grown.borrow())
+    }
+
+    /// Forgets every event so far: a watch that starts below the present revision gets 410, as after etcd compaction.
+    pub fn compact(&self) {
+        let mut inner = self.inner.write();
+        let revision = inner.revision;
+        for resource in inner.resources.values_mut() {
+            resource.log.forget_up_to(revision);
+        }
+        self.snapshots.lock().clear();
+    }
+
+    /// Drops a resource and everything in it (its definition was deleted).
+    pub fn unregister(&self, resource: &str) {
+        self.inner.write().resources.remove(resource);
+    }
+
+    fn seal(&self, resource: &Resource, key: Key, revision: u64, value: &mut Value) -> Arc<Object> {
+        Object::seal(key, revision, value, &resource.selectable, &mut self.interner.lock())
+    }
+}
+
+impl Resource {
+    fn current(&self, key: &Key, expected: u64) -> Result<Arc<Object>, WriteError> {
+        let old = self.objects.get(key).ok_or(WriteError::NotFound)?;
+        if old.revision == expected { Ok(old.clone()) } else { Err(WriteError::Conflict) }
+    }
+
+    fn record(&mut self, kind: EventKind, object: Arc<Object>, before: Option<Arc<Object>>) {
+        let revision = object.revision;
+        self.log.push(LogEvent { kind, object, before }, LOG_BYTES);
+        self.grown.send_replace(revision);
+    }
+}
