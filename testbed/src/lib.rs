@@ -1,1 +1,45 @@
-//! The real control plane as a test judge.
+//! A real Kubernetes control plane on loopback, as the judge of what Usher does.
+//!
+//! The binaries (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok) are built once
+//! from the Go modules pinned in `modules/` and cached outside the work tree, or taken from
+//! `KUBEBUILDER_ASSETS`. Every control plane has its own folder, ports, certificates and tokens, so several run
+//! side by side, and nothing of it outlives the process that started it.
+//!
+//! Start reading at [`ControlPlane::start`]. [`binaries`] says what is built and how, `watchdog` how nothing is
+//! left behind. The crate depends on nothing else of the workspace: it knows Kubernetes, not Usher.
+
+pub mod binaries;
+mod build;
+mod cache;
+mod components;
+mod control_plane;
+mod credentials;
+mod error;
+mod instance;
+mod kubectl;
+mod nodes;
+mod options;
+mod ports;
+mod process;
+mod watchdog;
+
+pub use binaries::Binary;
+pub use build::{Toolbox, kubectl_path, toolbox};
+pub use control_plane::ControlPlane;
+pub use error::Error;
+pub use instance::{Instance, find_instance, instances, stop_instance};
+pub use options::{Options, User};
+
+/// Set to `1` to leave out tests that need the real control plane (`make test-fast`).
+pub const SKIP_REAL: &str = "USHER_SKIP_REAL";
+
+/// True where tests on the real control plane are to be left out. Says so on stderr, because a skipped test that
+/// looks like a passed one is worse than none.
+#[must_use]
+pub fn skip_real(test: &str) -> bool {
+    let skip = std::env::var_os(SKIP_REAL).is_some_and(|value| value == "1");
+    if skip {
+        eprintln!("SKIPPED, NOT PASSED: {test} needs the real control plane and {SKIP_REAL}=1 is set");
+    }
+    skip
+}

@@ -1,0 +1,181 @@
+//! Which programs make up the control plane, and exactly what they are built from.
+
+use std::fmt;
+
+/// The Kubernetes version that `modules/kubernetes` pins.
+pub const KUBERNETES_VERSION: &str = "v1.37.1";
+
+/// One program of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Binary {
+    Etcd,
+    KubeApiserver,
+    Kubectl,
+    KubeControllerManager,
+    KubeScheduler,
+    Kwok,
+}
+
+impl Binary {
+    /// In the order they are built: what a bare API server needs comes first.
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::KubeApiserver,
+        Self::Kubectl,
+        Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::Kwok,
+    ];
+
+    /// Enough for an API server without anything that acts on its objects.
+    pub const API_SERVER_ONLY: [Self; 3] = [Self::Etcd, Self::KubeApiserver, Self::Kubectl];
+
+    /// The file name of the program.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::Kubectl => "kubectl",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kwok => "kwok",
+        }
+    }
+
+    /// The Go package that is the program.
+    pub(crate) fn package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+            Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+        }
+    }
+
+    /// The pinned module it is built in.
+    pub(crate) fn module(self) -> &'static Module {
+        match self {
+            Self::Etcd => &ETCD,
+            Self::KubeApiserver | Self::Kubectl | Self::KubeControllerManager | Self::KubeScheduler => {
+                &KUBERNETES
+            }
+            Self::Kwok => &KWOK,
+        }
+    }
+
+    /// Linker flags. Without the version stamps kubectl and the server call themselves v0.0.0.
+    pub(crate) fn ldflags(self) -> String {
+        let mut flags = String::from("-s -w");
+        if self.module().name == KUBERNETES.name {
+            let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+            let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+            for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
+                flags.push_str(&format!(
+                    " -X {package}.gitVersion={KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+                ));
+            }
+        }
+        flags
+    }
+}
+
+impl fmt::Display for Binary {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// A Go module that does nothing but pin the programs to build. Embedded, so that the testbed works from any
+/// folder and does not write into the work tree.
+pub(crate) struct Module {
+    pub(crate) name: &'static str,
+    pub(crate) files: [(&'static str, &'static str); 3],
+}
+
+macro_rules! module {
+    ($name:literal) => {
+        Module {
+            name: $name,
+            files: [
+                ("go.mod", include_str!(concat!("../modules/", $name, "/go.mod"))),
+                ("go.sum", include_str!(concat!("../modules/", $name, "/go.sum"))),
+                ("tools.go", include_str!(concat!("../modules/", $name, "/tools.go"))),
+            ],
+        }
+    };
+}
+
+const ETCD: Module = module!("etcd");
+const KUBERNETES: Module = module!("kubernetes");
+const KWOK: Module = module!("kwok");
+pub(crate) const MODULES: [&Module; 3] = [&ETCD, &KUBERNETES, &KWOK];
+
+/// The newest `go` line of all modules: the oldest Go that can build them.
+pub(crate) fn required_go() -> GoVersion {
+    MODULES
+        .iter()
+        .filter_map(|module| module.files[0].1.lines().find_map(|line| line.strip_prefix("go ")))
+        .filter_map(GoVersion::parse)
+        .max()
+        .unwrap_or_default()
+}
+
+/// A Go release, comparable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GoVersion(u32, u32, u32);
+
+impl GoVersion {
+    /// Reads `1.26.0`, `go1.26.8` or `go1.27rc1` (a release candidate counts as its release).
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim().trim_start_matches("go");
+        let mut numbers = text.split('.').map(|part| {
+            let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<u32>().ok()
+        });
+        Some(Self(numbers.next()??, numbers.next()??, numbers.next().flatten().unwrap_or(0)))
+    }
+}
+
+impl fmt::Display for GoVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_versions_compare_by_number_not_by_text() {
+        assert!(GoVersion::parse("go1.9.7") < GoVersion::parse("1.26.0"));
+        assert_eq!(GoVersion::parse("go1.27rc1"), Some(GoVersion(1, 27, 0)));
+        assert_eq!(GoVersion::parse("devel"), None);
+    }
+
+    #[test]
+    fn the_pinned_kubernetes_is_the_version_the_binaries_claim() {
+        assert!(KUBERNETES.files[0].1.contains(&format!("k8s.io/kubernetes {KUBERNETES_VERSION}")));
+        let flags = Binary::Kubectl.ldflags();
+        assert!(flags.contains("client-go/pkg/version.gitVersion=v1.37.1"), "{flags}");
+        assert!(flags.contains("component-base/version.gitMinor=37"), "{flags}");
+        assert_eq!(Binary::Etcd.ldflags(), "-s -w");
+    }
+
+    #[test]
+    fn every_binary_is_imported_by_the_module_it_is_built_in() {
+        for binary in Binary::ALL {
+            let tools = binary.module().files[2].1;
+            assert!(tools.contains(&format!("\"{}\"", binary.package())), "{binary}");
+        }
+    }
+
+    #[test]
+    fn some_go_version_is_required() {
+        assert!(required_go() >= GoVersion(1, 20, 0));
+    }
+}

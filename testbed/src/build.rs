@@ -1,0 +1,287 @@
+//! Finds the programs of the control plane: in `KUBEBUILDER_ASSETS`, in the cache, or by building them.
+
+use crate::Error;
+use crate::binaries::{Binary, GoVersion, MODULES, required_go};
+use crate::cache::{self, BUILD_ENVIRONMENT, CACHE_VARIABLE};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A folder with ready-made etcd, kube-apiserver and kubectl, as other Kubernetes test tools know it.
+const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
+
+/// What the built programs take, and what a cold build leaves in Go's own cache.
+const BINARIES_MIB: u64 = 700;
+const GO_CACHE_MIB: u64 = 3500;
+
+/// Programs that are there and can be run.
+#[derive(Clone, Debug, Default)]
+pub struct Toolbox {
+    paths: BTreeMap<Binary, PathBuf>,
+}
+
+impl Toolbox {
+    /// The path of a program that was asked for in [`toolbox`].
+    #[must_use]
+    pub fn path(&self, binary: Binary) -> Option<&Path> {
+        self.paths.get(&binary).map(PathBuf::as_path)
+    }
+
+    /// All programs, in the order of [`Binary::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (Binary, &Path)> {
+        self.paths.iter().map(|(binary, path)| (*binary, path.as_path()))
+    }
+}
+
+/// Makes sure that the `needed` programs exist, building what is missing. Blocks, for minutes where nothing is
+/// cached; a second caller waits for the first instead of building the same twice.
+///
+/// # Errors
+/// Go is missing or too old, the disk is full, a build failed, or `KUBEBUILDER_ASSETS` points nowhere.
+pub fn toolbox(needed: &[Binary]) -> Result<Toolbox, Error> {
+    let mut toolbox = Toolbox::default();
+    let assets = std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(folder) = &assets {
+        toolbox.paths = from_assets(folder, needed)?;
+    }
+    let rest: Vec<Binary> =
+        needed.iter().copied().filter(|binary| !toolbox.paths.contains_key(binary)).collect();
+    if rest.is_empty() {
+        return Ok(toolbox);
+    }
+    let go = Go::find(&rest)?;
+    let folder = cache::root()?.join(cache::key(&go.identity));
+    let missing = |binaries: &[Binary]| -> Vec<Binary> {
+        binaries.iter().copied().filter(|binary| !folder.join(binary.name()).is_file()).collect()
+    };
+    if !missing(&rest).is_empty() {
+        if let Some(assets) = &assets {
+            let names: Vec<_> = rest.iter().map(|binary| binary.name()).collect();
+            eprintln!("testbed: {} has no {}: building", assets.display(), names.join(", "));
+        }
+        let _lock = lock(&folder)?;
+        // Another process may have built them while this one waited for the lock.
+        let missing = missing(&rest);
+        if !missing.is_empty() {
+            build(&go, &folder, &missing)?;
+        }
+    }
+    toolbox.paths.extend(rest.into_iter().map(|binary| (binary, folder.join(binary.name()))));
+    Ok(toolbox)
+}
+
+/// The path of kubectl alone, for use against any cluster. Builds nothing else.
+///
+/// # Errors
+/// As for [`toolbox`].
+pub async fn kubectl_path() -> Result<PathBuf, Error> {
+    let toolbox = tokio::task::spawn_blocking(|| toolbox(&[Binary::Kubectl])).await??;
+    Ok(toolbox.path(Binary::Kubectl).map(Path::to_path_buf).unwrap_or_default())
+}
+
+/// The three programs that `KUBEBUILDER_ASSETS` must hold, and the others where it has them.
+fn from_assets(folder: &Path, needed: &[Binary]) -> Result<BTreeMap<Binary, PathBuf>, Error> {
+    let found = |binary: Binary| Some(folder.join(binary.name())).filter(|path| path.is_file());
+    let missing: Vec<_> = Binary::API_SERVER_ONLY
+        .into_iter()
+        .filter(|binary| found(*binary).is_none())
+        .map(Binary::name)
+        .collect();
+    if !missing.is_empty() {
+        return Err(Error::BadAssets { folder: folder.to_path_buf(), missing: missing.join(", ") });
+    }
+    let mut paths = BTreeMap::new();
+    for binary in needed {
+        if let Some(path) = found(*binary) {
+            let path = std::path::absolute(&path).map_err(Error::io("cannot resolve", path))?;
+            paths.insert(*binary, path);
+        }
+    }
+    Ok(paths)
+}
+
+/// The Go that builds.
+struct Go {
+    /// Release and platform, as part of the cache key.
+    identity: String,
+    /// Go's build cache, by far the largest thing a build writes.
+    cache: PathBuf,
+}
+
+impl Go {
+    fn find(needed: &[Binary]) -> Result<Self, Error> {
+        let required = required_go();
+        let output = Command::new("go")
+            .args(["env", "GOVERSION", "GOOS", "GOARCH", "GOCACHE"])
+            .envs(BUILD_ENVIRONMENT)
+            .stdin(Stdio::null())
+            .output();
+        let output = match output {
+            Ok(output) => output,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::GoMissing { required, needed: needed.to_vec() });
+            }
+            Err(source) => return Err(Error::Io { what: "cannot run", path: "go".into(), source }),
+        };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines = text.lines();
+        let mut next = || lines.next().unwrap_or_default().to_owned();
+        let (version, os, architecture, cache) = (next(), next(), next(), next());
+        // An unreadable version is a development build of Go, which its owner knows about.
+        if GoVersion::parse(&version).is_some_and(|found| found < required) {
+            return Err(Error::GoTooOld { found: version.trim_start_matches("go").to_owned(), required });
+        }
+        Ok(Self { identity: format!("{version} {os} {architecture}"), cache: cache.into() })
+    }
+}
+
+/// Waits for a build of the same binaries by another process.
+fn lock(folder: &Path) -> Result<File, Error> {
+    fs::create_dir_all(folder).map_err(Error::io("cannot create", folder))?;
+    let path = folder.join("build.lock");
+    let file = File::create(&path).map_err(Error::io("cannot create", &path))?;
+    if file.try_lock().is_err() {
+        eprintln!("testbed: another process is building the control plane: waiting for it");
+        file.lock().map_err(Error::io("cannot lock", &path))?;
+    }
+    Ok(file)
+}
+
+fn build(go: &Go, folder: &Path, missing: &[Binary]) -> Result<(), Error> {
+    cache::require_space(folder, BINARIES_MIB, CACHE_VARIABLE)?;
+    cache::require_space(&go.cache, GO_CACHE_MIB, "GOCACHE")?;
+    let modules = folder.join("modules");
+    write_modules(&modules)?;
+    let progress = Progress::new(missing.len());
+    for (done, binary) in missing.iter().enumerate() {
+        let step = progress.begin(*binary, done + 1);
+        build_one(*binary, &modules, folder)?;
+        step.end();
+    }
+    fs::remove_dir_all(&modules).map_err(Error::io("cannot remove", &modules))
+}
+
+fn write_modules(folder: &Path) -> Result<(), Error> {
+    for module in MODULES {
+        let folder = folder.join(module.name);
+        fs::create_dir_all(&folder).map_err(Error::io("cannot create", &folder))?;
+        for (name, content) in module.files {
+            let path = folder.join(name);
+            fs::write(&path, content).map_err(Error::io("cannot write", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds under another name and renames, so that a program in the cache is always whole.
+fn build_one(binary: Binary, modules: &Path, folder: &Path) -> Result<(), Error> {
+    let log_path = folder.join(format!("build-{binary}.log"));
+    let log = File::create(&log_path).map_err(Error::io("cannot create", &log_path))?;
+    let unfinished = folder.join(format!(".{binary}.unfinished"));
+    let status = Command::new("go")
+        .args(["build", "-trimpath", "-ldflags", &binary.ldflags(), "-o"])
+        .arg(&unfinished)
+        .arg(binary.package())
+        .current_dir(modules.join(binary.module().name))
+        .envs(BUILD_ENVIRONMENT)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().map_err(Error::io("cannot write", &log_path))?)
+        .stderr(log)
+        .status()
+        .map_err(Error::io("cannot run", "go"))?;
+    if !status.success() {
+        let text = fs::read_to_string(&log_path).unwrap_or_default();
+        return Err(Error::BuildFailed { binary, reason: build_failure(&text), log: log_path });
+    }
+    let finished = folder.join(binary.name());
+    fs::rename(&unfinished, &finished).map_err(Error::io("cannot create", finished))
+}
+
+/// The one line of a build log that says why, with what to do where that is known.
+fn build_failure(log: &str) -> String {
+    if log.contains("no space left on device") {
+        return format!(
+            "the disk is full: free some space, or set {CACHE_VARIABLE} and GOCACHE to a larger one"
+        );
+    }
+    let offline = ["dial tcp", "no such host", "proxyconnect"].iter().any(|sign| log.contains(sign));
+    if offline {
+        return "Go modules could not be downloaded: check the network and GOPROXY, then try again"
+            .to_owned();
+    }
+    log.lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("go build said nothing")
+        .trim()
+        .to_owned()
+}
+
+/// Says which program is being built: a moving line on a terminal, one line per program elsewhere.
+struct Progress {
+    total: usize,
+    moving: bool,
+}
+
+struct Step {
+    label: String,
+    started: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    fn new(total: usize) -> Self {
+        let moving = io::stderr().is_terminal();
+        eprintln!(
+            "testbed: building {total} programs of the control plane, once; the first time takes about 10 minutes"
+        );
+        Self { total, moving }
+    }
+
+    fn begin(&self, binary: Binary, number: usize) -> Step {
+        let label = format!("{binary} ({number} of {})", self.total);
+        let bar = self.moving.then(|| {
+            let bar = ProgressBar::new_spinner().with_message(label.clone());
+            if let Ok(style) = ProgressStyle::with_template("{spinner} building {msg} {elapsed}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Step { label, started: Instant::now(), bar }
+    }
+}
+
+impl Step {
+    fn end(self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        eprintln!("testbed: built {} in {:.0} s", self.label, self.started.elapsed().as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assets_without_an_api_server_are_refused_by_name() {
+        let folder = Path::new("/nonexistent-assets");
+        let line = from_assets(folder, &Binary::ALL).unwrap_err().to_string();
+        assert!(line.contains("missing: etcd, kube-apiserver, kubectl"), "{line}");
+        assert!(!line.contains('\n'), "{line}");
+    }
+
+    #[test]
+    fn a_failed_build_is_told_in_one_line() {
+        assert!(build_failure("a\nwrite x: no space left on device\n").contains("disk is full"));
+        assert!(build_failure("go: x: dial tcp 1.2.3.4: refused\n").contains("GOPROXY"));
+        assert_eq!(build_failure("first\n  main.go:1: undefined: x  \n\n"), "main.go:1: undefined: x");
+        assert_eq!(build_failure(""), "go build said nothing");
+    }
+}
