@@ -25,12 +25,14 @@ impl Key {
     }
 }
 
-/// What label and field selectors match on.
+/// What selectors and garbage collection look at.
 #[derive(Debug, Default)]
 pub struct Meta {
     pub labels: Box<[(Arc<str>, Arc<str>)]>,
     /// Values of the resource's selectable fields, in its order.
     pub fields: Box<[Arc<str>]>,
+    /// Uids of the owners.
+    pub owners: Box<[Arc<str>]>,
 }
 
 impl Meta {
@@ -65,12 +67,18 @@ impl Object {
             _ => Box::default(),
         };
         let fields = selectable.iter().map(|pointer| interner.intern(&field_text(value, pointer))).collect();
+        let owners = match &value["metadata"]["ownerReferences"] {
+            Value::Array(list) => {
+                list.iter().filter_map(|owner| owner["uid"].as_str()).map(|uid| interner.intern(uid)).collect()
+            }
+            _ => Box::default(),
+        };
         let key = Key { namespace: interner.intern(&key.namespace), name: key.name };
         Arc::new(Self {
             key,
             revision,
             bytes: value.to_string().into(),
-            meta: Arc::new(Meta { labels, fields }),
+            meta: Arc::new(Meta { labels, fields, owners }),
         })
     }
 
