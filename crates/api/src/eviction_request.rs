@@ -20,6 +20,7 @@ pub const PROGRESS_DEADLINE_SECONDS_DEFAULT: i32 = 1800;
 /// What is asked for: this pod, these interceptors, this patience. Nothing of it changes after creation.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
 #[kube(
     group = "evictionrequest.coordination.k8s.io",
     version = "v1alpha1",
@@ -106,8 +107,8 @@ pub const PROGRESS_DEADLINE_SECONDS_DEFAULT: i32 = 1800;
          || self.status.activeInterceptorClass == oldSelf.status.activeInterceptorClass \
          || (has(oldSelf.status.activeInterceptorCompleted) && oldSelf.status.activeInterceptorCompleted) \
          || !has(oldSelf.status.progressTimestamp) \
-         || (has(self.status.progressTimestamp) && self.status.progressTimestamp >= \
-         oldSelf.status.progressTimestamp + duration(string(self.spec.progressDeadlineSeconds) + 's'))"
+         || (has(self.status.progressTimestamp) && (self.status.progressTimestamp - oldSelf.status.progressTimestamp).getSeconds() \
+         >= self.spec.progressDeadlineSeconds)"
     ).message(
         "status.activeInterceptorClass can only move on once the interceptor has completed \
          or spec.progressDeadlineSeconds have passed since status.progressTimestamp"
@@ -166,7 +167,7 @@ pub struct EvictionRequestSpec {
     /// has its turn, or, after the last, the pod is evicted through the eviction API.
     /// From 600 (10 minutes) to 21600 (6 hours), 1800 (30 minutes) by default. Immutable.
     #[serde(default = "progress_deadline_seconds_default")]
-    #[schemars(required, range(min = 600, max = 21600))]
+    #[schemars(range(min = 600, max = 21600))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("progressDeadlineSeconds is immutable"))]
     pub progress_deadline_seconds: i32,
 }
@@ -227,6 +228,7 @@ pub fn selection_order(a: &Interceptor, b: &Interceptor) -> Ordering {
 /// How far the request has come, written by the eviction request controller and the interceptor whose turn it is.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
 pub struct EvictionRequestStatus {
     /// ActiveInterceptorClass is the interceptor whose turn it is. It adopts the request by updating progressTimestamp, or
     /// leaves it by setting activeInterceptorCompleted.
@@ -252,18 +254,17 @@ pub struct EvictionRequestStatus {
     /// EvictionRequestCancellationPolicy says whether the request may be taken back. The active interceptor sets Forbid once
     /// it cannot stop any more; then the request cannot be deleted while the pod exists. Allow by default.
     #[serde(default)]
-    #[schemars(required)]
     pub eviction_request_cancellation_policy: EvictionRequestCancellationPolicy,
 
     /// FailedAPIEvictionCounter counts the evictions that were refused, for example by a disruption budget. It only rises.
     #[serde(default, rename = "failedAPIEvictionCounter")]
-    #[schemars(required, range(min = 0))]
+    #[schemars(range(min = 0))]
     #[x_kube(validation = Rule::new("self >= oldSelf").message("failedAPIEvictionCounter can only be incremented"))]
     pub failed_api_eviction_counter: i32,
 
     /// Message tells people where the eviction request stands. May be empty.
     #[serde(default)]
-    #[schemars(required, length(max = 32768))]
+    #[schemars(length(max = 32768))]
     pub message: String,
 
     /// Conditions with which interceptors share more about the request.

@@ -20,6 +20,7 @@ pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
 /// Which nodes, how far, and in which order their pods leave.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
 #[kube(
     group = "nodemaintenance.k8s.io",
     version = "v1alpha1",
@@ -77,7 +78,6 @@ pub struct NodeMaintenanceSpec {
     /// Stage: Idle -> Cordon -> Drain -> Complete, Idle by default. Stages can be skipped, but a maintenance never goes back.
     /// A maintenance that is deleted moves to Complete first, unless it is Idle.
     #[serde(default)]
-    #[schemars(required)]
     #[x_kube(validation = Rule::new(
         "self == oldSelf || oldSelf == 'Idle' || (oldSelf == 'Cordon' && self != 'Idle') || self == 'Complete'"
     ).message("stage can only move forward: Idle -> Cordon -> Drain -> Complete"))]
@@ -145,6 +145,7 @@ pub enum PodType {
 /// A step of a drain plan: pods of a type, up to a priority, with certain labels.
 #[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
 pub struct DrainPlanEntry {
     /// PodSelector selects pods by their labels, so that some of the same priority leave first. All pods if empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +156,6 @@ pub struct DrainPlanEntry {
     pub pod_priority: i32,
     /// PodType: Default selects all pods but those of DaemonSets and static pods, DaemonSet and Static select these.
     #[serde(default)]
-    #[schemars(required)]
     pub pod_type: PodType,
 }
 
@@ -179,6 +179,7 @@ pub fn default_drain_plan() -> Vec<DrainPlanEntry> {
 /// How far a maintenance has come.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
 pub struct NodeMaintenanceStatus {
     /// StageStatuses has an entry for every stage that was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -223,6 +224,7 @@ pub struct StageStatus {
 /// The drain over all nodes of a maintenance.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
 pub struct DrainStatus {
     /// ReachedDrainTargets are the lowest drain targets among all nodes: what is targeted everywhere. A node can be further.
     /// DaemonSet entries appear once the Default pods are gone, Static entries once the DaemonSet pods are. Targets only grow,
@@ -239,23 +241,24 @@ pub struct DrainStatus {
 
     /// PodsPendingEviction is the number of pods that have not started to leave.
     #[serde(default)]
-    #[schemars(required, range(min = 0))]
+    #[schemars(range(min = 0))]
     pub pods_pending_eviction: i32,
 
     /// PodsEvicting is the number of pods that have an eviction request.
     #[serde(default)]
-    #[schemars(required, range(min = 0))]
+    #[schemars(range(min = 0))]
     pub pods_evicting: i32,
 
     /// NodesDrained is the number of selected nodes that all targeted pods have left.
     #[serde(default)]
-    #[schemars(required, range(min = 0))]
+    #[schemars(range(min = 0))]
     pub nodes_drained: i32,
 }
 
 /// The drain of one node. Kubernetes' own Node status has no room for it.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
 pub struct NodeStatus {
     /// NodeRef is the node.
     pub node_ref: NodeReference,
@@ -272,12 +275,12 @@ pub struct NodeStatus {
 
     /// PodsPendingEviction is the number of pods that have not started to leave.
     #[serde(default)]
-    #[schemars(required, range(min = 0))]
+    #[schemars(range(min = 0))]
     pub pods_pending_eviction: i32,
 
     /// PodsEvicting is the number of pods that have an eviction request.
     #[serde(default)]
-    #[schemars(required, range(min = 0))]
+    #[schemars(range(min = 0))]
     pub pods_evicting: i32,
 }
 

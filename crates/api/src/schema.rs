@@ -19,7 +19,7 @@ pub fn node_selector(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// A label selector with known operators. The bounds keep the rule against duplicate entries within its cost budget.
+/// A label selector with known operators.
 pub fn label_selector(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = LabelSelector::json_schema(generator);
     schema.insert("x-kubernetes-map-type".to_owned(), json!("atomic"));
@@ -30,6 +30,25 @@ pub fn label_selector(generator: &mut SchemaGenerator) -> Schema {
         json!(["In", "NotIn", "Exists", "DoesNotExist"]),
     );
     schema
+}
+
+/// A field with a default is there in every stored object, so that the schema can require it. Serde's defaults alone would leave
+/// it optional.
+pub fn require_defaulted(schema: &mut Schema) {
+    let defaulted: Vec<Value> = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter(|(_, property)| property.get("default").is_some())
+        .map(|(name, _)| json!(name))
+        .collect();
+    if defaulted.is_empty() {
+        return;
+    }
+    let mut required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    required.extend(defaulted);
+    schema.insert("required".to_owned(), Value::Array(required));
 }
 
 fn at(schema: &mut Schema, pointer: &str, keyword: &str, value: Value) {
