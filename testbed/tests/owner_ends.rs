@@ -1,25 +1,35 @@
 //! However the process that owns a control plane ends, nothing of it stays.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod common;
 
-use common::{children_of, eventually, is_running, testbed};
+use common::{Scratch, children_of, eventually, is_running, processes_in, testbed};
 use std::process::{Child, Command, Stdio};
-use usher_testbed::{Instance, instances, skip_real};
+use usher_testbed::{Binary, Instance, instances, skip_real};
 
-/// A `testbed up` in the foreground that is ready.
+/// A bare `testbed up` in the foreground.
+fn up_command(name: &str) -> Command {
+    let mut command = testbed();
+    command.args(["up", "--no-controllers", "--nodes", "0", "--name", name]);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// A `testbed up` that is ready.
 fn up(name: &str) -> (Child, Instance) {
-    let mut owner = testbed()
-        .args(["up", "--no-controllers", "--nodes", "0", "--name", name])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut owner = up_command(name).spawn().unwrap();
     let instance = eventually("the control plane is ready", || {
         assert!(owner.try_wait().unwrap().is_none(), "testbed up ended");
         instances().unwrap().into_iter().find(|instance| instance.name == name && instance.ready)
     });
     assert_eq!(instance.owner, owner.id());
     (owner, instance)
+}
+
+fn signal(signal: &str, process: u32) {
+    let kill = format!("kill -{signal} {process}");
+    assert!(Command::new("/bin/sh").args(["-c", &kill]).status().unwrap().success());
 }
 
 fn name(what: &str) -> String {
@@ -70,27 +80,45 @@ fn what_is_left_after_owner_and_watchdog_died_is_cleared_by_the_next_start() {
     if skip_real("what_is_left_after_owner_and_watchdog_died_is_cleared_by_the_next_start") {
         return;
     }
-    let (mut owner, instance) = up(&name("orphaned"));
+    // A cache of its own, because any other start would clear this one's remains too early.
+    let scratch = Scratch::new("orphaned");
+    let cache = scratch.path().join("cache");
+    let kubectl = usher_testbed::toolbox(&Binary::API_SERVER_ONLY)
+        .unwrap()
+        .path(Binary::Kubectl)
+        .unwrap()
+        .to_path_buf();
+    let up = || {
+        let mut command = up_command("orphaned");
+        command.env("USHER_TESTBED_CACHE", &cache).env("KUBEBUILDER_ASSETS", kubectl.parent().unwrap());
+        let owner = command.spawn().unwrap();
+        let instance = eventually("the control plane is ready", || {
+            let folder = cache.join(format!("run/orphaned.{}.1", owner.id()));
+            let instance: Instance =
+                serde_json::from_slice(&std::fs::read(folder.join("instance.json")).ok()?).ok()?;
+            instance.ready.then_some(instance)
+        });
+        (owner, instance)
+    };
+    let (mut owner, instance) = up();
     let processes = children_of(owner.id());
-    let commands = |id: &u32| std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
-    let watchdog = processes.iter().find(|id| commands(id).contains("testbed-watchdog")).unwrap();
-    assert!(
-        Command::new("/bin/sh").args(["-c", &format!("kill -KILL {watchdog}")]).status().unwrap().success()
-    );
+    let arguments = |id: &u32| std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    let watchdog = processes.iter().find(|id| arguments(id).contains("testbed-watchdog")).unwrap();
+    signal("KILL", *watchdog);
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert!(
-        instance.folder.exists() && processes.iter().any(|id| is_running(*id)),
+        instance.folder.exists() && processes_in(&instance.folder).len() == 2,
         "there is something to clear"
     );
 
-    let (mut next, successor) = up(&instance.name);
+    let (mut next, successor) = up();
     assert!(!instance.folder.exists());
     assert!(processes.iter().all(|id| !is_running(*id)));
-    let processes = children_of(next.id());
-    assert!(testbed().args(["down", "--name", &successor.name]).status().unwrap().success());
-    assert_all_gone(&successor, &processes);
+    signal("TERM", next.id());
     next.wait().unwrap();
+    assert!(!successor.folder.exists());
+    assert!(processes_in(&cache).is_empty());
 }
 
 #[test]

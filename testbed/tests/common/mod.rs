@@ -44,6 +44,18 @@ pub fn children_of(parent: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Processes that were started with something in `folder`: the parts of a control plane, and its watchdog.
+pub fn processes_in(folder: &Path) -> Vec<u32> {
+    let folder = folder.to_str().unwrap();
+    let arguments = |id: &u32| fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|id| String::from_utf8_lossy(&arguments(id)).contains(folder))
+        .collect()
+}
+
 /// An empty folder that goes with the test.
 pub struct Scratch(pub PathBuf);
 
