@@ -158,7 +158,8 @@ fn answer_deleted(call: &Call<'_>, deleted: Deleted) -> ServerResponse {
     }
 }
 
-/// Deletes one object; `amend` changes the object in the same write (the eviction's condition).
+/// Deletes one object; `amend` changes the object in the same write (the eviction's
+/// condition), and then webhooks have had their say on the eviction.
 pub async fn delete_object(
     call: &mut Call<'_>,
     key: &Key,
@@ -175,9 +176,9 @@ pub async fn delete_object(
         };
         let mut object = current.value();
         check_preconditions(&kind, &object, options)?;
-        call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?;
-        if let Some(amend) = amend {
-            amend(&mut object);
+        match amend {
+            Some(amend) => amend(&mut object),
+            None => call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?,
         }
         let now = call.server.now();
         let plan = plan(&kind, &object, options, now);

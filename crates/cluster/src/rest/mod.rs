@@ -24,7 +24,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use crate::attributes::User;
+use crate::attributes::{Attributes, User};
 use crate::error::{ApiError, ApiResult};
 use crate::kinds::Kind;
 use crate::negotiate::Form;
@@ -38,6 +38,7 @@ pub struct Call<'a> {
     pub server: &'a Arc<Server>,
     pub kind: Arc<Kind>,
     pub path: ResourcePath,
+    pub attributes: Attributes,
     pub query: Query,
     pub headers: HeaderMap,
     pub user: User,

@@ -7,9 +7,10 @@ use super::update::Change;
 use super::{Call, decode, errors, metadata, prepare};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
-use crate::managed_fields::{self, Apply};
+use crate::managed_fields::{self, Writer};
 use crate::patch;
 use crate::response::ServerResponse;
+use crate::server::reset_fields;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
@@ -44,7 +45,7 @@ pub async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     check_options(call, kind)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let subresource = call.subresource().to_string();
-    let change = Change { key: call.key(), subresource, dry_run, applied: kind == PatchKind::Apply };
+    let change = Change { key: call.key(), subresource, dry_run, admitted: false, applied: kind == PatchKind::Apply };
     if kind == PatchKind::Apply {
         return apply(call, change).await;
     }
@@ -128,15 +129,12 @@ fn applied(call: &Call<'_>, live: Option<&Value>, config: &Value, subresource: &
     let Some(schema) = call.kind.schema_ref() else {
         return Err(errors::unsupported_media_type(&[JSON, MERGE, STRATEGIC]));
     };
-    managed_fields::apply(&Apply {
-        live,
-        config,
-        schema,
+    let writer = Writer {
         manager: call.query.get("fieldManager").unwrap_or_default(),
-        force: call.query.flag("force")?,
         subresource,
         api_version: &call.kind.api_version(),
-        reset: call.server.reset_fields(&call.kind, subresource),
         now: &rfc3339(call.server.now()),
-    })
+        reset: reset_fields(&call.kind, subresource),
+    };
+    managed_fields::apply(live, config, schema, &writer, call.query.flag("force")?)
 }

@@ -37,7 +37,7 @@ pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
         return Err(ApiError::invalid(&kind.group, &kind.kind, call.name(), &[error]));
     }
     let subresource = call.subresource().to_string();
-    let change = Change { key: call.key(), subresource, dry_run, applied: false };
+    let change = Change { key: call.key(), subresource, dry_run, admitted: false, applied: false };
     let outcome = change.run(call, |_, _| Ok(object.clone())).await?;
     Ok(outcome.answer(call, 200))
 }
@@ -52,6 +52,8 @@ pub struct Change {
     pub key: Key,
     pub subresource: String,
     pub dry_run: bool,
+    /// Webhooks have already judged the request, by an object of the subresource's own kind.
+    pub admitted: bool,
     /// Managed fields are already those of a server-side apply.
     pub applied: bool,
 }
@@ -95,7 +97,7 @@ impl Change {
         let mut new = isolate(kind, &self.subresource, old, new);
         keep_server_fields(old, &mut new);
         prepare::default(kind, &mut new);
-        if call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await? {
+        if !self.admitted && call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await? {
             prepare::shape(call, &mut new)?;
             prepare::default(kind, &mut new);
             new = isolate(kind, &self.subresource, old, new);
@@ -104,7 +106,9 @@ impl Change {
             count_generation(old, &mut new);
         }
         prepare::validate_update(kind, old, &new, &self.subresource)?;
-        call.server.admit(call, Operation::Update, Some(&new), Some(old), self.dry_run).await?;
+        if !self.admitted {
+            call.server.admit(call, Operation::Update, Some(&new), Some(old), self.dry_run).await?;
+        }
         if !self.applied {
             let manager = call.field_manager()?;
             call.server.own_fields(kind, Some(old), &mut new, &manager, &self.subresource);

@@ -19,7 +19,7 @@ impl Server {
     /// The caller by bearer token; `trusted` is who a caller without any token is.
     pub(super) fn authenticate(&self, headers: &HeaderMap, trusted: Option<&User>) -> ApiResult<User> {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return Ok(trusted.cloned().unwrap_or_else(auth::anonymous));
+            return Ok(trusted.cloned().unwrap_or_else(auth::users::anonymous));
         };
         value
             .to_str()
@@ -42,7 +42,7 @@ impl Server {
     }
 
     pub(super) fn authorize(&self, user: &User, attributes: &Attributes) -> ApiResult<()> {
-        if auth::is_superuser(user) {
+        if auth::rbac::is_superuser(user) {
             return Ok(());
         }
         let decision = self.rbac().authorize(user, attributes);

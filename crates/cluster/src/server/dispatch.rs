@@ -9,11 +9,11 @@ use http_body_util::BodyExt;
 
 use super::Server;
 use crate::attributes::{Attributes, User};
-use crate::auth;
+use crate::auth::impersonation;
 use crate::discovery;
 use crate::error::{ApiError, ApiResult};
 use crate::negotiate;
-use crate::request::{Path, Query, ResourcePath};
+use crate::request::{Path, Query};
 use crate::response::{self, ServerResponse};
 use crate::rest::{self, Call};
 
@@ -49,43 +49,18 @@ impl Server {
         warnings: &mut Vec<String>,
     ) -> ApiResult<ServerResponse> {
         let caller = self.authenticate(&headers, trusted)?;
-        let user = match auth::wanted(&headers)? {
-            None => caller,
-            Some(wanted) => {
-                auth::impersonate(&caller, wanted, |user, attributes| self.authorize(user, attributes).is_ok())?
-            }
-        };
         let query = Query::parse(uri.query());
-        match Path::parse(uri.path()) {
-            Path::Resource(path) => {
-                self.resource(method, path, query, headers, body, user, warnings).await
-            }
-            Path::Other => {
-                let attributes = Attributes {
-                    verb: method.as_str().to_lowercase(),
-                    path: uri.path().to_string(),
-                    ..Attributes::default()
-                };
-                self.authorize(&user, &attributes)?;
-                discovery::answer(self, method, uri.path(), &headers)
-            }
-        }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, taken apart just above")]
-    async fn resource(
-        self: &Arc<Self>,
-        method: &Method,
-        path: ResourcePath,
-        query: Query,
-        headers: HeaderMap,
-        body: Bytes,
-        user: User,
-        warnings: &mut Vec<String>,
-    ) -> ApiResult<ServerResponse> {
-        let verb = rest::verb(method, &path, &query);
-        let attributes = attributes(verb, &path);
+        let path = Path::parse(uri.path());
+        let attributes = attributes(method, uri.path(), &path, &query);
+        let user = match impersonation::wanted(&headers)? {
+            None => caller,
+            Some(wanted) => impersonation::impersonate(&caller, &wanted, &attributes, &self.rbac())?,
+        };
         self.authorize(&user, &attributes)?;
+        let Path::Resource(path) = path else {
+            return discovery::answer(self, method, uri.path(), &headers);
+        };
+        let verb = attributes.verb.as_str();
         let registry = self.registry();
         let found = registry.find(&path.group, &path.version, &path.resource);
         // A namespaced kind is listed across namespaces, but a named one needs its namespace; the others have none.
@@ -93,23 +68,32 @@ impl Server {
             Some(_) => kind.namespaced,
             None => !kind.namespaced || path.name.is_none(),
         }) else {
-            return Ok(response::text(404, "404 page not found\n"));
+            return if registry.serves_version(&path.group, &path.version) {
+                Err(rest::errors::no_such_path())
+            } else {
+                Ok(response::text(404, "404 page not found\n"))
+            };
         };
         if kind.namespaced && path.namespace.is_none() && !matches!(verb, "list" | "watch") {
             return Err(rest::errors::method_not_allowed());
         }
         let form = negotiate::form(&headers)?;
         let mut call =
-            Call { server: self, kind: kind.clone(), path, query, headers, user, form, body, warnings: Vec::new() };
+            Call { server: self, kind: kind.clone(), path, attributes: attributes.clone(), query, headers, user, form, body, warnings: Vec::new() };
         let answer = rest::handle(&mut call, verb).await;
         warnings.append(&mut call.warnings);
         answer
     }
 }
 
-fn attributes(verb: &str, path: &ResourcePath) -> Attributes {
+/// What the request is about, as rights and webhooks see it.
+fn attributes(method: &Method, url: &str, path: &Path, query: &Query) -> Attributes {
+    let Path::Resource(path) = path else {
+        let verb = method.as_str().to_lowercase();
+        return Attributes { verb, path: url.to_string(), ..Attributes::default() };
+    };
     Attributes {
-        verb: verb.to_string(),
+        verb: rest::verb(method, path, query).to_string(),
         group: path.group.clone(),
         version: path.version.clone(),
         resource: path.resource.clone(),

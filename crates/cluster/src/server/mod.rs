@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::admission::{Endpoints, Webhooks};
+use crate::admission::{Caller, Webhooks};
 use crate::attributes::User;
 use crate::auth::{Rbac, Users};
 use crate::clock::{Clock, SystemClock, rfc3339};
@@ -70,7 +70,8 @@ pub struct Server {
     clock: Arc<dyn Clock>,
     random: Mutex<fastrand::Rng>,
     pub users: Users,
-    pub endpoints: Endpoints,
+    /// Webhook endpoints in this process.
+    pub endpoints: Arc<Caller>,
     rbac: Derived<Rbac>,
     webhooks: Derived<Webhooks>,
     happened: Option<mpsc::UnboundedSender<Happened>>,
@@ -94,7 +95,7 @@ impl Server {
             clock: options.clock,
             random: Mutex::new(options.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
             users,
-            endpoints: Endpoints::default(),
+            endpoints: Arc::new(Caller::new()),
             rbac: Derived::default(),
             webhooks: Derived::default(),
             happened: options.housekeeping.then_some(happened),
@@ -157,25 +158,14 @@ impl Server {
     /// Keeps `managedFields` up for a write that is no server-side apply.
     pub fn own_fields(&self, kind: &Kind, before: Option<&Value>, after: &mut Value, manager: &str, subresource: &str) {
         if let Some(schema) = kind.schema_ref() {
-            managed_fields::update(&mut managed_fields::Update {
-                before,
-                after,
-                schema,
+            let writer = managed_fields::Writer {
                 manager,
                 subresource,
                 api_version: &kind.api_version(),
                 now: &rfc3339(self.now()),
-            });
-        }
-    }
-
-    /// Fields that an apply through this (sub)resource cannot own.
-    pub fn reset_fields(&self, kind: &Kind, subresource: &str) -> &'static [&'static str] {
-        match (subresource, kind.has_status) {
-            ("status", _) if kind.is_custom() => &["spec", "metadata"],
-            ("status", _) => &["spec"],
-            (_, true) => &["status"],
-            _ => &[],
+                reset: reset_fields(kind, subresource),
+            };
+            managed_fields::update(before, after, schema, &writer);
         }
     }
 
@@ -218,5 +208,15 @@ impl Server {
         {
             tracing::debug!("housekeeping has ended");
         }
+    }
+}
+
+/// Fields that a write through this (sub)resource cannot own.
+pub fn reset_fields(kind: &Kind, subresource: &str) -> &'static [&'static [&'static str]] {
+    match (subresource, kind.has_status) {
+        ("status", _) if kind.is_custom() => &[&["spec"], &["metadata"]],
+        ("status", _) => &[&["spec"]],
+        (_, true) => &[&["status"]],
+        _ => &[],
     }
 }
