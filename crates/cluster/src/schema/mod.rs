@@ -2,9 +2,13 @@
 //! definitions or from a custom resource's OpenAPI schema. It drives strategic merge, server-side apply,
 //! defaulting, pruning and validation, so that none of them needs code per kind.
 
+mod builtin;
+
 use std::collections::HashMap;
 
 use serde_json::Value;
+
+pub use builtin::{builtin, builtin_kind};
 
 /// Index of a node in its [`SchemaSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
