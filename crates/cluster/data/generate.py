@@ -67,6 +67,10 @@ KEY_DEFAULTS = {
     ("io.k8s.api.core.v1.ContainerPort", "protocol"): "TCP",
     ("io.k8s.api.core.v1.ServicePort", "protocol"): "TCP",
     ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
+    ("io.k8s.api.apps.v1.DaemonSetCondition", "type"): "",
+    ("io.k8s.api.apps.v1.DeploymentCondition", "type"): "",
+    ("io.k8s.api.apps.v1.ReplicaSetCondition", "type"): "",
+    ("io.k8s.api.apps.v1.StatefulSetCondition", "type"): "",
 }
 ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
 

@@ -19,7 +19,8 @@ struct Builtin {
 // The data is part of the program and a test unpacks it, so a failure here is a broken build. Going on with
 // no schemas would corrupt objects without a word.
 #[expect(clippy::expect_used, reason = "compiled-in data, proven readable by a test")]
-static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| load(DATA).expect("the compiled-in schemas are readable"));
+static BUILTIN: LazyLock<Builtin> =
+    LazyLock::new(|| load(DATA).expect("the compiled-in schemas are readable"));
 
 /// All definitions of the built-in kinds.
 pub fn builtin() -> &'static SchemaSet {
@@ -152,6 +153,7 @@ fn merging(node: &mut Node, schema: &Map<String, Value>) {
     if let Some(strategy) = text("x-kubernetes-patch-strategy") {
         node.patch_merge = strategy.split(',').any(|s| s == "merge");
         node.patch_retain_keys = strategy.split(',').any(|s| s == "retainKeys");
+        node.patch_replace = strategy.split(',').any(|s| s == "replace");
     }
     match text("x-kubernetes-map-type") {
         Some("atomic") => node.atomic_map = true,

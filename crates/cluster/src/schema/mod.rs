@@ -104,6 +104,8 @@ pub struct Node {
     pub patch_merge: bool,
     /// `x-kubernetes-patch-strategy` contains `retainKeys`.
     pub patch_retain_keys: bool,
+    /// `x-kubernetes-patch-strategy: replace`: strategic merge replaces the object whole.
+    pub patch_replace: bool,
     pub nullable: bool,
     pub preserve_unknown: bool,
     pub embedded_resource: bool,
