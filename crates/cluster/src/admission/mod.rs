@@ -1,0 +1,2 @@
+//! Admission.
+pub mod selector;
