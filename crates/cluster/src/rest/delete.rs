@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::namespaces::IMMORTAL;
 use super::read::selection;
 use super::{Call, answer, decode, errors, metadata};
-use crate::admission::Operation;
 use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::Kind;

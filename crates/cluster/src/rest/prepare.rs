@@ -42,10 +42,7 @@ pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
             defaults::check_types(object, *schema, &kind.kind, &kind.version)?;
             defaults::drop_unknown(object, *schema)
         }
-        KindSchema::Custom(custom) => {
-            crd::drop_stray_nulls(object, Some(custom.schema_root()));
-            crd::prune(object, custom.schema_root())
-        }
+        KindSchema::Custom(custom) => custom.prune(object),
     };
     if unknown.is_empty() {
         return Ok(());
@@ -72,36 +69,47 @@ pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
 pub fn default(kind: &Kind, object: &mut Value) {
     match &kind.schema {
         KindSchema::Open => {}
-        KindSchema::Builtin(schema) => defaults::apply_defaults(object, *schema),
-        KindSchema::Custom(custom) => crd::default(object, custom.schema_root()),
+        KindSchema::Builtin(schema) => {
+            defaults::apply_defaults(object, *schema);
+            if is_definition(kind) {
+                crd::default_definition(object);
+            }
+        }
+        KindSchema::Custom(custom) => custom.default(object),
     }
+}
+
+fn is_definition(kind: &Kind) -> bool {
+    kind.is("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
 /// All rules that a new object must keep.
 pub fn validate_create(kind: &Kind, object: &Value) -> ApiResult<()> {
-    let mut errors = validation::validate_metadata(kind, object);
-    errors.extend(match &kind.schema {
+    let errors = match &kind.schema {
         KindSchema::Custom(custom) => custom.validate_create(object),
-        _ => validation::validate_create(&kind.group, &kind.kind, object),
-    });
-    verdict(kind, object, errors)
+        _ if is_definition(kind) => crd::validate_definition(object),
+        _ => validation::validate_create(&kind.group, &kind.kind, kind.namespaced, object),
+    };
+    verdict(kind, object, &errors)
 }
 
 /// All rules that a change must keep.
 pub fn validate_update(kind: &Kind, old: &Value, new: &Value, subresource: &str) -> ApiResult<()> {
-    let mut errors = validation::validate_metadata_update(kind, old, new);
-    errors.extend(match &kind.schema {
+    let status = subresource == "status";
+    let errors = match &kind.schema {
+        KindSchema::Custom(custom) if status => custom.validate_status_update(old, new),
         KindSchema::Custom(custom) => custom.validate_update(old, new),
-        _ if subresource == "status" => Vec::new(),
+        _ if status => validation::metadata::validate_update(old, new),
+        _ if is_definition(kind) => crd::validate_definition_update(old, new),
         _ => validation::validate_update(&kind.group, &kind.kind, old, new),
-    });
-    verdict(kind, new, errors)
+    };
+    verdict(kind, new, &errors)
 }
 
-fn verdict(kind: &Kind, object: &Value, errors: Vec<FieldError>) -> ApiResult<()> {
+fn verdict(kind: &Kind, object: &Value, errors: &[FieldError]) -> ApiResult<()> {
     if errors.is_empty() {
         return Ok(());
     }
     let name = super::metadata::text(object, "name");
-    Err(ApiError::invalid(&kind.group, &kind.kind, name, &errors))
+    Err(ApiError::invalid(&kind.group, &kind.kind, name, errors))
 }

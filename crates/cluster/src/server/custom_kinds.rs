@@ -22,9 +22,8 @@ impl Server {
             return self.clean_up(written, definition);
         }
         let before = definition.clone();
-        let now = rfc3339(self.now());
-        definition["status"] = crd::status_of(&definition, &self.taken_names(&definition), &now);
-        if is_established(&definition) {
+        definition["status"] = crd::compute_status(&definition, &self.claimed_names(&definition), self.now());
+        if crd::is_established(&definition) {
             self.serve(&definition);
             let mut finalizers: Vec<String> =
                 metadata::finalizers(&definition).into_iter().map(String::from).collect();
@@ -43,19 +42,16 @@ impl Server {
         }
     }
 
-    /// Names that other kinds of the same group hold.
-    fn taken_names(&self, definition: &Value) -> crd::TakenNames {
-        let group = definition["spec"]["group"].as_str().unwrap_or_default();
-        let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default();
-        let mut taken = crd::TakenNames::default();
-        for kind in self.registry().iter().filter(|kind| kind.group == group && kind.plural != plural) {
-            taken.resources.insert(kind.plural.clone());
-            taken.resources.insert(kind.singular.clone());
-            taken.resources.extend(kind.short_names.iter().cloned());
-            taken.kinds.insert(kind.kind.clone());
-            taken.kinds.insert(kind.list_kind.clone());
+    /// Names that other definitions of the same group hold.
+    fn claimed_names(&self, definition: &Value) -> crd::ClaimedNames {
+        let mut claimed = crd::ClaimedNames::default();
+        for other in self.store.list(DEFINITIONS, None).objects.iter().map(|object| object.value()) {
+            let same_group = other["spec"]["group"] == definition["spec"]["group"];
+            if same_group && other["metadata"]["name"] != definition["metadata"]["name"] {
+                claimed.add(&other);
+            }
         }
-        taken
+        claimed
     }
 
     fn serve(&self, definition: &Value) {
@@ -96,7 +92,7 @@ impl Server {
         }
         let done = self.store.count(&storage) == 0;
         let before = definition.clone();
-        crd::set_terminating(&mut definition, done, &now);
+        set_terminating(&mut definition, done, &now);
         if done && let Some(metadata) = metadata::metadata_mut(&mut definition) {
             let left: Vec<Value> = metadata
                 .get("finalizers")
@@ -149,10 +145,23 @@ fn storage_of(definition: &Value) -> String {
     )
 }
 
-fn is_established(definition: &Value) -> bool {
-    definition["status"]["conditions"]
-        .as_array()
-        .is_some_and(|list| list.iter().any(|c| c["type"] == "Established" && c["status"] == "True"))
+/// Says in the status that instances are being deleted, or were.
+fn set_terminating(definition: &mut Value, done: bool, now: &str) {
+    let (status, reason, message) = if done {
+        ("False", "InstanceDeletionCompleted", "removed all instances")
+    } else {
+        ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+    };
+    let condition = json!({
+        "type": "Terminating", "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
+    });
+    if let Value::Array(list) = &mut definition["status"]["conditions"] {
+        match list.iter_mut().find(|c| c["type"] == "Terminating") {
+            Some(old) if old["status"] == status => {}
+            Some(old) => *old = condition,
+            None => list.push(condition),
+        }
+    }
 }
 
 /// A custom kind as a row of the table.

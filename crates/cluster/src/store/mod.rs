@@ -172,7 +172,7 @@ impl Store {
 
     /// The last page was served.
     pub fn drop_snapshot(&self, resource: &str, namespace: Option<&str>, revision: u64) {
-        self.snapshots.lock().drop(resource, namespace, revision);
+        self.snapshots.lock().forget(resource, namespace, revision);
     }
 
     pub fn kept_snapshot(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Option<Snapshot> {

@@ -1,2 +1,0 @@
-//! Admission.
-pub mod selector;
