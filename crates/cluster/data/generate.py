@@ -72,6 +72,23 @@ KEY_DEFAULTS = {
     ("io.k8s.api.apps.v1.ReplicaSetCondition", "type"): "",
     ("io.k8s.api.apps.v1.StatefulSetCondition", "type"): "",
 }
+
+# Struct fields that are no pointers: the server's objects always have them, if only empty, so nobody comes to
+# own the field itself by setting something in it. `metadata`, `spec` and `status` are such everywhere, and
+# required references, but for the exceptions.
+ALWAYS_PRESENT = {
+    "DaemonSetSpec.updateStrategy", "StatefulSetSpec.updateStrategy", "DeploymentSpec.strategy",
+    "ReplicaSetSpec.template", "PodTemplate.template", "Container.resources", "EphemeralContainer.resources",
+    "PersistentVolumeClaimSpec.resources", "ContainerStatus.state", "ContainerStatus.lastState",
+    "Event.source", "Event.deprecatedSource", "Event.regarding", "NodeDaemonEndpoints.kubeletEndpoint",
+    "NodeStatus.daemonEndpoints", "NodeStatus.nodeInfo", "ServiceStatus.loadBalancer",
+    "IngressStatus.loadBalancer", "Endpoint.conditions", "IngressServiceBackend.port",
+    "NetworkPolicySpec.podSelector", "CustomResourceDefinitionStatus.acceptedNames",
+}
+POINTERS = {
+    "DaemonSetSpec.selector", "DeploymentSpec.selector", "ReplicaSetSpec.selector", "StatefulSetSpec.selector",
+    "ScaleIOPersistentVolumeSource.secretRef", "ScaleIOVolumeSource.secretRef", "ControllerRevision.data",
+}
 ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
 
 
@@ -148,6 +165,22 @@ def state_key_defaults(chosen):
         visit(definition)
 
 
+def state_presence(chosen):
+    for name, definition in chosen.items():
+        for key, field in definition.get("properties", {}).items():
+            field_name = f"{name.rsplit('.', 1)[1]}.{key}"
+            required = key in definition.get("required", [])
+            if isinstance(field.get("$ref"), str):
+                if "properties" not in chosen[field["$ref"]]:
+                    continue
+                present = key in ("metadata", "spec", "status") or required or field_name in ALWAYS_PRESENT
+                present = present and field_name not in POINTERS
+            else:
+                present = required and field.get("type") in ("array", "object")
+            if present:
+                field["always-present"] = True
+
+
 def main():
     package = pathlib.Path(sys.argv[1])
     here = pathlib.Path(__file__).resolve().parent
@@ -164,6 +197,7 @@ def main():
         chosen[name] = SPECIAL[name] if name in SPECIAL else slim(definitions[name])
         todo.extend(references(chosen[name]))
     state_key_defaults(chosen)
+    state_presence(chosen)
 
     text = json.dumps({"release": RELEASE, "kinds": kinds, "definitions": chosen}, sort_keys=True,
                       separators=(",", ":"))

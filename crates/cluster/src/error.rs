@@ -64,12 +64,7 @@ impl FieldErrorKind {
 }
 
 impl FieldError {
-    pub fn new(
-        kind: FieldErrorKind,
-        field: impl Into<String>,
-        value: Value,
-        detail: impl Into<String>,
-    ) -> Self {
+    pub fn new(kind: FieldErrorKind, field: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
         Self { kind, field: field.into(), value: Some(value), detail: detail.into() }
     }
 

@@ -147,6 +147,7 @@ impl Loader {
 /// Reads how a value merges. A list that only strategic merge calls a merging one is associative for apply too.
 fn merging(node: &mut Node, schema: &Map<String, Value>) {
     let text = |key: &str| schema.get(key).and_then(Value::as_str);
+    node.always_present = schema.contains_key("always-present");
     if let Some(key) = text("x-kubernetes-patch-merge-key") {
         node.patch_merge_key = Some(key.to_string());
     }
@@ -248,6 +249,14 @@ mod tests {
         // Said only by the patch strategy.
         let conditions = at("apps", "v1", "Deployment", &["status", "conditions"]);
         assert_eq!(conditions.node().list, map(&["type"]));
+    }
+
+    #[test]
+    fn struct_fields_are_always_present_but_pointers_are_not() {
+        let deployment = |path: &[&str]| at("apps", "v1", "Deployment", path).node().always_present;
+        assert!(deployment(&["spec"]) && deployment(&["status"]) && deployment(&["spec", "strategy"]));
+        assert!(deployment(&["spec", "template", "spec", "containers"]));
+        assert!(!deployment(&["spec", "selector"]) && !deployment(&["spec", "strategy", "rollingUpdate"]));
     }
 
     #[test]

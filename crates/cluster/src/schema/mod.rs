@@ -106,6 +106,8 @@ pub struct Node {
     pub patch_retain_keys: bool,
     /// `x-kubernetes-patch-strategy: replace`: strategic merge replaces the object whole.
     pub patch_replace: bool,
+    /// A struct field that objects always have, if only empty (built-in kinds only): absent means empty.
+    pub always_present: bool,
     pub nullable: bool,
     pub preserve_unknown: bool,
     pub embedded_resource: bool,
