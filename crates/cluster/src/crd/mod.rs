@@ -34,7 +34,7 @@ use serde_json::Value;
 use crate::schema::{NodeId, SchemaRef, SchemaSet};
 
 pub use definition::{default_definition, validate_definition, validate_definition_update};
-pub use jsonpath::JsonPath;
+pub use jsonpath::{JsonPath, print as print_json_path_value};
 pub use status::{ClaimedNames, compute_status, is_established};
 
 use cel::Programs;
