@@ -237,7 +237,7 @@ fn aggregated_version(registry: &Registry, group: &str, version: &str) -> Value 
 
 /// An OpenAPI v2 document without any path: enough for kubectl to go on without client-side schema checks.
 fn openapi(headers: &HeaderMap) -> ServerResponse {
-    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     let (title, version) = ("Kubernetes", VERSION.2);
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if accept.contains("proto-openapi.spec.v2") {

@@ -8,6 +8,7 @@ use kube_cel::cel::{Context, ExecutionError, Program, Value as Cel};
 use serde_json::Value;
 
 use super::cel_value::{Environment, with_environment};
+use super::cel_scope::unbound;
 use super::correlate::{old_field, old_item};
 use crate::error::{FieldError, FieldErrorKind};
 use crate::schema::{CelRule, ListType, Node, NodeId, SchemaRef, SchemaSet, Type};
@@ -55,8 +56,9 @@ impl CompiledRule {
 /// Syntax, and that nothing but `self` and `oldSelf` is referred to.
 fn compile(source: &str) -> Result<Program, String> {
     let program = Program::compile(source).map_err(|error| format!("compilation failed: {error}"))?;
-    let known = |name: &&str| !matches!(*name, "self" | "oldSelf");
-    match program.references().variables().into_iter().filter(|v| !TYPES.contains(v)).find(known) {
+    let declared = |name: &str| matches!(name, "self" | "oldSelf") || TYPES.contains(&name);
+    let unbound = unbound(program.expression(), &declared).map(str::to_string);
+    match unbound {
         Some(name) => Err(format!(
             "compilation failed: ERROR: <input>:1:1: undeclared reference to '{name}' (in container '')"
         )),

@@ -6,6 +6,7 @@
 //! Everything here is pure and synchronous.
 
 mod cel;
+mod cel_scope;
 mod cel_value;
 mod correlate;
 mod defaulting;

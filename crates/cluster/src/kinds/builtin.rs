@@ -148,7 +148,7 @@ pub fn kinds() -> Vec<Kind> {
     let mut kinds = vec![
         row("v1", "Pod", "pods", &["po"])
             .in_all()
-            .status(json!({"phase": "Pending"}))
+            .status(Value::Null)
             .generation()
             .returns_deleted()
             .sub("eviction", "policy", "v1", "Eviction", WRITE_ONLY)
@@ -170,7 +170,7 @@ pub fn kinds() -> Vec<Kind> {
         row("v1", "Namespace", "namespaces", &["ns"])
             .cluster_scoped()
             .verbs(NO_COLLECTION_DELETE)
-            .status(json!({"phase": "Active"}))
+            .status(Value::Null)
             .sub("finalize", "", "v1", "Namespace", &["update"])
             .select(&["status.phase"]),
         row("v1", "Service", "services", &["svc"])
@@ -185,11 +185,11 @@ pub fn kinds() -> Vec<Kind> {
         row("v1", "ConfigMap", "configmaps", &["cm"]),
         row("v1", "Secret", "secrets", &[]).select(&["type"]),
         row("v1", "PersistentVolumeClaim", "persistentvolumeclaims", &["pvc"])
-            .status(json!({"phase": "Pending"}))
+            .status(Value::Null)
             .returns_deleted(),
         row("v1", "PersistentVolume", "persistentvolumes", &["pv"])
             .cluster_scoped()
-            .status(json!({"phase": "Pending"}))
+            .status(Value::Null)
             .returns_deleted(),
         row("v1", "ReplicationController", "replicationcontrollers", &["rc"])
             .in_all()

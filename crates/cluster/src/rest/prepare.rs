@@ -39,29 +39,18 @@ pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
     let unknown: Vec<String> = match &kind.schema {
         KindSchema::Open => Vec::new(),
         KindSchema::Builtin(schema) => {
-            defaults::check_types(object, *schema, &kind.kind, &kind.version)?;
+            defaults::check_types(object, *schema)?;
             defaults::drop_unknown(object, *schema)
         }
-        KindSchema::Custom(custom) => custom.prune(object),
-    };
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let messages = unknown.iter().map(|field| format!("unknown field \"{field}\""));
-    match mode {
-        FieldValidation::Ignore => {}
-        FieldValidation::Warn => call.warnings.extend(messages),
-        FieldValidation::Strict => {
-            let list = messages.collect::<Vec<_>>().join(", ");
-            return Err(ApiError::bad_request(if kind.is_custom() {
-                format!("strict decoding error: {list}")
-            } else {
-                format!(
-                    "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {list}",
-                    kind.kind, kind.version, kind.kind
-                )
-            }));
+        KindSchema::Custom(custom) => {
+            custom.prune(object).into_iter().map(|field| format!("unknown field \"{field}\"")).collect()
         }
+    };
+    match mode {
+        _ if unknown.is_empty() => {}
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => call.warnings.extend(unknown),
+        FieldValidation::Strict => return Err(defaults::strict_error(object, &unknown)),
     }
     Ok(())
 }

@@ -128,7 +128,7 @@ impl Server {
         format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
-    /// The namespaces and roles that a fresh cluster has.
+    /// The namespaces, priority classes and roles that a fresh cluster has.
     fn seed_objects(&self) {
         let now = rfc3339(self.now());
         let registry = self.registry();
@@ -139,7 +139,16 @@ impl Server {
                 "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
             })
         });
-        for mut object in namespaces.into_iter().chain(crate::auth::bootstrap_objects()) {
+        let classes = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)].map(
+            |(name, value)| {
+                serde_json::json!({
+                    "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name, "generation": 1},
+                    "value": value, "preemptionPolicy": "PreemptLowerPriority",
+                    "description": "Used for system critical pods.",
+                })
+            },
+        );
+        for mut object in namespaces.into_iter().chain(classes).chain(crate::auth::bootstrap_objects()) {
             object["metadata"]["uid"] = self.uid().into();
             object["metadata"]["creationTimestamp"] = now.clone().into();
             let api_version = object["apiVersion"].as_str().unwrap_or_default().to_string();
