@@ -17,7 +17,7 @@ mod transport;
 mod trust;
 mod webhooks;
 
-pub use endpoints::{Caller, Endpoint, in_process};
+pub use endpoints::{Caller, Endpoint, InProcess, in_process};
 pub use request::{Kind, Operation, Request};
 pub use webhooks::Webhooks;
 

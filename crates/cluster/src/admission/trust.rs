@@ -8,9 +8,7 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 /// TLS that trusts the bundle, in PEM.
 pub(super) fn trusting(ca_bundle: &[u8]) -> Result<tokio_rustls::TlsConnector, String> {

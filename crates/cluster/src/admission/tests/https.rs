@@ -45,10 +45,7 @@ async fn serve(certificate: CertificateDer<'static>, key: &KeyPair, ca_bundle: &
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(
-            vec![certificate],
-            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
-        )
+        .with_single_cert(vec![certificate], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
         .unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
