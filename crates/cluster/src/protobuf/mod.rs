@@ -1,5 +1,5 @@
-//! Protobuf bodies, by hand and only the few that kubectl sends: access reviews, DeleteOptions, evictions and
-//! requests for tokens. Everything else is asked for as JSON instead (415).
+//! Protobuf bodies, by hand and only the few that clients insist on: access reviews, DeleteOptions and requests for
+//! tokens (kubectl), evictions (other client-go programs). Everything else is asked for as JSON instead (415).
 //!
 //! The envelope is the four bytes `k8s\0` and a `runtime.Unknown` message: what the object is, and its bytes.
 

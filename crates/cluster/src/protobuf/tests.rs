@@ -1,4 +1,4 @@
-//! Bodies as kubectl v1.37 sends them, and broken ones.
+//! Bodies that kubectl v1.37 sent, bodies made by hand, and broken ones.
 
 use serde_json::json;
 
@@ -18,6 +18,41 @@ fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = join(&[field(1, api_version.as_bytes()), field(2, kind.as_bytes())]);
     let envelope = [field(1, &type_meta), field(2, raw), field(3, b""), field(4, b"")];
     join(&[MAGIC.to_vec(), join(&envelope)])
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn bodies_recorded_from_kubectl() {
+    let cases = [
+        (
+            "auth can-i get /healthz",
+            "6b3873000a320a17617574686f72697a6174696f6e2e6b38732e696f2f7631121753656c665375626a656374416363657373526576696577122f0a100a0012001a0022002a003200380042001211120f0a082f6865616c74687a12036765741a08080012001a0020001a002200",
+            json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
+                "spec": {"nonResourceAttributes": {"path": "/healthz", "verb": "get"}}}),
+        ),
+        (
+            "auth can-i --list",
+            "6b3873000a310a17617574686f72697a6174696f6e2e6b38732e696f2f7631121653656c665375626a65637452756c657352657669657712230a100a0012001a0022002a0032003800420012090a0764656661756c741a04180022001a002200",
+            json!({"kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
+                "spec": {"namespace": "default"}}),
+        ),
+        (
+            "create token",
+            "6b3873000a280a1861757468656e7469636174696f6e2e6b38732e696f2f7631120c546f6b656e52657175657374121a0a100a0012001a0022002a0032003800420012001a040a0012001a002200",
+            json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": {}}),
+        ),
+        (
+            "drain --disable-eviction --grace-period=0",
+            "6b3873000a130a027631120d44656c6574654f7074696f6e73120208001a002200",
+            json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}),
+        ),
+    ];
+    for (command, hex, object) in cases {
+        assert_eq!(decode(&unhex(hex)).unwrap().unwrap(), object, "{command}");
+    }
 }
 
 #[test]
