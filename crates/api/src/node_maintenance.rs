@@ -4,6 +4,8 @@
 //! the caller's rights: the entries every plan contains are added on creation, the caller may delete the selected nodes, and a
 //! selector that matches every node gets a warning. That drain targets never go back is kept by the controller.
 
+#![allow(clippy::duplicated_attributes, reason = "columns of the same type repeat their type")]
+
 use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use kube::{CustomResource, KubeSchema};

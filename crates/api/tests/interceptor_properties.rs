@@ -24,7 +24,7 @@ fn any_interceptor() -> impl Strategy<Value = Interceptor> {
 /// Interceptors that violate nothing: none uses a reserved priority or the controller role, each class once.
 fn allowed_interceptors() -> impl Strategy<Value = Vec<Interceptor>> {
     let value = (prop_oneof![0..9_900i32, 10_101..=100_000i32], proptest::option::of("[a-b/ -]{1,12}"));
-    btree_map("[a-z][a-z0-9-]{0,20}[a-z0-9]\\.example\\.com", value, 0..=70).prop_map(|by_class| {
+    btree_map("[a-z][a-z0-9-]{0,20}[a-z0-9]\\.example\\.com", value, 0..=30).prop_map(|by_class| {
         by_class
             .into_iter()
             .map(|(interceptor_class, (priority, role))| Interceptor { interceptor_class, priority, role })
