@@ -1,5 +1,7 @@
 //! The objects of the specification's examples, with the names as settled, are read and written without loss.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use serde_json::{Value, json};
 use usher_api::node_maintenance::{DrainPlanEntry, PodType, default_drain_plan};
 use usher_api::{

@@ -1,5 +1,7 @@
 //! The cases of `testdata/crd-rules.yaml`, for tests against any API server.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
