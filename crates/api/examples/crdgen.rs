@@ -8,7 +8,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 /// The text of a definition's file.
 pub fn render(crd: &CustomResourceDefinition) -> Result<String, Box<dyn Error>> {
     let yaml = serde_saphyr::to_string(&serde_json::to_value(crd)?)?;
-    Ok(format!("# Generated from crates/api by `cargo run -p usher-api --example crdgen deploy/crds`.\n{yaml}"))
+    Ok(format!(
+        "# Generated from crates/api by `cargo run -p usher-api --example crdgen deploy/crds`.\n{yaml}"
+    ))
 }
 
 #[allow(dead_code, reason = "a test includes this file for `render`")]

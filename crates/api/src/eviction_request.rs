@@ -8,6 +8,8 @@
 //!
 //! That a new object has no status needs no rule: the status subresource drops it on creation.
 
+#![allow(clippy::duplicated_attributes, reason = "columns of the same type repeat their type")]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

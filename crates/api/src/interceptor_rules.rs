@@ -77,7 +77,9 @@ pub enum AnnotationError {
         classes: Vec<String>,
     },
     /// The controller has another priority than 10000.
-    #[error("interceptor {class}: the role controller has the priority 10000, not {priority}: change one of them")]
+    #[error(
+        "interceptor {class}: the role controller has the priority 10000, not {priority}: change one of them"
+    )]
     ControllerPriority {
         /// The class of the controller.
         class: String,
@@ -85,7 +87,9 @@ pub enum AnnotationError {
         priority: i32,
     },
     /// The controller's priority without the controller's role.
-    #[error("interceptor {class}: the priority 10000 belongs to the role controller: choose another priority")]
+    #[error(
+        "interceptor {class}: the priority 10000 belongs to the role controller: choose another priority"
+    )]
     PriorityOfController {
         /// The class of the interceptor.
         class: String,
@@ -138,7 +142,9 @@ pub enum AnnotationError {
         count: usize,
     },
     /// A class in a domain of the Kubernetes project that is none of its interceptors.
-    #[error("interceptor class {class} is in a domain of the Kubernetes project: use a class in a domain of your own")]
+    #[error(
+        "interceptor class {class} is in a domain of the Kubernetes project: use a class in a domain of your own"
+    )]
     ProjectDomain {
         /// The class of the interceptor.
         class: String,
@@ -175,9 +181,8 @@ fn check_controller(interceptors: &[Interceptor], errors: &mut Vec<AnnotationErr
     for interceptor in interceptors {
         let class = || interceptor.interceptor_class.clone();
         match (is_controller(interceptor), interceptor.priority == CONTROLLER_PRIORITY) {
-            (true, false) => {
-                errors.push(AnnotationError::ControllerPriority { class: class(), priority: interceptor.priority })
-            }
+            (true, false) => errors
+                .push(AnnotationError::ControllerPriority { class: class(), priority: interceptor.priority }),
             (false, true) => errors.push(AnnotationError::PriorityOfController { class: class() }),
             _ => {}
         }
@@ -195,7 +200,9 @@ fn check_reserved_interval(interceptors: &[Interceptor], errors: &mut Vec<Annota
         if controllers.is_empty() && priority != CONTROLLER_PRIORITY {
             errors.push(AnnotationError::ReservedWithoutController { class: class(), priority });
         }
-        let others = controllers.iter().filter(|c| !shares_domain(&interceptor.interceptor_class, &c.interceptor_class));
+        let others = controllers
+            .iter()
+            .filter(|c| !shares_domain(&interceptor.interceptor_class, &c.interceptor_class));
         errors.extend(others.map(|c| AnnotationError::ReservedForController {
             class: class(),
             priority,
@@ -203,10 +210,10 @@ fn check_reserved_interval(interceptors: &[Interceptor], errors: &mut Vec<Annota
         }));
     }
     let duplicates = by_priority.into_iter().filter(|(_, found)| found.len() > 1);
-    errors.extend(
-        duplicates
-            .map(|(priority, found)| AnnotationError::DuplicateReservedPriority { priority, classes: classes(found) }),
-    );
+    errors.extend(duplicates.map(|(priority, found)| AnnotationError::DuplicateReservedPriority {
+        priority,
+        classes: classes(found),
+    }));
 }
 
 fn check_numbers(interceptors: &[Interceptor], errors: &mut Vec<AnnotationError>) {

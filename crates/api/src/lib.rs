@@ -20,12 +20,12 @@ pub mod node_maintenance;
 mod schema;
 
 pub use eviction_request::{
-    EvictionRequest, EvictionRequestCancellationPolicy, EvictionRequestSpec, EvictionRequestStatus, Interceptor,
-    LocalPodReference,
+    EvictionRequest, EvictionRequestCancellationPolicy, EvictionRequestSpec, EvictionRequestStatus,
+    Interceptor, LocalPodReference,
 };
 pub use interceptor_annotation::{annotation_of, interceptors_of};
 pub use interceptor_rules::AnnotationError;
 pub use node_maintenance::{
-    DrainPlanEntry, DrainStatus, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage, NodeMaintenanceStatus,
-    NodeReference, NodeStatus, PodType, StageStatus,
+    DrainPlanEntry, DrainStatus, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage,
+    NodeMaintenanceStatus, NodeReference, NodeStatus, PodType, StageStatus,
 };

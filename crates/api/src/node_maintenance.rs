@@ -4,6 +4,8 @@
 //! the caller's rights: the entries every plan contains are added on creation, the caller may delete the selected nodes, and a
 //! selector that matches every node gets a warning. That drain targets never go back is kept by the controller.
 
+#![allow(clippy::duplicated_attributes, reason = "columns of the same type repeat their type")]
+
 use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use kube::{CustomResource, KubeSchema};
@@ -30,12 +32,19 @@ pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
     status = "NodeMaintenanceStatus",
     derive = "PartialEq",
     doc = "NodeMaintenance is the intent to remove the pods from a set of nodes, so that the nodes can be worked on.",
-    annotation(
-        "api-approved.kubernetes.io",
-        "unapproved, experimental implementation of the proposed API"
+    annotation("api-approved.kubernetes.io", "unapproved, experimental implementation of the proposed API"),
+    printcolumn(
+        name = "Stage",
+        type_ = "string",
+        json_path = ".spec.stage",
+        description = "Stage that is asked for"
     ),
-    printcolumn(name = "Stage", type_ = "string", json_path = ".spec.stage", description = "Stage that is asked for"),
-    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes", description = "Nodes that are selected"),
+    printcolumn(
+        name = "Nodes",
+        type_ = "integer",
+        json_path = ".status.nodes",
+        description = "Nodes that are selected"
+    ),
     printcolumn(
         name = "Pending",
         type_ = "integer",
@@ -54,7 +63,12 @@ pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
         json_path = r#".status.conditions[?(@.type=="Drained")].status"#,
         description = "Whether all targeted pods have left"
     ),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".spec.reason", description = "Why the maintenance is done"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".spec.reason",
+        description = "Why the maintenance is done"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Drained-Nodes",
@@ -63,7 +77,12 @@ pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
         description = "Nodes that all targeted pods have left",
         priority = 1
     ),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.drainStatus.drainMessage", priority = 1)
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.drainStatus.drainMessage",
+        priority = 1
+    )
 )]
 #[x_kube(
     validation = Rule::new(
@@ -105,12 +124,14 @@ pub struct NodeMaintenanceSpec {
 
     /// Reason for the maintenance.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 4096))]
+    #[schemars(length(max = 1024))]
     pub reason: String,
 }
 
 /// How far a maintenance is to go. The order of the variants is the order of the stages.
-#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    JsonSchema, Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+)]
 pub enum NodeMaintenanceStage {
     /// Planned; nothing in the cluster is touched.
     #[default]
@@ -131,7 +152,9 @@ impl NodeMaintenanceStage {
 }
 
 /// Which kind of pods an entry means. The order of the variants is the order in which they leave.
-#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    JsonSchema, Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+)]
 pub enum PodType {
     /// All pods but those of DaemonSets and static pods.
     #[default]

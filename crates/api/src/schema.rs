@@ -12,8 +12,9 @@ pub fn node_selector(generator: &mut SchemaGenerator) -> Schema {
     let operators = json!(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]);
     at(&mut schema, "/properties/nodeSelectorTerms", "minItems", json!(1));
     for requirements in ["matchExpressions", "matchFields"] {
-        let operator =
-            format!("/properties/nodeSelectorTerms/items/properties/{requirements}/items/properties/operator");
+        let operator = format!(
+            "/properties/nodeSelectorTerms/items/properties/{requirements}/items/properties/operator"
+        );
         at(&mut schema, &operator, "enum", operators.clone());
     }
     schema
