@@ -215,6 +215,7 @@ impl ControlPlane {
     ) -> Result<(), Error> {
         let started = Instant::now();
         loop {
+            let asked = Instant::now();
             let answer = ready(&self.kubectl).await;
             self.check_alive()?;
             match answer {
@@ -227,7 +228,8 @@ impl ControlPlane {
                         log_tail: log_tail(&self.log_of(component)),
                     });
                 }
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                // Asking takes no more than half of the machine from what is asked for.
+                Err(_) => tokio::time::sleep(asked.elapsed().max(Duration::from_millis(50))).await,
             }
         }
     }
