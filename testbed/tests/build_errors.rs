@@ -27,9 +27,13 @@ echo build >> {folder}/builds
 }
 
 fn build_in(scratch: &Scratch, path: &Path) -> Command {
+    testbed_in("build", scratch, path)
+}
+
+fn testbed_in(action: &str, scratch: &Scratch, path: &Path) -> Command {
     let mut command = testbed();
     command
-        .arg("build")
+        .arg(action)
         .env("PATH", path)
         .env("USHER_TESTBED_CACHE", scratch.path().join("cache"))
         .env_remove("KUBEBUILDER_ASSETS");
@@ -52,6 +56,13 @@ fn without_go_one_line_says_to_install_it() {
     assert!(line.starts_with("testbed: Go is not installed"), "{line}");
     assert!(line.contains("install Go 1.26.0 or newer"), "{line}");
     assert!(line.contains("KUBEBUILDER_ASSETS"), "{line}");
+}
+
+#[test]
+fn without_go_a_start_fails_with_the_same_line() {
+    let scratch = Scratch::new("no-go-up");
+    let line = failure(&testbed_in("up", &scratch, scratch.path()).output().unwrap());
+    assert!(line.starts_with("testbed: Go is not installed"), "{line}");
 }
 
 #[test]

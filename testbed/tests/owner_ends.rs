@@ -148,3 +148,19 @@ fn detached_it_stays_until_taken_down_and_its_name_is_taken() {
     let again = testbed().args(["down", "--name", &name]).output().unwrap();
     assert!(String::from_utf8_lossy(&again.stderr).contains("no control plane named"));
 }
+
+#[test]
+fn a_detached_start_that_is_interrupted_leaves_nothing() {
+    if skip_real("a_detached_start_that_is_interrupted_leaves_nothing") {
+        return;
+    }
+    let name = name("hasty");
+    let mut start = testbed().args(["up", "--detach", "--name", &name]).spawn().unwrap();
+    let instance =
+        eventually("it is starting", || instances().unwrap().into_iter().find(|other| other.name == name));
+    signal("INT", start.id());
+    assert!(!start.wait().unwrap().success(), "it is not up");
+    eventually("nothing is left", || {
+        (!instance.folder.exists() && processes_in(&instance.folder).is_empty()).then_some(())
+    });
+}
