@@ -1,1 +1,9 @@
-//! Scenarios on both clusters.
+//! Tests that run unchanged on both clusters: the embedded one and the real control plane.
+//!
+//! [`TestCluster`] is the interface both are reached by. [`corpus`] holds the conformance corpus: requests as data,
+//! the real API server as the judge, and the embedded one judged by it. Scenarios of Usher itself come on top.
+
+pub mod cluster;
+pub mod corpus;
+
+pub use cluster::{Answer, Request, TestCluster};

@@ -1,0 +1,31 @@
+//! The real control plane as a test cluster.
+
+use super::{ADMIN, Access, TestCluster};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use usher_testbed::{ControlPlane, Options};
+
+impl TestCluster {
+    /// Starts a real API server on which nothing else acts.
+    ///
+    /// # Errors
+    /// See [`ControlPlane::start`].
+    pub async fn real() -> Result<Self> {
+        let options = Options::default();
+        let users: Vec<String> = options.users.iter().map(|user| user.name.clone()).collect();
+        let plane = ControlPlane::start(options).await?;
+        let mut tokens = BTreeMap::from([(ADMIN.to_owned(), plane.admin_token().to_owned())]);
+        for user in users {
+            let token = plane.token_of(&user)?.to_owned();
+            tokens.insert(user, token);
+        }
+        let access = Access {
+            name: "real",
+            url: plane.url().to_owned(),
+            ca_pem: plane.ca_pem().to_owned(),
+            tokens,
+            kubeconfig: plane.kubeconfig().to_path_buf(),
+        };
+        Self::reach(access, plane).await
+    }
+}
