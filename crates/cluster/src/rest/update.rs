@@ -96,6 +96,7 @@ impl Change {
     async fn settle(&self, call: &mut Call<'_>, kind: &Kind, old: &Value, new: Value) -> ApiResult<Value> {
         let mut new = isolate(kind, &self.subresource, old, new);
         keep_server_fields(old, &mut new);
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         prepare::default(kind, &mut new);
         if !self.admitted && call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await? {
             prepare::shape(call, &mut new)?;
@@ -113,7 +114,6 @@ impl Change {
             let manager = call.field_manager()?;
             call.server.own_fields(kind, Some(old), &mut new, &manager, &self.subresource);
         }
-        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         Ok(new)
     }
 
