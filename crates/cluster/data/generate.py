@@ -61,6 +61,9 @@ SPECIAL = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": {"type": "string", "format": "micro-time"},
 }
 
+# One field of that kind is an atom to apply: whoever writes it owns it whole.
+ATOMS = {("io.k8s.api.apps.v1.ControllerRevision", "data")}
+
 # Server-side apply fills an absent list key with the field's default. The package has lost the defaults,
 # so those of list keys are stated here: a constant, or the zero value of a key that is required.
 KEY_DEFAULTS = {
@@ -87,7 +90,7 @@ ALWAYS_PRESENT = {
 }
 POINTERS = {
     "DaemonSetSpec.selector", "DeploymentSpec.selector", "ReplicaSetSpec.selector", "StatefulSetSpec.selector",
-    "ScaleIOPersistentVolumeSource.secretRef", "ScaleIOVolumeSource.secretRef", "ControllerRevision.data",
+    "ScaleIOPersistentVolumeSource.secretRef", "ScaleIOVolumeSource.secretRef",
 }
 ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
 
@@ -195,6 +198,9 @@ def main():
         if name in chosen:
             continue
         chosen[name] = SPECIAL[name] if name in SPECIAL else slim(definitions[name])
+        for definition, field in ATOMS:
+            if definition == name:
+                chosen[name]["properties"][field] = {}
         todo.extend(references(chosen[name]))
     state_key_defaults(chosen)
     state_presence(chosen)

@@ -35,7 +35,8 @@ pub fn admit_pod(pod: &mut Value, priority: PodPriority<'_>) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = tolerations.iter().any(|t| {
             let of = |name: &str| t[name].as_str().unwrap_or_default();
-            (of("key") == key || of("key").is_empty()) && (of("effect") == "NoExecute" || of("effect").is_empty())
+            (of("key") == key || of("key").is_empty())
+                && (of("effect") == "NoExecute" || of("effect").is_empty())
         });
         if !tolerated {
             tolerations.push(json!({

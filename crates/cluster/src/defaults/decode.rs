@@ -85,7 +85,9 @@ fn check(value: &Value, schema: SchemaRef<'_>, at: &mut Position) -> Option<Stri
             return Some(format!("json: cannot unmarshal {found} into Go value of type {wanted}"));
         }
         let (structure, field) = (&at.structure, &at.field);
-        Some(format!("json: cannot unmarshal {found} into Go struct field {structure}.{field} of type {wanted}"))
+        Some(format!(
+            "json: cannot unmarshal {found} into Go struct field {structure}.{field} of type {wanted}"
+        ))
     };
     let found = match value {
         Value::Null => return None,
@@ -104,12 +106,17 @@ fn check(value: &Value, schema: SchemaRef<'_>, at: &mut Position) -> Option<Stri
             items.iter().find_map(|item| check(item, schema, at))
         }
         (Type::String, Value::String(text)) if is_time(schema) => time::problem(text),
-        (Type::String, Value::String(_)) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => None,
+        (Type::String, Value::String(_))
+        | (Type::Boolean, Value::Bool(_))
+        | (Type::Number, Value::Number(_)) => None,
         (Type::Integer, Value::Number(number)) if fits(number, schema) => None,
         (Type::Integer, Value::Number(number)) => mismatch(&format!("number {number}"), &go_type(schema)),
-        (Type::IntOrString, Value::String(text)) if is_quantity(schema) => (!is_quantity_text(text)).then(|| {
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_string()
-        }),
+        (Type::IntOrString, Value::String(text)) if is_quantity(schema) => {
+            (!is_quantity_text(text)).then(|| {
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                    .to_string()
+            })
+        }
         (Type::IntOrString, Value::String(_) | Value::Number(_)) => None,
         _ => mismatch(found, &go_type(schema)),
     }

@@ -10,7 +10,8 @@ pub fn qos_class(pod: &Value) -> &'static str {
     if has_any(whole) {
         return class([whole].into_iter());
     }
-    let of = |list: &str| spec[list].as_array().into_iter().flatten().map(|c| &c["resources"]).collect::<Vec<_>>();
+    let of =
+        |list: &str| spec[list].as_array().into_iter().flatten().map(|c| &c["resources"]).collect::<Vec<_>>();
     let all = of("containers").into_iter().chain(of("initContainers"));
     class(all)
 }

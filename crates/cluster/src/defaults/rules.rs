@@ -36,6 +36,12 @@ pub(super) fn apply(fields: &mut Fields, definition: &str) {
         "io.k8s.api.apps.v1.DaemonSetUpdateStrategy" => {
             rolling_update(fields, &[("maxUnavailable", 1.into()), ("maxSurge", 0.into())]);
         }
+        "io.k8s.api.apps.v1.StatefulSetSpec" => {
+            for claim in list(fields, "volumeClaimTemplates") {
+                set(claim, "apiVersion", "v1".into());
+                set(claim, "kind", "PersistentVolumeClaim".into());
+            }
+        }
         "io.k8s.api.apps.v1.StatefulSetUpdateStrategy" => stateful_set_strategy(fields),
         "io.k8s.api.batch.v1.Job" => job(fields),
         "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec" => autoscaler(fields),
@@ -117,7 +123,8 @@ fn pod_spec(fields: &mut Fields) {
 
 fn pod_status(fields: &mut Fields) {
     let ip = text(fields, "podIP").to_string();
-    let first = fields.get("podIPs").and_then(|ips| ips.get(0)).and_then(|i| i["ip"].as_str()).map(str::to_string);
+    let first =
+        fields.get("podIPs").and_then(|ips| ips.get(0)).and_then(|i| i["ip"].as_str()).map(str::to_string);
     match first {
         Some(first) if ip.is_empty() => fields.insert("podIP".to_string(), first.into()),
         Some(first) if first == ip => None,
@@ -167,7 +174,8 @@ fn service(fields: &mut Fields) {
     }
     let kind = text(fields, "type").to_string();
     let external_ips = fields.get("externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
-    let external = matches!(kind.as_str(), "NodePort" | "LoadBalancer") || (kind == "ClusterIP" && external_ips);
+    let external =
+        matches!(kind.as_str(), "NodePort" | "LoadBalancer") || (kind == "ClusterIP" && external_ips);
     if external {
         set(fields, "externalTrafficPolicy", "Cluster".into());
     }
@@ -282,10 +290,14 @@ fn autoscaler(fields: &mut Fields) {
     if let Some(up) = object(behavior, "scaleUp") {
         set(up, "stabilizationWindowSeconds", 0.into());
         set(up, "selectPolicy", "Max".into());
-        set(up, "policies", json!([
-            {"type": "Pods", "value": 4, "periodSeconds": 15},
-            {"type": "Percent", "value": 100, "periodSeconds": 15},
-        ]));
+        set(
+            up,
+            "policies",
+            json!([
+                {"type": "Pods", "value": 4, "periodSeconds": 15},
+                {"type": "Percent", "value": 100, "periodSeconds": 15},
+            ]),
+        );
     }
     if let Some(down) = object(behavior, "scaleDown") {
         set(down, "selectPolicy", "Max".into());
@@ -310,8 +322,15 @@ fn subject(fields: &mut Fields) {
 fn custom_resource(fields: &mut Fields) {
     let Some(spec) = object(fields, "spec") else { return };
     set(spec, "conversion", json!({"strategy": "None"}));
-    let stored: Vec<Value> = spec.get("versions").and_then(Value::as_array).into_iter().flatten()
-        .filter(|v| v["storage"] == true).map(|v| v["name"].clone()).take(1).collect();
+    let stored: Vec<Value> = spec
+        .get("versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|v| v["storage"] == true)
+        .map(|v| v["name"].clone())
+        .take(1)
+        .collect();
     if let Some(names) = object(spec, "names") {
         let kind = text(names, "kind").to_string();
         if text(names, "singular").is_empty() {

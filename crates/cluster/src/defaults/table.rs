@@ -94,7 +94,11 @@ const TABLE: &[(&str, Fields)] = &[
     ("io.k8s.api.core.v1.ReplicationControllerSpec", &[("replicas", Number(1))]),
     (
         "io.k8s.api.apps.v1.DeploymentSpec",
-        &[("replicas", Number(1)), ("revisionHistoryLimit", Number(10)), ("progressDeadlineSeconds", Number(600))],
+        &[
+            ("replicas", Number(1)),
+            ("revisionHistoryLimit", Number(10)),
+            ("progressDeadlineSeconds", Number(600)),
+        ],
     ),
     ("io.k8s.api.apps.v1.DeploymentStrategy", &[("type", Text("RollingUpdate"))]),
     ("io.k8s.api.apps.v1.DaemonSetSpec", &[("revisionHistoryLimit", Number(10))]),
@@ -112,6 +116,7 @@ const TABLE: &[(&str, Fields)] = &[
         "io.k8s.api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy",
         &[("whenDeleted", Text("Retain")), ("whenScaled", Text("Retain"))],
     ),
+    ("io.k8s.api.apps.v1.StatefulSetStatus", &[("availableReplicas", Number(0))]),
     ("io.k8s.api.apps.v1.ReplicaSetSpec", &[("replicas", Number(1))]),
     ("io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", &[("status", Text("True"))]),
     (
@@ -121,6 +126,15 @@ const TABLE: &[(&str, Fields)] = &[
             ("suspend", Flag(false)),
             ("successfulJobsHistoryLimit", Number(3)),
             ("failedJobsHistoryLimit", Number(1)),
+        ],
+    ),
+    (
+        "io.k8s.api.policy.v1.PodDisruptionBudgetStatus",
+        &[
+            ("disruptionsAllowed", Number(0)),
+            ("currentHealthy", Number(0)),
+            ("desiredHealthy", Number(0)),
+            ("expectedPods", Number(0)),
         ],
     ),
     ("io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec", &[("minReplicas", Number(1))]),

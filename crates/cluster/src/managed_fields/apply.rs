@@ -43,7 +43,8 @@ pub fn apply(
         Ok(applied) => applied,
         Err(conflicts) => {
             let allowed = last_applied::allowed(live, schema, writer);
-            let left: Vec<Conflict> = conflicts.into_iter().filter_map(|c| c.without(allowed.as_ref())).collect();
+            let left: Vec<Conflict> =
+                conflicts.into_iter().filter_map(|c| c.without(allowed.as_ref())).collect();
             if !left.is_empty() {
                 return Err(conflict_error(&left));
             }

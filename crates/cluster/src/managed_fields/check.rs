@@ -73,9 +73,7 @@ fn wrong_kind(value: &Value, schema: SchemaRef<'_>) -> Option<String> {
         Type::Any => None,
         Type::Object if node.preserve_unknown || value.is_object() => None,
         Type::Object => Some(format!("expected map, got &{{{}}}", go_value(value))),
-        Type::Array => {
-            (!value.is_array()).then(|| format!("expected list, got &{{{}}}", go_value(value)))
-        }
+        Type::Array => (!value.is_array()).then(|| format!("expected list, got &{{{}}}", go_value(value))),
         Type::String => {
             let got = || format!("&value.valueUnstructured{{Value:{value}}}");
             // Times are any scalar to the server.
@@ -83,8 +81,9 @@ fn wrong_kind(value: &Value, schema: SchemaRef<'_>) -> Option<String> {
             let fits = value.is_string() || (scalar_will_do && !value.is_object() && !value.is_array());
             (!fits).then(|| format!("expected string, got {}", got()))
         }
-        Type::Integer | Type::Number => (!value.is_number())
-            .then(|| format!("expected numeric (int or float), got {}", go_type(value))),
+        Type::Integer | Type::Number => {
+            (!value.is_number()).then(|| format!("expected numeric (int or float), got {}", go_type(value)))
+        }
         Type::Boolean => {
             (!value.is_boolean()).then(|| format!("expected boolean, got &{{{}}}", go_value(value)))
         }

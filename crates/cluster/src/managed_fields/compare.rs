@@ -152,7 +152,11 @@ fn compare_values(
         (Shape::List(ls, items), Shape::Leaf) if r.is_null() => compare_lists(ls, &[], items, out),
         (Shape::Leaf, Shape::List(rs, items)) if l.is_null() => compare_lists(&[], rs, items, out),
         (Shape::Leaf, Shape::Leaf) => {
-            if l == r || (is_empty(l) && is_empty(r)) { Mark::Same } else { Mark::Modified }
+            if l == r || (is_empty(l) && is_empty(r)) {
+                Mark::Same
+            } else {
+                Mark::Modified
+            }
         }
         _ => {
             out.added = everything(r, schema);

@@ -173,7 +173,10 @@ pub(super) fn cap(entries: &mut Vec<Entry>) {
             continue;
         };
         let is_bucket = |e: &Entry| {
-            !e.applied && e.manager == ANCIENT && e.api_version == updater.api_version && e.subresource.is_empty()
+            !e.applied
+                && e.manager == ANCIENT
+                && e.api_version == updater.api_version
+                && e.subresource.is_empty()
         };
         if !entries.iter().any(is_bucket)
             && let Some(entry) = entries.iter_mut().find(|e| e.same_owner(first))

@@ -232,8 +232,11 @@ mod tests {
     }
 
     fn arbitrary() -> impl Strategy<Value = FieldSet> {
-        let element = prop_oneof!["f:[a-c]", "[a-b]{1,2}".prop_map(|n| format!("k:{{\"name\":\"{n}\"}}")),
-            (0..3u8).prop_map(|n| format!("v:{n}"))];
+        let element = prop_oneof![
+            "f:[a-c]",
+            "[a-b]{1,2}".prop_map(|n| format!("k:{{\"name\":\"{n}\"}}")),
+            (0..3u8).prop_map(|n| format!("v:{n}"))
+        ];
         let path = proptest::collection::vec(element, 1..4);
         proptest::collection::vec(path, 0..6).prop_map(|paths| {
             let mut set = FieldSet::default();
@@ -244,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_dot_marks_a_path_that_is_in_the_set_with_others_below() {
-        let fields = json!({"f:metadata": {"f:labels": {".": {}, "f:app": {}}}, "f:spec": {"f:replicas": {}}});
+        let fields =
+            json!({"f:metadata": {"f:labels": {".": {}, "f:app": {}}}, "f:spec": {"f:replicas": {}}});
         let set = set(fields.clone());
         assert!(set.contains(["f:metadata", "f:labels"]));
         assert!(set.contains(["f:metadata", "f:labels", "f:app"]));
@@ -260,8 +264,14 @@ mod tests {
 
     #[test]
     fn what_is_no_field_set_is_refused_and_unknown_kinds_are_skipped() {
-        for bad in [json!([]), json!({"f": {}}), json!({"fx": {}}), json!({"k:x": {}}), json!({"i:x": {}}),
-            json!({"f:a": 1})] {
+        for bad in [
+            json!([]),
+            json!({"f": {}}),
+            json!({"fx": {}}),
+            json!({"k:x": {}}),
+            json!({"i:x": {}}),
+            json!({"f:a": 1}),
+        ] {
             assert!(FieldSet::from_value(&bad).is_err(), "{bad}");
         }
         assert!(set(json!({"z:later": {"f:a": {}}})).is_empty());

@@ -53,7 +53,8 @@ pub(super) fn refresh(applied: &mut Value, config: &Value, writer: &Writer<'_>) 
         annotations.remove(ANNOTATION);
     }
     let text = format!("{config}\n");
-    let Some(annotations) = applied.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
+    let Some(annotations) = applied.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+    else {
         return;
     };
     annotations.remove(ANNOTATION);

@@ -14,7 +14,11 @@ pub(super) fn merge(live: &Value, config: &Value, schema: SchemaRef<'_>) -> Valu
     merge_values(Some(live), Some(config), Some(schema)).unwrap_or_else(|| Value::Object(Map::new()))
 }
 
-fn merge_values(live: Option<&Value>, config: Option<&Value>, schema: Option<SchemaRef<'_>>) -> Option<Value> {
+fn merge_values(
+    live: Option<&Value>,
+    config: Option<&Value>,
+    schema: Option<SchemaRef<'_>>,
+) -> Option<Value> {
     let (live, config) = match (live, config) {
         (live, None) => return live.cloned(),
         (None, Some(config)) => return Some(config.clone()),

@@ -28,7 +28,9 @@ pub(super) fn item(item: &Value, list: &ListType, items: Option<SchemaRef<'_>>) 
         ListType::Map(keys) => {
             let fields = match item {
                 Value::Object(fields) => fields,
-                Value::Null => return Err("associative list with keys may not have a null element".to_string()),
+                Value::Null => {
+                    return Err("associative list with keys may not have a null element".to_string());
+                }
                 _ => return Err("associative list with keys may not have non-map elements".to_string()),
             };
             let mut named = Map::new();

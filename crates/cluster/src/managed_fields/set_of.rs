@@ -64,9 +64,7 @@ pub(super) fn with_structs(set: &FieldSet, schema: Option<SchemaRef<'_>>) -> Fie
     let mut out = FieldSet::default();
     for (element, node) in set.nodes() {
         let (declared, below) = match (element.strip_prefix("f:"), schema) {
-            (Some(name), Some(schema)) => {
-                (schema.node().properties.contains_key(name), schema.field(name))
-            }
+            (Some(name), Some(schema)) => (schema.node().properties.contains_key(name), schema.field(name)),
             (None, Some(schema)) if element.starts_with("k:") => (false, schema.items()),
             _ => (false, None),
         };

@@ -57,7 +57,9 @@ pub(super) fn shape<'v, 's>(value: &'v Value, schema: Option<SchemaRef<'s>>) -> 
         Value::Object(fields) => match node {
             None => Shape::Object(fields, Fields(None)),
             Some(node) if node.atomic_map => Shape::Leaf,
-            Some(node) if node.ty == Type::Object || node.preserve_unknown => Shape::Object(fields, Fields(schema)),
+            Some(node) if node.ty == Type::Object || node.preserve_unknown => {
+                Shape::Object(fields, Fields(schema))
+            }
             Some(_) => Shape::Leaf,
         },
         Value::Array(items) => match (node, schema) {

@@ -313,8 +313,12 @@ fn unreadable_managed_fields_are_ignored_and_readable_ones_taken() {
     let live = created("creator");
     let good = json!({"manager": "me", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
                       "fieldsV1": {"f:spec": {"f:selector": {}}}});
-    for (field, value) in [("operation", json!("Eat")), ("apiVersion", json!("")), ("fieldsType", json!("V2")),
-        ("fieldsV1", json!({"nonsense": {}}))] {
+    for (field, value) in [
+        ("operation", json!("Eat")),
+        ("apiVersion", json!("")),
+        ("fieldsType", json!("V2")),
+        ("fieldsV1", json!({"nonsense": {}})),
+    ] {
         let mut bad = good.clone();
         bad[field] = value;
         let object = changed(&live, &by("e", T2), |o| o["metadata"]["managedFields"] = json!([bad]));
@@ -386,7 +390,8 @@ fn kubectl_may_take_over_what_it_applied_from_the_client_side() {
 #[test]
 fn without_a_schema_objects_are_taken_apart_and_lists_are_not() {
     let mut set = crate::schema::SchemaSet::default();
-    let free = crate::schema::Node { preserve_unknown: true, ty: crate::schema::Type::Object, ..Default::default() };
+    let free =
+        crate::schema::Node { preserve_unknown: true, ty: crate::schema::Type::Object, ..Default::default() };
     let root = set.add(free);
     let object = json!({"spec": {"a": {"b": 1}, "l": [{"x": 1}]}});
     let fields = set_of(&object, set.at(root)).to_value();
@@ -395,7 +400,9 @@ fn without_a_schema_objects_are_taken_apart_and_lists_are_not() {
 
 #[test]
 fn the_manager_is_what_stands_before_the_slash() {
-    for (agent, manager) in [("kubectl/v1.37 (linux)", "kubectl"), ("curl", "curl"), ("", "unknown"), ("/x", "unknown")] {
+    for (agent, manager) in
+        [("kubectl/v1.37 (linux)", "kubectl"), ("curl", "curl"), ("", "unknown"), ("/x", "unknown")]
+    {
         assert_eq!(manager_from_user_agent(agent), manager);
     }
     assert_eq!(manager_from_user_agent(&"x".repeat(200)).len(), 128);

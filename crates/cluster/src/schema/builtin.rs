@@ -269,8 +269,9 @@ mod tests {
     fn special_types_are_known() {
         let limits = at("", "v1", "Pod", &["spec", "containers", "*", "resources", "limits", "cpu"]);
         assert_eq!(limits.node().ty, Type::IntOrString);
-        let object = at("apps", "v1", "ControllerRevision", &["data"]);
-        assert!(object.node().preserve_unknown);
+        let fields = at("", "v1", "Pod", &["metadata", "managedFields", "*", "fieldsV1"]);
+        assert!(fields.node().preserve_unknown);
+        assert_eq!(at("apps", "v1", "ControllerRevision", &["data"]).node().ty, Type::Any);
         assert_eq!(at("", "v1", "Pod", &["metadata", "creationTimestamp"]).node().ty, Type::String);
     }
 }
