@@ -64,7 +64,12 @@ impl FieldErrorKind {
 }
 
 impl FieldError {
-    pub fn new(kind: FieldErrorKind, field: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
+    pub fn new(
+        kind: FieldErrorKind,
+        field: impl Into<String>,
+        value: Value,
+        detail: impl Into<String>,
+    ) -> Self {
         Self { kind, field: field.into(), value: Some(value), detail: detail.into() }
     }
 
@@ -81,10 +86,17 @@ impl FieldError {
     }
 
     /// A value outside of an enumeration; `accepted` is listed in the order given.
-    pub fn not_supported<S: AsRef<str>>(field: impl Into<String>, value: impl Into<Value>, accepted: &[S]) -> Self {
+    pub fn not_supported<S: AsRef<str>>(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        accepted: &[S],
+    ) -> Self {
         let quoted: Vec<String> = accepted.iter().map(|a| go_quote(a.as_ref())).collect();
-        let detail =
-            if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
+        let detail = if quoted.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", quoted.join(", "))
+        };
         Self::new(FieldErrorKind::NotSupported, field, value.into(), detail)
     }
 
@@ -112,7 +124,11 @@ impl FieldError {
         Self::new(FieldErrorKind::TooMany, field, actual.into(), format!("must have at most {max} {unit}"))
     }
 
-    pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+    pub fn type_invalid(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, field, value.into(), detail)
     }
 
@@ -288,7 +304,10 @@ mod tests {
             (FieldError::invalid("a", 1e21, "no"), "a: Invalid value: 1e+21: no"),
             (FieldError::invalid("a", 0.00001, "no"), "a: Invalid value: 1e-05: no"),
             (FieldError::invalid("a", Value::Null, "no"), "a: Invalid value: null: no"),
-            (FieldError::invalid("a", json!({"k": "<v>"}), "no"), r#"a: Invalid value: {"k":"\u003cv\u003e"}: no"#),
+            (
+                FieldError::invalid("a", json!({"k": "<v>"}), "no"),
+                r#"a: Invalid value: {"k":"\u003cv\u003e"}: no"#,
+            ),
             (FieldError::invalid_without_value("a", "no"), "a: Invalid value: no"),
             (FieldError::required("a", ""), "a: Required value"),
             (FieldError::too_long("a", 1), "a: Too long: may not be more than 1 byte"),

@@ -68,19 +68,36 @@ fn compile(source: &str) -> Result<Program, String> {
 
 /// Names of types and namespaces of functions, which are no variables although they look like some.
 const TYPES: [&str; 16] = [
-    "int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type", "type", "optional", "math", "sets",
-    "ip", "cidr", "format",
+    "int",
+    "uint",
+    "double",
+    "bool",
+    "string",
+    "bytes",
+    "list",
+    "map",
+    "null_type",
+    "type",
+    "optional",
+    "math",
+    "sets",
+    "ip",
+    "cidr",
+    "format",
 ];
 
 impl Programs {
     pub fn compile(set: &SchemaSet) -> Programs {
         let mut programs = Programs::default();
         for (index, node) in set.nodes.iter().enumerate() {
-            let own: Vec<CompiledRule> = node.rules.iter().flat_map(|r| &r.cel).map(CompiledRule::compile).collect();
+            let own: Vec<CompiledRule> =
+                node.rules.iter().flat_map(|r| &r.cel).map(CompiledRule::compile).collect();
             // Children are added to the arena before their parents.
             let below = node.properties.values().chain(&node.additional).chain(&node.items);
             let reaches = !own.is_empty()
-                || below.into_iter().any(|id| programs.reaches_rules.get(id.0 as usize).copied().unwrap_or(false));
+                || below
+                    .into_iter()
+                    .any(|id| programs.reaches_rules.get(id.0 as usize).copied().unwrap_or(false));
             if !own.is_empty() {
                 programs.rules.insert(NodeId(index as u32), own);
             }
@@ -95,7 +112,13 @@ impl Programs {
 
     /// Runs all rules on an object, and its transition rules where there is an old one.
     pub fn validate(&self, root: SchemaRef<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let place = Place { value: new, old, unchanged: Unchanged::new(new, old), path: String::new(), is_resource: true };
+        let place = Place {
+            value: new,
+            old,
+            unchanged: Unchanged::new(new, old),
+            path: String::new(),
+            is_resource: true,
+        };
         self.validate_at(root, place)
     }
 
@@ -219,7 +242,10 @@ impl Run<'_> {
             None
         };
         let mut scope = self.environment.context.new_inner_scope();
-        scope.add_variable_from_value("self", self.environment.convert(place.value, schema, place.is_resource));
+        scope.add_variable_from_value(
+            "self",
+            self.environment.convert(place.value, schema, place.is_resource),
+        );
         for compiled in rules {
             let optional = compiled.rule.optional_old_self == Some(true);
             if compiled.uses_old_self && old.is_none() && !optional {
@@ -255,7 +281,11 @@ fn evaluate(
     let program = match &compiled.program {
         Ok(program) => program,
         Err(error) => {
-            return Some(FieldError::invalid(field(), type_name(node.ty), format!("rule compile error: {error}")));
+            return Some(FieldError::invalid(
+                field(),
+                type_name(node.ty),
+                format!("rule compile error: {error}"),
+            ));
         }
     };
     match program.execute(scope) {

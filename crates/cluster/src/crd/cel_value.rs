@@ -41,7 +41,9 @@ impl Environment {
             Value::Number(n) => convert_number(n, node.ty),
             Value::String(text) => self.convert_string(text, node.ty, node.format.as_deref()),
             Value::Array(items) => Cel::List(Arc::new(match schema.items() {
-                Some(child) => items.iter().map(|i| self.convert(i, child, child.node().embedded_resource)).collect(),
+                Some(child) => {
+                    items.iter().map(|i| self.convert(i, child, child.node().embedded_resource)).collect()
+                }
                 None => items.iter().map(untyped).collect(),
             })),
             Value::Object(_) if node.properties.is_empty() && node.additional.is_none() && !is_resource => {
@@ -51,7 +53,9 @@ impl Environment {
                 let mut map = HashMap::with_capacity(fields.len());
                 for (name, field) in fields {
                     let Some(child) = schema.field(name) else { continue };
-                    let Some(key) = (if node.additional.is_some() { Some(name.clone()) } else { escape(name) }) else {
+                    let Some(key) =
+                        (if node.additional.is_some() { Some(name.clone()) } else { escape(name) })
+                    else {
                         continue;
                     };
                     map.insert(key_of(&key), self.convert(field, child, child.node().embedded_resource));
@@ -134,8 +138,27 @@ fn untyped(value: &Value) -> Cel {
 }
 
 const RESERVED: [&str; 21] = [
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-    "let", "loop", "package", "namespace", "return", "var", "void", "while",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 /// A property name as rules write it; none when no identifier can stand for it.
@@ -149,7 +172,10 @@ fn escape(name: &str) -> Option<String> {
         return None;
     }
     Some(
-        name.replace("__", "__underscores__").replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__"),
+        name.replace("__", "__underscores__")
+            .replace('.', "__dot__")
+            .replace('-', "__dash__")
+            .replace('/', "__slash__"),
     )
 }
 

@@ -24,7 +24,9 @@ pub fn old_item<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, item: &Value)
 fn same_keys(list: SchemaRef<'_>, a: &Value, b: &Value, keys: &[String]) -> bool {
     let items = list.items();
     let key_of = |item: &Value, key: &str| -> Option<Value> {
-        item.get(key).cloned().or_else(|| items.and_then(|i| i.field(key)).and_then(|f| f.node().default.clone()))
+        item.get(key)
+            .cloned()
+            .or_else(|| items.and_then(|i| i.field(key)).and_then(|f| f.node().default.clone()))
     };
     a.is_object() && b.is_object() && keys.iter().all(|key| key_of(a, key) == key_of(b, key))
 }

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::cel::Programs;
-use super::{compile_patterns, openapi_rules, pruning, schema_build, status, structural, text, texts, values};
+use super::{
+    compile_patterns, openapi_rules, pruning, schema_build, status, structural, text, texts, values,
+};
 use crate::error::FieldError;
 use crate::schema::SchemaSet;
 use crate::validation::{metadata, names};
@@ -157,7 +159,10 @@ fn deprecation(version: &Value, path: &str) -> Vec<FieldError> {
     } else if warning.is_empty() {
         messages.push("must not be an empty string");
     }
-    messages.into_iter().map(|m| FieldError::invalid(format!("{path}.deprecationWarning"), warning, m)).collect()
+    messages
+        .into_iter()
+        .map(|m| FieldError::invalid(format!("{path}.deprecationWarning"), warning, m))
+        .collect()
 }
 
 fn resource_names(names: &Value) -> Vec<FieldError> {
@@ -292,7 +297,11 @@ fn subresources(version: &Value, path: &str) -> Vec<FieldError> {
     let rules = [
         ("specReplicasPath", &[".spec."][..], "should be a json path under .spec"),
         ("statusReplicasPath", &[".status."][..], "should be a json path under .status"),
-        ("labelSelectorPath", &[".spec.", ".status."][..], "should be a json path under either .spec or .status"),
+        (
+            "labelSelectorPath",
+            &[".spec.", ".status."][..],
+            "should be a json path under either .spec or .status",
+        ),
     ];
     for (field, roots, message) in rules {
         let value = text(&scale[field]);

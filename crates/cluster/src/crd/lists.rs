@@ -69,5 +69,7 @@ fn key_fields(item: &Value, keys: &[String]) -> Map<String, Value> {
 
 /// The server reports each duplicated value once, at its second appearance.
 fn second_appearances(items: &[Value]) -> Vec<usize> {
-    (0..items.len()).filter(|&i| items[..i].iter().filter(|earlier| **earlier == items[i]).count() == 1).collect()
+    (0..items.len())
+        .filter(|&i| items[..i].iter().filter(|earlier| **earlier == items[i]).count() == 1)
+        .collect()
 }

@@ -117,10 +117,11 @@ impl CustomKind {
             Some(list_kind) if !list_kind.is_empty() => list_kind.to_string(),
             _ => format!("{kind}List"),
         };
-        let deprecation_warning = (version["deprecated"] == true).then(|| match version["deprecationWarning"].as_str() {
-            Some(warning) => warning.to_string(),
-            None => format!("{group}/{name} {kind} is deprecated"),
-        });
+        let deprecation_warning =
+            (version["deprecated"] == true).then(|| match version["deprecationWarning"].as_str() {
+                Some(warning) => warning.to_string(),
+                None => format!("{group}/{name} {kind} is deprecated"),
+            });
         let subresources = &version["subresources"];
         let scale = subresources.get("scale").filter(|s| s.is_object()).map(|scale| ScalePaths {
             spec_replicas: text(&scale["specReplicasPath"]),

@@ -78,7 +78,10 @@ fn keywords(schema: &Value, path: &str, place: &Place, errors: &mut Vec<FieldErr
     }
     for keyword in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
         if schema.get(keyword).is_some() {
-            errors.push(FieldError::forbidden(format!("{path}.{keyword}"), format!("{keyword} is not supported")));
+            errors.push(FieldError::forbidden(
+                format!("{path}.{keyword}"),
+                format!("{keyword} is not supported"),
+            ));
         }
     }
     if ty == "null" {
@@ -250,7 +253,11 @@ fn map_key_properties(keys: &[String], items: &Value, path: &str, errors: &mut V
             )),
         }
         if keys[..index].contains(key) {
-            errors.push(FieldError::invalid(here.clone(), keys.to_vec(), "must not contain duplicate entries"));
+            errors.push(FieldError::invalid(
+                here.clone(),
+                keys.to_vec(),
+                "must not contain duplicate entries",
+            ));
         }
     }
 }
@@ -289,10 +296,18 @@ fn rule_text(rule: &Value, path: &str, schema: &Value, errors: &mut Vec<FieldErr
     let here = format!("{path}.fieldPath");
     if !field_path.is_empty() {
         if field_path.trim().is_empty() {
-            errors.push(FieldError::invalid(here.clone(), field_path.as_str(), "must be non-empty if specified"));
+            errors.push(FieldError::invalid(
+                here.clone(),
+                field_path.as_str(),
+                "must be non-empty if specified",
+            ));
         }
         if has_breaks(&field_path) {
-            errors.push(FieldError::invalid(here.clone(), field_path.as_str(), "must not contain line breaks"));
+            errors.push(FieldError::invalid(
+                here.clone(),
+                field_path.as_str(),
+                "must not contain line breaks",
+            ));
         }
         if resolve(schema, &field_path).is_err() {
             errors.push(FieldError::invalid(here, field_path.as_str(), "must be a valid path"));
@@ -353,7 +368,9 @@ pub fn resolve<'a>(schema: &'a Value, path: &str) -> Result<&'a Value, String> {
             return Err(format!("expected [ or . but got: {rest}"));
         }
         here = match (&here["properties"], &here["additionalProperties"]) {
-            (Value::Object(properties), _) => properties.get(name).ok_or("does not refer to a valid field")?,
+            (Value::Object(properties), _) => {
+                properties.get(name).ok_or("does not refer to a valid field")?
+            }
             (_, additional @ Value::Object(_)) => additional,
             _ => return Err("does not refer to a valid field".to_string()),
         };

@@ -65,7 +65,13 @@ fn prune_node(
 }
 
 /// Under `x-kubernetes-preserve-unknown-fields` undeclared fields stay, declared ones are pruned inside.
-fn keep_unknown(value: &mut Value, schema: SchemaRef<'_>, is_root: bool, path: &str, unknown: &mut Vec<String>) {
+fn keep_unknown(
+    value: &mut Value,
+    schema: SchemaRef<'_>,
+    is_root: bool,
+    path: &str,
+    unknown: &mut Vec<String>,
+) {
     match value {
         Value::Object(fields) => {
             let resource = is_root || schema.node().embedded_resource;

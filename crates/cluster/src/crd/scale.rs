@@ -23,7 +23,8 @@ impl CustomKind {
         let mut status = json!({
             "replicas": at(object, &paths.status_replicas).and_then(Value::as_i64).unwrap_or(0),
         });
-        if let Some(selector) = paths.label_selector.as_ref().and_then(|path| at(object, path)).and_then(Value::as_str)
+        if let Some(selector) =
+            paths.label_selector.as_ref().and_then(|path| at(object, path)).and_then(Value::as_str)
             && !selector.is_empty()
         {
             status["selector"] = selector.into();

@@ -48,7 +48,8 @@ pub fn compute_status(crd: &Value, claimed: &ClaimedNames, now: Timestamp) -> Va
     ];
     for (field, reason, used) in checks {
         let held = if field == "shortNames" { texts(&before[field]) } else { vec![text(&before[field])] };
-        let wanted = if field == "shortNames" { texts(&requested[field]) } else { vec![text(&requested[field])] };
+        let wanted =
+            if field == "shortNames" { texts(&requested[field]) } else { vec![text(&requested[field])] };
         let conflicts: Vec<String> = wanted
             .iter()
             .filter(|name| !held.contains(name) && taken(name, used))
@@ -126,7 +127,12 @@ fn approval_condition(crd: &Value) -> Option<(&'static str, &'static str, String
 }
 
 /// The transition time moves only when the status does.
-fn set_condition(conditions: &mut Vec<Value>, ty: &str, (status, reason, message): (&str, &str, String), now: Timestamp) {
+fn set_condition(
+    conditions: &mut Vec<Value>,
+    ty: &str,
+    (status, reason, message): (&str, &str, String),
+    now: Timestamp,
+) {
     let stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut condition = json!({
         "type": ty, "status": status, "reason": reason, "message": message, "lastTransitionTime": stamp,

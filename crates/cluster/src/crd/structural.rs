@@ -110,7 +110,13 @@ fn invariants(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
 }
 
 /// Of a resource's own fields the schema may restrict the names only.
-fn metadata_invariants(schema: &Value, level: Level, embedded: bool, path: &str, errors: &mut Vec<FieldError>) {
+fn metadata_invariants(
+    schema: &Value,
+    level: Level,
+    embedded: bool,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     if level != Level::Root && !embedded {
         return;
     }

@@ -187,8 +187,9 @@ impl Validator<'_> {
                 }
             }
             if !passed {
-                outcome
-                    .add(ValueError::composite(format!("{quoted} must validate at least one schema (anyOf)")));
+                outcome.add(ValueError::composite(format!(
+                    "{quoted} must validate at least one schema (anyOf)"
+                )));
                 outcome.merge(best.unwrap_or_default());
             }
         }
@@ -225,8 +226,9 @@ impl Validator<'_> {
             }
             if passed != rules.all_of.len() {
                 let none = if passed == 0 { ". None validated" } else { "" };
-                outcome
-                    .add(ValueError::composite(format!("{quoted} must validate all the schemas (allOf){none}")));
+                outcome.add(ValueError::composite(format!(
+                    "{quoted} must validate all the schemas (allOf){none}"
+                )));
             }
         }
         if let Some(not) = &rules.not
@@ -422,7 +424,8 @@ fn check_number(node: &Node, rules: Option<&Rules>, number: &Number, path: &str,
     };
     if out_of_range {
         let name = type_names(node.ty).join(",");
-        let form = node.format.as_ref().map_or("(default format)".to_string(), |f| format!("with format {f}"));
+        let form =
+            node.format.as_ref().map_or("(default format)".to_string(), |f| format!("with format {f}"));
         outcome.add(ValueError::composite(format!("Checked value must be of type {name} {form} in {path}")));
     }
     let Some(rules) = rules else { return };

@@ -52,7 +52,12 @@ pub async fn create_object(
     }
     let kind = call.kind.clone();
     prepare::default(&kind, &mut object);
+    // What admission adds later belongs to nobody.
     namespaces::check_alive(call, &kind)?;
+    if !applied {
+        let manager = call.field_manager()?;
+        call.server.own_fields(&kind, None, &mut object, &manager, "");
+    }
     if kind.is("", "pods") {
         admit_priority(call, &mut object)?;
     }
@@ -64,7 +69,6 @@ pub async fn create_object(
     set_initial_status(call, &mut object);
     let generate = metadata::text(&object, "generateName").to_string();
     let generates = metadata::text(&object, "name").is_empty() && !generate.is_empty();
-    let manager = call.field_manager()?;
 
     for _ in 0..NAME_TRIES {
         if generates {
@@ -72,9 +76,6 @@ pub async fn create_object(
         }
         prepare::validate_create(&kind, &object)?;
         call.server.admit(call, Operation::Create, Some(&object), None, dry_run).await?;
-        if !applied {
-            call.server.own_fields(&kind, None, &mut object, &manager, "");
-        }
         let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
         if dry_run {
             if call.server.store.get(&kind.storage, &key).is_some() {

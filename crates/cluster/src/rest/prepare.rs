@@ -77,18 +77,17 @@ pub fn validate_create(kind: &Kind, object: &Value) -> ApiResult<()> {
     let errors = match &kind.schema {
         KindSchema::Custom(custom) => custom.validate_create(object),
         _ if is_definition(kind) => crd::validate_definition(object),
-        _ => validation::validate_create(&kind.group, &kind.kind, kind.namespaced, object),
+        _ => validation::validate_create(&kind.group, &kind.kind, object, kind.namespaced),
     };
     verdict(kind, object, &errors)
 }
 
 /// All rules that a change must keep.
 pub fn validate_update(kind: &Kind, old: &Value, new: &Value, subresource: &str) -> ApiResult<()> {
-    let status = subresource == "status";
     let errors = match &kind.schema {
-        KindSchema::Custom(custom) if status => custom.validate_status_update(old, new),
+        KindSchema::Custom(custom) if subresource == "status" => custom.validate_status_update(old, new),
         KindSchema::Custom(custom) => custom.validate_update(old, new),
-        _ if status => validation::metadata::validate_update(old, new),
+        _ if !matches!(subresource, "" | "scale") => validation::metadata::validate_update(old, new),
         _ if is_definition(kind) => crd::validate_definition_update(old, new),
         _ => validation::validate_update(&kind.group, &kind.kind, old, new),
     };

@@ -94,10 +94,16 @@ impl Change {
 
     /// Everything between the wish and the write.
     async fn settle(&self, call: &mut Call<'_>, kind: &Kind, old: &Value, new: Value) -> ApiResult<Value> {
+        let mut new = new;
+        prepare::default(kind, &mut new);
+        if !self.applied {
+            // What admission adds later belongs to nobody.
+            let manager = call.field_manager()?;
+            call.server.own_fields(kind, Some(old), &mut new, &manager, &self.subresource);
+        }
         let mut new = isolate(kind, &self.subresource, old, new);
         keep_server_fields(old, &mut new);
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        prepare::default(kind, &mut new);
         if !self.admitted && call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await? {
             prepare::shape(call, &mut new)?;
             prepare::default(kind, &mut new);
@@ -109,10 +115,6 @@ impl Change {
         prepare::validate_update(kind, old, &new, &self.subresource)?;
         if !self.admitted {
             call.server.admit(call, Operation::Update, Some(&new), Some(old), self.dry_run).await?;
-        }
-        if !self.applied {
-            let manager = call.field_manager()?;
-            call.server.own_fields(kind, Some(old), &mut new, &manager, &self.subresource);
         }
         Ok(new)
     }

@@ -66,7 +66,11 @@ fn metric(spec: &Value, status: &Value) -> String {
     if is_resource {
         let resource = text(&spec[field]["name"]);
         if !target["averageValue"].is_null() {
-            return format!("{resource}: {}/{}", shown(&current["averageValue"]), scalar(&target["averageValue"]));
+            return format!(
+                "{resource}: {}/{}",
+                shown(&current["averageValue"]),
+                scalar(&target["averageValue"])
+            );
         }
         let percent = |value: &Value, absent: &str| {
             value.as_i64().map_or(absent.to_string(), |percent| format!("{percent}%"))

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::age::{age, human_duration, between, parse};
+use super::age::{age, between, human_duration, parse};
 use super::cells::{condition, int, list, name, text, text_or};
 
 pub fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
@@ -51,8 +51,7 @@ impl Summary {
             reason: text_or(&status["reason"], text(&status["phase"])).to_string(),
             ..Summary::default()
         };
-        let gated =
-            |c: &Value| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated";
+        let gated = |c: &Value| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated";
         if list(&status["conditions"]).iter().any(gated) {
             summary.reason = "SchedulingGated".to_string();
         }

@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age::{age, between, human_duration, parse, since};
-use super::cells::{condition, containers, int, labels, list, name, selector, selector_or_none, text, text_or};
+use super::cells::{
+    condition, containers, int, labels, list, name, selector, selector_or_none, text, text_or,
+};
 
 pub fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     let status = &object["status"];

@@ -32,7 +32,9 @@ impl NameRule {
 /// A prefix may end with a dash, because something will follow it.
 fn mask_trailing_dash(name: &str) -> String {
     match name.strip_suffix('-') {
-        Some(rest) if !rest.is_empty() => format!("{}a", &rest[..rest.len() - rest.chars().next_back().map_or(0, char::len_utf8)]),
+        Some(rest) if !rest.is_empty() => {
+            format!("{}a", &rest[..rest.len() - rest.chars().next_back().map_or(0, char::len_utf8)])
+        }
         _ => name.to_string(),
     }
 }
@@ -223,7 +225,10 @@ mod tests {
     fn metadata_of_new_objects_is_checked() {
         let cases = [
             (json!({"name": "a", "namespace": "n"}), vec![]),
-            (json!({"namespace": "n"}), vec!["metadata.name: Required value: name or generateName is required"]),
+            (
+                json!({"namespace": "n"}),
+                vec!["metadata.name: Required value: name or generateName is required"],
+            ),
             (json!({"name": "a"}), vec!["metadata.namespace: Required value"]),
             (json!({"name": "a", "generateName": "web-", "namespace": "n"}), vec![]),
             (
@@ -264,7 +269,8 @@ mod tests {
 
     #[test]
     fn identity_is_immutable_and_finalizers_are_frozen_by_deletion() {
-        let old = json!({"metadata": {"name": "a", "uid": "1", "deletionTimestamp": "t", "finalizers": ["a/b"]}});
+        let old =
+            json!({"metadata": {"name": "a", "uid": "1", "deletionTimestamp": "t", "finalizers": ["a/b"]}});
         let new = json!({"metadata": {"name": "b", "uid": "1", "deletionTimestamp": "t", "finalizers": ["a/b", "c/d"]}});
         let errors: Vec<String> = validate_update(&old, &new).iter().map(ToString::to_string).collect();
         assert_eq!(

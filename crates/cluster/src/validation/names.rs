@@ -104,7 +104,9 @@ pub fn path_segment(text: &str, is_prefix: bool) -> Vec<String> {
 pub fn qualified_name(text: &str) -> Vec<String> {
     let explanation = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                        alphanumeric character";
-    let regex = |lead: &str| format!("{lead}{}", regex_text(explanation, LABEL_KEY, &["MyName", "my.name", "123-abc"]));
+    let regex = |lead: &str| {
+        format!("{lead}{}", regex_text(explanation, LABEL_KEY, &["MyName", "my.name", "123-abc"]))
+    };
     let mut errors = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts.as_slice() {
@@ -203,5 +205,8 @@ pub fn env_var_name(text: &str) -> Vec<String> {
     if text.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'=') {
         return Vec::new();
     }
-    vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_string()]
+    vec![
+        "a valid environment variable name must consist only of printable ASCII characters other than '='"
+            .to_string(),
+    ]
 }

@@ -10,19 +10,38 @@ fn changed(pointer: &str, value: Value) -> Vec<String> {
 #[test]
 fn names_scope_and_versions_of_a_definition() {
     let cases = [
-        ("/metadata/name", json!("gadgets.example.com"), r#"metadata.name: Invalid value: "gadgets.example.com": must be spec.names.plural+"."+spec.group"#),
-        ("/spec/scope", json!("World"), r#"spec.scope: Unsupported value: "World": supported values: "Cluster", "Namespaced""#),
+        (
+            "/metadata/name",
+            json!("gadgets.example.com"),
+            r#"metadata.name: Invalid value: "gadgets.example.com": must be spec.names.plural+"."+spec.group"#,
+        ),
+        (
+            "/spec/scope",
+            json!("World"),
+            r#"spec.scope: Unsupported value: "World": supported values: "Cluster", "Namespaced""#,
+        ),
         ("/spec/scope", json!(""), "spec.scope: Required value"),
         ("/spec/names/kind", json!(""), "spec.names.kind: Required value"),
-        ("/spec/names/listKind", json!("Widget"), r#"spec.names.listKind: Invalid value: "Widget": kind and listKind may not be the same"#),
+        (
+            "/spec/names/listKind",
+            json!("Widget"),
+            r#"spec.names.listKind: Invalid value: "Widget": kind and listKind may not be the same"#,
+        ),
         ("/spec/versions/0/schema", json!({}), "spec.versions[0].schema.openAPIV3Schema: Required value"),
-        ("/spec/conversion/strategy", json!("Magic"), r#"spec.conversion.strategy: Unsupported value: "Magic": supported values: "None", "Webhook""#),
+        (
+            "/spec/conversion/strategy",
+            json!("Magic"),
+            r#"spec.conversion.strategy: Unsupported value: "Magic": supported values: "None", "Webhook""#,
+        ),
     ];
     for (pointer, value, expected) in cases {
         assert_eq!(changed(pointer, value), [expected], "{pointer}");
     }
     let no_storage = changed("/spec/versions/0/storage", json!(false));
-    assert!(no_storage[0].ends_with("must have exactly one version marked as storage version"), "{no_storage:?}");
+    assert!(
+        no_storage[0].ends_with("must have exactly one version marked as storage version"),
+        "{no_storage:?}"
+    );
 }
 
 #[test]
@@ -31,33 +50,75 @@ fn schemas_must_be_structural() {
     let cases = [
         (json!({}), format!("{at}.type: Required value: must not be empty for specified object fields")),
         (json!({"type": "array"}), format!("{at}.items: Required value: must be specified")),
-        (json!({"type": "array", "items": {}}), format!("{at}.items.type: Required value: must not be empty for specified array items")),
-        (json!({"type": "object", "anyOf": [{"type": "object"}]}), format!("{at}.anyOf[0].type: Forbidden: must be empty to be structural")),
+        (
+            json!({"type": "array", "items": {}}),
+            format!("{at}.items.type: Required value: must not be empty for specified array items"),
+        ),
+        (
+            json!({"type": "object", "anyOf": [{"type": "object"}]}),
+            format!("{at}.anyOf[0].type: Forbidden: must be empty to be structural"),
+        ),
         (
             json!({"type": "object", "anyOf": [{"properties": {"a": {"minimum": 1}}}]}),
-            format!("{at}.properties[a]: Required value: because it is defined in {at}.anyOf[0].properties[a]"),
+            format!(
+                "{at}.properties[a]: Required value: because it is defined in {at}.anyOf[0].properties[a]"
+            ),
         ),
-        (json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true}), format!("{at}.uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic")),
+        (
+            json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true}),
+            format!(
+                "{at}.uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+            ),
+        ),
         (json!({"type": "object", "$ref": "#/x"}), format!("{at}.$ref: Forbidden: $ref is not supported")),
-        (json!({"type": "money"}), format!(r#"{at}.type: Unsupported value: "money": supported values: "array", "boolean", "integer", "number", "object", "string""#)),
-        (json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}), format!("{at}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive")),
-        (json!({"type": "string", "x-kubernetes-preserve-unknown-fields": false}), format!("{at}.x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true or undefined")),
-        (json!({"type": "integer", "default": "x"}), format!(r#"{at}.default: Invalid value: "string": must be of type integer: "string""#)),
-        (json!({"type": "object", "default": {"a": 1}}), format!(r#"{at}.default: Invalid value: {{"a":1}}: must not have unknown fields"#)),
+        (
+            json!({"type": "money"}),
+            format!(
+                r#"{at}.type: Unsupported value: "money": supported values: "array", "boolean", "integer", "number", "object", "string""#
+            ),
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
+            format!(
+                "{at}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive"
+            ),
+        ),
+        (
+            json!({"type": "string", "x-kubernetes-preserve-unknown-fields": false}),
+            format!(
+                "{at}.x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true or undefined"
+            ),
+        ),
+        (
+            json!({"type": "integer", "default": "x"}),
+            format!(r#"{at}.default: Invalid value: "string": must be of type integer: "string""#),
+        ),
+        (
+            json!({"type": "object", "default": {"a": 1}}),
+            format!(r#"{at}.default: Invalid value: {{"a":1}}: must not have unknown fields"#),
+        ),
         (
             json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                 "items": {"type": "object", "properties": {"k": {"type": "string"}}}}),
-            format!("{at}.items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"),
+            format!(
+                "{at}.items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+            ),
         ),
         (
             json!({"type": "array", "items": {"type": "object", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}),
-            format!(r#"{at}.items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within {at}"#),
+            format!(
+                r#"{at}.items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within {at}"#
+            ),
         ),
-        (json!({"type": "object", "x-kubernetes-validations": [{"rule": " "}]}), format!("{at}.x-kubernetes-validations[0].rule: Required value: rule is not specified")),
+        (
+            json!({"type": "object", "x-kubernetes-validations": [{"rule": " "}]}),
+            format!("{at}.x-kubernetes-validations[0].rule: Required value: rule is not specified"),
+        ),
     ];
     for (schema, expected) in cases {
         let found = words(&validate_definition(&definition(schema.clone())));
-        let found: Vec<String> = found.into_iter().map(|e| e.replace(": in body", ":").replace(":  in body", ":")).collect();
+        let found: Vec<String> =
+            found.into_iter().map(|e| e.replace(": in body", ":").replace(":  in body", ":")).collect();
         assert_eq!(found, [expected], "{schema}");
     }
 }
@@ -80,8 +141,10 @@ fn the_projects_own_groups_need_approval() {
     crd["spec"]["group"] = "stuff.k8s.io".into();
     assert_eq!(
         words(&validate_definition(&crd)),
-        ["metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \
-          \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111"]
+        [
+            "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \
+          \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111"
+        ]
     );
     crd["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, experimental"});
     assert_eq!(words(&validate_definition(&crd)), Vec::<String>::new());
@@ -99,7 +162,11 @@ fn what_storage_depends_on_is_immutable() {
     let found = words(&validate_definition_update(&old, &new));
     assert_eq!(found[0], r#"spec.scope: Invalid value: "Cluster": field is immutable"#);
     assert_eq!(found[1], r#"spec.names.kind: Invalid value: "Gadget": field is immutable"#);
-    assert!(found[2].starts_with(r#"status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was"#));
+    assert!(
+        found[2].starts_with(
+            r#"status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was"#
+        )
+    );
 }
 
 #[test]

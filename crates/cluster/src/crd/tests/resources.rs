@@ -7,36 +7,136 @@ fn with(field: Value) -> Value {
 #[test]
 fn value_rules_have_the_servers_words() {
     let cases = [
-        (json!({"type": "integer"}), json!("a"), r#"spec.x: Invalid value: "string": spec.x in body must be of type integer: "string""#),
-        (json!({"type": "integer"}), json!(1.5), r#"spec.x: Invalid value: "number": spec.x in body must be of type integer: "number""#),
+        (
+            json!({"type": "integer"}),
+            json!("a"),
+            r#"spec.x: Invalid value: "string": spec.x in body must be of type integer: "string""#,
+        ),
+        (
+            json!({"type": "integer"}),
+            json!(1.5),
+            r#"spec.x: Invalid value: "number": spec.x in body must be of type integer: "number""#,
+        ),
         (json!({"type": "integer"}), json!(2.0), ""),
-        (json!({"type": "string"}), json!(null), r#"spec.x: Invalid value: "null": spec.x in body must be of type string: "null""#),
+        (
+            json!({"type": "string"}),
+            json!(null),
+            r#"spec.x: Invalid value: "null": spec.x in body must be of type string: "null""#,
+        ),
         (json!({"type": "string", "nullable": true}), json!(null), ""),
-        (json!({"type": "integer", "format": "int32"}), json!(true), r#"spec.x: Invalid value: "": spec.x in body must be of type int32: """#),
-        (json!({"type": "integer", "format": "int32"}), json!(3_000_000_000_i64), r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.x"#),
-        (json!({"type": "integer", "maximum": 10}), json!(20), "spec.x: Invalid value: 20: spec.x in body should be less than or equal to 10"),
-        (json!({"type": "integer", "minimum": 1}), json!(0), "spec.x: Invalid value: 0: spec.x in body should be greater than or equal to 1"),
-        (json!({"type": "integer", "minimum": 1, "exclusiveMinimum": true}), json!(1), "spec.x: Invalid value: 1: spec.x in body should be greater than 1"),
-        (json!({"type": "number", "maximum": 0.5}), json!(0.75), "spec.x: Invalid value: 0.75: spec.x in body should be less than or equal to 0.5"),
-        (json!({"type": "integer", "multipleOf": 5}), json!(7), "spec.x: Invalid value: 7: spec.x in body should be a multiple of 5"),
-        (json!({"type": "string", "maxLength": 2}), json!("abc"), "spec.x: Too long: may not be more than 2 bytes"),
-        (json!({"type": "string", "minLength": 2}), json!("a"), r#"spec.x: Invalid value: "a": spec.x in body should be at least 2 chars long"#),
-        (json!({"type": "string", "pattern": "^a+$"}), json!("b"), r#"spec.x: Invalid value: "b": spec.x in body should match '^a+$'"#),
-        (json!({"type": "string", "enum": ["a", "b"]}), json!("c"), r#"spec.x: Unsupported value: "c": supported values: "a", "b""#),
-        (json!({"type": "string", "format": "date-time"}), json!("soon"), r#"spec.x: Invalid value: "soon": spec.x in body must be of type date-time: "soon""#),
+        (
+            json!({"type": "integer", "format": "int32"}),
+            json!(true),
+            r#"spec.x: Invalid value: "": spec.x in body must be of type int32: """#,
+        ),
+        (
+            json!({"type": "integer", "format": "int32"}),
+            json!(3_000_000_000_i64),
+            r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.x"#,
+        ),
+        (
+            json!({"type": "integer", "maximum": 10}),
+            json!(20),
+            "spec.x: Invalid value: 20: spec.x in body should be less than or equal to 10",
+        ),
+        (
+            json!({"type": "integer", "minimum": 1}),
+            json!(0),
+            "spec.x: Invalid value: 0: spec.x in body should be greater than or equal to 1",
+        ),
+        (
+            json!({"type": "integer", "minimum": 1, "exclusiveMinimum": true}),
+            json!(1),
+            "spec.x: Invalid value: 1: spec.x in body should be greater than 1",
+        ),
+        (
+            json!({"type": "number", "maximum": 0.5}),
+            json!(0.75),
+            "spec.x: Invalid value: 0.75: spec.x in body should be less than or equal to 0.5",
+        ),
+        (
+            json!({"type": "integer", "multipleOf": 5}),
+            json!(7),
+            "spec.x: Invalid value: 7: spec.x in body should be a multiple of 5",
+        ),
+        (
+            json!({"type": "string", "maxLength": 2}),
+            json!("abc"),
+            "spec.x: Too long: may not be more than 2 bytes",
+        ),
+        (
+            json!({"type": "string", "minLength": 2}),
+            json!("a"),
+            r#"spec.x: Invalid value: "a": spec.x in body should be at least 2 chars long"#,
+        ),
+        (
+            json!({"type": "string", "pattern": "^a+$"}),
+            json!("b"),
+            r#"spec.x: Invalid value: "b": spec.x in body should match '^a+$'"#,
+        ),
+        (
+            json!({"type": "string", "enum": ["a", "b"]}),
+            json!("c"),
+            r#"spec.x: Unsupported value: "c": supported values: "a", "b""#,
+        ),
+        (
+            json!({"type": "string", "format": "date-time"}),
+            json!("soon"),
+            r#"spec.x: Invalid value: "soon": spec.x in body must be of type date-time: "soon""#,
+        ),
         (json!({"type": "string", "format": "date-time"}), json!("2026-01-02T03:04:05Z"), ""),
-        (json!({"type": "string", "format": "uuid"}), json!("no"), r#"spec.x: Invalid value: "no": spec.x in body must be of type uuid: "no""#),
+        (
+            json!({"type": "string", "format": "uuid"}),
+            json!("no"),
+            r#"spec.x: Invalid value: "no": spec.x in body must be of type uuid: "no""#,
+        ),
         (json!({"type": "string", "format": "unheard-of"}), json!("anything"), ""),
-        (json!({"type": "array", "items": {"type": "string"}, "maxItems": 2}), json!(["a", "b", "c"]), "spec.x: Too many: 3: must have at most 2 items"),
-        (json!({"type": "array", "items": {"type": "string"}, "minItems": 1}), json!([]), "spec.x: Invalid value: 0: spec.x in body should have at least 1 items"),
-        (json!({"type": "array", "items": {"type": "string"}}), json!(["a", 1]), r#"spec.x[1]: Invalid value: "integer": spec.x[1] in body must be of type string: "integer""#),
-        (json!({"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 1}), json!({"a": "b", "c": "d"}), "spec.x: Too many: 2: must have at most 1 item"),
-        (json!({"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1}), json!({}), "spec.x: Invalid value: 0: spec.x in body should have at least 1 properties"),
-        (json!({"type": "object", "additionalProperties": {"type": "string"}}), json!({"a": 1}), r#"spec.x.a: Invalid value: "integer": spec.x.a in body must be of type string: "integer""#),
-        (json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}), json!({}), "spec.x.a: Required value"),
-        (json!({"x-kubernetes-int-or-string": true}), json!(true), r#"spec.x: Invalid value: "boolean": spec.x in body must be of type integer,string: "boolean""#),
+        (
+            json!({"type": "array", "items": {"type": "string"}, "maxItems": 2}),
+            json!(["a", "b", "c"]),
+            "spec.x: Too many: 3: must have at most 2 items",
+        ),
+        (
+            json!({"type": "array", "items": {"type": "string"}, "minItems": 1}),
+            json!([]),
+            "spec.x: Invalid value: 0: spec.x in body should have at least 1 items",
+        ),
+        (
+            json!({"type": "array", "items": {"type": "string"}}),
+            json!(["a", 1]),
+            r#"spec.x[1]: Invalid value: "integer": spec.x[1] in body must be of type string: "integer""#,
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 1}),
+            json!({"a": "b", "c": "d"}),
+            "spec.x: Too many: 2: must have at most 1 item",
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1}),
+            json!({}),
+            "spec.x: Invalid value: 0: spec.x in body should have at least 1 properties",
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            json!({"a": 1}),
+            r#"spec.x.a: Invalid value: "integer": spec.x.a in body must be of type string: "integer""#,
+        ),
+        (
+            json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}),
+            json!({}),
+            "spec.x.a: Required value",
+        ),
+        (
+            json!({"x-kubernetes-int-or-string": true}),
+            json!(true),
+            r#"spec.x: Invalid value: "boolean": spec.x in body must be of type integer,string: "boolean""#,
+        ),
         (json!({"x-kubernetes-int-or-string": true}), json!("10%"), ""),
-        (json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}), json!(["a", "b", "a", "a"]), r#"spec.x[2]: Duplicate value: "a""#),
+        (
+            json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}),
+            json!(["a", "b", "a", "a"]),
+            r#"spec.x[2]: Duplicate value: "a""#,
+        ),
         (
             json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                 "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}}),
@@ -58,7 +158,9 @@ fn alternatives_are_reported_at_no_field_with_the_best_match() {
     });
     assert_eq!(
         create_errors(one_of.clone(), json!({"a": "1", "b": "2"})),
-        [r#"<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found 2 valid alternatives"#]
+        [
+            r#"<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found 2 valid alternatives"#
+        ]
     );
     assert_eq!(
         create_errors(one_of, json!({})),
@@ -122,7 +224,8 @@ fn unchanged_invalid_values_are_tolerated_on_update() {
         "atoms": {"type": "array", "items": {"type": "integer", "maximum": 1}},
     }}));
     let old = widget(json!({"a": 5, "b": 0, "list": [{"k": "x", "v": 9}], "atoms": [9]}));
-    let new = widget(json!({"a": 5, "b": 7, "list": [{"k": "y", "v": 8}, {"k": "x", "v": 9}], "atoms": [9, 0]}));
+    let new =
+        widget(json!({"a": 5, "b": 7, "list": [{"k": "y", "v": 8}, {"k": "x", "v": 9}], "atoms": [9, 0]}));
     assert_eq!(
         words(&kind.validate_update(&old, &new)),
         [
@@ -178,8 +281,11 @@ fn scale_reads_and_writes_the_declared_paths() {
 
 #[test]
 fn selectable_fields_are_read_by_path() {
-    let mut crd = definition(json!({"type": "object", "properties": {"color": {"type": "string"}, "n": {"type": "integer"}}}));
-    crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.n"}]);
+    let mut crd = definition(
+        json!({"type": "object", "properties": {"color": {"type": "string"}, "n": {"type": "integer"}}}),
+    );
+    crd["spec"]["versions"][0]["selectableFields"] =
+        json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.n"}]);
     assert_eq!(words(&validate_definition(&crd)), Vec::<String>::new());
     let kind = CustomKind::parse(&crd).remove(0);
     assert_eq!(

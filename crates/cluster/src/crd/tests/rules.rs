@@ -12,11 +12,26 @@ fn failed_rules_show_the_message_and_no_object() {
     let cases = [
         (json!([{"rule": "self.a < self.b", "message": "a before b"}]), "spec: Invalid value: a before b"),
         (json!([{"rule": "self.a < self.b"}]), "spec: Invalid value: failed rule: self.a < self.b"),
-        (json!([{"rule": "self.a < self.b", "messageExpression": "'a is ' + string(self.a)"}]), "spec: Invalid value: a is 5"),
-        (json!([{"rule": "self.a < self.b", "message": "m", "reason": "FieldValueForbidden"}]), "spec: Forbidden: m"),
-        (json!([{"rule": "self.a < self.b", "message": "m", "reason": "FieldValueRequired", "fieldPath": ".b"}]), "spec.b: Required value: m"),
-        (json!([{"rule": "self.missing == 1"}]), "spec: Invalid value: \"object\": no such key: missing evaluating rule: self.missing == 1"),
-        (json!([{"rule": "has(self.name) && self.name == 'w'", "message": "named"}]), "spec: Invalid value: named"),
+        (
+            json!([{"rule": "self.a < self.b", "messageExpression": "'a is ' + string(self.a)"}]),
+            "spec: Invalid value: a is 5",
+        ),
+        (
+            json!([{"rule": "self.a < self.b", "message": "m", "reason": "FieldValueForbidden"}]),
+            "spec: Forbidden: m",
+        ),
+        (
+            json!([{"rule": "self.a < self.b", "message": "m", "reason": "FieldValueRequired", "fieldPath": ".b"}]),
+            "spec.b: Required value: m",
+        ),
+        (
+            json!([{"rule": "self.missing == 1"}]),
+            "spec: Invalid value: \"object\": no such key: missing evaluating rule: self.missing == 1",
+        ),
+        (
+            json!([{"rule": "has(self.name) && self.name == 'w'", "message": "named"}]),
+            "spec: Invalid value: named",
+        ),
     ];
     for (rules, expected) in cases {
         assert_eq!(create_errors(ruled(rules.clone()), json!({"a": 5, "b": 1})), [expected], "{rules}");
@@ -55,8 +70,14 @@ fn transition_rules_run_on_updates_only() {
 fn optional_old_self_runs_on_create_too() {
     let rule = json!([{"rule": "oldSelf.hasValue() || self.a == 0", "message": "starts at zero", "optionalOldSelf": true}]);
     let kind = kind_of(ruled(rule));
-    assert_eq!(words(&kind.validate_create(&widget(json!({"a": 2})))), ["spec: Invalid value: starts at zero"]);
-    assert_eq!(words(&kind.validate_update(&widget(json!({"a": 1})), &widget(json!({"a": 2})))), Vec::<String>::new());
+    assert_eq!(
+        words(&kind.validate_create(&widget(json!({"a": 2})))),
+        ["spec: Invalid value: starts at zero"]
+    );
+    assert_eq!(
+        words(&kind.validate_update(&widget(json!({"a": 1})), &widget(json!({"a": 2})))),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
