@@ -30,6 +30,7 @@ pub mod selectors;
 mod serve;
 pub mod server;
 pub mod store;
+mod strategy;
 pub mod table;
 pub mod validation;
 

@@ -13,9 +13,11 @@ pub(super) enum Constant {
     Flag(bool),
     /// An empty object.
     Object,
+    /// A time that was never set: the server writes it as null.
+    NoTime,
 }
 
-use Constant::{Flag, Number, Object, Text};
+use Constant::{Flag, NoTime, Number, Object, Text};
 
 impl Constant {
     pub fn value(self) -> Value {
@@ -24,6 +26,7 @@ impl Constant {
             Number(number) => number.into(),
             Flag(flag) => flag.into(),
             Object => Value::Object(Map::new()),
+            NoTime => Value::Null,
         }
     }
 }
@@ -47,7 +50,41 @@ const HTTPS: Fields = &[("port", Number(443))];
 const FAIL: Fields = &[("failurePolicy", Text("Fail"))];
 const SCOPE: Fields = &[("scope", Text("*"))];
 
+const PROBED: Fields = &[("lastProbeTime", NoTime), ("lastTransitionTime", NoTime)];
+const CHANGED: Fields = &[("lastTransitionTime", NoTime)];
+
 const TABLE: &[(&str, Fields)] = &[
+    ("io.k8s.api.core.v1.PodCondition", PROBED),
+    ("io.k8s.api.batch.v1.JobCondition", PROBED),
+    ("io.k8s.api.core.v1.PersistentVolumeClaimCondition", PROBED),
+    ("io.k8s.api.core.v1.NodeCondition", &[("lastHeartbeatTime", NoTime), ("lastTransitionTime", NoTime)]),
+    ("io.k8s.api.core.v1.NamespaceCondition", CHANGED),
+    ("io.k8s.api.core.v1.ReplicationControllerCondition", CHANGED),
+    ("io.k8s.api.apps.v1.ReplicaSetCondition", CHANGED),
+    ("io.k8s.api.apps.v1.StatefulSetCondition", CHANGED),
+    ("io.k8s.api.apps.v1.DaemonSetCondition", CHANGED),
+    ("io.k8s.api.apps.v1.DeploymentCondition", &[("lastUpdateTime", NoTime), ("lastTransitionTime", NoTime)]),
+    ("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", CHANGED),
+    (
+        "io.k8s.api.core.v1.Event",
+        &[
+            ("source", Object),
+            ("firstTimestamp", NoTime),
+            ("lastTimestamp", NoTime),
+            ("eventTime", NoTime),
+            ("reportingComponent", Text("")),
+            ("reportingInstance", Text("")),
+        ],
+    ),
+    (
+        "io.k8s.api.events.v1.Event",
+        &[
+            ("deprecatedSource", Object),
+            ("deprecatedFirstTimestamp", NoTime),
+            ("deprecatedLastTimestamp", NoTime),
+            ("eventTime", NoTime),
+        ],
+    ),
     (
         "io.k8s.api.core.v1.PodSpec",
         &[

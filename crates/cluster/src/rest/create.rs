@@ -8,11 +8,13 @@ use super::answer;
 use super::metadata::{self, generated_name, settle_namespace, stamp_new};
 use super::{Call, decode, errors, namespaces, prepare};
 use crate::admission::Operation;
+use crate::clock::rfc3339;
 use crate::defaults::{self, PodPriority};
 use crate::error::{ApiError, ApiResult};
 use crate::kinds::KindSchema;
 use crate::response::ServerResponse;
 use crate::store::{Key, Object, WriteError};
+use crate::strategy;
 
 /// What came of a write: a stored object, or what would have been stored.
 pub enum Outcome {
@@ -61,6 +63,7 @@ pub async fn create_object(
     if kind.is("", "pods") {
         admit_priority(call, &mut object)?;
     }
+    strategy::created(call.server, &kind, &mut object, &rfc3339(call.server.now()));
     if call.server.mutate(call, Operation::Create, &mut object, None, dry_run).await? {
         prepare::shape(call, &mut object)?;
         prepare::default(&kind, &mut object);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Call;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::{Kind, KindSchema};
-use crate::{crd, defaults, validation};
+use crate::{crd, defaults, strategy, validation};
 
 /// Unknown and duplicate fields: dropped silently, dropped with a warning, or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,7 @@ pub fn default(kind: &Kind, object: &mut Value) {
     match &kind.schema {
         KindSchema::Open => {}
         KindSchema::Builtin(schema) => {
+            strategy::decoded(kind, object);
             defaults::apply_defaults(object, *schema);
             if is_definition(kind) {
                 crd::default_definition(object);

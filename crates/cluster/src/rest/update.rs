@@ -12,6 +12,7 @@ use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::Kind;
 use crate::response::ServerResponse;
 use crate::store::{Key, Object, WriteError};
+use crate::strategy;
 
 pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
@@ -34,7 +35,7 @@ pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let revision = metadata::text(&object, "resourceVersion");
     if exists && (revision.is_empty() || revision == "0") && !kind.unconditional_update {
         let error = FieldError::invalid("metadata.resourceVersion", revision_value(revision), "must be specified for an update");
-        return Err(ApiError::invalid(&kind.group, &kind.kind, call.name(), &[error]));
+        return Err(ApiError::invalid(&kind.group, &kind.plural, call.name(), &[error]));
     }
     let subresource = call.subresource().to_string();
     let change = Change { key: call.key(), subresource, dry_run, admitted: false, applied: false };
@@ -103,6 +104,9 @@ impl Change {
         }
         let mut new = isolate(kind, &self.subresource, old, new);
         keep_server_fields(old, &mut new);
+        if self.subresource.is_empty() {
+            strategy::updated(kind, old, &mut new);
+        }
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         if !self.admitted && call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await? {
             prepare::shape(call, &mut new)?;

@@ -196,6 +196,8 @@ fn row(custom: CustomKind, storage_version: &str) -> Kind {
         unconditional_update: false,
         create_on_update: false,
         returns_deleted: false,
+        orphans_by_default: false,
+        warning: "",
         selectable: custom
             .selectable_fields
             .iter()

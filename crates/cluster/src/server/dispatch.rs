@@ -80,6 +80,9 @@ impl Server {
         let form = negotiate::form(&headers)?;
         let mut call =
             Call { server: self, kind: kind.clone(), path, attributes: attributes.clone(), query, headers, user, form, body, warnings: Vec::new() };
+        if !call.kind.warning.is_empty() {
+            warnings.push(call.kind.warning.to_string());
+        }
         let answer = rest::handle(&mut call, verb).await;
         warnings.append(&mut call.warnings);
         answer

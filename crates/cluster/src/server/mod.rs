@@ -188,6 +188,20 @@ impl Server {
         self.store.get(storage, &Key::new("", name)).map(|object| object.value())
     }
 
+    /// An address of the service range that no service has.
+    pub fn free_cluster_ip(&self) -> String {
+        let services = self.store.list("services", None);
+        let taken: std::collections::HashSet<&str> =
+            services.objects.iter().filter_map(|service| service.meta.fields.first()).map(|ip| &**ip).collect();
+        loop {
+            let [b, c, d] = [self.random(16) + 96, self.random(256), self.random(254) + 1];
+            let address = format!("10.{b}.{c}.{d}");
+            if !taken.contains(address.as_str()) {
+                return address;
+            }
+        }
+    }
+
     /// Called after each write of an object; gives back its newest state.
     pub fn after_write(&self, kind: &Kind, object: Arc<Object>) -> Arc<Object> {
         let object = if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
