@@ -13,9 +13,11 @@ pub(super) enum Constant {
     Flag(bool),
     /// An empty object.
     Object,
+    /// A time that is no pointer: unset, it is written as null.
+    Null,
 }
 
-use Constant::{Flag, Number, Object, Text};
+use Constant::{Flag, Null, Number, Object, Text};
 
 impl Constant {
     pub fn value(self) -> Value {
@@ -24,6 +26,7 @@ impl Constant {
             Number(number) => number.into(),
             Flag(flag) => flag.into(),
             Object => Value::Object(Map::new()),
+            Null => Value::Null,
         }
     }
 }
@@ -47,6 +50,9 @@ const HTTPS: Fields = &[("port", Number(443))];
 const FAIL: Fields = &[("failurePolicy", Text("Fail"))];
 const SCOPE: Fields = &[("scope", Text("*"))];
 
+const TRANSITION: Fields = &[("lastTransitionTime", Null)];
+const PROBED: Fields = &[("lastProbeTime", Null), ("lastTransitionTime", Null)];
+
 const TABLE: &[(&str, Fields)] = &[
     (
         "io.k8s.api.core.v1.PodSpec",
@@ -58,6 +64,7 @@ const TABLE: &[(&str, Fields)] = &[
             ("schedulerName", Text("default-scheduler")),
         ],
     ),
+    ("io.k8s.api.core.v1.PodCondition", PROBED),
     ("io.k8s.api.core.v1.Container", CONTAINER),
     ("io.k8s.api.core.v1.EphemeralContainer", CONTAINER),
     ("io.k8s.api.core.v1.ContainerPort", TCP),
@@ -83,6 +90,16 @@ const TABLE: &[(&str, Fields)] = &[
     ("io.k8s.api.core.v1.ServiceSpec", &[("sessionAffinity", Text("None")), ("type", Text("ClusterIP"))]),
     ("io.k8s.api.core.v1.ServicePort", TCP),
     ("io.k8s.api.core.v1.EndpointPort", TCP),
+    ("io.k8s.api.core.v1.Event", &[("eventTime", Null), ("firstTimestamp", Null), ("lastTimestamp", Null)]),
+    ("io.k8s.api.core.v1.NodeCondition", &[("lastHeartbeatTime", Null), ("lastTransitionTime", Null)]),
+    ("io.k8s.api.core.v1.NamespaceCondition", TRANSITION),
+    ("io.k8s.api.core.v1.PersistentVolumeClaimCondition", PROBED),
+    ("io.k8s.api.apps.v1.DeploymentCondition", &[("lastUpdateTime", Null), ("lastTransitionTime", Null)]),
+    ("io.k8s.api.apps.v1.ReplicaSetCondition", TRANSITION),
+    ("io.k8s.api.apps.v1.StatefulSetCondition", TRANSITION),
+    ("io.k8s.api.apps.v1.DaemonSetCondition", TRANSITION),
+    ("io.k8s.api.batch.v1.JobCondition", PROBED),
+    ("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", TRANSITION),
     ("io.k8s.api.core.v1.NamespaceStatus", &[("phase", Text("Active"))]),
     (
         "io.k8s.api.core.v1.PersistentVolumeSpec",
