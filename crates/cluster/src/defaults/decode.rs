@@ -29,7 +29,7 @@ fn refused(object: &Value, problem: &str) -> ApiError {
 }
 
 /// Removes null fields and fields that the kind does not have. Returns what it removed, worded as the warnings of
-/// `fieldValidation=Warn`: `unknown field "spec.foo"`, in the order of the server, inner ones of a list first.
+/// `fieldValidation=Warn`: `unknown field "spec.foo"`, in the order of the fields' names.
 pub fn drop_unknown(object: &mut Value, schema: SchemaRef<'_>) -> Vec<String> {
     let mut unknown = Vec::new();
     prune(object, schema, &mut String::new(), &mut unknown);

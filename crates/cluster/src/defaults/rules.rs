@@ -19,11 +19,7 @@ pub(super) fn apply(fields: &mut Fields, definition: &str) {
         "io.k8s.api.core.v1.Volume" => volume(fields),
         "io.k8s.api.core.v1.Probe" => probe(fields),
         "io.k8s.api.core.v1.ServiceSpec" => service(fields),
-        "io.k8s.api.core.v1.ServicePort" => {
-            if matches!(fields.get("targetPort"), None | Some(Value::Null)) || fields["targetPort"] == 0 {
-                copy(fields, "port", "targetPort");
-            }
-        }
+        "io.k8s.api.core.v1.ServicePort" => target_port(fields),
         "io.k8s.api.core.v1.Namespace" => namespace(fields),
         "io.k8s.api.core.v1.NodeStatus" if !fields.contains_key("allocatable") => {
             copy(fields, "capacity", "allocatable");
@@ -184,6 +180,12 @@ fn service(fields: &mut Fields) {
     }
     if kind == "LoadBalancer" {
         set(fields, "allocateLoadBalancerNodePorts", true.into());
+    }
+}
+
+fn target_port(fields: &mut Fields) {
+    if fields.get("targetPort").is_none_or(|port| port.is_null() || *port == 0 || *port == "") {
+        copy(fields, "port", "targetPort");
     }
 }
 

@@ -13,11 +13,11 @@ pub(super) enum Constant {
     Flag(bool),
     /// An empty object.
     Object,
-    /// A time that was never set: the server writes it as null.
-    NoTime,
+    /// A time that is no pointer: unset, it is written as null.
+    Null,
 }
 
-use Constant::{Flag, NoTime, Number, Object, Text};
+use Constant::{Flag, Null, Number, Object, Text};
 
 impl Constant {
     pub fn value(self) -> Value {
@@ -26,7 +26,7 @@ impl Constant {
             Number(number) => number.into(),
             Flag(flag) => flag.into(),
             Object => Value::Object(Map::new()),
-            NoTime => Value::Null,
+            Null => Value::Null,
         }
     }
 }
@@ -50,41 +50,10 @@ const HTTPS: Fields = &[("port", Number(443))];
 const FAIL: Fields = &[("failurePolicy", Text("Fail"))];
 const SCOPE: Fields = &[("scope", Text("*"))];
 
-const PROBED: Fields = &[("lastProbeTime", NoTime), ("lastTransitionTime", NoTime)];
-const CHANGED: Fields = &[("lastTransitionTime", NoTime)];
+const TRANSITION: Fields = &[("lastTransitionTime", Null)];
+const PROBED: Fields = &[("lastProbeTime", Null), ("lastTransitionTime", Null)];
 
 const TABLE: &[(&str, Fields)] = &[
-    ("io.k8s.api.core.v1.PodCondition", PROBED),
-    ("io.k8s.api.batch.v1.JobCondition", PROBED),
-    ("io.k8s.api.core.v1.PersistentVolumeClaimCondition", PROBED),
-    ("io.k8s.api.core.v1.NodeCondition", &[("lastHeartbeatTime", NoTime), ("lastTransitionTime", NoTime)]),
-    ("io.k8s.api.core.v1.NamespaceCondition", CHANGED),
-    ("io.k8s.api.core.v1.ReplicationControllerCondition", CHANGED),
-    ("io.k8s.api.apps.v1.ReplicaSetCondition", CHANGED),
-    ("io.k8s.api.apps.v1.StatefulSetCondition", CHANGED),
-    ("io.k8s.api.apps.v1.DaemonSetCondition", CHANGED),
-    ("io.k8s.api.apps.v1.DeploymentCondition", &[("lastUpdateTime", NoTime), ("lastTransitionTime", NoTime)]),
-    ("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", CHANGED),
-    (
-        "io.k8s.api.core.v1.Event",
-        &[
-            ("source", Object),
-            ("firstTimestamp", NoTime),
-            ("lastTimestamp", NoTime),
-            ("eventTime", NoTime),
-            ("reportingComponent", Text("")),
-            ("reportingInstance", Text("")),
-        ],
-    ),
-    (
-        "io.k8s.api.events.v1.Event",
-        &[
-            ("deprecatedSource", Object),
-            ("deprecatedFirstTimestamp", NoTime),
-            ("deprecatedLastTimestamp", NoTime),
-            ("eventTime", NoTime),
-        ],
-    ),
     (
         "io.k8s.api.core.v1.PodSpec",
         &[
@@ -95,6 +64,7 @@ const TABLE: &[(&str, Fields)] = &[
             ("schedulerName", Text("default-scheduler")),
         ],
     ),
+    ("io.k8s.api.core.v1.PodCondition", PROBED),
     ("io.k8s.api.core.v1.Container", CONTAINER),
     ("io.k8s.api.core.v1.EphemeralContainer", CONTAINER),
     ("io.k8s.api.core.v1.ContainerPort", TCP),
@@ -120,6 +90,16 @@ const TABLE: &[(&str, Fields)] = &[
     ("io.k8s.api.core.v1.ServiceSpec", &[("sessionAffinity", Text("None")), ("type", Text("ClusterIP"))]),
     ("io.k8s.api.core.v1.ServicePort", TCP),
     ("io.k8s.api.core.v1.EndpointPort", TCP),
+    ("io.k8s.api.core.v1.Event", &[("eventTime", Null), ("firstTimestamp", Null), ("lastTimestamp", Null)]),
+    ("io.k8s.api.core.v1.NodeCondition", &[("lastHeartbeatTime", Null), ("lastTransitionTime", Null)]),
+    ("io.k8s.api.core.v1.NamespaceCondition", TRANSITION),
+    ("io.k8s.api.core.v1.PersistentVolumeClaimCondition", PROBED),
+    ("io.k8s.api.apps.v1.DeploymentCondition", &[("lastUpdateTime", Null), ("lastTransitionTime", Null)]),
+    ("io.k8s.api.apps.v1.ReplicaSetCondition", TRANSITION),
+    ("io.k8s.api.apps.v1.StatefulSetCondition", TRANSITION),
+    ("io.k8s.api.apps.v1.DaemonSetCondition", TRANSITION),
+    ("io.k8s.api.batch.v1.JobCondition", PROBED),
+    ("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", TRANSITION),
     ("io.k8s.api.core.v1.NamespaceStatus", &[("phase", Text("Active"))]),
     (
         "io.k8s.api.core.v1.PersistentVolumeSpec",

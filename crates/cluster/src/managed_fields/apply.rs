@@ -81,7 +81,9 @@ fn attempt(
         && let Some(live) = live
     {
         let before = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
-        owners = claim(owners, compare(&none, live, schema), &before);
+        let mut all = compare(&none, live, schema);
+        all.subtract_trees(&reset_fields(writer));
+        owners = claim(owners, all, &before);
     }
 
     let live = live.unwrap_or(&none);

@@ -103,7 +103,8 @@ fn compare_objects(
         }
         let (mut lv, mut rv) = (l.get(name), r.get(name));
         let is_metadata = level == Level::Root && name == "metadata";
-        if (lv.is_none() || rv.is_none()) && (is_metadata || types.always_has(name)) {
+        let null = lv.or(rv).is_some_and(Value::is_null);
+        if (lv.is_none() || rv.is_none()) && (is_metadata || types.always_has(name, null)) {
             // The side that lacks the field has it empty.
             lv = lv.or(Some(&Value::Null));
             rv = rv.or(Some(&Value::Null));

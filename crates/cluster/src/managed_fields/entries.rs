@@ -43,7 +43,7 @@ impl Entry {
             && (self.applied || self.api_version == other.api_version)
     }
 
-    /// The fields; entries are validated when they are read.
+    /// The fields; what users send is validated when it is read.
     pub fn set(&self) -> FieldSet {
         FieldSet::from_value(&self.fields).unwrap_or_default()
     }
@@ -94,7 +94,6 @@ impl Entry {
         }
         let none = Value::Object(Map::new());
         let fields = value.get("fieldsV1").filter(|f| !f.is_null()).unwrap_or(&none);
-        FieldSet::from_value(fields).ok()?;
         Some(Self {
             manager: text("manager")?,
             applied,
@@ -116,12 +115,36 @@ pub(super) fn read(object: &Value) -> Option<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
     for value in raw.as_array()? {
         let entry = Entry::from_value(value)?;
+        FieldSet::from_value(&entry.fields).ok()?;
         match entries.iter_mut().find(|e| e.same_owner(&entry)) {
             Some(earlier) => *earlier = entry,
             None => entries.push(entry),
         }
     }
     Some(entries)
+}
+
+/// The entries of an object that this server wrote: their fields are known to be readable.
+pub(super) fn read_stored(object: &Value) -> Vec<Entry> {
+    let entries = raw(object).and_then(Value::as_array).into_iter().flatten();
+    entries.filter_map(Entry::from_value).collect()
+}
+
+/// Whether both have the same managed fields.
+pub(super) fn same(live: &Value, after: &Value) -> bool {
+    raw(live) == raw(after)
+}
+
+/// Gives `after` the live managed fields, exactly.
+pub(super) fn keep(live: &Value, after: &mut Value) {
+    if same(live, after) {
+        return;
+    }
+    let Some(metadata) = after.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    match raw(live) {
+        Some(entries) => metadata.insert("managedFields".to_string(), entries.clone()),
+        None => metadata.remove("managedFields"),
+    };
 }
 
 /// Whether the object asks for its managed fields to be forgotten, by an empty list or one empty entry.

@@ -13,6 +13,8 @@ mod last_applied;
 mod merge;
 mod path;
 mod remove;
+#[cfg(test)]
+mod replay;
 mod set_of;
 mod shape;
 mod update;

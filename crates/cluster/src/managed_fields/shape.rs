@@ -35,9 +35,11 @@ impl<'s> Fields<'s> {
         self.0.is_some_and(|schema| schema.node().properties.contains_key(name))
     }
 
-    /// Whether objects have the field even when it is not written.
-    pub fn always_has(self, name: &str) -> bool {
-        self.of(name).is_some_and(|field| field.node().always_present)
+    /// Whether objects have the field even when it is not written. A built-in kind only writes null for what is
+    /// always there.
+    pub fn always_has(self, name: &str, null: bool) -> bool {
+        let field = self.of(name).map(SchemaRef::node);
+        field.is_some_and(|node| node.always_present || (null && node.definition.is_some()))
     }
 
     /// Nothing but the declared fields may be there.

@@ -12,33 +12,33 @@ use crate::schema::SchemaRef;
 /// others lose it, and who owns nothing is no longer listed. What `after` brings as managed fields is honoured
 /// where the API allows that (main resource, readable), else ignored.
 pub fn update(before: Option<&Value>, after: &mut Value, schema: SchemaRef<'_>, writer: &Writer<'_>) {
-    let owners = base(before, after, writer);
-    if owners.is_empty() && before.is_some() {
-        // Not tracked: its managed fields were cleared, and only apply starts anew.
-        entries::write(after, owners);
-        return;
-    }
     let none = Value::Object(Map::new());
-    let change = compare(before.unwrap_or(&none), after, schema);
-    let owners = claim(owners, change, writer);
-    entries::write(after, owners);
+    let live = before.unwrap_or(&none);
+    let mut change = compare(live, after, schema);
+    change.subtract_trees(&reset_fields(writer));
+    let owners = match sent(live, after, writer) {
+        Some(owners) => owners,
+        None if change.is_empty() => return entries::keep(live, after),
+        None => entries::read_stored(live),
+    };
+    // Without entries an object is not tracked: they were cleared, and only apply starts anew.
+    let tracked = !owners.is_empty() || before.is_none();
+    entries::write(after, if tracked { claim(owners, change, writer) } else { owners });
 }
 
-/// The entries to start from.
-fn base(before: Option<&Value>, after: &Value, writer: &Writer<'_>) -> Vec<Entry> {
-    let live = || before.and_then(entries::read).unwrap_or_default();
-    if !writer.subresource.is_empty() {
-        return live();
+/// The entries that the writer asks for, if it may and they differ from the live ones; none of them to clear all.
+fn sent(live: &Value, after: &Value, writer: &Writer<'_>) -> Option<Vec<Entry>> {
+    if !writer.subresource.is_empty() || entries::same(live, after) {
+        return None;
     }
     if entries::is_reset(after) {
-        return Vec::new();
+        return Some(Vec::new());
     }
-    entries::read(after).filter(|sent| !sent.is_empty()).unwrap_or_else(live)
+    entries::read(after).filter(|sent| !sent.is_empty())
 }
 
 /// Moves the changed fields to the writer.
-pub(super) fn claim(mut owners: Vec<Entry>, mut change: Comparison, writer: &Writer<'_>) -> Vec<Entry> {
-    change.subtract_trees(&reset_fields(writer));
+pub(super) fn claim(mut owners: Vec<Entry>, change: Comparison, writer: &Writer<'_>) -> Vec<Entry> {
     let mut taken = change.added;
     taken.union(&change.modified);
     let mut changed = taken.clone();
