@@ -57,9 +57,15 @@ fn compile(source: &str) -> Result<Program, String> {
     let program = Program::compile(source).map_err(|error| format!("compilation failed: {error}"))?;
     let known = |name: &&str| !matches!(*name, "self" | "oldSelf");
     match program.references().variables().into_iter().filter(|v| !TYPES.contains(v)).find(known) {
-        Some(name) => Err(format!(
-            "compilation failed: ERROR: <input>:1:1: undeclared reference to '{name}' (in container '')"
-        )),
+        Some(name) => {
+            let column = source.find(name).unwrap_or(0);
+            Err(format!(
+                "compilation failed: ERROR: <input>:1:{}: undeclared reference to '{name}' (in container '')\n \
+                 | {source}\n | {}^",
+                column + 1,
+                ".".repeat(column)
+            ))
+        }
         None => Ok(program),
     }
 }

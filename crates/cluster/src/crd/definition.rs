@@ -43,6 +43,11 @@ pub fn validate_definition(crd: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("metadata.name", name, message));
     }
     errors.extend(spec(&crd["spec"]));
+    let versions = crd["spec"]["versions"].as_array();
+    if !versions.into_iter().flatten().any(|version| version["storage"] == true) {
+        let message = "must have at least one stored version";
+        errors.push(FieldError::invalid("status.storedVersions", Value::Null, message));
+    }
     errors.extend(approval_errors(crd, None));
     errors.extend(preserve_unknown(crd, None));
     errors
@@ -124,6 +129,13 @@ fn spec(spec: &Value) -> Vec<FieldError> {
     if versions.iter().filter(|v| v["storage"] == true).count() != 1 {
         let message = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", spec["versions"].clone(), message));
+    }
+    if let Some(first) = versions.first() {
+        let name = text(&first["name"]);
+        let problems = names::dns1035_label(&name);
+        if !name.is_empty() && !problems.is_empty() {
+            errors.push(FieldError::invalid("spec.version", name, problems.join(",")));
+        }
     }
     for field in ["plural", "singular", "kind", "listKind"] {
         if text(&spec["names"][field]).is_empty() {

@@ -417,6 +417,7 @@ fn check_type(node: &Node, value: &Value, path: &str, outcome: &mut Outcome) {
 fn check_number(node: &Node, rules: Option<&Rules>, number: &Number, path: &str, outcome: &mut Outcome) {
     let value = number.as_f64().unwrap_or_default();
     let out_of_range = match (node.ty, node.format.as_deref()) {
+        (Type::Integer, _) if value.fract() != 0.0 => true,
         (Type::Integer, Some("int32")) => !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value),
         (Type::Integer, _) => number.is_u64() && number.as_i64().is_none(),
         (Type::Number, Some("float")) => value.abs() > f64::from(f32::MAX),

@@ -59,12 +59,6 @@ fn schemas_must_be_structural() {
             format!("{at}.anyOf[0].type: Forbidden: must be empty to be structural"),
         ),
         (
-            json!({"type": "object", "anyOf": [{"properties": {"a": {"minimum": 1}}}]}),
-            format!(
-                "{at}.properties[a]: Required value: because it is defined in {at}.anyOf[0].properties[a]"
-            ),
-        ),
-        (
             json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true}),
             format!(
                 "{at}.uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
