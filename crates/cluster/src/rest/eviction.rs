@@ -178,9 +178,7 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     decode::expect_gvk(&mut eviction, "policy/v1", "Eviction", false)?;
     let given = metadata::text(&eviction, "name");
     if given != call.name() {
-        return Err(ApiError::bad_request(format!(
-            "name in URL does not match name in Eviction object: {given}"
-        )));
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let options = options(call, &eviction)?;
     call.server.mutate(call, Operation::Create, &mut eviction, None, options.dry_run).await?;
