@@ -159,8 +159,9 @@ fn build(go: &Go, folder: &Path, missing: &[Binary]) -> Result<(), Error> {
     let progress = Progress::new(missing.len());
     for (done, binary) in missing.iter().enumerate() {
         let step = progress.begin(*binary, done + 1);
-        build_one(*binary, &modules, folder)?;
-        step.end();
+        let built = build_one(*binary, &modules, folder);
+        step.end(built.is_ok());
+        built?;
     }
     fs::remove_dir_all(&modules).map_err(Error::io("cannot remove", &modules))
 }
@@ -237,7 +238,7 @@ impl Progress {
     fn new(total: usize) -> Self {
         let moving = io::stderr().is_terminal();
         eprintln!(
-            "testbed: building {total} programs of the control plane, once; the first time takes about 10 minutes"
+            "testbed: building {total} programs of the control plane, once; the first time takes 10 to 15 minutes"
         );
         Self { total, moving }
     }
@@ -257,11 +258,13 @@ impl Progress {
 }
 
 impl Step {
-    fn end(self) {
+    fn end(self, built: bool) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        eprintln!("testbed: built {} in {:.0} s", self.label, self.started.elapsed().as_secs_f64());
+        if built {
+            eprintln!("testbed: built {} in {:.0} s", self.label, self.started.elapsed().as_secs_f64());
+        }
     }
 }
 

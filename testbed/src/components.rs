@@ -15,6 +15,12 @@ pub(crate) struct Ports {
     pub(crate) scheduler: u16,
 }
 
+/// How often a node renews its lease, in seconds: every 10 s as a kubelet does, but in large clusters seldom enough
+/// that all nodes together make at most 50 writes a second. A small machine has better things to do.
+fn lease_renewal(nodes: usize) -> usize {
+    (nodes / 50).max(10)
+}
+
 /// `--name=value`, for values that are paths or numbers too.
 fn flag(name: &str, value: impl std::fmt::Display) -> String {
     format!("--{name}={value}")
@@ -104,7 +110,12 @@ fn controller(kubeconfig: &Path, port: u16, credentials: &Credentials) -> Vec<St
     ]
 }
 
-pub(crate) fn controller_manager(kubeconfig: &Path, ports: Ports, credentials: &Credentials) -> Vec<String> {
+pub(crate) fn controller_manager(
+    kubeconfig: &Path,
+    ports: Ports,
+    credentials: &Credentials,
+    nodes: usize,
+) -> Vec<String> {
     let mut flags = controller(kubeconfig, ports.controller_manager, credentials);
     flags.extend([
         // Each controller acts with the rights it has in a real cluster, no more.
@@ -113,6 +124,8 @@ pub(crate) fn controller_manager(kubeconfig: &Path, ports: Ports, credentials: &
         file("root-ca-file", credentials.ca_file()),
         file("cluster-signing-cert-file", credentials.ca_file()),
         file("cluster-signing-key-file", credentials.ca_key_file()),
+        // Five missed renewals: what Kubernetes has by default for kubelets.
+        flag("node-monitor-grace-period", format!("{}s", 5 * lease_renewal(nodes))),
     ]);
     flags
 }
@@ -121,18 +134,31 @@ pub(crate) fn scheduler(kubeconfig: &Path, ports: Ports, credentials: &Credentia
     controller(kubeconfig, ports.scheduler, credentials)
 }
 
-pub(crate) fn kwok(kubeconfig: &Path, stages: &Path) -> Vec<String> {
+pub(crate) fn kwok(kubeconfig: &Path, stages: &Path, nodes: usize) -> Vec<String> {
     let (annotation, value) = FAKE_NODE_ANNOTATION;
     vec![
         file("kubeconfig", kubeconfig),
         file("config", stages),
         flag("manage-all-nodes", false),
         flag("manage-nodes-with-annotation-selector", format!("{annotation}={value}")),
-        flag("node-lease-duration-seconds", 40),
+        // kwok renews four times in that time.
+        flag("node-lease-duration-seconds", 4 * lease_renewal(nodes)),
     ]
 }
 
 /// The kubeconfig file of a part that calls the API server.
 pub(crate) fn kubeconfig_of(folder: &Path, part: &str) -> PathBuf {
     folder.join(format!("{part}.kubeconfig"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_renewed_as_by_kubelets_until_there_are_too_many_nodes() {
+        assert_eq!(lease_renewal(0), 10);
+        assert_eq!(lease_renewal(500), 10);
+        assert_eq!(lease_renewal(5000), 100);
+    }
 }

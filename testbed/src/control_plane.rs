@@ -103,7 +103,7 @@ impl ControlPlane {
         self.parts.claim.instance.publish()?;
 
         if options.controllers {
-            self.start_controllers(&folder, ports, toolbox)?;
+            self.start_controllers(&folder, ports, toolbox, options.nodes)?;
         }
         self.bind_roles(options).await?;
         self.create_nodes(options).await?;
@@ -113,7 +113,13 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn start_controllers(&mut self, folder: &Path, ports: Ports, toolbox: &Toolbox) -> Result<(), Error> {
+    fn start_controllers(
+        &mut self,
+        folder: &Path,
+        ports: Ports,
+        toolbox: &Toolbox,
+        nodes: usize,
+    ) -> Result<(), Error> {
         let stages = folder.join("stages.yaml");
         fs::write(&stages, nodes::STAGES).map_err(Error::io("cannot write", &stages))?;
         let credentials = &self.credentials;
@@ -124,13 +130,14 @@ impl ControlPlane {
                     &kubeconfig_of(folder, "controller-manager"),
                     ports,
                     credentials,
+                    nodes,
                 ),
             ),
             (
                 Binary::KubeScheduler,
                 components::scheduler(&kubeconfig_of(folder, "scheduler"), ports, credentials),
             ),
-            (Binary::Kwok, components::kwok(&kubeconfig_of(folder, "kwok"), &stages)),
+            (Binary::Kwok, components::kwok(&kubeconfig_of(folder, "kwok"), &stages, nodes)),
         ];
         starts.into_iter().try_for_each(|(component, flags)| self.spawn(component, toolbox, flags))
     }
@@ -162,13 +169,10 @@ impl ControlPlane {
     /// A few kubectl side by side, because one alone makes nodes one after another.
     async fn create_nodes(&self, options: &Options) -> Result<(), Error> {
         let lists = nodes::node_lists(options.nodes, options.zones);
-        for batch in lists.chunks(4) {
-            let mut running = Vec::new();
-            for list in batch {
-                running.push(self.kubectl.run_with_input(&["create", "--validate=false", "-f", "-"], list));
-            }
-            for result in futures::future::join_all(running).await {
-                result?;
+        for batch in lists.chunks(8) {
+            let create = |list| self.kubectl.run_with_input(&["create", "--validate=false", "-f", "-"], list);
+            for created in futures::future::join_all(batch.iter().map(|list| create(list))).await {
+                created?;
             }
         }
         Ok(())
@@ -211,6 +215,7 @@ impl ControlPlane {
     ) -> Result<(), Error> {
         let started = Instant::now();
         loop {
+            let asked = Instant::now();
             let answer = ready(&self.kubectl).await;
             self.check_alive()?;
             match answer {
@@ -223,7 +228,8 @@ impl ControlPlane {
                         log_tail: log_tail(&self.log_of(component)),
                     });
                 }
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                // Asking takes no more than half of the machine from what is asked for.
+                Err(_) => tokio::time::sleep(asked.elapsed().max(Duration::from_millis(50))).await,
             }
         }
     }

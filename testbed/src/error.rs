@@ -1,11 +1,12 @@
 //! What can go wrong, each with what the reader can do about it, in one line.
 
 use crate::binaries::{Binary, GoVersion};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a control plane could not be built, started or stopped.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     #[error(
@@ -75,6 +76,13 @@ pub enum Error {
 
     #[error("a background task of the testbed did not finish: {0}")]
     Task(#[from] tokio::task::JoinError),
+}
+
+/// The same line as for people: tests unwrap, and what to do must be readable there too.
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
 }
 
 impl Error {

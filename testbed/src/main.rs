@@ -5,10 +5,10 @@ use clap::{Args, Parser, Subcommand};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-use usher_testbed::{Binary, ControlPlane, Instance, Options};
+use usher_testbed::{Binary, ControlPlane, Instance, Options, Toolbox};
 
 /// A real Kubernetes control plane with fake nodes, on loopback, for tests.
 #[derive(Parser)]
@@ -87,7 +87,7 @@ async fn run(action: Action) -> Result<()> {
             toolbox.iter().for_each(|(_, path)| println!("{}", path.display()));
             Ok(())
         }
-        Action::Up(up) if up.detach => detach(&up),
+        Action::Up(up) if up.detach => detach(&up).await,
         Action::Up(up) => stay(&up).await,
         Action::Down(named) => {
             usher_testbed::stop_instance(&named.name)?;
@@ -112,8 +112,15 @@ async fn run(action: Action) -> Result<()> {
     }
 }
 
+/// Builds before anything else: its progress is seen, and signals still end it at once.
+fn build_for(up: &Up) -> Result<Toolbox> {
+    let needed: &[Binary] = if up.no_controllers { &Binary::API_SERVER_ONLY } else { &Binary::ALL };
+    Ok(usher_testbed::toolbox(needed)?)
+}
+
 /// Runs a control plane until a signal ends it.
 async fn stay(up: &Up) -> Result<()> {
+    build_for(up)?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
@@ -155,10 +162,8 @@ async fn stay(up: &Up) -> Result<()> {
 }
 
 /// Starts `testbed up` once more as a process of its own, and waits until it is ready.
-fn detach(up: &Up) -> Result<()> {
-    // Build first, where its progress can be seen.
-    let needed: &[Binary] = if up.no_controllers { &Binary::API_SERVER_ONLY } else { &Binary::ALL };
-    let toolbox = usher_testbed::toolbox(needed)?;
+async fn detach(up: &Up) -> Result<()> {
+    let toolbox = build_for(up)?;
     let program = std::env::current_exe().context("cannot find the testbed program itself")?;
     let mut command = Command::new(program);
     command.args(["up", "--detached", "--name", &up.named.name]);
@@ -167,6 +172,8 @@ fn detach(up: &Up) -> Result<()> {
         command.arg("--no-controllers");
     }
     let started = Instant::now();
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
     let mut owner = command
         .process_group(0)
         .stdin(Stdio::null())
@@ -174,16 +181,15 @@ fn detach(up: &Up) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot start the process that keeps the control plane")?;
-    let instance = loop {
-        let ours = |instance: &Instance| instance.owner == owner.id() && instance.ready;
-        if let Some(instance) = usher_testbed::instances()?.into_iter().find(ours) {
-            break instance;
-        }
-        if owner.try_wait()?.is_some() {
-            let message = owner.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
-            bail!("{}", message.trim().trim_start_matches("testbed: "));
-        }
-        std::thread::sleep(Duration::from_millis(50));
+    let ready = tokio::select! {
+        ready = ready_instance(&mut owner) => Some(ready?),
+        _ = interrupted.recv() => None,
+        _ = terminated.recv() => None,
+    };
+    let Some(instance) = ready else {
+        // Its watchdog removes what it has started so far.
+        owner.kill().and_then(|()| owner.wait()).context("cannot end the start")?;
+        bail!("interrupted before {} was ready", up.named.name);
     };
     eprintln!("testbed: {} is ready after {:.1} s", instance.name, started.elapsed().as_secs_f64());
     introduce(
@@ -193,6 +199,21 @@ fn detach(up: &Up) -> Result<()> {
     );
     eprintln!("`testbed down --name {}` ends it.", instance.name);
     Ok(())
+}
+
+/// Waits until the control plane of `owner` is ready, or tells why it will not be.
+async fn ready_instance(owner: &mut Child) -> Result<Instance> {
+    loop {
+        let ours = |instance: &Instance| instance.owner == owner.id() && instance.ready;
+        if let Some(instance) = usher_testbed::instances()?.into_iter().find(ours) {
+            return Ok(instance);
+        }
+        if owner.try_wait()?.is_some() {
+            let message = owner.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
+            bail!("{}", message.trim().trim_start_matches("testbed: "));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Says how to use it. The path goes to stdout, for scripts.

@@ -60,7 +60,7 @@ pub(crate) fn fake_node(number: usize, zones: usize) -> Value {
 pub(crate) fn node_lists(nodes: usize, zones: usize) -> Vec<String> {
     let numbers: Vec<usize> = (1..=nodes).collect();
     numbers
-        .chunks(250)
+        .chunks(100)
         .map(|numbers| {
             let items: Vec<Value> = numbers.iter().map(|number| fake_node(*number, zones)).collect();
             json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn every_node_is_in_exactly_one_list() {
         let lists = node_lists(501, 3);
-        assert_eq!(lists.len(), 3);
+        assert_eq!(lists.len(), 6);
         assert_eq!(lists.concat().matches("\"kind\":\"Node\"").count(), 501);
         assert!(node_lists(0, 3).is_empty());
     }

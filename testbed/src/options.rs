@@ -18,7 +18,7 @@ pub struct Options {
     pub users: Vec<User>,
     /// Further flags of kube-apiserver, such as another `--feature-gates`.
     pub api_server_flags: Vec<String>,
-    /// How long any one part may take to become ready.
+    /// How long any one part may take to become ready; many nodes are given more.
     pub patience: Duration,
 }
 

@@ -47,3 +47,16 @@ fn the_corpus_has_at_least_three_hundred_requests() {
     let requests: usize = topics.iter().flat_map(|topic| &topic.cases).map(|case| case.steps.len()).sum();
     assert!(requests >= 300, "{requests}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_embedded_api_server_answers_as_recorded() {
+    let topics = topics();
+    let cluster = TestCluster::embedded().await.unwrap();
+    let started = std::time::Instant::now();
+    let answers = run::run(&cluster, &topics).await.unwrap();
+    eprintln!("the embedded API server answered in {:?}", started.elapsed());
+    let expected = recorded::load(&corpus::folder(), &topics).unwrap();
+    let excuses = differences::load(&corpus::folder()).unwrap();
+    let verdict = differences::judge(&topics, &expected, &answers, &excuses);
+    assert!(verdict.is_good(), "{}", verdict.report());
+}

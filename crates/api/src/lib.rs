@@ -1,1 +1,31 @@
-//! API types of Usher.
+//! The API of Usher: what people and components write into a cluster, and how those words are read.
+//!
+//! This crate holds the two custom resources, the names the specification gives to annotations, finalizers and conditions, and
+//! the parser for interceptor annotations. It does no I/O, has no runtime and reads no clock, so everything else may build on it.
+//!
+//! Where to start reading:
+//! - [`eviction_request`]: the wish that one pod leaves, and who may answer it.
+//! - [`node_maintenance`]: the intent to empty a set of nodes, in an order.
+//! - [`interceptor_annotation`]: how a pod names its interceptors, and [`interceptor_rules`] for what is allowed there.
+//! - [`names`]: every well-known string.
+//! - [`crd`]: the definitions that are installed; `deploy/crds` is generated from them.
+
+pub mod crd;
+pub mod domain;
+pub mod eviction_request;
+pub mod interceptor_annotation;
+pub mod interceptor_rules;
+pub mod names;
+pub mod node_maintenance;
+mod schema;
+
+pub use eviction_request::{
+    EvictionRequest, EvictionRequestCancellationPolicy, EvictionRequestSpec, EvictionRequestStatus,
+    Interceptor, LocalPodReference,
+};
+pub use interceptor_annotation::{annotation_of, interceptors_of};
+pub use interceptor_rules::AnnotationError;
+pub use node_maintenance::{
+    DrainPlanEntry, DrainStatus, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage,
+    NodeMaintenanceStatus, NodeReference, NodeStatus, PodType, StageStatus,
+};

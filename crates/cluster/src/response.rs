@@ -68,14 +68,17 @@ pub fn add_warnings(response: &mut ServerResponse, warnings: &[String]) {
 }
 
 /// A list written straight from the stored bytes, a chunk at a time, so that a large one is never held twice.
-pub fn list(head: String, objects: Vec<Arc<Object>>) -> ServerResponse {
-    respond(200, "application/json", ListBody { head: Some(head), objects, at: 0, done: false }.boxed_unsync())
+/// Items of built-in kinds come without kind and apiVersion.
+pub fn list(head: String, objects: Vec<Arc<Object>>, typed: bool) -> ServerResponse {
+    let body = ListBody { head: Some(head), objects, typed, at: 0, done: false };
+    respond(200, "application/json", body.boxed_unsync())
 }
 
 struct ListBody {
     /// Everything up to and including `"items":[`.
     head: Option<String>,
     objects: Vec<Arc<Object>>,
+    typed: bool,
     at: usize,
     done: bool,
 }
@@ -104,7 +107,12 @@ impl Body for ListBody {
             if self.at > 0 {
                 chunk.put_u8(b',');
             }
-            chunk.put_slice(&object.bytes);
+            if self.typed {
+                chunk.put_slice(&object.bytes);
+            } else {
+                chunk.put_u8(b'{');
+                chunk.put_slice(object.untyped_fields());
+            }
             self.at += 1;
         }
         if self.at == self.objects.len() {

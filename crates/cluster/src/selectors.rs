@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::error::{ApiError, ApiResult};
 use crate::kinds::Kind;
 use crate::store::{Key, Meta, Object};
+use crate::validation::names;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Op {
@@ -277,14 +278,14 @@ fn symbol(token: &Token) -> &str {
 }
 
 fn check_label_key(key: &str) -> Result<(), String> {
-    match crate::validation::qualified_name_problem(key) {
+    match names::qualified_name(key).first() {
         None => Ok(()),
         Some(problem) => Err(format!("key: Invalid value: \"{key}\": {problem}")),
     }
 }
 
 fn check_label_value(value: &str) -> Result<(), String> {
-    match crate::validation::label_value_problem(value) {
+    match names::label_value(value).first() {
         None => Ok(()),
         Some(problem) => Err(format!("values[0][]: Invalid value: \"{value}\": {problem}")),
     }

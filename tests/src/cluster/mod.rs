@@ -1,5 +1,6 @@
 //! One way to reach either cluster: plain HTTPS requests, a kube client, and a kubeconfig for kubectl.
 
+mod embedded;
 mod http;
 mod real;
 

@@ -30,6 +30,8 @@ fn row(api_version: &str, kind: &str, plural: &str, short_names: &[&str]) -> Kin
         unconditional_update: true,
         create_on_update: false,
         returns_deleted: false,
+        orphans_by_default: false,
+        warning: "",
         selectable: Vec::new(),
         schema: schema::builtin_kind(group, version, kind).map_or(KindSchema::Open, KindSchema::Builtin),
     }
@@ -84,6 +86,14 @@ impl Kind {
     }
     fn returns_deleted(mut self) -> Self {
         self.returns_deleted = true;
+        self
+    }
+    fn orphans_by_default(mut self) -> Self {
+        self.orphans_by_default = true;
+        self
+    }
+    fn warns(mut self, warning: &'static str) -> Self {
+        self.warning = warning;
         self
     }
     fn select(mut self, fields: &[&str]) -> Self {
@@ -148,7 +158,7 @@ pub fn kinds() -> Vec<Kind> {
     let mut kinds = vec![
         row("v1", "Pod", "pods", &["po"])
             .in_all()
-            .status(json!({"phase": "Pending"}))
+            .status(Value::Null)
             .generation()
             .returns_deleted()
             .sub("eviction", "policy", "v1", "Eviction", WRITE_ONLY)
@@ -170,7 +180,7 @@ pub fn kinds() -> Vec<Kind> {
         row("v1", "Namespace", "namespaces", &["ns"])
             .cluster_scoped()
             .verbs(NO_COLLECTION_DELETE)
-            .status(json!({"phase": "Active"}))
+            .status(Value::Null)
             .sub("finalize", "", "v1", "Namespace", &["update"])
             .select(&["status.phase"]),
         row("v1", "Service", "services", &["svc"])
@@ -185,19 +195,22 @@ pub fn kinds() -> Vec<Kind> {
         row("v1", "ConfigMap", "configmaps", &["cm"]),
         row("v1", "Secret", "secrets", &[]).select(&["type"]),
         row("v1", "PersistentVolumeClaim", "persistentvolumeclaims", &["pvc"])
-            .status(json!({"phase": "Pending"}))
+            .status(Value::Null)
             .returns_deleted(),
         row("v1", "PersistentVolume", "persistentvolumes", &["pv"])
             .cluster_scoped()
-            .status(json!({"phase": "Pending"}))
+            .status(Value::Null)
             .returns_deleted(),
         row("v1", "ReplicationController", "replicationcontrollers", &["rc"])
             .in_all()
             .status(json!({"replicas": 0}))
             .generation()
             .scale()
+            .orphans_by_default()
             .select(&["status.replicas"]),
-        row("v1", "Endpoints", "endpoints", &["ep"]).create_on_update(),
+        row("v1", "Endpoints", "endpoints", &["ep"])
+            .create_on_update()
+            .warns("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
         row("v1", "ResourceQuota", "resourcequotas", &["quota"])
             .status(json!({}))
             .create_on_update()
@@ -227,6 +240,7 @@ pub fn kinds() -> Vec<Kind> {
             .in_all()
             .status(json!({}))
             .generation()
+            .orphans_by_default()
             .select(&["status.successful"]),
         row("batch/v1", "CronJob", "cronjobs", &["cj"]).in_all().status(json!({})).generation(),
         row("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", &["pdb"])

@@ -68,6 +68,10 @@ pub struct Kind {
     pub create_on_update: bool,
     /// DELETE answers with the object instead of a Status.
     pub returns_deleted: bool,
+    /// Deleting an object leaves its dependents, unless the request says otherwise.
+    pub orphans_by_default: bool,
+    /// What every answer warns of.
+    pub warning: &'static str,
     /// Selector names and the JSON pointers they stand for, beyond metadata.name and metadata.namespace.
     pub selectable: Vec<(String, String)>,
     pub schema: KindSchema,

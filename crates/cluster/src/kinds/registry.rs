@@ -39,6 +39,11 @@ impl Registry {
         self.kinds.values().find(|k| k.group == group && k.version == version && k.kind == kind)
     }
 
+    /// The kind in its stored version.
+    pub fn stored_as(&self, storage: &str) -> Option<&Arc<Kind>> {
+        self.kinds.values().find(|k| &*k.storage == storage && k.api_version() == k.storage_api_version)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.kinds.values()
     }

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::Call;
 use crate::events;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, KindSchema};
 use crate::negotiate::Form;
 use crate::response::{self, ServerResponse};
 use crate::server::Server;
 use crate::store::Object;
-use crate::table::{self, IncludeObject};
+use crate::table::{IncludeObject, Printer};
 
 /// How a client wants to see objects of a kind.
 #[derive(Clone)]
@@ -26,11 +26,7 @@ pub struct View {
 impl View {
     pub fn of(call: &Call<'_>) -> Self {
         // How much of each object the rows of a table carry.
-        let include = match call.query.get("includeObject") {
-            Some("None") => IncludeObject::None,
-            Some("Object") => IncludeObject::Object,
-            _ => IncludeObject::Metadata,
-        };
+        let include = call.query.get("includeObject").and_then(IncludeObject::parse).unwrap_or_default();
         Self { server: call.server.clone(), kind: call.kind.clone(), form: call.form, include }
     }
 
@@ -60,7 +56,17 @@ impl View {
     }
 
     pub fn table(&self, version: &str, values: &[Value], metadata: Value, with_columns: bool) -> Value {
-        table::table(&self.kind, values, self.include, version, metadata, with_columns, self.server.now())
+        let printer = match &self.kind.schema {
+            KindSchema::Custom(custom) => Printer::custom(custom),
+            _ => Printer::built_in(&self.kind.group, &self.kind.plural),
+        };
+        let now = self.server.now();
+        let rows: Vec<Value> = values.iter().map(|value| printer.row(value, now, self.include)).collect();
+        let columns = if with_columns { printer.columns() } else { json!([]) };
+        json!({
+            "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
+            "columnDefinitions": columns, "rows": rows,
+        })
     }
 }
 

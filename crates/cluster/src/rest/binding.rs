@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::update::Change;
 use super::{Call, decode, errors, metadata};
+use crate::admission::Operation;
 use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::response::{self, ServerResponse};
@@ -19,13 +20,15 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
         let error = FieldError::required("target.name", "");
         return Err(ApiError::invalid("", "Binding", &name, &[error]));
     }
+    call.server.mutate(call, Operation::Create, &mut binding, None, dry_run).await?;
+    call.server.admit(call, Operation::Create, Some(&binding), None, dry_run).await?;
     let registry = call.server.registry();
     let Some(pods) = registry.find("", "v1", "pods") else { return Err(errors::no_such_path()) };
     call.kind = pods.clone();
     let key = Key::new(call.namespace(), &name);
     let uid = metadata::text(&binding, "uid").to_string();
     let now = rfc3339(call.server.now());
-    let change = Change { key, subresource: "binding".into(), dry_run, applied: false };
+    let change = Change { key, subresource: "binding".into(), dry_run, admitted: true, applied: false };
     change.run(call, |call, pod| bound(call, pod, &node, &uid, &now)).await?;
     Ok(response::json(
         201,

@@ -8,10 +8,13 @@ use super::answer;
 use super::metadata::{self, generated_name, settle_namespace, stamp_new};
 use super::{Call, decode, errors, namespaces, prepare};
 use crate::admission::Operation;
-use crate::defaults;
+use crate::clock::rfc3339;
+use crate::defaults::{self, PodPriority};
 use crate::error::{ApiError, ApiResult};
+use crate::kinds::KindSchema;
 use crate::response::ServerResponse;
 use crate::store::{Key, Object, WriteError};
+use crate::strategy;
 
 /// What came of a write: a stored object, or what would have been stored.
 pub enum Outcome {
@@ -51,10 +54,16 @@ pub async fn create_object(
     }
     let kind = call.kind.clone();
     prepare::default(&kind, &mut object);
+    // What admission adds later belongs to nobody.
     namespaces::check_alive(call, &kind)?;
-    if kind.is("", "pods") {
-        defaults::admit_pod(&mut object, &|class| call.server.priority_class(class))?;
+    if !applied {
+        let manager = call.field_manager()?;
+        call.server.own_fields(&kind, None, &mut object, &manager, "");
     }
+    if kind.is("", "pods") {
+        admit_priority(call, &mut object)?;
+    }
+    strategy::created(call.server, &kind, &mut object, &rfc3339(call.server.now()));
     if call.server.mutate(call, Operation::Create, &mut object, None, dry_run).await? {
         prepare::shape(call, &mut object)?;
         prepare::default(&kind, &mut object);
@@ -63,7 +72,6 @@ pub async fn create_object(
     set_initial_status(call, &mut object);
     let generate = metadata::text(&object, "generateName").to_string();
     let generates = metadata::text(&object, "name").is_empty() && !generate.is_empty();
-    let manager = call.field_manager()?;
 
     for _ in 0..NAME_TRIES {
         if generates {
@@ -71,9 +79,6 @@ pub async fn create_object(
         }
         prepare::validate_create(&kind, &object)?;
         call.server.admit(call, Operation::Create, Some(&object), None, dry_run).await?;
-        if !applied {
-            call.server.own_fields(&kind, None, &mut object, &manager, "");
-        }
         let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
         if dry_run {
             if call.server.store.get(&kind.storage, &key).is_some() {
@@ -100,21 +105,46 @@ pub async fn create_object(
     Err(error)
 }
 
+/// A pod gets the priority of its class, or of the class that is the default for all.
+fn admit_priority(call: &Call<'_>, pod: &mut Value) -> ApiResult<()> {
+    let named = pod["spec"]["priorityClassName"].as_str().unwrap_or_default().to_string();
+    let class = call.server.priority_class(&named);
+    if class.is_none() && !named.is_empty() {
+        let why = format!("no PriorityClass with name {named} was found");
+        return Err(errors::forbidden(&call.kind, metadata::text(pod, "name"), &why));
+    }
+    let class = class.unwrap_or_default();
+    let text = |value: &Value, other: &str| value.as_str().unwrap_or(other).to_string();
+    let (name, policy) =
+        (text(&class["metadata"]["name"], ""), text(&class["preemptionPolicy"], "PreemptLowerPriority"));
+    let value = class["value"].as_i64().unwrap_or_default();
+    if let Some(given) = pod["spec"]["priority"].as_i64().filter(|given| *given != value) {
+        let why = format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
+             computed {value} from the given PriorityClass name"
+        );
+        return Err(errors::forbidden(&call.kind, metadata::text(pod, "name"), &why));
+    }
+    let priority = PodPriority { class: &name, value: value as i32, preemption_policy: &policy };
+    defaults::admit_pod(pod, priority);
+    Ok(())
+}
+
 /// A new object starts with the status its kind prescribes, whatever the client sent.
 fn set_initial_status(call: &Call<'_>, object: &mut Value) {
     let kind = &call.kind;
-    if kind.is_custom() {
-        if kind.has_status {
+    match &kind.schema {
+        KindSchema::Custom(_) if kind.has_status => {
             object.as_object_mut().map(|o| o.remove("status"));
             // A status may have defaults of its own.
             prepare::default(kind, object);
         }
-        return;
-    }
-    if kind.has_status && !kind.initial_status.is_null() {
-        object["status"] = kind.initial_status.clone();
-        if kind.is("", "pods") {
-            object["status"]["qosClass"] = defaults::qos_class(object).into();
+        KindSchema::Builtin(schema) => {
+            if !kind.initial_status.is_null() {
+                object["status"] = kind.initial_status.clone();
+            }
+            defaults::prepare_create(object, *schema);
         }
+        _ => {}
     }
 }

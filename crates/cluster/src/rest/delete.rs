@@ -6,9 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::namespaces::IMMORTAL;
-use super::read::selection;
+use super::read::{list_of, selection};
 use super::{Call, answer, decode, errors, metadata};
-use crate::admission::Operation;
 use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::Kind;
@@ -158,7 +157,8 @@ fn answer_deleted(call: &Call<'_>, deleted: Deleted) -> ServerResponse {
     }
 }
 
-/// Deletes one object; `amend` changes the object in the same write (the eviction's condition).
+/// Deletes one object; `amend` changes the object in the same write (the eviction's
+/// condition), and then webhooks have had their say on the eviction.
 pub async fn delete_object(
     call: &mut Call<'_>,
     key: &Key,
@@ -175,9 +175,9 @@ pub async fn delete_object(
         };
         let mut object = current.value();
         check_preconditions(&kind, &object, options)?;
-        call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?;
-        if let Some(amend) = amend {
-            amend(&mut object);
+        match amend {
+            Some(amend) => amend(&mut object),
+            None => call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?,
         }
         let now = call.server.now();
         let plan = plan(&kind, &object, options, now);
@@ -185,10 +185,12 @@ pub async fn delete_object(
             return Ok(Deleted::Rehearsed(object));
         }
         let done = match plan {
-            Plan::Remove => call.server.store.delete(&kind.storage, key, current.revision, object.clone()).map(|gone| {
-                call.server.after_delete(&kind, &gone);
-                Deleted::Gone(gone.value())
-            }),
+            Plan::Remove => remove(call, &kind, key, current.revision, object),
+            Plan::MarkAndRemove(marked) => call
+                .server
+                .store
+                .update(&kind.storage, key, current.revision, marked)
+                .and_then(|marked| remove(call, &kind, key, marked.revision, marked.value())),
             Plan::Nothing if amend.is_none() => return Ok(Deleted::Leaving(current)),
             Plan::Nothing => {
                 call.server.store.update(&kind.storage, key, current.revision, object).map(Deleted::Leaving)
@@ -205,6 +207,12 @@ pub async fn delete_object(
             Err(_) => return Err(errors::not_found(&kind, &key.name)),
         }
     }
+}
+
+fn remove(call: &Call<'_>, kind: &Kind, key: &Key, revision: u64, last: Value) -> Result<Deleted, WriteError> {
+    let gone = call.server.store.delete(&kind.storage, key, revision, last)?;
+    call.server.after_delete(kind, &gone);
+    Ok(Deleted::Gone(gone.value()))
 }
 
 fn check_preconditions(kind: &Kind, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
@@ -228,6 +236,8 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &DeleteOptions) -> 
 #[derive(Debug, PartialEq)]
 enum Plan {
     Remove,
+    /// Pods are marked even when they go at once, so that watchers see both.
+    MarkAndRemove(Value),
     Mark(Value),
     /// Already leaving, and nothing about it changes.
     Nothing,
@@ -236,17 +246,21 @@ enum Plan {
 /// What a delete means for this object now. Pure, so that grace and finalizers can be tested as a table.
 fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
     let mut marked = object.clone();
-    let propagation_changed = set_propagation_finalizer(kind, &mut marked, options.propagation);
+    let propagation_changed = set_propagation_finalizer(
+        kind,
+        &mut marked,
+        options.propagation.or(kind.orphans_by_default.then_some(Propagation::Orphan)),
+    );
     let held = !metadata::finalizers(&marked).is_empty()
         || (kind.is("", "namespaces") && object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()));
     let grace = if kind.is("", "pods") { pod_grace(object, options) } else { 0 };
     if metadata::is_deleting(object) {
         let running = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-        if grace >= running && !(running == 0 && !held) {
-            return if propagation_changed { Plan::Mark(marked) } else { Plan::Nothing };
-        }
-        if grace == 0 && !held {
+        if !held && grace == 0 {
             return Plan::Remove;
+        }
+        if grace >= running {
+            return if propagation_changed { Plan::Mark(marked) } else { Plan::Nothing };
         }
         // A shorter grace counts from when the deletion began.
         let deadline: Option<Timestamp> =
@@ -256,7 +270,8 @@ fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) ->
         marked["metadata"]["deletionGracePeriodSeconds"] = grace.into();
         return Plan::Mark(marked);
     }
-    if grace == 0 && !held {
+    let is_pod = kind.is("", "pods");
+    if grace == 0 && !held && !is_pod {
         return Plan::Remove;
     }
     marked["metadata"]["deletionTimestamp"] = rfc3339(now + SignedDuration::from_secs(grace)).into();
@@ -268,7 +283,7 @@ fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) ->
         marked["metadata"].as_object_mut().map(|m| m.remove("deletionGracePeriodSeconds"));
         marked["status"]["phase"] = "Terminating".into();
     }
-    Plan::Mark(marked)
+    if grace == 0 && !held { Plan::MarkAndRemove(marked) } else { Plan::Mark(marked) }
 }
 
 /// Seconds a pod gets to end: what was asked, else its own grace; none when nothing runs.
@@ -337,11 +352,6 @@ pub async fn delete_collection(call: &mut Call<'_>) -> ApiResult<ServerResponse>
             Err(error) => return Err(error),
         }
     }
-    Ok(response::json(
-        200,
-        &json!({
-            "kind": kind.list_kind, "apiVersion": kind.api_version(),
-            "metadata": {"resourceVersion": snapshot.revision.to_string()}, "items": items,
-        }),
-    ))
+    let metadata = json!({"resourceVersion": snapshot.revision.to_string()});
+    Ok(response::json(200, &list_of(&kind, metadata, items)))
 }

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::delete::{Deleted, DeleteOptions, delete_object};
+use super::delete::{DeleteOptions, delete_object};
 use super::{Call, decode, errors, metadata};
+use crate::admission::Operation;
 use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult};
 use crate::request::dry_run;
@@ -42,7 +43,7 @@ pub fn judge(pod: &Value, budgets: &[Value]) -> Verdict {
         return Verdict::Delete { pin: false };
     };
     if matching.next().is_some() {
-        return Verdict::Refuse(several_budgets(pod));
+        return Verdict::Refuse(several_budgets());
     }
     if !is_ready(pod) && allows_unhealthy(budget) {
         return Verdict::Delete { pin: true };
@@ -96,9 +97,7 @@ fn check_budget(budget: &Value) -> Result<(), ApiError> {
         return Err(forbidden("pdb disruptions allowed is negative".to_string()));
     }
     if status["disruptedPods"].as_object().map_or(0, |pods| pods.len()) > MAX_DISRUPTED_PODS {
-        return Err(forbidden(format!(
-            "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        )));
+        return Err(forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller".to_string()));
     }
     if number("disruptionsAllowed") == 0 {
         return Err(violated(budget));
@@ -133,8 +132,7 @@ fn violated(budget: &Value) -> ApiError {
 }
 
 /// Rule 3: more than one budget is never resolved by the server.
-fn several_budgets(pod: &Value) -> ApiError {
-    let _ = pod;
+fn several_budgets() -> ApiError {
     errors::internal(
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
     )
@@ -185,6 +183,8 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
         )));
     }
     let options = options(call, &eviction)?;
+    call.server.mutate(call, Operation::Create, &mut eviction, None, options.dry_run).await?;
+    call.server.admit(call, Operation::Create, Some(&eviction), None, options.dry_run).await?;
     let key = call.key();
     let pods = call.kind.clone();
     for _ in 0..CONFLICT_TRIES {
@@ -228,7 +228,7 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
 /// Rule 10: the pod says why it goes, in the same write that lets it go.
 async fn evict(call: &mut Call<'_>, key: &Key, options: &DeleteOptions) -> ApiResult<ServerResponse> {
     let now = rfc3339(call.server.now());
-    let generation_condition = move |pod: &mut Value| {
+    let mark = move |pod: &mut Value| {
         set_condition(
             pod,
             json!({
@@ -237,12 +237,11 @@ async fn evict(call: &mut Call<'_>, key: &Key, options: &DeleteOptions) -> ApiRe
             }),
         );
     };
-    match delete_object(call, key, options, Some(&generation_condition)).await? {
-        Deleted::Gone(_) | Deleted::Leaving(_) | Deleted::Rehearsed(_) => Ok(response::json(
-            201,
-            &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
-        )),
-    }
+    delete_object(call, key, options, Some(&mark)).await?;
+    Ok(response::json(
+        201,
+        &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+    ))
 }
 
 /// Rules 1 and 9: delete options of the body, and dryRun from body and query, which must agree.

@@ -23,9 +23,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use serde_json::Value;
 
-use crate::attributes::User;
-use crate::error::{ApiError, ApiResult};
+use crate::attributes::{Attributes, User};
+use crate::error::{ApiError, ApiResult, FieldError, FieldErrorKind};
 use crate::kinds::Kind;
 use crate::negotiate::Form;
 use crate::request::{Query, ResourcePath};
@@ -38,6 +39,7 @@ pub struct Call<'a> {
     pub server: &'a Arc<Server>,
     pub kind: Arc<Kind>,
     pub path: ResourcePath,
+    pub attributes: Attributes,
     pub query: Query,
     pub headers: HeaderMap,
     pub user: User,
@@ -66,11 +68,29 @@ impl Call<'_> {
     /// Who is writing, for managed fields.
     pub fn field_manager(&self) -> ApiResult<String> {
         if let Some(manager) = self.query.get("fieldManager") {
+            check_manager(manager, &self.attributes.verb)?;
             return Ok(manager.to_string());
         }
         let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
         Ok(crate::managed_fields::manager_from_user_agent(agent))
     }
+}
+
+/// A field manager's name must fit and be printable.
+fn check_manager(manager: &str, verb: &str) -> ApiResult<()> {
+    let error = if manager.len() > 128 {
+        FieldError::new(FieldErrorKind::TooLong, "fieldManager", Value::Null, "may not be more than 128 bytes")
+    } else if manager.chars().any(char::is_control) {
+        FieldError::invalid("fieldManager", manager, "should only contain printable characters")
+    } else {
+        return Ok(());
+    };
+    let options = match verb {
+        "create" => "CreateOptions",
+        "patch" => "PatchOptions",
+        _ => "UpdateOptions",
+    };
+    Err(ApiError::invalid("meta.k8s.io", options, "", &[error]))
 }
 
 /// The verb that RBAC and admission know a request by.

@@ -7,9 +7,10 @@ use super::update::Change;
 use super::{Call, decode, errors, metadata, prepare};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
-use crate::managed_fields::{self, Apply};
+use crate::managed_fields::{self, Writer};
 use crate::patch;
 use crate::response::ServerResponse;
+use crate::server::reset_fields;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
@@ -44,7 +45,7 @@ pub async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     check_options(call, kind)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let subresource = call.subresource().to_string();
-    let change = Change { key: call.key(), subresource, dry_run, applied: kind == PatchKind::Apply };
+    let change = Change { key: call.key(), subresource, dry_run, admitted: false, applied: kind == PatchKind::Apply };
     if kind == PatchKind::Apply {
         return apply(call, change).await;
     }
@@ -92,14 +93,12 @@ async fn apply(call: &mut Call<'_>, change: Change) -> ApiResult<ServerResponse>
         return Err(ApiError::bad_request("error decoding YAML: the body is not an object"));
     }
     let row = call.kind.clone();
-    if config["kind"].as_str().unwrap_or_default().is_empty() {
-        return Err(ApiError::bad_request("Object 'Kind' is missing in the applied configuration"));
+    let text = |field: &str| config[field].as_str().unwrap_or_default().to_string();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if api_version != row.api_version() || kind != row.kind {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        return Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
     }
-    decode::expect_kind(&mut config, &row)?;
-    if !config["metadata"]["managedFields"].is_null() {
-        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
-    }
-    prepare::shape(call, &mut config)?;
     let given = metadata::text(&config, "name");
     if !given.is_empty() && given != call.name() {
         return Err(ApiError::bad_request(format!(
@@ -107,15 +106,15 @@ async fn apply(call: &mut Call<'_>, change: Change) -> ApiResult<ServerResponse>
             call.name()
         )));
     }
-    config["metadata"]["name"] = call.name().into();
-    metadata::settle_namespace(call, &mut config)?;
     let exists = call.server.store.get(&row.storage, &call.key()).is_some();
     if !exists && change.subresource.is_empty() {
         if !metadata::text(&config, "uid").is_empty() {
             let why = "uid mismatch: the provided object specified uid, and no existing object was found";
             return Err(errors::conflict(&row, call.name(), why));
         }
-        let new = applied(call, None, &config, "")?;
+        let mut new = applied(call, None, &config, "")?;
+        new["metadata"]["name"] = call.name().into();
+        metadata::metadata_mut(&mut new).map(|m| m.remove("resourceVersion"));
         return Ok(create_object(call, new, change.dry_run, true).await?.answer(call, 201));
     }
     let subresource = change.subresource.clone();
@@ -124,19 +123,20 @@ async fn apply(call: &mut Call<'_>, change: Change) -> ApiResult<ServerResponse>
     Ok(outcome.answer(call, 200))
 }
 
-fn applied(call: &Call<'_>, live: Option<&Value>, config: &Value, subresource: &str) -> ApiResult<Value> {
-    let Some(schema) = call.kind.schema_ref() else {
+fn applied(call: &mut Call<'_>, live: Option<&Value>, config: &Value, subresource: &str) -> ApiResult<Value> {
+    let row = call.kind.clone();
+    let Some(schema) = row.schema_ref() else {
         return Err(errors::unsupported_media_type(&[JSON, MERGE, STRATEGIC]));
     };
-    managed_fields::apply(&Apply {
-        live,
-        config,
-        schema,
+    let writer = Writer {
         manager: call.query.get("fieldManager").unwrap_or_default(),
-        force: call.query.flag("force")?,
         subresource,
-        api_version: &call.kind.api_version(),
-        reset: call.server.reset_fields(&call.kind, subresource),
+        api_version: &row.api_version(),
         now: &rfc3339(call.server.now()),
-    })
+        reset: reset_fields(&row, subresource),
+    };
+    let mut new = managed_fields::apply(live, config, schema, &writer, call.query.flag("force")?)?;
+    prepare::shape(call, &mut new)?;
+    metadata::settle_namespace(call, &mut new)?;
+    Ok(new)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Call;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::{Kind, KindSchema};
-use crate::{crd, defaults, validation};
+use crate::{crd, defaults, strategy, validation};
 
 /// Unknown and duplicate fields: dropped silently, dropped with a warning, or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,32 +39,18 @@ pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
     let unknown: Vec<String> = match &kind.schema {
         KindSchema::Open => Vec::new(),
         KindSchema::Builtin(schema) => {
-            defaults::check_types(object, *schema, &kind.kind, &kind.version)?;
+            defaults::check_types(object, *schema)?;
             defaults::drop_unknown(object, *schema)
         }
         KindSchema::Custom(custom) => {
-            crd::drop_stray_nulls(object, Some(custom.schema_root()));
-            crd::prune(object, custom.schema_root())
+            custom.prune(object).into_iter().map(|field| format!("unknown field \"{field}\"")).collect()
         }
     };
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let messages = unknown.iter().map(|field| format!("unknown field \"{field}\""));
     match mode {
+        _ if unknown.is_empty() => {}
         FieldValidation::Ignore => {}
-        FieldValidation::Warn => call.warnings.extend(messages),
-        FieldValidation::Strict => {
-            let list = messages.collect::<Vec<_>>().join(", ");
-            return Err(ApiError::bad_request(if kind.is_custom() {
-                format!("strict decoding error: {list}")
-            } else {
-                format!(
-                    "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {list}",
-                    kind.kind, kind.version, kind.kind
-                )
-            }));
-        }
+        FieldValidation::Warn => call.warnings.extend(unknown),
+        FieldValidation::Strict => return Err(defaults::strict_error(object, &unknown)),
     }
     Ok(())
 }
@@ -72,36 +58,47 @@ pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
 pub fn default(kind: &Kind, object: &mut Value) {
     match &kind.schema {
         KindSchema::Open => {}
-        KindSchema::Builtin(schema) => defaults::apply_defaults(object, *schema),
-        KindSchema::Custom(custom) => crd::default(object, custom.schema_root()),
+        KindSchema::Builtin(schema) => {
+            strategy::decoded(kind, object);
+            defaults::apply_defaults(object, *schema);
+            if is_definition(kind) {
+                crd::default_definition(object);
+            }
+        }
+        KindSchema::Custom(custom) => custom.default(object),
     }
+}
+
+fn is_definition(kind: &Kind) -> bool {
+    kind.is("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
 /// All rules that a new object must keep.
 pub fn validate_create(kind: &Kind, object: &Value) -> ApiResult<()> {
-    let mut errors = validation::validate_metadata(kind, object);
-    errors.extend(match &kind.schema {
+    let errors = match &kind.schema {
         KindSchema::Custom(custom) => custom.validate_create(object),
-        _ => validation::validate_create(&kind.group, &kind.kind, object),
-    });
-    verdict(kind, object, errors)
+        _ if is_definition(kind) => crd::validate_definition(object),
+        _ => validation::validate_create(&kind.group, &kind.kind, object, kind.namespaced),
+    };
+    verdict(kind, object, &errors)
 }
 
 /// All rules that a change must keep.
 pub fn validate_update(kind: &Kind, old: &Value, new: &Value, subresource: &str) -> ApiResult<()> {
-    let mut errors = validation::validate_metadata_update(kind, old, new);
-    errors.extend(match &kind.schema {
+    let errors = match &kind.schema {
+        KindSchema::Custom(custom) if subresource == "status" => custom.validate_status_update(old, new),
         KindSchema::Custom(custom) => custom.validate_update(old, new),
-        _ if subresource == "status" => Vec::new(),
+        _ if !matches!(subresource, "" | "scale") => validation::metadata::validate_update(old, new),
+        _ if is_definition(kind) => crd::validate_definition_update(old, new),
         _ => validation::validate_update(&kind.group, &kind.kind, old, new),
-    });
-    verdict(kind, new, errors)
+    };
+    verdict(kind, new, &errors)
 }
 
-fn verdict(kind: &Kind, object: &Value, errors: Vec<FieldError>) -> ApiResult<()> {
+fn verdict(kind: &Kind, object: &Value, errors: &[FieldError]) -> ApiResult<()> {
     if errors.is_empty() {
         return Ok(());
     }
     let name = super::metadata::text(object, "name");
-    Err(ApiError::invalid(&kind.group, &kind.kind, name, &errors))
+    Err(ApiError::invalid(&kind.group, &kind.kind, name, errors))
 }

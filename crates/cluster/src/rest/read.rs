@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{self, View};
 use super::{Call, errors};
 use crate::error::{ApiError, ApiResult, FieldError};
+use crate::kinds::Kind;
 use crate::negotiate::Form;
 use crate::response::{self, ServerResponse};
 use crate::selectors::{FieldSelector, LabelSelector, Selection};
@@ -178,6 +179,17 @@ fn check_revision(call: &Call<'_>) -> ApiResult<()> {
     }
 }
 
+/// A list as one value; items of built-in kinds come without kind and apiVersion.
+pub fn list_of(kind: &Kind, metadata: Value, mut items: Vec<Value>) -> Value {
+    if !kind.is_custom() {
+        for fields in items.iter_mut().filter_map(Value::as_object_mut) {
+            fields.remove("kind");
+            fields.remove("apiVersion");
+        }
+    }
+    json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
+}
+
 pub fn list(call: &Call<'_>) -> ApiResult<ServerResponse> {
     let view = View::of(call);
     let page = page(call)?;
@@ -195,17 +207,11 @@ pub fn list(call: &Call<'_>) -> ApiResult<ServerResponse> {
             Value::from(kind.list_kind.as_str()),
             Value::from(kind.api_version()),
         );
-        return Ok(response::list(head, page.objects));
+        return Ok(response::list(head, page.objects, kind.is_custom()));
     }
     let values = page.objects.iter().map(|object| answer::in_version(kind, object.value()));
     Ok(match call.form {
-        Form::Object => response::json(
-            200,
-            &json!({
-                "kind": kind.list_kind, "apiVersion": kind.api_version(),
-                "metadata": metadata, "items": values.collect::<Vec<_>>(),
-            }),
-        ),
+        Form::Object => response::json(200, &list_of(kind, metadata, values.collect())),
         Form::Metadata(version) => {
             let items: Vec<Value> = values.map(|value| answer::metadata_only(&value, version)).collect();
             response::json(

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::patch::{PatchKind, patch_kind};
 use super::update::Change;
 use super::{Call, decode, errors, metadata};
+use crate::admission::Operation;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::KindSchema;
 use crate::patch;
@@ -19,13 +20,17 @@ pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse
         return Ok(response::json(200, &scale_of(call, &object)?));
     }
     let dry_run = call.query.dry_run("UpdateOptions")?;
-    let change = Change { key: call.key(), subresource: "scale".into(), dry_run, applied: false };
+    let change = Change { key: call.key(), subresource: "scale".into(), dry_run, admitted: true, applied: false };
     let document = match verb {
         "update" => decode::body(call)?,
         _ => decode::json(&call.body)?,
     };
     let patches = (verb == "patch").then(|| patch_kind(call)).transpose()?;
-    let outcome = change.run(call, |call, current| scaled(call, current, &document, patches)).await?;
+    let before = scale_of(call, &object)?;
+    let mut wanted = wanted_scale(call, &before, &document, patches)?;
+    call.server.mutate(call, Operation::Update, &mut wanted, Some(&before), dry_run).await?;
+    call.server.admit(call, Operation::Update, Some(&wanted), Some(&before), dry_run).await?;
+    let outcome = change.run(call, |call, current| scaled(call, current, &wanted)).await?;
     let after = match outcome {
         super::create::Outcome::Stored(object) => object.value(),
         super::create::Outcome::Rehearsed(value) => value,
@@ -33,14 +38,13 @@ pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse
     Ok(response::json(200, &scale_of(call, &after)?))
 }
 
-/// The object with the replicas that the new scale asks for.
-fn scaled(call: &Call<'_>, current: &Value, document: &Value, patches: Option<PatchKind>) -> ApiResult<Value> {
-    let before = scale_of(call, current)?;
+/// The scale that the request asks for.
+fn wanted_scale(call: &Call<'_>, before: &Value, document: &Value, patches: Option<PatchKind>) -> ApiResult<Value> {
     let mut after = match patches {
         None => document.clone(),
-        Some(PatchKind::Json) => patch::json_patch(&before, document)?,
+        Some(PatchKind::Json) => patch::json_patch(before, document)?,
         Some(PatchKind::Apply) => return Err(errors::unsupported_media_type(&["application/merge-patch+json"])),
-        Some(_) => patch::merge_patch(&before, document)?,
+        Some(_) => patch::merge_patch(before, document)?,
     };
     decode::expect_gvk(&mut after, "autoscaling/v1", "Scale", false)?;
     let given = metadata::text(&after, "name");
@@ -50,7 +54,16 @@ fn scaled(call: &Call<'_>, current: &Value, document: &Value, patches: Option<Pa
             call.name()
         )));
     }
-    let replicas = match &after["spec"]["replicas"] {
+    if patches.is_some() && metadata::text(&after, "resourceVersion") == metadata::text(before, "resourceVersion") {
+        // A patch that does not name a state applies to whatever is there.
+        metadata::metadata_mut(&mut after).map(|m| m.remove("resourceVersion"));
+    }
+    replicas(call, &after)?;
+    Ok(after)
+}
+
+fn replicas(call: &Call<'_>, scale: &Value) -> ApiResult<i64> {
+    let replicas = match &scale["spec"]["replicas"] {
         Value::Null => 0,
         Value::Number(n) if n.is_i64() => n.as_i64().unwrap_or_default(),
         other => {
@@ -65,14 +78,19 @@ fn scaled(call: &Call<'_>, current: &Value, document: &Value, patches: Option<Pa
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
         return Err(ApiError::invalid("autoscaling", "Scale", call.name(), &[error]));
     }
+    Ok(replicas)
+}
+
+/// The object with the replicas that the scale asks for.
+fn scaled(call: &Call<'_>, current: &Value, scale: &Value) -> ApiResult<Value> {
     let mut object = current.clone();
     match &call.kind.schema {
         KindSchema::Custom(custom) => custom
-            .apply_scale(&mut object, &after)
+            .apply_scale(&mut object, scale)
             .map_err(|errors| ApiError::invalid("autoscaling", "Scale", call.name(), &errors))?,
-        _ => object["spec"]["replicas"] = replicas.into(),
+        _ => object["spec"]["replicas"] = replicas(call, scale)?.into(),
     }
-    object["metadata"]["resourceVersion"] = after["metadata"]["resourceVersion"].clone();
+    object["metadata"]["resourceVersion"] = scale["metadata"]["resourceVersion"].clone();
     Ok(object)
 }
 

@@ -12,6 +12,7 @@ use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::Kind;
 use crate::response::ServerResponse;
 use crate::store::{Key, Object, WriteError};
+use crate::strategy;
 
 pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
@@ -34,10 +35,10 @@ pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let revision = metadata::text(&object, "resourceVersion");
     if exists && (revision.is_empty() || revision == "0") && !kind.unconditional_update {
         let error = FieldError::invalid("metadata.resourceVersion", revision_value(revision), "must be specified for an update");
-        return Err(ApiError::invalid(&kind.group, &kind.kind, call.name(), &[error]));
+        return Err(ApiError::invalid(&kind.group, &kind.plural, call.name(), &[error]));
     }
     let subresource = call.subresource().to_string();
-    let change = Change { key: call.key(), subresource, dry_run, applied: false };
+    let change = Change { key: call.key(), subresource, dry_run, admitted: false, applied: false };
     let outcome = change.run(call, |_, _| Ok(object.clone())).await?;
     Ok(outcome.answer(call, 200))
 }
@@ -52,6 +53,8 @@ pub struct Change {
     pub key: Key,
     pub subresource: String,
     pub dry_run: bool,
+    /// Webhooks have already judged the request, by an object of the subresource's own kind.
+    pub admitted: bool,
     /// Managed fields are already those of a server-side apply.
     pub applied: bool,
 }
@@ -92,10 +95,20 @@ impl Change {
 
     /// Everything between the wish and the write.
     async fn settle(&self, call: &mut Call<'_>, kind: &Kind, old: &Value, new: Value) -> ApiResult<Value> {
+        let mut new = new;
+        prepare::default(kind, &mut new);
+        if !self.applied {
+            // What admission adds later belongs to nobody.
+            let manager = call.field_manager()?;
+            call.server.own_fields(kind, Some(old), &mut new, &manager, &self.subresource);
+        }
         let mut new = isolate(kind, &self.subresource, old, new);
         keep_server_fields(old, &mut new);
-        prepare::default(kind, &mut new);
-        if call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await? {
+        if self.subresource.is_empty() {
+            strategy::updated(kind, old, &mut new);
+        }
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+        if !self.admitted && call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await? {
             prepare::shape(call, &mut new)?;
             prepare::default(kind, &mut new);
             new = isolate(kind, &self.subresource, old, new);
@@ -104,12 +117,9 @@ impl Change {
             count_generation(old, &mut new);
         }
         prepare::validate_update(kind, old, &new, &self.subresource)?;
-        call.server.admit(call, Operation::Update, Some(&new), Some(old), self.dry_run).await?;
-        if !self.applied {
-            let manager = call.field_manager()?;
-            call.server.own_fields(kind, Some(old), &mut new, &manager, &self.subresource);
+        if !self.admitted {
+            call.server.admit(call, Operation::Update, Some(&new), Some(old), self.dry_run).await?;
         }
-        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         Ok(new)
     }
 

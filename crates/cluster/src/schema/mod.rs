@@ -2,9 +2,13 @@
 //! definitions or from a custom resource's OpenAPI schema. It drives strategic merge, server-side apply,
 //! defaulting, pruning and validation, so that none of them needs code per kind.
 
+mod builtin;
+
 use std::collections::HashMap;
 
 use serde_json::Value;
+
+pub use builtin::{builtin, builtin_kind};
 
 /// Index of a node in its [`SchemaSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -100,6 +104,10 @@ pub struct Node {
     pub patch_merge: bool,
     /// `x-kubernetes-patch-strategy` contains `retainKeys`.
     pub patch_retain_keys: bool,
+    /// `x-kubernetes-patch-strategy: replace`: strategic merge replaces the object whole.
+    pub patch_replace: bool,
+    /// A struct field that objects always have, if only empty (built-in kinds only): absent means empty.
+    pub always_present: bool,
     pub nullable: bool,
     pub preserve_unknown: bool,
     pub embedded_resource: bool,

@@ -10,7 +10,7 @@ mod log;
 mod object;
 mod snapshots;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -49,9 +49,36 @@ struct Resource {
     selectable: Arc<[String]>,
 }
 
+/// Where an object is: its resource and its key in it.
+type Place = (Arc<str>, Key);
+
 struct Inner {
     revision: u64,
     resources: HashMap<Arc<str>, Resource>,
+    /// Objects by the uids of their owners.
+    dependents: HashMap<Arc<str>, BTreeSet<Place>>,
+}
+
+impl Inner {
+    /// Keeps the index of owners in line with a change.
+    fn index_owners(&mut self, resource: &str, key: &Key, before: &[Arc<str>], after: &[Arc<str>]) {
+        if before == after {
+            return;
+        }
+        let Some((resource, _)) = self.resources.get_key_value(resource) else { return };
+        let place = (resource.clone(), key.clone());
+        for owner in before.iter().filter(|owner| !after.contains(owner)) {
+            if let Some(places) = self.dependents.get_mut(owner) {
+                places.remove(&place);
+                if places.is_empty() {
+                    self.dependents.remove(owner);
+                }
+            }
+        }
+        for owner in after.iter().filter(|owner| !before.contains(owner)) {
+            self.dependents.entry(owner.clone()).or_default().insert(place.clone());
+        }
+    }
 }
 
 /// How much memory the event log of one resource may hold before it forgets the oldest events.
@@ -67,7 +94,7 @@ impl Default for Store {
     fn default() -> Self {
         Self {
             // Revision 0 means "any" and 1 is what an empty cluster answers, as etcd does.
-            inner: RwLock::new(Inner { revision: 1, resources: HashMap::new() }),
+            inner: RwLock::new(Inner { revision: 1, resources: HashMap::new(), dependents: HashMap::new() }),
             interner: Mutex::default(),
             snapshots: Mutex::default(),
         }
@@ -122,6 +149,18 @@ impl Store {
         Snapshot { revision: inner.revision, objects: objects.into() }
     }
 
+    /// The objects that name this uid as an owner.
+    pub fn dependents(&self, uid: &str) -> Vec<Place> {
+        self.inner.read().dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    pub fn is_empty(&self, resource: &str, namespace: &str) -> bool {
+        let inner = self.inner.read();
+        let Some(found) = inner.resources.get(resource) else { return true };
+        let mut from = found.objects.range((Bound::Included(Key::first_of(namespace)), Bound::Unbounded));
+        from.next().is_none_or(|(key, _)| &*key.namespace != namespace)
+    }
+
     pub fn count(&self, resource: &str) -> usize {
         self.inner.read().resources.get(resource).map_or(0, |r| r.objects.len())
     }
@@ -133,7 +172,7 @@ impl Store {
 
     /// The last page was served.
     pub fn drop_snapshot(&self, resource: &str, namespace: Option<&str>, revision: u64) {
-        self.snapshots.lock().drop(resource, namespace, revision);
+        self.snapshots.lock().forget(resource, namespace, revision);
     }
 
     pub fn kept_snapshot(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Option<Snapshot> {
@@ -151,6 +190,7 @@ impl Store {
         found.objects.insert(object.key.clone(), object.clone());
         found.record(EventKind::Added, object.clone(), None);
         inner.revision = revision;
+        inner.index_owners(resource, &object.key, &[], &object.meta.owners);
         Ok(object)
     }
 
@@ -168,8 +208,9 @@ impl Store {
         let old = found.current(key, expected)?;
         let object = self.seal(found, key.clone(), revision, &mut value);
         found.objects.insert(object.key.clone(), object.clone());
-        found.record(EventKind::Modified, object.clone(), Some(old));
+        found.record(EventKind::Modified, object.clone(), Some(old.clone()));
         inner.revision = revision;
+        inner.index_owners(resource, key, &old.meta.owners, &object.meta.owners);
         Ok(object)
     }
 
@@ -187,8 +228,9 @@ impl Store {
         let old = found.current(key, expected)?;
         let object = self.seal(found, key.clone(), revision, &mut last);
         found.objects.remove(key);
-        found.record(EventKind::Deleted, object.clone(), Some(old));
+        found.record(EventKind::Deleted, object.clone(), Some(old.clone()));
         inner.revision = revision;
+        inner.index_owners(resource, key, &old.meta.owners, &[]);
         Ok(object)
     }
 

@@ -25,12 +25,14 @@ impl Key {
     }
 }
 
-/// What label and field selectors match on.
+/// What selectors and garbage collection look at.
 #[derive(Debug, Default)]
 pub struct Meta {
     pub labels: Box<[(Arc<str>, Arc<str>)]>,
     /// Values of the resource's selectable fields, in its order.
     pub fields: Box<[Arc<str>]>,
+    /// Uids of the owners.
+    pub owners: Box<[Arc<str>]>,
 }
 
 impl Meta {
@@ -44,6 +46,8 @@ pub struct Object {
     pub key: Key,
     pub revision: u64,
     pub bytes: Bytes,
+    /// Where the fields after `kind` and `apiVersion` begin.
+    body: usize,
     pub meta: Arc<Meta>,
 }
 
@@ -65,26 +69,45 @@ impl Object {
             _ => Box::default(),
         };
         let fields = selectable.iter().map(|pointer| interner.intern(&field_text(value, pointer))).collect();
+        let owners = match &value["metadata"]["ownerReferences"] {
+            Value::Array(list) => {
+                list.iter().filter_map(|owner| owner["uid"].as_str()).map(|uid| interner.intern(uid)).collect()
+            }
+            _ => Box::default(),
+        };
         let key = Key { namespace: interner.intern(&key.namespace), name: key.name };
-        Arc::new(Self {
-            key,
-            revision,
-            bytes: value.to_string().into(),
-            meta: Arc::new(Meta { labels, fields }),
-        })
+        let (bytes, body) = serialise(value);
+        Arc::new(Self { key, revision, bytes, body, meta: Arc::new(Meta { labels, fields, owners }) })
+    }
+
+    /// The fields without `kind` and `apiVersion`, up to and including the closing brace: how built-in kinds appear
+    /// in lists, after an opening brace.
+    pub fn untyped_fields(&self) -> &[u8] {
+        &self.bytes[self.body..]
     }
 
     /// The same object seen at another revision: what a watch shows of an object that left its selection.
     pub fn at_revision(&self, revision: u64) -> Self {
         let mut value = self.value();
         value["metadata"]["resourceVersion"] = revision.to_string().into();
-        Self { key: self.key.clone(), revision, bytes: value.to_string().into(), meta: self.meta.clone() }
+        let (bytes, body) = serialise(&mut value);
+        Self { key: self.key.clone(), revision, bytes, body, meta: self.meta.clone() }
     }
 
     /// The object as a value. Bytes in the store were serialised from one, so they always parse.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_default()
     }
+}
+
+/// Kind and apiVersion first, so that lists can leave them out without parsing. Gives where the rest begins.
+fn serialise(value: &mut Value) -> (Bytes, usize) {
+    let mut take = |field: &str| value.as_object_mut().and_then(|o| o.remove(field)).unwrap_or_default();
+    let (kind, api_version) = (take("kind"), take("apiVersion"));
+    let mut bytes = format!("{{\"kind\":{kind},\"apiVersion\":{api_version},").into_bytes();
+    let start = bytes.len();
+    bytes.extend_from_slice(&value.to_string().as_bytes()[1..]);
+    (bytes.into(), start)
 }
 
 /// A field as selectors compare it: absent is the empty string, `false` for absent booleans is left to the caller.

@@ -38,7 +38,7 @@ impl Snapshots {
             .map(|(_, _, snapshot)| snapshot.clone())
     }
 
-    pub fn drop(&mut self, resource: &str, namespace: Option<&str>, revision: u64) {
+    pub fn forget(&mut self, resource: &str, namespace: Option<&str>, revision: u64) {
         self.kept
             .retain(|(r, n, s)| &**r != resource || n.as_deref() != namespace || s.revision != revision);
     }

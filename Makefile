@@ -1,0 +1,37 @@
+# Thin: each target is one or two commands. `make help` lists them.
+CARGO ?= cargo
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help demo test test-fast check bench record
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## an embedded cluster, a short session on it, and how to point kubectl at it
+	$(CARGO) run --quiet -p usher -- demo
+
+test: toolchain ## all tests, on the embedded cluster and on a real control plane (built once, needs Go)
+	$(CARGO) run --quiet -p usher-testbed -- build
+	$(CARGO) test --workspace
+
+test-fast: toolchain ## the tests that need no real control plane
+	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
+	USHER_SKIP_REAL=1 $(CARGO) test --workspace
+
+check: toolchain ## format, lints, generated files, dependency direction
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	hack/check-generated
+	hack/check-dependencies
+
+bench: toolchain ## the embedded store at 150,000 pods, against kube-apiserver and etcd in the same run
+	$(CARGO) run --quiet -p usher-testbed -- build
+	$(CARGO) bench -p usher-tests --bench store
+
+record: toolchain ## ask the real control plane for the corpus' answers again
+	USHER_RECORD=1 $(CARGO) test -p usher-tests --test conformance
+
+.PHONY: toolchain
+toolchain:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust $$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer, e.g. with rustup"; exit 1; }
+	@command -v cc >/dev/null || { echo "a C linker is missing: apt-get install gcc libc6-dev"; exit 1; }

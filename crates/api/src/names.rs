@@ -1,0 +1,150 @@
+//! Well-known strings of the specification: groups, annotations, finalizers, conditions, interceptor classes.
+
+use crate::domain::is_subdomain;
+
+/// API group of EvictionRequest.
+pub const EVICTION_REQUEST_GROUP: &str = "evictionrequest.coordination.k8s.io";
+/// API group of NodeMaintenance, and the name under which node maintenance requests evictions.
+pub const NODE_MAINTENANCE_GROUP: &str = "nodemaintenance.k8s.io";
+/// API version of both groups.
+pub const VERSION: &str = "v1alpha1";
+
+/// Pod annotation that registers an interceptor; the interceptor class follows, the value is `PRIORITY/ROLE`.
+pub const INTERCEPTOR_ANNOTATION_PREFIX: &str = "interceptor.evictionrequest.coordination.k8s.io/priority_";
+/// Finalizer of a requester on an EvictionRequest; the requester's subdomain follows.
+pub const REQUESTER_FINALIZER_PREFIX: &str = "requester.evictionrequest.coordination.k8s.io/name_";
+/// Finalizers below these prefixes belong to somebody: a requester touches only its own.
+pub const FOREIGN_FINALIZER_PREFIXES: [&str; 2] =
+    ["requester.evictionrequest.coordination.k8s.io/", "evictionrequest.coordination.k8s.io/"];
+/// Keeps a started NodeMaintenance until its nodes are uncordoned and its eviction requests withdrawn.
+pub const MAINTENANCE_COMPLETION_FINALIZER: &str = "nodemaintenance.k8s.io/maintenance-completion";
+
+/// NodeMaintenance condition: all targeted pods have terminated on all selected nodes.
+pub const DRAINED_CONDITION: &str = "Drained";
+/// Node condition that advertises the current phase of the maintenance.
+pub const NODE_MAINTENANCE_CONDITION: &str = "NodeMaintenance";
+/// Deployment condition: at least one of its pods is being evicted by an interceptor.
+pub const EVICTION_REQUEST_IN_PROGRESS_CONDITION: &str = "EvictionRequestInProgress";
+
+/// Requester name of node maintenance.
+pub const NODE_MAINTENANCE_REQUESTER: &str = NODE_MAINTENANCE_GROUP;
+
+/// Interceptor class of the ReplicaSet controller.
+pub const REPLICA_SET_CLASS: &str = "replicaset.apps.k8s.io";
+/// Interceptor class of the Deployment controller.
+pub const DEPLOYMENT_CLASS: &str = "deployment.apps.k8s.io";
+/// Interceptor class of the StatefulSet controller.
+pub const STATEFUL_SET_CLASS: &str = "statefulset.apps.k8s.io";
+/// Interceptor class of the DaemonSet controller.
+pub const DAEMON_SET_CLASS: &str = "daemonset.apps.k8s.io";
+/// Interceptor class of the HorizontalPodAutoscaler.
+pub const HORIZONTAL_POD_AUTOSCALER_CLASS: &str = "horizontalpodautoscaler.autoscaling.k8s.io";
+/// Interceptor class of the kubelet, which answers for static pods.
+pub const KUBELET_CLASS: &str = "kubelet.k8s.io";
+
+/// The interceptor classes of the Kubernetes project. Nobody else may use a class in [`PROJECT_DOMAINS`].
+pub const PROJECT_CLASSES: [&str; 6] = [
+    REPLICA_SET_CLASS,
+    DEPLOYMENT_CLASS,
+    STATEFUL_SET_CLASS,
+    DAEMON_SET_CLASS,
+    HORIZONTAL_POD_AUTOSCALER_CLASS,
+    KUBELET_CLASS,
+];
+/// Domains that belong to the Kubernetes project. The specification names the short one; the long one is the same project's, and
+/// leaving it open would only move the misuse there.
+pub const PROJECT_DOMAINS: [&str; 2] = ["k8s.io", "kubernetes.io"];
+
+/// The longest name part (behind the `/`) of an annotation key or finalizer.
+pub const QUALIFIED_NAME_MAX_LENGTH: usize = 63;
+
+/// Why a requester cannot have a finalizer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequesterNameError {
+    /// The name is no DNS subdomain.
+    #[error(
+        "requester name {name:?} is not a DNS subdomain: use lower-case letters, digits, '-' and '.', \
+         for example nodemaintenance.k8s.io"
+    )]
+    NotASubdomain {
+        /// The name as given.
+        name: String,
+    },
+    /// The name does not fit into the name part of a finalizer.
+    #[error("requester name {name:?} is longer than {max} characters: use a unique shorter subdomain")]
+    TooLong {
+        /// The name as given.
+        name: String,
+        /// How long it may be.
+        max: usize,
+    },
+}
+
+/// The finalizer by which a requester marks its EvictionRequests.
+pub fn requester_finalizer(subdomain: &str) -> Result<String, RequesterNameError> {
+    if !is_subdomain(subdomain) {
+        return Err(RequesterNameError::NotASubdomain { name: subdomain.to_owned() });
+    }
+    let max = room_behind(REQUESTER_FINALIZER_PREFIX);
+    if subdomain.len() > max {
+        return Err(RequesterNameError::TooLong { name: subdomain.to_owned(), max });
+    }
+    Ok(format!("{REQUESTER_FINALIZER_PREFIX}{subdomain}"))
+}
+
+/// The requester behind a finalizer, or nothing if the finalizer is not a requester's. The name is not checked: whatever has the
+/// prefix counts as a requester and is removed with the others once the pod is gone.
+pub fn requester_of(finalizer: &str) -> Option<&str> {
+    finalizer.strip_prefix(REQUESTER_FINALIZER_PREFIX)
+}
+
+/// How many characters may follow the prefix `DOMAIN/start_` before the name part is full.
+pub(crate) fn room_behind(prefix: &str) -> usize {
+    let used = prefix.split_once('/').map_or(0, |(_, start)| start.len());
+    QUALIFIED_NAME_MAX_LENGTH.saturating_sub(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_finalizer_of_node_maintenance_is_the_one_of_the_specification() {
+        let finalizer = requester_finalizer(NODE_MAINTENANCE_REQUESTER).unwrap();
+        assert_eq!(finalizer, "requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io");
+        assert_eq!(requester_of(&finalizer), Some("nodemaintenance.k8s.io"));
+    }
+
+    #[test]
+    fn other_finalizers_are_no_requesters() {
+        for other in [
+            "nodemaintenance.k8s.io/maintenance-completion",
+            "requester.evictionrequest.coordination.k8s.io/other_descheduling.avalanche.io",
+            "evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io",
+            "foregroundDeletion",
+        ] {
+            assert_eq!(requester_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_requester_name_is_a_subdomain_of_58_characters_at_most() {
+        assert!(requester_finalizer(&"a".repeat(58)).is_ok());
+        assert_eq!(
+            requester_finalizer(&"a".repeat(59)),
+            Err(RequesterNameError::TooLong { name: "a".repeat(59), max: 58 })
+        );
+        for name in ["", "Upper.case", "under_score", "two..dots"] {
+            assert_eq!(
+                requester_finalizer(name),
+                Err(RequesterNameError::NotASubdomain { name: name.to_owned() }),
+                "{name:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_interceptor_class_has_54_characters_at_most() {
+        assert_eq!(room_behind(INTERCEPTOR_ANNOTATION_PREFIX), 54);
+    }
+}

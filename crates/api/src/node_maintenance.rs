@@ -1,0 +1,317 @@
+//! NodeMaintenance: the intent to empty a set of nodes, in stages and in an order.
+//!
+//! Schema and CEL rules hold stage transitions and the shape of the drain plan. To the webhook is left what needs other objects or
+//! the caller's rights: the entries every plan contains are added on creation, the caller may delete the selected nodes, and a
+//! selector that matches every node gets a warning. That drain targets never go back is kept by the controller.
+
+#![allow(clippy::duplicated_attributes, reason = "columns of the same type repeat their type")]
+
+use k8s_openapi::api::core::v1::NodeSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The highest priority of user-defined priority classes.
+pub const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
+/// The priority of system-cluster-critical.
+pub const SYSTEM_CLUSTER_CRITICAL_PRIORITY: i32 = 2_000_000_000;
+/// The priority of system-node-critical.
+pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
+
+/// Which nodes, how far, and in which order their pods leave.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
+#[kube(
+    group = "nodemaintenance.k8s.io",
+    version = "v1alpha1",
+    kind = "NodeMaintenance",
+    plural = "nodemaintenances",
+    shortname = "nm",
+    status = "NodeMaintenanceStatus",
+    derive = "PartialEq",
+    doc = "NodeMaintenance is the intent to remove the pods from a set of nodes, so that the nodes can be worked on.",
+    annotation("api-approved.kubernetes.io", "unapproved, experimental implementation of the proposed API"),
+    printcolumn(
+        name = "Stage",
+        type_ = "string",
+        json_path = ".spec.stage",
+        description = "Stage that is asked for"
+    ),
+    printcolumn(
+        name = "Nodes",
+        type_ = "integer",
+        json_path = ".status.nodes",
+        description = "Nodes that are selected"
+    ),
+    printcolumn(
+        name = "Pending",
+        type_ = "integer",
+        json_path = ".status.drainStatus.podsPendingEviction",
+        description = "Pods that have not started to leave"
+    ),
+    printcolumn(
+        name = "Evicting",
+        type_ = "integer",
+        json_path = ".status.drainStatus.podsEvicting",
+        description = "Pods with an eviction request"
+    ),
+    printcolumn(
+        name = "Drained",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Drained")].status"#,
+        description = "Whether all targeted pods have left"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".spec.reason",
+        description = "Why the maintenance is done"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Drained-Nodes",
+        type_ = "integer",
+        json_path = ".status.drainStatus.nodesDrained",
+        description = "Nodes that all targeted pods have left",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.drainStatus.drainMessage",
+        priority = 1
+    )
+)]
+#[x_kube(
+    validation = Rule::new(
+        "(has(self.drainPlan) && size(self.drainPlan) > 0) == (has(oldSelf.drainPlan) && size(oldSelf.drainPlan) > 0)"
+    ).message("drainPlan is immutable: it cannot be added or removed after creation")
+)]
+pub struct NodeMaintenanceSpec {
+    /// NodeSelector selects the nodes of this maintenance.
+    #[schemars(schema_with = "crate::schema::node_selector")]
+    pub node_selector: NodeSelector,
+
+    /// Stage: Idle -> Cordon -> Drain -> Complete, Idle by default. Stages can be skipped, but a maintenance never goes back.
+    /// A maintenance that is deleted moves to Complete first, unless it is Idle.
+    #[serde(default)]
+    #[x_kube(validation = Rule::new(
+        "self == oldSelf || oldSelf == 'Idle' || (oldSelf == 'Cordon' && self != 'Idle') || self == 'Complete'"
+    ).message("stage can only move forward: Idle -> Cordon -> Drain -> Complete"))]
+    pub stage: NodeMaintenanceStage,
+
+    /// DrainPlan is worked off from the first entry to the last during the Drain stage. Pod types come in the order Default ->
+    /// DaemonSet -> Static, priorities ascend within each pod type, and entries are unique. With equal priority and pod type
+    /// the entries with a pod selector are executed first.
+    /// Entries for the priorities 1000000000, 2000000000, 2000001000 and 2147483647 of every pod type are added on creation.
+    /// Immutable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    #[x_kube(
+        merge_strategy = ListMerge::Atomic,
+        validation = Rule::new("self == oldSelf").message("drainPlan is immutable"),
+        validation = Rule::new(
+            "self.map(e, e.podType == 'Default' ? 0 : (e.podType == 'DaemonSet' ? 1 : 2)).isSorted()"
+        ).message("drainPlan entries must be ordered by podType: Default -> DaemonSet -> Static"),
+        validation = Rule::new(
+            "['Default', 'DaemonSet', 'Static'].all(t, self.filter(e, e.podType == t).map(e, e.podPriority).isSorted())"
+        ).message("drainPlan entries of the same podType must be in ascending order of podPriority"),
+        validation = Rule::new("self.all(a, self.exists_one(b, a == b))").message("drainPlan entries must be unique")
+    )]
+    pub drain_plan: Vec<DrainPlanEntry>,
+
+    /// Reason for the maintenance.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+}
+
+/// How far a maintenance is to go. The order of the variants is the order of the stages.
+#[derive(
+    JsonSchema, Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+)]
+pub enum NodeMaintenanceStage {
+    /// Planned; nothing in the cluster is touched.
+    #[default]
+    Idle,
+    /// The selected nodes take no new pods.
+    Cordon,
+    /// The nodes take no new pods, and their pods are asked to leave.
+    Drain,
+    /// The maintenance withdraws its requests and makes its nodes schedulable again.
+    Complete,
+}
+
+impl NodeMaintenanceStage {
+    /// Whether a maintenance may go from this stage to that one: stages can be skipped and never go back.
+    pub fn may_become(self, next: Self) -> bool {
+        self <= next
+    }
+}
+
+/// Which kind of pods an entry means. The order of the variants is the order in which they leave.
+#[derive(
+    JsonSchema, Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+)]
+pub enum PodType {
+    /// All pods but those of DaemonSets and static pods.
+    #[default]
+    Default,
+    /// Pods of DaemonSets.
+    DaemonSet,
+    /// Static pods.
+    Static,
+}
+
+/// A step of a drain plan: pods of a type, up to a priority, with certain labels.
+#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
+pub struct DrainPlanEntry {
+    /// PodSelector selects pods by their labels, so that some of the same priority leave first. All pods if empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::label_selector")]
+    pub pod_selector: Option<LabelSelector>,
+    /// PodPriority: pods of this priority or a lower one are selected.
+    #[schemars(range(min = i32::MIN, max = i32::MAX))]
+    pub pod_priority: i32,
+    /// PodType: Default selects all pods but those of DaemonSets and static pods, DaemonSet and Static select these.
+    #[serde(default)]
+    pub pod_type: PodType,
+}
+
+impl DrainPlanEntry {
+    /// An entry for all pods of a type up to a priority.
+    pub fn up_to(pod_priority: i32, pod_type: PodType) -> Self {
+        Self { pod_selector: None, pod_priority, pod_type }
+    }
+}
+
+/// The entries that every drain plan contains once it is admitted, in order.
+pub fn default_drain_plan() -> Vec<DrainPlanEntry> {
+    let priorities =
+        [HIGHEST_USER_PRIORITY, SYSTEM_CLUSTER_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY, i32::MAX];
+    [PodType::Default, PodType::DaemonSet, PodType::Static]
+        .into_iter()
+        .flat_map(|pod_type| priorities.map(|priority| DrainPlanEntry::up_to(priority, pod_type)))
+        .collect()
+}
+
+/// How far a maintenance has come.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
+pub struct NodeMaintenanceStatus {
+    /// StageStatuses has an entry for every stage that was started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub stage_statuses: Vec<StageStatus>,
+
+    /// Nodes is the number of nodes that are selected.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub nodes: i32,
+
+    /// DrainStatus sums up the drain over all selected nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DrainStatus")]
+    pub drain_status: Option<DrainStatus>,
+
+    /// NodeStatuses has the drain of every selected node. The list has one writer and is replaced as a whole: its key would be
+    /// nodeRef.name, and a list cannot be keyed by a nested field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub node_statuses: Vec<NodeStatus>,
+
+    /// Conditions; "Drained" is true once all targeted pods have terminated on all selected nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// A stage that was started.
+#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct StageStatus {
+    /// Name of the stage.
+    pub name: NodeMaintenanceStage,
+    /// StartTimestamp is when the stage was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Time")]
+    pub start_timestamp: Option<Time>,
+}
+
+/// The drain over all nodes of a maintenance.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
+pub struct DrainStatus {
+    /// ReachedDrainTargets are the lowest drain targets among all nodes: what is targeted everywhere. A node can be further.
+    /// DaemonSet entries appear once the Default pods are gone, Static entries once the DaemonSet pods are. Targets only grow,
+    /// and with several maintenances on a node they are the least powerful among them, so that they need not be entries of
+    /// this drain plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub reached_drain_targets: Vec<DrainPlanEntry>,
+
+    /// DrainMessage tells people where the drain stands and which other maintenance holds it up.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32768))]
+    pub drain_message: String,
+
+    /// PodsPendingEviction is the number of pods that have not started to leave.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub pods_pending_eviction: i32,
+
+    /// PodsEvicting is the number of pods that have an eviction request.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub pods_evicting: i32,
+
+    /// NodesDrained is the number of selected nodes that all targeted pods have left.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub nodes_drained: i32,
+}
+
+/// The drain of one node. Kubernetes' own Node status has no room for it.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::schema::require_defaulted)]
+pub struct NodeStatus {
+    /// NodeRef is the node.
+    pub node_ref: NodeReference,
+
+    /// DrainTargets are the pods of this node that are asked to leave. Targets only grow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub drain_targets: Vec<DrainPlanEntry>,
+
+    /// DrainMessage tells people where the drain of this node stands and why its targets are what they are.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32768))]
+    pub drain_message: String,
+
+    /// PodsPendingEviction is the number of pods that have not started to leave.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub pods_pending_eviction: i32,
+
+    /// PodsEvicting is the number of pods that have an eviction request.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub pods_evicting: i32,
+}
+
+/// A node, by name.
+#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReference {
+    /// Name of the node.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}

@@ -1,0 +1,59 @@
+//! Schemas of Kubernetes' own types, made as strict here as Kubernetes makes them where it uses them itself.
+
+use k8s_openapi::api::core::v1::NodeSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Value, json};
+
+/// A node selector needs a term and known operators; a typo must not become a selector that matches nothing.
+pub fn node_selector(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = NodeSelector::json_schema(generator);
+    schema.insert("x-kubernetes-map-type".to_owned(), json!("atomic"));
+    let operators = json!(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]);
+    at(&mut schema, "/properties/nodeSelectorTerms", "minItems", json!(1));
+    for requirements in ["matchExpressions", "matchFields"] {
+        let operator = format!(
+            "/properties/nodeSelectorTerms/items/properties/{requirements}/items/properties/operator"
+        );
+        at(&mut schema, &operator, "enum", operators.clone());
+    }
+    schema
+}
+
+/// A label selector with known operators.
+pub fn label_selector(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = LabelSelector::json_schema(generator);
+    schema.insert("x-kubernetes-map-type".to_owned(), json!("atomic"));
+    at(
+        &mut schema,
+        "/properties/matchExpressions/items/properties/operator",
+        "enum",
+        json!(["In", "NotIn", "Exists", "DoesNotExist"]),
+    );
+    schema
+}
+
+/// A field with a default is there in every stored object, so that the schema can require it. Serde's defaults alone would leave
+/// it optional.
+pub fn require_defaulted(schema: &mut Schema) {
+    let defaulted: Vec<Value> = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter(|(_, property)| property.get("default").is_some())
+        .map(|(name, _)| json!(name))
+        .collect();
+    if defaulted.is_empty() {
+        return;
+    }
+    let mut required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    required.extend(defaulted);
+    schema.insert("required".to_owned(), Value::Array(required));
+}
+
+fn at(schema: &mut Schema, pointer: &str, keyword: &str, value: Value) {
+    if let Some(Value::Object(place)) = schema.pointer_mut(pointer) {
+        place.insert(keyword.to_owned(), value);
+    }
+}

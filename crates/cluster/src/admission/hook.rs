@@ -1,0 +1,146 @@
+//! One webhook of a configuration, and whether a request concerns it.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use super::conditions::Conditions;
+use super::errors::internal;
+use super::request::{Operation, Request};
+use super::review::Version;
+use super::rules::Rule;
+use super::selector::Selector;
+use crate::attributes::Attributes;
+use crate::auth::forbidden::forbidden_because;
+use crate::error::{ApiError, ApiResult};
+
+#[derive(Debug)]
+pub(super) struct Hook {
+    pub(super) name: String,
+    pub(super) target: Target,
+    pub(super) timeout: Duration,
+    /// Failures to call it fail the request.
+    pub(super) fail_closed: bool,
+    pub(super) side_effects: Option<String>,
+    pub(super) version: Option<Version>,
+    /// To be called again if a later webhook changed the object.
+    pub(super) reinvoke: bool,
+    rules: Vec<Rule>,
+    namespace_selector: Result<Selector, String>,
+    object_selector: Result<Selector, String>,
+    conditions: Conditions,
+}
+
+/// Where a webhook listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    /// With a path, without a query. For a service, the URL under which errors name it.
+    pub(super) url: String,
+    /// Namespace and name.
+    pub(super) service: Option<(String, String)>,
+    /// Certificates in PEM, empty if none are given.
+    pub(super) ca_bundle: Vec<u8>,
+}
+
+impl Hook {
+    pub(super) fn parse(webhook: &Value) -> Self {
+        let text = |name: &str| webhook.get(name).and_then(Value::as_str);
+        Self {
+            name: text("name").unwrap_or_default().to_string(),
+            target: Target::parse(&webhook["clientConfig"]),
+            timeout: Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(10)),
+            fail_closed: text("failurePolicy") != Some("Ignore"),
+            side_effects: text("sideEffects").map(str::to_string),
+            version: Version::choose(&webhook["admissionReviewVersions"]),
+            reinvoke: text("reinvocationPolicy") == Some("IfNeeded"),
+            rules: Rule::parse_list(&webhook["rules"]),
+            namespace_selector: Selector::parse(webhook.get("namespaceSelector")),
+            object_selector: Selector::parse(webhook.get("objectSelector")),
+            conditions: Conditions::compile(&webhook["matchConditions"]),
+        }
+    }
+
+    /// Whether its rules name such a request. Cheap, and enough to rule out most.
+    pub(super) fn rules_match(&self, attributes: &Attributes, operation: Operation) -> bool {
+        self.rules.iter().any(|rule| rule.matches(attributes, operation))
+    }
+
+    /// Whether the webhook is to be called for the request.
+    pub(super) fn concerns(&self, request: &Request<'_>, object: &Value) -> ApiResult<bool> {
+        if !self.rules_match(request.attributes, request.operation) {
+            return Ok(false);
+        }
+        let namespace = self.namespace_matches(request, object);
+        if matches!(namespace, Ok(false)) {
+            return Ok(false);
+        }
+        let selected = self.object_matches(request, object);
+        if matches!(selected, Ok(false)) {
+            return Ok(false);
+        }
+        namespace?;
+        selected?;
+        match self.conditions.hold(request, object) {
+            Ok(hold) => Ok(hold),
+            Err(_) if !self.fail_closed => Ok(false),
+            Err(problem) => {
+                let a = request.attributes;
+                Err(forbidden_because(&a.group, &a.resource, request.name(object), &problem))
+            }
+        }
+    }
+
+    /// Objects of the cluster are never exempted by namespace, except namespaces, which have labels themselves.
+    fn namespace_matches(&self, request: &Request<'_>, object: &Value) -> ApiResult<bool> {
+        let a = request.attributes;
+        let namespace = request.namespace(object);
+        if namespace.is_empty() && a.resource != "namespaces" {
+            return Ok(true);
+        }
+        let selector = self.namespace_selector.as_ref().map_err(internal)?;
+        if selector.is_empty() {
+            return Ok(true);
+        }
+        let writes_namespace = a.resource == "namespaces"
+            && a.subresource.is_empty()
+            && matches!(request.operation, Operation::Create | Operation::Update);
+        if writes_namespace {
+            return Ok(selector.matches(object.pointer("/metadata/labels")));
+        }
+        match (request.namespace_labels)(namespace) {
+            Some(labels) => Ok(selector.matches(Some(&labels))),
+            None => Err(ApiError::new(404, "NotFound", format!("namespaces {namespace:?} not found"))
+                .with_details(json!({"name": namespace, "kind": "namespaces"}))),
+        }
+    }
+
+    /// The object before or the object after: one that is about to lose its label is still concerned.
+    fn object_matches(&self, request: &Request<'_>, object: &Value) -> ApiResult<bool> {
+        let selector = self.object_selector.as_ref().map_err(internal)?;
+        let matches = |object: &Value| selector.matches(object.pointer("/metadata/labels"));
+        Ok(selector.is_empty() || (object.is_object() && matches(object)) || request.old.is_some_and(matches))
+    }
+}
+
+impl Target {
+    fn parse(config: &Value) -> Self {
+        let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_string();
+        let ca_bundle = BASE64_STANDARD.decode(text(config, "caBundle")).unwrap_or_default();
+        let service = &config["service"];
+        if !service.is_object() {
+            return Self { url: with_path(&text(config, "url")), service: None, ca_bundle };
+        }
+        let (namespace, name) = (text(service, "namespace"), text(service, "name"));
+        let (port, path) = (service["port"].as_u64().unwrap_or(443), text(service, "path"));
+        let url = with_path(&format!("https://{name}.{namespace}.svc:{port}{path}"));
+        Self { url, service: Some((namespace, name)), ca_bundle }
+    }
+}
+
+/// A URL always has a path, if only `/`.
+pub(super) fn with_path(url: &str) -> String {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    if host.contains('/') { url.to_string() } else { format!("{url}/") }
+}

@@ -1,0 +1,158 @@
+//! Webhooks as users meet them: configurations and requests in, verdicts and wordings out.
+
+mod calling;
+mod conditions;
+mod https;
+mod matching;
+mod mutating;
+mod reviews;
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::attributes::{Attributes, User};
+use crate::error::ApiResult;
+
+const URL: &str = "https://127.0.0.1:1/hook";
+
+/// A webhook that sees creates, updates and deletes of config maps, with some fields changed.
+fn webhook(name: &str, changes: Value) -> Value {
+    let mut hook = json!({
+        "name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "rules": [{"operations": ["CREATE", "UPDATE", "DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+        "clientConfig": {"url": URL},
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        hook[key] = value.clone();
+    }
+    hook
+}
+
+fn configuration(name: &str, webhooks: &[Value]) -> Value {
+    json!({"metadata": {"name": name}, "webhooks": webhooks})
+}
+
+/// A request by alice, in the namespace `default`, which has the label `env: prod`.
+struct Case {
+    attributes: Attributes,
+    user: User,
+    kind: Kind,
+    operation: Operation,
+    object: Value,
+    old: Option<Value>,
+    options: Value,
+    dry_run: bool,
+}
+
+impl Case {
+    fn create() -> Self {
+        Self {
+            attributes: Attributes {
+                verb: "create".into(),
+                version: "v1".into(),
+                resource: "configmaps".into(),
+                namespace: "default".into(),
+                ..Default::default()
+            },
+            user: User { name: "alice".into(), uid: "u1".into(), groups: vec!["dev".into()] },
+            kind: Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() },
+            operation: Operation::Create,
+            object: json!({"kind": "ConfigMap", "apiVersion": "v1",
+                "metadata": {"name": "settings", "namespace": "default"}, "data": {"k": "v"}}),
+            old: None,
+            options: Value::Null,
+            dry_run: false,
+        }
+    }
+
+    fn delete() -> Self {
+        let mut case = Self::create();
+        case.attributes.verb = "delete".into();
+        case.attributes.name = "settings".into();
+        case.operation = Operation::Delete;
+        case.old = Some(std::mem::take(&mut case.object));
+        case
+    }
+
+    async fn mutate(&mut self, webhooks: &Webhooks) -> ApiResult<Vec<String>> {
+        let labels = |name: &str| (name == "default").then(|| json!({"env": "prod"}));
+        let request = Request {
+            attributes: &self.attributes,
+            user: &self.user,
+            kind: &self.kind,
+            operation: self.operation,
+            old: self.old.as_ref(),
+            options: &self.options,
+            dry_run: self.dry_run,
+            namespace_labels: &labels,
+        };
+        let mut warnings = Vec::new();
+        webhooks.mutate(&request, &mut self.object, &mut warnings).await.map(|()| warnings)
+    }
+
+    async fn validate(&self, webhooks: &Webhooks) -> ApiResult<Vec<String>> {
+        let labels = |name: &str| (name == "default").then(|| json!({"env": "prod"}));
+        let request = Request {
+            attributes: &self.attributes,
+            user: &self.user,
+            kind: &self.kind,
+            operation: self.operation,
+            old: self.old.as_ref(),
+            options: &self.options,
+            dry_run: self.dry_run,
+            namespace_labels: &labels,
+        };
+        let mut warnings = Vec::new();
+        webhooks.validate(&request, &self.object, &mut warnings).await.map(|()| warnings)
+    }
+}
+
+/// The answer to a review: `response` with the uid filled in.
+fn respond(review: &Value, mut response: Value) -> Value {
+    response["uid"] = review["request"]["uid"].clone();
+    json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response})
+}
+
+fn patching(operations: Value) -> Value {
+    json!({"allowed": true, "patchType": "JSONPatch", "patch": BASE64_STANDARD.encode(operations.to_string())})
+}
+
+/// An endpoint that always gives this response.
+fn answering(response: Value) -> Endpoint {
+    in_process(move |review| std::future::ready(Ok(respond(&review, response.clone()))))
+}
+
+/// One validating webhook at this endpoint.
+fn one_validating(changes: Value, endpoint: Endpoint) -> Webhooks {
+    let caller = Caller::new();
+    caller.register_url(URL, endpoint);
+    let configuration = configuration("c", &[webhook("h.example.com", changes)]);
+    Webhooks::compile([], [&configuration], Arc::new(caller))
+}
+
+/// One mutating webhook at this endpoint.
+fn one_mutating(changes: Value, endpoint: Endpoint) -> Webhooks {
+    let caller = Caller::new();
+    caller.register_url(URL, endpoint);
+    let configuration = configuration("c", &[webhook("h.example.com", changes)]);
+    Webhooks::compile([&configuration], [], Arc::new(caller))
+}
+
+/// What has been called, in order.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn add(&self, entry: impl Into<String>) {
+        self.0.lock().push(entry.into());
+    }
+
+    fn entries(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}

@@ -1,0 +1,88 @@
+//! The handle that programs hold: a cluster as a tower service, or served on loopback.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Request;
+use http_body::Body;
+
+use crate::attributes::User;
+use crate::auth::MASTERS;
+use crate::response::ServerResponse;
+use crate::serve::{Scheme, Serving};
+use crate::server::{Options, Server};
+
+/// An embedded cluster. Clones share it.
+#[derive(Clone)]
+pub struct Cluster {
+    server: Arc<Server>,
+}
+
+impl Cluster {
+    /// A fresh cluster. Housekeeping, unless switched off, needs a tokio runtime to be running.
+    pub fn new(options: Options) -> Self {
+        Self { server: Server::new(options) }
+    }
+
+    /// For `kube::Client::new`: requests without a token come from the cluster's administrator.
+    pub fn service(&self) -> ClusterService {
+        self.service_as(administrator())
+    }
+
+    /// The same for another user.
+    pub fn service_as(&self, user: User) -> ClusterService {
+        ClusterService { server: self.server.clone(), user }
+    }
+
+    /// Serves TLS on a free loopback port, for kubectl and other clients that send tokens.
+    pub async fn serve_https(&self) -> std::io::Result<Serving> {
+        Serving::start(self.server.clone(), Scheme::Https).await
+    }
+
+    /// Serves plain HTTP on a free loopback port; whoever reaches it is the administrator.
+    pub async fn serve_http(&self) -> std::io::Result<Serving> {
+        Serving::start(self.server.clone(), Scheme::Http).await
+    }
+
+    /// The server itself: store, users, webhook endpoints.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+}
+
+pub(crate) fn administrator() -> User {
+    User {
+        name: "kubernetes-admin".into(),
+        uid: String::new(),
+        groups: vec![MASTERS.into(), crate::auth::AUTHENTICATED.into()],
+    }
+}
+
+/// A tower service over the cluster, without any socket.
+#[derive(Clone)]
+pub struct ClusterService {
+    server: Arc<Server>,
+    user: User,
+}
+
+impl<B> tower::Service<Request<B>> for ClusterService
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    type Response = ServerResponse;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<ServerResponse, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move { Ok(this.server.respond(request, Some(&this.user)).await) })
+    }
+}

@@ -1,0 +1,82 @@
+//! What a cluster does by itself to stay clean: garbage collection by owner references, and emptying namespaces that
+//! are being deleted. On a real cluster the controller manager does this; here it runs beside the server and acts
+//! through the same API, as its own user.
+
+mod garbage;
+mod namespaces;
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::attributes::User;
+use crate::auth::MASTERS;
+use crate::kinds::Kind;
+use crate::server::Server;
+use crate::store::Object;
+
+/// A change that housekeeping may have to follow up.
+pub enum Happened {
+    Written { kind: Kind, object: Arc<Object> },
+    Deleted { kind: Kind, object: Arc<Object> },
+}
+
+/// Runs until the server is gone.
+pub async fn run(server: Weak<Server>, mut happened: UnboundedReceiver<Happened>) {
+    while let Some(change) = happened.recv().await {
+        let Some(server) = server.upgrade() else { return };
+        match change {
+            Happened::Written { kind, object } => {
+                garbage::written(&server, &kind, &object).await;
+                namespaces::written(&server, &kind, &object).await;
+            }
+            Happened::Deleted { kind, object } => {
+                garbage::deleted(&server, &object).await;
+                namespaces::deleted(&server, &kind, &object).await;
+            }
+        }
+    }
+}
+
+fn housekeeper() -> User {
+    User {
+        name: "system:serviceaccount:kube-system:housekeeping".into(),
+        uid: String::new(),
+        groups: vec![MASTERS.into(), "system:serviceaccounts".into()],
+    }
+}
+
+/// One request to the API; the answer's code and object.
+async fn send(
+    server: &Arc<Server>,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> (u16, Value) {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, content_type)
+        .header(header::USER_AGENT, "housekeeping/1")
+        .body(Full::new(Bytes::from(body.to_string())));
+    let Ok(request) = request else {
+        tracing::warn!(path, "not a path that can be requested");
+        return (0, Value::Null);
+    };
+    let response = server.respond(request, Some(&housekeeper())).await;
+    let code = response.status().as_u16();
+    let Ok(body) = response.into_body().collect().await;
+    (code, serde_json::from_slice(&body.to_bytes()).unwrap_or_default())
+}
+
+/// The path of an object.
+fn path_of(kind: &Kind, namespace: &str, name: &str) -> String {
+    let prefix = if kind.group.is_empty() { "/api".to_string() } else { format!("/apis/{}", kind.group) };
+    let namespace = if kind.namespaced { format!("/namespaces/{namespace}") } else { String::new() };
+    format!("{prefix}/{}{namespace}/{}/{}", kind.version, kind.plural, name.replace(':', "%3A"))
+}

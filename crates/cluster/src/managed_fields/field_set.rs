@@ -1,0 +1,314 @@
+//! A set of field paths, kept as a tree whose keys are path elements in their `FieldsV1` spelling: `f:<field>`,
+//! `k:<keys>`, `v:<value>`, `i:<index>`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// A set of field paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldSet {
+    nodes: BTreeMap<String, Node>,
+}
+
+/// Never both no member and without children.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Node {
+    /// The path to here is in the set, not only paths below it.
+    pub member: bool,
+    pub below: FieldSet,
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        !self.member && self.below.is_empty()
+    }
+}
+
+/// `fieldsV1` that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FieldSetError {
+    #[error("a field set must be an object")]
+    NotAnObject,
+    #[error("not a path element: {0}")]
+    Element(String),
+}
+
+impl FieldSet {
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Adds the path given by its elements (`f:spec`, `k:{"name":"a"}` ...).
+    pub fn insert<'a>(&mut self, path: impl IntoIterator<Item = &'a str>) {
+        let mut path = path.into_iter().peekable();
+        let mut set = self;
+        while let Some(element) = path.next() {
+            let node = set.nodes.entry(element.to_string()).or_default();
+            if path.peek().is_none() {
+                node.member = true;
+                return;
+            }
+            set = &mut node.below;
+        }
+    }
+
+    /// Whether the path itself is in the set.
+    pub fn contains<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> bool {
+        let mut path = path.into_iter().peekable();
+        let mut set = self;
+        while let Some(element) = path.next() {
+            let Some(node) = set.nodes.get(element) else { return false };
+            if path.peek().is_none() {
+                return node.member;
+            }
+            set = &node.below;
+        }
+        false
+    }
+
+    pub(super) fn node(&self, element: &str) -> Option<&Node> {
+        self.nodes.get(element)
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&String, &Node)> {
+        self.nodes.iter()
+    }
+
+    pub(super) fn put(&mut self, element: String, node: Node) {
+        if !node.is_empty() {
+            self.nodes.insert(element, node);
+        }
+    }
+
+    pub fn union(&mut self, other: &FieldSet) {
+        for (element, theirs) in &other.nodes {
+            match self.nodes.get_mut(element) {
+                Some(ours) => {
+                    ours.member |= theirs.member;
+                    ours.below.union(&theirs.below);
+                }
+                None => {
+                    self.nodes.insert(element.clone(), theirs.clone());
+                }
+            }
+        }
+    }
+
+    /// Takes out exactly the paths of `other`; what is below or above them stays.
+    pub fn subtract(&mut self, other: &FieldSet) {
+        for (element, theirs) in &other.nodes {
+            if let Some(ours) = self.nodes.get_mut(element) {
+                ours.member &= !theirs.member;
+                ours.below.subtract(&theirs.below);
+                if ours.is_empty() {
+                    self.nodes.remove(element);
+                }
+            }
+        }
+    }
+
+    /// Takes out the paths of `other` with everything below them.
+    pub fn subtract_trees(&mut self, other: &FieldSet) {
+        for (element, theirs) in &other.nodes {
+            if let Some(ours) = self.nodes.get_mut(element) {
+                if theirs.member {
+                    self.nodes.remove(element);
+                    continue;
+                }
+                ours.below.subtract_trees(&theirs.below);
+                if ours.is_empty() {
+                    self.nodes.remove(element);
+                }
+            }
+        }
+    }
+
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        let mut common = FieldSet::default();
+        for (element, ours) in &self.nodes {
+            if let Some(theirs) = other.nodes.get(element) {
+                let member = ours.member && theirs.member;
+                common.put(element.clone(), Node { member, below: ours.below.intersection(&theirs.below) });
+            }
+        }
+        common
+    }
+
+    /// All paths, a level's own before those below it.
+    pub fn paths(&self) -> Vec<Vec<String>> {
+        fn walk(set: &FieldSet, prefix: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
+            for (element, node) in &set.nodes {
+                if node.member {
+                    paths.push(prefix.iter().chain([element]).cloned().collect());
+                }
+            }
+            for (element, node) in &set.nodes {
+                prefix.push(element.clone());
+                walk(&node.below, prefix, paths);
+                prefix.pop();
+            }
+        }
+        let mut paths = Vec::new();
+        walk(self, &mut Vec::new(), &mut paths);
+        paths
+    }
+
+    /// As `fieldsV1`.
+    pub fn to_value(&self) -> Value {
+        let mut fields = Map::new();
+        for (element, node) in &self.nodes {
+            let mut below = node.below.to_value();
+            if let Value::Object(below) = &mut below
+                && node.member
+                && !below.is_empty()
+            {
+                below.insert(".".to_string(), Value::Object(Map::new()));
+            }
+            fields.insert(element.clone(), below);
+        }
+        Value::Object(fields)
+    }
+
+    /// Reads `fieldsV1`. Elements of an unknown kind are skipped: a later version may know them.
+    pub fn from_value(value: &Value) -> Result<FieldSet, FieldSetError> {
+        let fields = value.as_object().ok_or(FieldSetError::NotAnObject)?;
+        let mut set = FieldSet::default();
+        for (element, below) in fields {
+            if element == "." {
+                continue;
+            }
+            let Some(element) = canonical(element)? else { continue };
+            let nested = below.as_object().ok_or(FieldSetError::NotAnObject)?;
+            let below = FieldSet::from_value(below)?;
+            let member = below.is_empty() || nested.contains_key(".");
+            set.put(element, Node { member, below });
+        }
+        Ok(set)
+    }
+
+    /// Whether `fields`, as `fieldsV1`, has a path of this set. Saves decoding the many that have none.
+    pub(super) fn touches(&self, fields: &Value) -> bool {
+        let Value::Object(fields) = fields else { return false };
+        self.nodes.iter().any(|(element, node)| match fields.get(element) {
+            Some(Value::Object(below)) => {
+                (node.member && (below.is_empty() || below.contains_key(".")))
+                    || (!node.below.is_empty() && node.below.touches(&fields[element]))
+            }
+            _ => false,
+        })
+    }
+}
+
+/// The element with keys sorted and without spaces; none if its kind is unknown.
+fn canonical(element: &str) -> Result<Option<String>, FieldSetError> {
+    let bad = || FieldSetError::Element(element.to_string());
+    let (kind, rest) = element.split_at_checked(2).ok_or_else(bad)?;
+    if !kind.ends_with(':') {
+        return Err(bad());
+    }
+    match kind {
+        "f:" => Ok(Some(element.to_string())),
+        "i:" => rest.parse::<i64>().map(|_| Some(element.to_string())).map_err(|_| bad()),
+        "k:" | "v:" => {
+            let value: Value = serde_json::from_str(rest).map_err(|_| bad())?;
+            if kind == "k:" && !value.is_object() {
+                return Err(bad());
+            }
+            Ok(Some(format!("{kind}{value}")))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn set(value: Value) -> FieldSet {
+        FieldSet::from_value(&value).expect("readable")
+    }
+
+    fn arbitrary() -> impl Strategy<Value = FieldSet> {
+        let element = prop_oneof![
+            "f:[a-c]",
+            "[a-b]{1,2}".prop_map(|n| format!("k:{{\"name\":\"{n}\"}}")),
+            (0..3u8).prop_map(|n| format!("v:{n}"))
+        ];
+        let path = proptest::collection::vec(element, 1..4);
+        proptest::collection::vec(path, 0..6).prop_map(|paths| {
+            let mut set = FieldSet::default();
+            paths.iter().for_each(|p| set.insert(p.iter().map(String::as_str)));
+            set
+        })
+    }
+
+    #[test]
+    fn a_dot_marks_a_path_that_is_in_the_set_with_others_below() {
+        let fields =
+            json!({"f:metadata": {"f:labels": {".": {}, "f:app": {}}}, "f:spec": {"f:replicas": {}}});
+        let set = set(fields.clone());
+        assert!(set.contains(["f:metadata", "f:labels"]));
+        assert!(set.contains(["f:metadata", "f:labels", "f:app"]));
+        assert!(!set.contains(["f:metadata"]));
+        assert_eq!(set.to_value(), fields);
+    }
+
+    #[test]
+    fn keys_are_read_in_any_spelling() {
+        let odd = set(json!({"k:{\"protocol\": \"TCP\", \"containerPort\":80}": {}}));
+        assert_eq!(odd, set(json!({"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {}})));
+    }
+
+    #[test]
+    fn what_is_no_field_set_is_refused_and_unknown_kinds_are_skipped() {
+        for bad in [
+            json!([]),
+            json!({"f": {}}),
+            json!({"fx": {}}),
+            json!({"k:x": {}}),
+            json!({"i:x": {}}),
+            json!({"f:a": 1}),
+        ] {
+            assert!(FieldSet::from_value(&bad).is_err(), "{bad}");
+        }
+        assert!(set(json!({"z:later": {"f:a": {}}})).is_empty());
+    }
+
+    #[test]
+    fn subtracting_takes_paths_and_subtracting_trees_takes_what_is_below() {
+        let all = json!({"f:a": {".": {}, "f:b": {".": {}, "f:c": {}}}, "f:d": {}});
+        let mut exact = set(all.clone());
+        exact.subtract(&set(json!({"f:a": {"f:b": {}}, "f:d": {}})));
+        assert_eq!(exact.to_value(), json!({"f:a": {".": {}, "f:b": {"f:c": {}}}}));
+        let mut trees = set(all);
+        trees.subtract_trees(&set(json!({"f:a": {"f:b": {}}})));
+        assert_eq!(trees.to_value(), json!({"f:a": {}, "f:d": {}}));
+    }
+
+    proptest! {
+        #[test]
+        fn encoding_and_decoding_give_the_same_set(set in arbitrary()) {
+            prop_assert_eq!(FieldSet::from_value(&set.to_value()).expect("readable"), set);
+        }
+
+        #[test]
+        fn set_algebra_holds(a in arbitrary(), b in arbitrary()) {
+            let mut union = a.clone();
+            union.union(&b);
+            let mut only_a = union.clone();
+            only_a.subtract(&b);
+            let common = a.intersection(&b);
+            let mut rebuilt = only_a.clone();
+            rebuilt.union(&common);
+            prop_assert_eq!(&rebuilt, &a);
+            prop_assert!(only_a.intersection(&b).is_empty());
+            prop_assert_eq!(b.touches(&a.to_value()), !common.is_empty());
+            for path in a.paths() {
+                prop_assert!(union.contains(path.iter().map(String::as_str)));
+            }
+        }
+    }
+}

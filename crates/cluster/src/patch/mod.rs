@@ -1,0 +1,16 @@
+//! The three ways to patch an object that are not apply: JSON patch (RFC 6902), JSON merge patch (RFC 7386) and
+//! strategic merge patch, with the API server's deviations from the standards and its wording of errors.
+//!
+//! The results are what the patch says and nothing more: the caller drops unknown fields and nulls
+//! (`defaults::drop_unknown`), applies defaults and validates.
+
+mod gotext;
+mod json;
+mod lists;
+mod merge;
+mod strategic;
+
+pub use gotext::{go_type, go_value};
+pub use json::json_patch;
+pub use merge::merge_patch;
+pub use strategic::strategic;

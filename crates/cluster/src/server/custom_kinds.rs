@@ -1,0 +1,211 @@
+//! Custom kinds follow their definitions: served once established, gone with them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::clock::rfc3339;
+use crate::crd::{self, CustomKind};
+use crate::kinds::{ALL_VERBS, Kind, KindSchema, Registry, Subresource};
+use crate::rest::metadata;
+use crate::store::{Key, Object};
+
+const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+impl Server {
+    /// Brings a definition's status and the served kinds in line with it.
+    pub(super) fn definition_written(&self, written: Arc<Object>) -> Arc<Object> {
+        let mut definition = written.value();
+        if metadata::is_deleting(&definition) {
+            return self.clean_up(written, definition);
+        }
+        let before = definition.clone();
+        definition["status"] = crd::compute_status(&definition, &self.claimed_names(&definition), self.now());
+        if crd::is_established(&definition) {
+            self.serve(&definition);
+            let mut finalizers: Vec<String> =
+                metadata::finalizers(&definition).into_iter().map(String::from).collect();
+            if !finalizers.iter().any(|f| f == CLEANUP) {
+                finalizers.push(CLEANUP.to_string());
+                definition["metadata"]["finalizers"] = json!(finalizers);
+            }
+        }
+        if definition == before {
+            return written;
+        }
+        match self.store.update(DEFINITIONS, &written.key, written.revision, definition) {
+            Ok(updated) => updated,
+            // Somebody else wrote it; that write comes through here too.
+            Err(_) => written,
+        }
+    }
+
+    /// Names that other definitions of the same group hold.
+    fn claimed_names(&self, definition: &Value) -> crd::ClaimedNames {
+        let mut claimed = crd::ClaimedNames::default();
+        for other in self.store.list(DEFINITIONS, None).objects.iter().map(|object| object.value()) {
+            let same_group = other["spec"]["group"] == definition["spec"]["group"];
+            if same_group && other["metadata"]["name"] != definition["metadata"]["name"] {
+                claimed.add(&other);
+            }
+        }
+        claimed
+    }
+
+    fn serve(&self, definition: &Value) {
+        let versions = CustomKind::parse(definition);
+        let group = definition["spec"]["group"].as_str().unwrap_or_default();
+        let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default();
+        let mut registry = Registry::clone(&self.registry());
+        registry.remove(group, plural);
+        let storage_version =
+            versions.iter().find(|version| version.storage).map(CustomKind::api_version).unwrap_or_default();
+        for version in versions.into_iter().filter(|version| version.served) {
+            let kind = row(version, &storage_version);
+            self.store.register(&kind.storage, kind.selectable.iter().map(|(_, pointer)| pointer.clone()).collect());
+            registry.insert(kind);
+        }
+        *self.registry.write() = Arc::new(registry);
+    }
+
+    /// A definition goes after its last instance.
+    fn clean_up(&self, written: Arc<Object>, mut definition: Value) -> Arc<Object> {
+        let storage = storage_of(&definition);
+        let now = rfc3339(self.now());
+        for instance in self.store.list(&storage, None).objects.iter() {
+            let mut value = instance.value();
+            if metadata::is_deleting(&value) {
+                continue;
+            }
+            let done = if metadata::finalizers(&value).is_empty() {
+                self.store.delete(&storage, &instance.key, instance.revision, value)
+            } else {
+                value["metadata"]["deletionTimestamp"] = now.clone().into();
+                value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+                self.store.update(&storage, &instance.key, instance.revision, value)
+            };
+            if done.is_err() {
+                tracing::debug!(storage, "an instance changed while its definition was being deleted");
+            }
+        }
+        let done = self.store.count(&storage) == 0;
+        let before = definition.clone();
+        set_terminating(&mut definition, done, &now);
+        if done && let Some(metadata) = metadata::metadata_mut(&mut definition) {
+            let left: Vec<Value> = metadata
+                .get("finalizers")
+                .and_then(Value::as_array)
+                .map(|list| list.iter().filter(|f| *f != CLEANUP).cloned().collect())
+                .unwrap_or_default();
+            if left.is_empty() { metadata.remove("finalizers") } else { metadata.insert("finalizers".into(), left.into()) };
+        }
+        if definition == before {
+            return written;
+        }
+        let ends = metadata::finalizers(&definition).is_empty();
+        let result = if ends {
+            self.store.delete(DEFINITIONS, &written.key, written.revision, definition.clone())
+        } else {
+            self.store.update(DEFINITIONS, &written.key, written.revision, definition.clone())
+        };
+        if ends && result.is_ok() {
+            self.definition_deleted(&definition);
+        }
+        result.unwrap_or(written)
+    }
+
+    pub(super) fn definition_deleted(&self, definition: &Value) {
+        let group = definition["spec"]["group"].as_str().unwrap_or_default();
+        let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default();
+        let mut registry = Registry::clone(&self.registry());
+        registry.remove(group, plural);
+        *self.registry.write() = Arc::new(registry);
+        self.store.unregister(&storage_of(definition));
+    }
+
+    /// The last instance of a definition that is being deleted lets the definition go.
+    pub(super) fn instance_deleted(&self, kind: &Kind) {
+        let key = Key::new("", &format!("{}.{}", kind.plural, kind.group));
+        if let Some(found) = self.store.get(DEFINITIONS, &key) {
+            let definition = found.value();
+            if metadata::is_deleting(&definition) {
+                self.clean_up(found, definition);
+            }
+        }
+    }
+}
+
+fn storage_of(definition: &Value) -> String {
+    format!(
+        "{}/{}",
+        definition["spec"]["group"].as_str().unwrap_or_default(),
+        definition["spec"]["names"]["plural"].as_str().unwrap_or_default()
+    )
+}
+
+/// Says in the status that instances are being deleted, or were.
+fn set_terminating(definition: &mut Value, done: bool, now: &str) {
+    let (status, reason, message) = if done {
+        ("False", "InstanceDeletionCompleted", "removed all instances")
+    } else {
+        ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+    };
+    let condition = json!({
+        "type": "Terminating", "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
+    });
+    if let Value::Array(list) = &mut definition["status"]["conditions"] {
+        match list.iter_mut().find(|c| c["type"] == "Terminating") {
+            Some(old) if old["status"] == status => {}
+            Some(old) => *old = condition,
+            None => list.push(condition),
+        }
+    }
+}
+
+/// A custom kind as a row of the table.
+fn row(custom: CustomKind, storage_version: &str) -> Kind {
+    let read_write = &["get", "patch", "update"];
+    let mut subresources = Vec::new();
+    if custom.has_status {
+        let kind = custom.kind.clone();
+        subresources.push(Subresource { name: "status", group: "", version: "", kind, verbs: read_write });
+    }
+    if custom.scale.is_some() {
+        let kind = "Scale".to_string();
+        subresources.push(Subresource { name: "scale", group: "autoscaling", version: "v1", kind, verbs: read_write });
+    }
+    Kind {
+        group: custom.group.clone(),
+        version: custom.version.clone(),
+        kind: custom.kind.clone(),
+        list_kind: custom.list_kind.clone(),
+        plural: custom.plural.clone(),
+        singular: custom.singular.clone(),
+        short_names: custom.short_names.clone(),
+        categories: custom.categories.clone(),
+        namespaced: custom.namespaced,
+        verbs: ALL_VERBS,
+        subresources,
+        storage: format!("{}/{}", custom.group, custom.plural).into(),
+        storage_api_version: storage_version.to_string(),
+        has_status: custom.has_status,
+        initial_status: Value::Null,
+        has_generation: true,
+        unconditional_update: false,
+        create_on_update: false,
+        returns_deleted: false,
+        orphans_by_default: false,
+        warning: "",
+        selectable: custom
+            .selectable_fields
+            .iter()
+            .map(|path| {
+                let dotted = path.trim_start_matches('.');
+                (dotted.to_string(), format!("/{}", dotted.replace('.', "/")))
+            })
+            .collect(),
+        schema: KindSchema::Custom(Arc::new(custom)),
+    }
+}
