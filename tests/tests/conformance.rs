@@ -29,6 +29,9 @@ async fn the_recordings_are_what_the_real_api_server_answers() {
     let started = std::time::Instant::now();
     let answers = run::run(&cluster, &topics).await.unwrap();
     eprintln!("the real API server answered in {:?}", started.elapsed());
+    let unsent = answers.values().flatten().filter(|(_, steps)| steps.iter().any(|step| step.status == 0));
+    let unsent: Vec<_> = unsent.map(|(case, steps)| (case, &steps[steps.len() - 1].body)).collect();
+    assert!(unsent.is_empty(), "cases that could not be run to their end: {unsent:#?}");
     if std::env::var_os(RECORD).is_some_and(|value| value == "1") {
         recorded::save(&corpus::folder(), &topics, &answers).unwrap();
         return;

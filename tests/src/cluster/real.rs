@@ -3,7 +3,7 @@
 use super::{ADMIN, Access, TestCluster};
 use anyhow::Result;
 use std::collections::BTreeMap;
-use usher_testbed::{ControlPlane, Options};
+use usher_testbed::{ControlPlane, Options, User};
 
 impl TestCluster {
     /// Starts a real API server on which nothing else acts.
@@ -11,7 +11,16 @@ impl TestCluster {
     /// # Errors
     /// See [`ControlPlane::start`].
     pub async fn real() -> Result<Self> {
-        let options = Options::default();
+        // The roles `view` and `edit` are put together by a controller, which does not run here. These two hold the
+        // rules.
+        let options = Options {
+            users: vec![
+                User::new("viewer").with_cluster_role("system:aggregate-to-view"),
+                User::new("editor").with_cluster_role("system:aggregate-to-edit"),
+                User::new("nobody"),
+            ],
+            ..Options::default()
+        };
         let users: Vec<String> = options.users.iter().map(|user| user.name.clone()).collect();
         let plane = ControlPlane::start(options).await?;
         let mut tokens = BTreeMap::from([(ADMIN.to_owned(), plane.admin_token().to_owned())]);

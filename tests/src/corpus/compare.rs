@@ -18,20 +18,25 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |value: &Option<Value>| match value {
-            Some(value) => shortened(&value.to_string()),
-            None => "(nothing)".to_owned(),
-        };
-        write!(formatter, "{}: real {}  embedded {}", self.path, show(&self.expected), show(&self.actual))
+        let text = |value: &Option<Value>| value.as_ref().map_or("(nothing)".to_owned(), Value::to_string);
+        let (expected, actual) = (text(&self.expected), text(&self.actual));
+        // Long texts are mostly the same; the interesting part starts where they part.
+        let same = expected.chars().zip(actual.chars()).take_while(|(left, right)| left == right).count();
+        let skipped = if same > 2 * CONTEXT { same - CONTEXT } else { 0 };
+        let (expected, actual) = (excerpt(&expected, skipped), excerpt(&actual, skipped));
+        write!(formatter, "{}: expected {expected}  got {actual}", self.path)
     }
 }
 
-fn shortened(text: &str) -> String {
-    const LONGEST: usize = 600;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}... ({} bytes)", &text[..end], text.len()),
-        None => text.to_owned(),
-    }
+/// Characters shown of what is the same in front of a difference.
+const CONTEXT: usize = 40;
+
+fn excerpt(text: &str, skipped: usize) -> String {
+    const LONGEST: usize = 400;
+    let shown: String = text.chars().skip(skipped).take(LONGEST).collect();
+    let before = if skipped > 0 { "..." } else { "" };
+    let after = if text.chars().count() > skipped + LONGEST { "..." } else { "" };
+    format!("{before}{shown}{after}")
 }
 
 /// All differences between what the real API server answered and `actual`.

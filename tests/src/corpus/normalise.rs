@@ -60,7 +60,7 @@ impl Normaliser {
             let normal = match (key.as_str(), value) {
                 ("resourceVersion", Value::String(version)) => Value::String(self.resource_version(version)),
                 ("metadata", Value::Object(meta)) if is_list => self.without_version(meta),
-                ("object", Value::Object(object)) if is_bookmark => self.bookmark(object),
+                ("object", object) if is_bookmark => self.bookmark(object),
                 ("rows", Value::Array(rows)) if is_table => rows.iter().map(|row| self.row(row)).collect(),
                 ("managedFields", Value::Array(entries)) => self.managed_fields(entries),
                 ("clusterIP", Value::String(ip)) => address(ip),
@@ -95,20 +95,29 @@ impl Normaliser {
         normal
     }
 
-    fn bookmark(&mut self, object: &Map<String, Value>) -> Value {
-        let mut normal = object.clone();
-        if let Some(Value::Object(meta)) = object.get("metadata") {
-            normal.insert("metadata".into(), self.without_version(meta));
+    /// Every version in a bookmark is that of the whole store, however the object is shown.
+    fn bookmark(&mut self, object: &Value) -> Value {
+        match object {
+            Value::Object(fields) => {
+                let normal = fields.iter().map(|(key, value)| match key.as_str() {
+                    "resourceVersion" => (key.clone(), "<of-list>".into()),
+                    _ => (key.clone(), self.bookmark(value)),
+                });
+                Value::Object(normal.collect())
+            }
+            Value::Array(items) => items.iter().map(|item| self.bookmark(item)).collect(),
+            other => self.value(other),
         }
-        Value::Object(normal)
     }
 
-    /// Cells such as `12s` are ages.
+    /// Cells such as `12s` are ages, and addresses are given out by the server.
     fn row(&mut self, row: &Value) -> Value {
         let mut row = self.value(row);
         for cell in row.get_mut("cells").and_then(Value::as_array_mut).into_iter().flatten() {
-            if cell.as_str().is_some_and(is_age) {
-                *cell = "<age>".into();
+            match cell.as_str() {
+                Some(text) if is_age(text) => *cell = "<age>".into(),
+                Some(text) => *cell = address(text),
+                None => {}
             }
         }
         row
@@ -159,20 +168,29 @@ impl Normaliser {
 }
 
 /// Resource versions inside messages follow one of these.
-const VERSION_PHRASES: [&str; 6] = [
+const VERSION_PHRASES: [&str; 9] = [
     "ResourceVersion in precondition: ",
     "ResourceVersion in object meta: ",
+    "ResourceVersion in the precondition (",
+    "ResourceVersion in record (",
     "too old resource version: ",
     "Too large resource version: ",
     ", current: ",
-    "--resource-version=",
+    "\"resourceVersion\":\"",
+    r#"\"resourceVersion\":\""#,
 ];
 
+/// Replaces the number behind every `phrase`.
 fn without_number_after(text: &str, phrase: &str) -> String {
-    let Some((before, after)) = text.split_once(phrase) else { return text.to_owned() };
-    let number = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-    let alias = if number == 0 { "" } else { "<rv>" };
-    format!("{before}{phrase}{alias}{}", &after[number..])
+    let mut parts = text.split(phrase);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        out.push_str(phrase);
+        out.push_str(if rest.len() == part.len() { "" } else { "<rv>" });
+        out.push_str(rest);
+    }
+    out
 }
 
 /// The number of `item`, counted from 1 in the order of first appearance.

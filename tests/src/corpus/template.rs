@@ -70,6 +70,9 @@ impl Scope {
             return self.fill(value).map(Some);
         }
         let Some((field, alias)) = name.split_once(':') else { return Ok(None) };
+        if !alias.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+            return Ok(None);
+        }
         let pointer = match field {
             "rv" => "/metadata/resourceVersion",
             "uid" => "/metadata/uid",
@@ -104,6 +107,7 @@ mod tests {
     #[test]
     fn braces_that_are_no_template_stay() {
         assert_eq!(scope().fill(r#"{"a":{"b":"{ns}"}}"#).unwrap(), r#"{"a":{"b":"case"}}"#);
+        assert_eq!(scope().fill("{name: {ns}}").unwrap(), "{name: case}");
     }
 
     #[test]

@@ -131,8 +131,8 @@ pub fn load(folder: &Path) -> Result<Vec<Topic>> {
             continue;
         }
         let text = std::fs::read_to_string(&path)?;
-        // The limits on anchors guard against hostile input, which the corpus is not.
-        let options = serde_saphyr::options! { budget: None };
+        // The limits on anchors guard against hostile input, which the corpus is not. `y` and `n` are names here.
+        let options = serde_saphyr::options! { budget: None, strict_booleans: true };
         let mut topic: Topic = serde_saphyr::from_str_with_options(&text, options)
             .with_context(|| format!("{} is no topic", path.display()))?;
         topic.name = name;
