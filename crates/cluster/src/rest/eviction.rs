@@ -233,7 +233,7 @@ async fn evict(call: &mut Call<'_>, key: &Key, options: &DeleteOptions) -> ApiRe
             pod,
             json!({
                 "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting", "lastTransitionTime": now,
+                "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now,
             }),
         );
     };

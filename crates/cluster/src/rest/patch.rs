@@ -49,7 +49,7 @@ pub async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     if kind == PatchKind::Apply {
         return apply(call, change).await;
     }
-    let document = decode::json(&call.body).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
+    let document = decode::json(&call.body).map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
     let outcome = change.run(call, |call, current| patched(call, kind, current, &document)).await?;
     Ok(outcome.answer(call, 200))
 }
@@ -74,6 +74,7 @@ pub fn patched(call: &mut Call<'_>, kind: PatchKind, current: &Value, document: 
         _ => patch::merge_patch(current, document)?,
     };
     let row = call.kind.clone();
+    patch::check_result(&new, &row, (kind == PatchKind::Strategic).then_some(document))?;
     decode::expect_kind(&mut new, &row)?;
     prepare::shape(call, &mut new)?;
     let given = metadata::text(&new, "name");
