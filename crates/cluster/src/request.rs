@@ -136,7 +136,7 @@ impl Query {
 pub fn dry_run(values: &[String], options_kind: &str) -> ApiResult<bool> {
     for value in values {
         if value != "All" {
-            let list = serde_json::json!(value);
+            let list = serde_json::json!(values);
             let error = FieldError::new(
                 crate::error::FieldErrorKind::NotSupported,
                 "dryRun",

@@ -49,8 +49,37 @@ pub fn created(server: &Server, kind: &Kind, object: &mut Value, now: &str) {
                 taints => *taints = json!([taint]),
             }
         }
-        ("", "PersistentVolume") => object["status"]["lastPhaseTransitionTime"] = now.into(),
+        ("", "PersistentVolume") => {
+            object["status"]["lastPhaseTransitionTime"] = now.into();
+            add_finalizer(object, "kubernetes.io/pv-protection");
+        }
+        ("", "PersistentVolumeClaim") => add_finalizer(object, "kubernetes.io/pvc-protection"),
+        ("batch", "Job") if object["spec"]["manualSelector"] != true => select_own_pods(object),
         _ => {}
+    }
+}
+
+/// Keeps storage objects while they are in use.
+fn add_finalizer(object: &mut Value, finalizer: &str) {
+    match &mut object["metadata"]["finalizers"] {
+        Value::Array(list) if list.iter().any(|f| f == finalizer) => {}
+        Value::Array(list) => list.push(finalizer.into()),
+        other => *other = json!([finalizer]),
+    }
+}
+
+/// A job finds its pods by its own uid.
+fn select_own_pods(job: &mut Value) {
+    let uid = job["metadata"]["uid"].clone();
+    let name = job["metadata"]["name"].clone();
+    job["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+    for (label, value) in [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("job-name", &name),
+    ] {
+        job["spec"]["template"]["metadata"]["labels"][label] = value.clone();
     }
 }
 

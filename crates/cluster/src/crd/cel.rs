@@ -59,9 +59,15 @@ fn compile(source: &str) -> Result<Program, String> {
     let declared = |name: &str| matches!(name, "self" | "oldSelf") || TYPES.contains(&name);
     let unbound = unbound(program.expression(), &declared).map(str::to_string);
     match unbound {
-        Some(name) => Err(format!(
-            "compilation failed: ERROR: <input>:1:1: undeclared reference to '{name}' (in container '')"
-        )),
+        Some(name) => {
+            let column = source.find(&name).unwrap_or(0);
+            Err(format!(
+                "compilation failed: ERROR: <input>:1:{}: undeclared reference to '{name}' (in container '')\n \
+                 | {source}\n | {}^",
+                column + 1,
+                ".".repeat(column)
+            ))
+        }
         None => Ok(program),
     }
 }

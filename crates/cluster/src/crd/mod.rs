@@ -5,12 +5,14 @@
 //! [`CustomKind::decode`] (prune, drop stray nulls, default) and then one of the `validate_*` methods.
 //! Everything here is pure and synchronous.
 
+mod approval;
 mod cel;
 mod cel_scope;
 mod cel_value;
 mod correlate;
 mod defaulting;
 mod definition;
+mod definition_version;
 mod formats;
 mod jsonpath;
 mod lists;
@@ -18,6 +20,7 @@ mod objectmeta;
 mod openapi_rules;
 mod pruning;
 mod resource;
+mod scalars;
 mod scale;
 mod schema_build;
 mod status;

@@ -65,7 +65,7 @@ pub fn validate_embedded(value: &Value, schema: SchemaRef<'_>, path: &str, error
             if schema.node().embedded_resource {
                 for name in ["apiVersion", "kind"] {
                     if fields.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
-                        errors.push(FieldError::required(join(path, name), "must not be empty"));
+                        errors.push(FieldError::required(join(path, name), ""));
                     }
                 }
             }

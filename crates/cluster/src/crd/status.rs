@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::approval::{Approval, approval, is_protected_group};
 use super::{text, texts};
 
 /// Names that other definitions of the same group already hold.
@@ -113,7 +114,6 @@ fn stored_versions(crd: &Value) -> Vec<String> {
 
 /// Definitions in the project's own groups carry a condition about their approval.
 fn approval_condition(crd: &Value) -> Option<(&'static str, &'static str, String)> {
-    use super::definition::{Approval, approval, is_protected_group};
     if !is_protected_group(&text(&crd["spec"]["group"])) {
         return None;
     }

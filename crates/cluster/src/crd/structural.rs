@@ -16,7 +16,7 @@ enum Level {
 pub fn validate(schema: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     invariants(schema, Level::Root, path, &mut errors);
-    completeness(schema, path, &mut errors);
+    branch_completeness(schema, schema, path, path, &mut errors);
     errors.sort_by_key(ToString::to_string);
     errors
 }
@@ -221,20 +221,7 @@ fn nested(schema: &Value, skip_any_of: bool, path: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// Whatever a branch restricts must be declared outside of it.
-fn completeness(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    branch_completeness(schema, schema, path, path, errors);
-    if schema["items"].is_object() {
-        completeness(&schema["items"], &format!("{path}.items"), errors);
-    }
-    for (name, property) in properties(schema) {
-        completeness(property, &format!("{path}.properties[{name}]"), errors);
-    }
-    if schema["additionalProperties"].is_object() {
-        completeness(&schema["additionalProperties"], &format!("{path}.additionalProperties"), errors);
-    }
-}
-
+/// Whatever a branch restricts must be declared outside of it. The server looks at the branches of the root only.
 fn branch_completeness(
     values: &Value,
     schema: &Value,
@@ -279,5 +266,28 @@ fn nested_completeness(
             Some(declared) => nested_completeness(property, declared, &below, &from, errors),
             None => errors.push(FieldError::required(below, format!("because it is defined in {from}"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_of_the_root_restrict_declared_fields_only() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"type": "array", "items": {"type": "object"}}},
+            "anyOf": [{"properties": {"a": {"items": {"properties": {"b": {"minimum": 1}}}}, "c": {"minimum": 1}}}],
+        });
+        let found: Vec<String> = validate(&schema, "s").iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "s.properties[a].items.properties[b]: Required value: because it is defined in \
+                 s.anyOf[0].properties[a].items.properties[b]",
+                "s.properties[c]: Required value: because it is defined in s.anyOf[0].properties[c]",
+            ]
+        );
     }
 }

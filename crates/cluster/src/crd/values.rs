@@ -3,12 +3,13 @@
 //! On updates, errors inside a value that did not change are tolerated (ratcheting), so that a tightened
 //! schema does not lock existing objects.
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 use super::correlate::{old_field, old_item};
+use super::scalars::{check_enum, check_number, check_type};
 use super::{Patterns, formats};
-use crate::error::{FieldError, go_float, go_quote};
-use crate::schema::{Node, Rules, SchemaRef, Type};
+use crate::error::{FieldError, go_quote};
+use crate::schema::{Rules, SchemaRef, Type};
 
 /// Errors of `value` against `schema`; `base` is put in front of field paths (`status`), messages stay
 /// relative to the value as in the real server.
@@ -24,7 +25,7 @@ pub fn validate(
 }
 
 /// What a failed check becomes; composite failures belong to no field.
-enum Failure {
+pub(super) enum Failure {
     Required,
     Enum(Value, Vec<Value>),
     TooLong(u64),
@@ -34,18 +35,18 @@ enum Failure {
     Composite,
 }
 
-struct ValueError {
+pub(super) struct ValueError {
     path: String,
     message: String,
     failure: Failure,
 }
 
 impl ValueError {
-    fn new(path: &str, failure: Failure, rest: &str) -> Self {
+    pub(super) fn new(path: &str, failure: Failure, rest: &str) -> Self {
         Self { path: path.to_string(), message: format!("{path} in body {rest}"), failure }
     }
 
-    fn composite(message: String) -> Self {
+    pub(super) fn composite(message: String) -> Self {
         Self { path: String::new(), message, failure: Failure::Composite }
     }
 
@@ -79,13 +80,13 @@ impl ValueError {
 
 /// Errors found, and how many checks passed: of several failed alternatives the best match is reported.
 #[derive(Default)]
-struct Outcome {
+pub(super) struct Outcome {
     errors: Vec<ValueError>,
-    matched: usize,
+    pub(super) matched: usize,
 }
 
 impl Outcome {
-    fn add(&mut self, error: ValueError) {
+    pub(super) fn add(&mut self, error: ValueError) {
         if !self.errors.iter().any(|e| e.message == error.message) {
             self.errors.push(error);
         }
@@ -339,122 +340,6 @@ impl Validator<'_> {
             if !fields.contains_key(name) {
                 outcome.add(ValueError::new(&format!("{path}.{name}"), Failure::Required, "is required"));
             }
-        }
-    }
-}
-
-fn check_enum(rules: Option<&Rules>, value: &Value, path: &str, outcome: &mut Outcome) {
-    let Some(rules) = rules else { return };
-    if !rules.enum_values.is_empty() && !rules.enum_values.iter().any(|accepted| same(accepted, value)) {
-        let failure = Failure::Enum(value.clone(), rules.enum_values.clone());
-        outcome.add(ValueError::new(path, failure, "should be one of the listed values"));
-    }
-}
-
-/// Equality of JSON values in which 1 and 1.0 are the same number.
-fn same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        _ => a == b,
-    }
-}
-
-fn type_names(ty: Type) -> &'static [&'static str] {
-    match ty {
-        Type::Any => &[],
-        Type::Object => &["object"],
-        Type::Array => &["array"],
-        Type::String => &["string"],
-        Type::Integer => &["integer"],
-        Type::Number => &["number"],
-        Type::Boolean => &["boolean"],
-        Type::IntOrString => &["integer", "string"],
-    }
-}
-
-fn check_type(node: &Node, value: &Value, path: &str, outcome: &mut Outcome) {
-    let names = type_names(node.ty);
-    let format = node.format.as_deref().unwrap_or_default();
-    let mut fail = |wanted: &str, got: &str| {
-        let rest = format!("must be of type {wanted}: {}", go_quote(got));
-        outcome.add(ValueError::new(path, Failure::Type(got.into()), &rest));
-    };
-    if names.is_empty() && format.is_empty() {
-        return;
-    }
-    let (actual, actual_format) = match value {
-        Value::Null => {
-            if !names.is_empty() && !node.nullable {
-                fail(&names.join(","), "null");
-            } else {
-                outcome.matched += 1;
-            }
-            return;
-        }
-        Value::Bool(_) => ("boolean", ""),
-        Value::String(_) => ("string", ""),
-        Value::Number(n) if n.is_f64() => ("number", "float64"),
-        Value::Number(_) => ("integer", "int64"),
-        Value::Array(_) => ("array", ""),
-        Value::Object(_) => ("object", ""),
-    };
-    let numeric = names.contains(&"integer") || names.contains(&"number");
-    let integral = actual == "number"
-        && names.contains(&"integer")
-        && value.as_f64().is_some_and(|f| f.fract() == 0.0 && f.abs() < 9.007_199_254_740_992e15);
-    let widened = actual == "integer" && names.contains(&"number");
-    let fits = names.contains(&actual) || integral || widened;
-    let text_like = matches!(value, Value::String(_) | Value::Array(_));
-    if !text_like && !format.is_empty() && !fits && actual_format != format {
-        fail(format, actual_format);
-    } else if !numeric && !format.is_empty() && text_like || fits {
-        outcome.matched += 2;
-    } else {
-        fail(&names.join(","), actual);
-    }
-}
-
-fn check_number(node: &Node, rules: Option<&Rules>, number: &Number, path: &str, outcome: &mut Outcome) {
-    let value = number.as_f64().unwrap_or_default();
-    let out_of_range = match (node.ty, node.format.as_deref()) {
-        (Type::Integer, Some("int32")) => !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value),
-        (Type::Integer, _) => number.is_u64() && number.as_i64().is_none(),
-        (Type::Number, Some("float")) => value.abs() > f64::from(f32::MAX),
-        _ => false,
-    };
-    if out_of_range {
-        let name = type_names(node.ty).join(",");
-        let form =
-            node.format.as_ref().map_or("(default format)".to_string(), |f| format!("with format {f}"));
-        outcome.add(ValueError::composite(format!("Checked value must be of type {name} {form} in {path}")));
-    }
-    let Some(rules) = rules else { return };
-    let integer = number.is_i64() || number.is_u64();
-    let bound = |limit: f64| if integer { (limit as i64).to_string() } else { go_float(limit) };
-    let limited = |limit: f64| if integer { limit.trunc() } else { limit };
-    let mut fail = |rest: String| {
-        outcome.add(ValueError::new(path, Failure::Invalid(Value::Number(number.clone())), &rest));
-    };
-    if let Some(factor) = rules.multiple_of
-        && factor > 0.0
-        && (value / factor).fract() != 0.0
-    {
-        fail(format!("should be a multiple of {}", bound(factor)));
-    }
-    if let Some(min) = rules.minimum {
-        let limit = limited(min);
-        if rules.exclusive_minimum && value <= limit {
-            fail(format!("should be greater than {}", bound(min)));
-        } else if value < limit {
-            fail(format!("should be greater than or equal to {}", bound(min)));
-        }
-    }
-    if let Some(max) = rules.maximum {
-        let limit = limited(max);
-        if rules.exclusive_maximum && value >= limit {
-            fail(format!("should be less than {}", bound(max)));
-        } else if value > limit {
-            fail(format!("should be less than or equal to {}", bound(max)));
         }
     }
 }

@@ -28,7 +28,7 @@ fn refused(object: &Value, problem: &str) -> ApiError {
     ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {problem}"))
 }
 
-/// Removes null fields and fields that the kind does not have. Returns what it removed, worded as the warnings of
+/// Removes null fields, empty lists and maps that are optional, and fields that the kind does not have. Returns what it removed, worded as the warnings of
 /// `fieldValidation=Warn`: `unknown field "spec.foo"`, in the order of the fields' names.
 pub fn drop_unknown(object: &mut Value, schema: SchemaRef<'_>) -> Vec<String> {
     let mut unknown = Vec::new();
@@ -50,7 +50,12 @@ fn prune(value: &mut Value, schema: SchemaRef<'_>, at: &mut String, unknown: &mu
                 at.push_str(name);
                 match schema.field(name) {
                     Some(_) if value.is_null() => gone.push(name.clone()),
-                    Some(field) => prune(value, field, at, unknown),
+                    Some(field) => {
+                        prune(value, field, at, unknown);
+                        if is_omitted(value, field) {
+                            gone.push(name.clone());
+                        }
+                    }
                     None => {
                         gone.push(name.clone());
                         unknown.push(format!("unknown field {at:?}"));
@@ -70,6 +75,19 @@ fn prune(value: &mut Value, schema: SchemaRef<'_>, at: &mut String, unknown: &mu
         }
         _ => {}
     }
+}
+
+/// Empty lists and maps are not written, unless the field is required. An empty struct is something, and so is an
+/// empty list of managed fields: it asks for them to be cleared.
+fn is_omitted(value: &Value, schema: SchemaRef<'_>) -> bool {
+    let node = schema.node();
+    let empty = match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty() && node.additional.is_some() && node.properties.is_empty(),
+        _ => false,
+    };
+    let managed_fields = schema.items().is_some_and(|i| struct_name(i) == "ManagedFieldsEntry");
+    empty && !managed_fields && !node.always_present && !node.preserve_unknown && node.ty != Type::Any
 }
 
 /// Where decoding is, as Go's messages say it: the struct, and the path of fields from the root.

@@ -11,7 +11,8 @@ pub(super) fn apply(fields: &mut Fields, definition: &str) {
     match definition {
         "io.k8s.api.core.v1.Pod" => pod(fields),
         "io.k8s.api.core.v1.PodSpec" => pod_spec(fields),
-        "io.k8s.api.core.v1.PodStatus" => pod_status(fields),
+        "io.k8s.api.core.v1.PodStatus" => pod_addresses(fields),
+        "io.k8s.api.core.v1.NodeSpec" => pod_ranges(fields),
         "io.k8s.api.core.v1.Container" | "io.k8s.api.core.v1.EphemeralContainer" => {
             pull_policy(fields, "image", "imagePullPolicy");
         }
@@ -117,15 +118,27 @@ fn pod_spec(fields: &mut Fields) {
     }
 }
 
-fn pod_status(fields: &mut Fields) {
+/// The one address is the first of the list, and where they differ the one counts.
+fn pod_addresses(fields: &mut Fields) {
     let ip = text(fields, "podIP").to_string();
-    let first =
-        fields.get("podIPs").and_then(|ips| ips.get(0)).and_then(|i| i["ip"].as_str()).map(str::to_string);
+    let first = fields.get("podIPs").and_then(|ips| ips[0]["ip"].as_str()).map(str::to_string);
     match first {
         Some(first) if ip.is_empty() => fields.insert("podIP".to_string(), first.into()),
         Some(first) if first == ip => None,
         _ if ip.is_empty() => None,
         _ => fields.insert("podIPs".to_string(), json!([{"ip": ip}])),
+    };
+}
+
+/// The same of a node's ranges of pod addresses.
+fn pod_ranges(fields: &mut Fields) {
+    let range = text(fields, "podCIDR").to_string();
+    let first = fields.get("podCIDRs").and_then(|ranges| ranges[0].as_str()).map(str::to_string);
+    match first {
+        Some(first) if range.is_empty() => fields.insert("podCIDR".to_string(), first.into()),
+        Some(first) if first == range => None,
+        _ if range.is_empty() => None,
+        _ => fields.insert("podCIDRs".to_string(), json!([range])),
     };
 }
 

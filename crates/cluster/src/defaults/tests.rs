@@ -245,6 +245,19 @@ fn unknown_fields_and_nulls_fall_away_and_are_told() {
 }
 
 #[test]
+fn empty_lists_and_maps_are_not_kept_but_empty_structs_are() {
+    let mut object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {}, "finalizers": [], "managedFields": []},
+        "spec": {"containers": [], "securityContext": {}, "nodeSelector": {}, "volumes": [{"name": "v", "emptyDir": {}}]}});
+    let schema = schema_of(&object);
+    drop_unknown(&mut object, schema);
+    assert_eq!(
+        object,
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"managedFields": []},
+        "spec": {"containers": [], "securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}})
+    );
+}
+
+#[test]
 fn free_form_values_are_kept_whole() {
     let mut object = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "r"},
         "revision": 1, "data": {"spec": {"x": null}}});

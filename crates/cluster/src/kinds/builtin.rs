@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ALL_VERBS, Kind, KindSchema, READ_WRITE, Subresource, Verbs, WRITE_ONLY};
+use super::{ALL_VERBS, Generation, Kind, KindSchema, READ_WRITE, Subresource, Verbs, WRITE_ONLY};
 use crate::schema;
 
 const NO_COLLECTION_DELETE: Verbs = &["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -26,7 +26,7 @@ fn row(api_version: &str, kind: &str, plural: &str, short_names: &[&str]) -> Kin
         storage_api_version: api_version.into(),
         has_status: false,
         initial_status: Value::Null,
-        has_generation: false,
+        generation: Generation::None,
         unconditional_update: true,
         create_on_update: false,
         returns_deleted: false,
@@ -69,7 +69,11 @@ impl Kind {
         self
     }
     fn generation(mut self) -> Self {
-        self.has_generation = true;
+        self.generation = Generation::Spec;
+        self
+    }
+    fn generation_as(mut self, generation: Generation) -> Self {
+        self.generation = generation;
         self
     }
     fn verbs(mut self, verbs: Verbs) -> Self {
@@ -249,12 +253,14 @@ pub fn kinds() -> Vec<Kind> {
             .conditional_update(),
         row("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"])
             .in_all()
-            .status(json!({"desiredReplicas": 0, "currentMetrics": null})),
+            .status(json!({"desiredReplicas": 0, "currentMetrics": null}))
+            .generation(),
         row("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["pc"])
             .cluster_scoped()
-            .generation(),
+            .generation_as(Generation::Constant),
         row("coordination.k8s.io/v1", "Lease", "leases", &[]).conditional_update().create_on_update(),
-        row("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", &[]).generation().create_on_update(),
+        row("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", &[])
+            .generation_as(Generation::SpecAndLabels).create_on_update(),
         row("rbac.authorization.k8s.io/v1", "Role", "roles", &[]).create_on_update(),
         row("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", &[]).create_on_update(),
         row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", &[])

@@ -38,6 +38,19 @@ pub enum KindSchema {
     Open,
 }
 
+/// What `metadata.generation` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// There is none.
+    None,
+    /// It stays at 1.
+    Constant,
+    /// Changes of anything but metadata and status.
+    Spec,
+    /// Those, and changes of the labels.
+    SpecAndLabels,
+}
+
 /// One kind in one version.
 #[derive(Debug, Clone)]
 pub struct Kind {
@@ -60,8 +73,7 @@ pub struct Kind {
     pub has_status: bool,
     /// What a new object's status is, whatever the client sent; null keeps what was sent.
     pub initial_status: Value,
-    /// `metadata.generation` counts changes of the spec.
-    pub has_generation: bool,
+    pub generation: Generation,
     /// PUT without a resourceVersion replaces whatever is there.
     pub unconditional_update: bool,
     /// PUT of an object that does not exist makes it.

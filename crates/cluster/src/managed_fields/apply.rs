@@ -7,7 +7,7 @@ use super::compare::{Comparison, compare, strip_unowned};
 use super::entries::{self, Entry};
 use super::field_set::FieldSet;
 use super::merge::merge;
-use super::remove::remove;
+use super::remove::{forget_emptied, remove};
 use super::set_of::{set_of, with_structs};
 use super::update::{claim, reset_fields, take_from};
 use super::{Writer, last_applied, path};
@@ -126,6 +126,7 @@ fn attempt(
         owners.push(mine);
     }
     let mut object = if unchanged { live.clone() } else { object };
+    forget_emptied(&mut object, live, config);
     for key in ["apiVersion", "kind"] {
         if let (Some(value), Some(fields)) = (config.get(key), object.as_object_mut()) {
             fields.insert(key.to_string(), value.clone());

@@ -35,10 +35,12 @@ fn write(live: Option<&Value>, step: &Value, now: &str) -> ApiResult<Value> {
     let schema = schema_of(live.unwrap_or(body));
     let typed = live.unwrap_or(body)["apiVersion"].as_str().unwrap_or_default().to_string();
     let subresource = step["subresource"].as_str().unwrap_or_default();
-    let is_pod = live.unwrap_or(body)["kind"] == "Pod";
-    let reset: &[&[&str]] = match (subresource, is_pod) {
+    let kind = live.unwrap_or(body)["kind"].as_str().unwrap_or_default();
+    let reset: &[&[&str]] = match (subresource, kind) {
+        ("", "ConfigMap") => &[],
         ("", _) => &[&["status"]],
-        (_, true) => &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
+        (_, "Pod") => &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
+        (_, "Node") => &[&["spec"]],
         _ => &[&["spec"], &["metadata", "labels"]],
     };
     let manager = step["manager"].as_str().unwrap_or_default();
@@ -52,7 +54,7 @@ fn write(live: Option<&Value>, step: &Value, now: &str) -> ApiResult<Value> {
             if let Some(live) = live {
                 put_back(&mut object, live, reset);
             } else {
-                object["metadata"]["namespace"] = "default".into();
+                admit(&mut object);
             }
             return Ok(object);
         }
@@ -68,10 +70,19 @@ fn write(live: Option<&Value>, step: &Value, now: &str) -> ApiResult<Value> {
         Some(live) => put_back(&mut object, live, reset),
         None => {
             prepare_create(&mut object, schema);
-            object["metadata"]["namespace"] = "default".into();
+            admit(&mut object);
         }
     }
     Ok(object)
+}
+
+/// What the recording server's admission did to new objects.
+fn admit(object: &mut Value) {
+    if object["kind"] == "Node" {
+        object["spec"]["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
+    } else {
+        object["metadata"]["namespace"] = "default".into();
+    }
 }
 
 /// Removes what the recording server's clock and admission made.

@@ -28,7 +28,7 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let key = Key::new(call.namespace(), &name);
     let uid = metadata::text(&binding, "uid").to_string();
     let now = rfc3339(call.server.now());
-    let change = Change { key, subresource: "binding".into(), dry_run, admitted: true, applied: false };
+    let change = Change { key, subresource: "binding".into(), dry_run, replaces: false, admitted: true, applied: false };
     change.run(call, |call, pod| bound(call, pod, &node, &uid, &now)).await?;
     Ok(response::json(
         201,

@@ -63,13 +63,13 @@ pub async fn create_object(
     if kind.is("", "pods") {
         admit_priority(call, &mut object)?;
     }
-    strategy::created(call.server, &kind, &mut object, &rfc3339(call.server.now()));
     if call.server.mutate(call, Operation::Create, &mut object, None, dry_run).await? {
         prepare::shape(call, &mut object)?;
         prepare::default(&kind, &mut object);
     }
     stamp_new(call, &mut object);
     set_initial_status(call, &mut object);
+    strategy::created(call.server, &kind, &mut object, &rfc3339(call.server.now()));
     let generate = metadata::text(&object, "generateName").to_string();
     let generates = metadata::text(&object, "name").is_empty() && !generate.is_empty();
 

@@ -129,8 +129,15 @@ pub enum Deleted {
 
 pub async fn delete(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let options = DeleteOptions::of(call)?;
+    if call.kind.is("batch", "jobs") && options.propagation.is_none() {
+        call.warnings.push(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+             them or set propagationPolicy=Orphan to suppress this warning"
+                .to_string(),
+        );
+    }
     let key = call.key();
-    let deleted = delete_object(call, &key, &options, None).await?;
+    let deleted = delete_object(call, &key, &options, false).await?;
     Ok(answer_deleted(call, deleted))
 }
 
@@ -157,13 +164,12 @@ fn answer_deleted(call: &Call<'_>, deleted: Deleted) -> ServerResponse {
     }
 }
 
-/// Deletes one object; `amend` changes the object in the same write (the eviction's
-/// condition), and then webhooks have had their say on the eviction.
+/// Deletes one object; `admitted` says that webhooks have had their say, on the eviction.
 pub async fn delete_object(
     call: &mut Call<'_>,
     key: &Key,
     options: &DeleteOptions,
-    amend: Option<&(dyn Fn(&mut Value) + Send + Sync)>,
+    admitted: bool,
 ) -> ApiResult<Deleted> {
     let kind = call.kind.clone();
     if kind.is("", "namespaces") && IMMORTAL.contains(&&*key.name) {
@@ -173,11 +179,10 @@ pub async fn delete_object(
         let Some(current) = call.server.store.get(&kind.storage, key) else {
             return Err(errors::not_found(&kind, &key.name));
         };
-        let mut object = current.value();
-        check_preconditions(&kind, &object, options)?;
-        match amend {
-            Some(amend) => amend(&mut object),
-            None => call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?,
+        let object = current.value();
+        check_preconditions(&kind.qualified_resource(), &kind.plural, &kind.group, &object, options)?;
+        if !admitted {
+            call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?;
         }
         let now = call.server.now();
         let plan = plan(&kind, &object, options, now);
@@ -191,10 +196,7 @@ pub async fn delete_object(
                 .store
                 .update(&kind.storage, key, current.revision, marked)
                 .and_then(|marked| remove(call, &kind, key, marked.revision, marked.value())),
-            Plan::Nothing if amend.is_none() => return Ok(Deleted::Leaving(current)),
-            Plan::Nothing => {
-                call.server.store.update(&kind.storage, key, current.revision, object).map(Deleted::Leaving)
-            }
+            Plan::Nothing => return Ok(Deleted::Leaving(current)),
             Plan::Mark(marked) => call
                 .server
                 .store
@@ -215,18 +217,28 @@ fn remove(call: &Call<'_>, kind: &Kind, key: &Key, revision: u64, last: Value) -
     Ok(Deleted::Gone(gone.value()))
 }
 
-fn check_preconditions(kind: &Kind, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
+/// The object must be the one, and in the state, that the options name. The rest says how messages name its resource.
+pub fn check_preconditions(
+    qualified: &str,
+    resource: &str,
+    group: &str,
+    object: &Value,
+    options: &DeleteOptions,
+) -> ApiResult<()> {
     let name = metadata::text(object, "name");
     let check = |what: &str, wanted: &Option<String>, field: &str, hint: &str| match wanted {
-        Some(wanted) if wanted != metadata::text(object, field) => Err(errors::conflict(
-            kind,
-            name,
-            &format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record ({}). The object \
-                 might have been {hint}",
+        Some(wanted) if wanted != metadata::text(object, field) => {
+            let mut details = json!({"name": name, "kind": resource});
+            if !group.is_empty() {
+                details["group"] = group.into();
+            }
+            let message = format!(
+                "Operation cannot be fulfilled on {qualified} \"{name}\": the {what} in the precondition ({wanted}) does \
+                 not match the {what} in record ({}). The object might have been {hint}",
                 metadata::text(object, field)
-            ),
-        )),
+            );
+            Err(ApiError::new(409, "Conflict", message).with_details(details))
+        }
         _ => Ok(()),
     };
     check("UID", &options.uid, "uid", "deleted and then recreated")?;
@@ -345,7 +357,7 @@ pub async fn delete_collection(call: &mut Call<'_>) -> ApiResult<ServerResponse>
     let snapshot = call.server.store.list(&kind.storage, call.path.namespace.as_deref());
     let mut items = Vec::new();
     for object in snapshot.objects.iter().filter(|object| selection.matches(object)) {
-        match delete_object(call, &object.key, &options, None).await {
+        match delete_object(call, &object.key, &options, false).await {
             Ok(_) => items.push(answer::in_version(&kind, object.value())),
             // Somebody else was faster.
             Err(gone) if gone.code == 404 => {}

@@ -46,6 +46,10 @@ pub fn forbidden(kind: &Kind, name: &str, why: &str) -> ApiError {
         .with_details(details(kind, name))
 }
 
+pub fn namespace_mismatch() -> ApiError {
+    ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request")
+}
+
 pub fn method_not_allowed() -> ApiError {
     ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         .with_details(json!({}))

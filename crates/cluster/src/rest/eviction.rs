@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::delete::{DeleteOptions, delete_object};
+use super::delete::{DeleteOptions, check_preconditions, delete_object};
 use super::{Call, decode, errors, metadata};
 use crate::admission::Operation;
 use crate::clock::rfc3339;
@@ -11,7 +11,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::request::dry_run;
 use crate::response::{self, ServerResponse};
 use crate::selectors::LabelSelector;
-use crate::store::{Key, WriteError};
+use crate::store::{Key, Object, WriteError};
 
 /// A budget may remember so many pods that are on their way out; more means its controller is not keeping up.
 const MAX_DISRUPTED_PODS: usize = 2000;
@@ -89,15 +89,23 @@ fn check_budget(budget: &Value) -> Result<(), ApiError> {
         error.retry_after = Some(10);
         return Err(error);
     }
-    let forbidden = |why: String| {
-        ApiError::new(403, "Forbidden", format!("poddisruptionbudgets.policy \"{name}\" is forbidden: {why}"))
-            .with_details(json!({"name": name, "group": "policy", "kind": "poddisruptionbudgets"}))
+    let forbidden = |why: &str, cause: &str| {
+        let message = format!("The disruption budget {name} does not allow evicting pods currently: {cause}");
+        ApiError::new(403, "Forbidden", format!("poddisruptionbudget.policy \"{name}\" is forbidden: {why}"))
+            .with_details(json!({
+                "name": name, "group": "policy", "kind": "poddisruptionbudget",
+                "causes": [{"reason": "DisruptionBudget", "message": message}],
+            }))
     };
     if number("disruptionsAllowed") < 0 {
-        return Err(forbidden("pdb disruptions allowed is negative".to_string()));
+        let why = "pdb disruptions allowed is negative";
+        return Err(forbidden(why, why));
     }
     if status["disruptedPods"].as_object().map_or(0, |pods| pods.len()) > MAX_DISRUPTED_PODS {
-        return Err(forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller".to_string()));
+        return Err(forbidden(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+            "too many pending evictions not confirmed by PDB controller",
+        ));
     }
     if number("disruptionsAllowed") == 0 {
         return Err(violated(budget));
@@ -105,27 +113,29 @@ fn check_budget(budget: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Rule 7: the refusal names the budget and what it lacks.
+/// Rule 7: the refusal names the budget and what it lacks. A failed sync goes first, as the counts are then not to be
+/// trusted.
 fn violated(budget: &Value) -> ApiError {
     let status = &budget["status"];
+    let number = |field: &str| status[field].as_i64().unwrap_or_default();
     let name = metadata::text(budget, "name");
-    let insufficient = format!(
-        "The disruption budget {name} needs {} healthy pods and has {} currently",
-        status["desiredHealthy"].as_i64().unwrap_or_default(),
-        status["currentHealthy"].as_i64().unwrap_or_default()
-    );
     let condition = status["conditions"]
         .as_array()
         .and_then(|list| list.iter().find(|c| c["type"] == "DisruptionAllowed" && c["status"] == "False"));
-    let message = match condition.and_then(|c| c["reason"].as_str()) {
-        Some("SyncFailed") => format!(
-            "The disruption budget {name} does not allow evicting pods currently because it failed sync: {}",
-            condition.and_then(|c| c["message"].as_str()).unwrap_or_default()
-        ),
-        Some(reason) if reason != "InsufficientPods" => {
-            format!("The disruption budget {name} does not allow evicting pods currently: {reason}")
-        }
-        _ => insufficient,
+    let text = |field: &str| condition.and_then(|c| c[field].as_str()).unwrap_or_default();
+    let (reason, said) = (text("reason"), text("message"));
+    let message = if reason == "SyncFailed" && !said.is_empty() {
+        format!("The disruption budget {name} does not allow evicting pods currently because it failed sync: {said}")
+    } else if number("currentHealthy") <= number("desiredHealthy") {
+        format!(
+            "The disruption budget {name} needs {} healthy pods and has {} currently",
+            number("desiredHealthy"),
+            number("currentHealthy")
+        )
+    } else if !said.is_empty() {
+        format!("The disruption budget {name} does not allow evicting pods currently ({reason}): {said}")
+    } else {
+        format!("The disruption budget {name} does not allow evicting pods currently")
     };
     ApiError::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
         .with_details(json!({"causes": [{"reason": "DisruptionBudget", "message": message}]}))
@@ -133,7 +143,9 @@ fn violated(budget: &Value) -> ApiError {
 
 /// Rule 3: more than one budget is never resolved by the server.
 fn several_budgets() -> ApiError {
-    errors::internal(
+    ApiError::new(
+        500,
+        "",
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
     )
 }
@@ -175,12 +187,18 @@ fn set_condition(object: &mut Value, mut condition: Value) {
 
 pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let mut eviction = decode::body(call)?;
+    if eviction["apiVersion"] == "policy/v1beta1" {
+        // The same object by its older name; clients still send it.
+        eviction["apiVersion"] = "policy/v1".into();
+    }
     decode::expect_gvk(&mut eviction, "policy/v1", "Eviction", false)?;
+    let namespace = metadata::text(&eviction, "namespace");
+    if !namespace.is_empty() && namespace != call.namespace() {
+        return Err(errors::namespace_mismatch());
+    }
     let given = metadata::text(&eviction, "name");
     if given != call.name() {
-        return Err(ApiError::bad_request(format!(
-            "name in URL does not match name in Eviction object: {given}"
-        )));
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let options = options(call, &eviction)?;
     call.server.mutate(call, Operation::Create, &mut eviction, None, options.dry_run).await?;
@@ -203,20 +221,9 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
                 }
             }
             Verdict::Spend { budget } => {
-                if !options.dry_run {
-                    let mut changed = values[budget].clone();
-                    spend(&mut changed, call.name(), call.server.now());
-                    let stored = &budgets.objects[budget];
-                    match call.server.store.update(
-                        "policy/poddisruptionbudgets",
-                        &stored.key,
-                        stored.revision,
-                        changed,
-                    ) {
-                        Ok(_) => {}
-                        // The budget changed meanwhile: judge again.
-                        Err(WriteError::Conflict | WriteError::NotFound | WriteError::Exists) => continue,
-                    }
+                if !options.dry_run && !spend_one(call, &budgets.objects[budget]) {
+                    // The budget changed meanwhile: judge again.
+                    continue;
                 }
             }
         }
@@ -225,23 +232,64 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     Err(errors::modified(&pods, call.name()))
 }
 
-/// Rule 10: the pod says why it goes, in the same write that lets it go.
+/// Writes one disruption less into the budget; false if somebody else wrote it first.
+fn spend_one(call: &Call<'_>, budget: &Object) -> bool {
+    let registry = call.server.registry();
+    let Some(kind) = registry.find("policy", "v1", "poddisruptionbudgets") else { return false };
+    let before = budget.value();
+    let mut after = before.clone();
+    spend(&mut after, call.name(), call.server.now());
+    call.server.own_fields(kind, Some(&before), &mut after, "kube-apiserver", "status");
+    match call.server.store.update(&kind.storage, &budget.key, budget.revision, after) {
+        Ok(_) => true,
+        Err(WriteError::Conflict | WriteError::NotFound | WriteError::Exists) => false,
+    }
+}
+
+/// Rule 10: the pod says why it goes, then it is deleted.
 async fn evict(call: &mut Call<'_>, key: &Key, options: &DeleteOptions) -> ApiResult<ServerResponse> {
-    let now = rfc3339(call.server.now());
-    let mark = move |pod: &mut Value| {
-        set_condition(
-            pod,
-            json!({
-                "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting", "lastTransitionTime": now,
-            }),
-        );
-    };
-    delete_object(call, key, options, Some(&mark)).await?;
+    let mut options = options.clone();
+    if !options.dry_run {
+        mark(call, key, &mut options)?;
+    }
+    delete_object(call, key, &options, true).await?;
     Ok(response::json(
         201,
         &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
     ))
+}
+
+/// Sets the condition; a resourceVersion that must hold moves on with it.
+fn mark(call: &Call<'_>, key: &Key, options: &mut DeleteOptions) -> ApiResult<()> {
+    let pods = &call.kind;
+    loop {
+        let Some(found) = call.server.store.get(&pods.storage, key) else {
+            return Err(errors::not_found(pods, call.name()));
+        };
+        let mut pod = found.value();
+        check_preconditions("Pod", "Pod", "", &pod, options)?;
+        set_condition(
+            &mut pod,
+            json!({
+                "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting", "lastProbeTime": null,
+                "lastTransitionTime": rfc3339(call.server.now()),
+            }),
+        );
+        if pod == found.value() {
+            return Ok(());
+        }
+        match call.server.store.update(&pods.storage, key, found.revision, pod) {
+            Ok(marked) => {
+                if options.resource_version.is_some() {
+                    options.resource_version = Some(marked.revision.to_string());
+                }
+                return Ok(());
+            }
+            Err(WriteError::NotFound) => return Err(errors::not_found(pods, call.name())),
+            Err(WriteError::Conflict | WriteError::Exists) => {}
+        }
+    }
 }
 
 /// Rules 1 and 9: delete options of the body, and dryRun from body and query, which must agree.

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::Call;
+use super::{Call, errors};
 use crate::clock::rfc3339;
-use crate::error::{ApiError, ApiResult};
+use crate::error::ApiResult;
+use crate::kinds::Generation;
 
 pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
@@ -36,9 +37,7 @@ pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> ApiResult<()> {
         return Ok(());
     }
     if !given.is_empty() && given != call.namespace() {
-        return Err(ApiError::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+        return Err(errors::namespace_mismatch());
     }
     object["metadata"]["namespace"] = call.namespace().into();
     Ok(())
@@ -54,7 +53,7 @@ pub fn stamp_new(call: &Call<'_>, object: &mut Value) {
         }
         metadata.insert("uid".into(), uid.into());
         metadata.insert("creationTimestamp".into(), now.into());
-        if call.kind.has_generation || call.kind.is_custom() {
+        if call.kind.generation != Generation::None {
             metadata.insert("generation".into(), 1.into());
         } else {
             metadata.remove("generation");
@@ -98,21 +97,23 @@ pub fn keep_server_fields(old: &Value, new: &mut Value) {
     }
 }
 
-/// Raises the generation when anything but metadata and status changed.
-pub fn count_generation(old: &Value, new: &mut Value) {
-    let same = |new: &Value| {
-        let fields = |v: &'_ Value| -> usize {
-            v.as_object().map_or(0, |o| o.keys().filter(|k| !matches!(k.as_str(), "metadata" | "status")).count())
-        };
-        fields(old) == fields(new)
-            && old.as_object().is_some_and(|fields| {
-                fields
-                    .iter()
-                    .filter(|(k, _)| !matches!(k.as_str(), "metadata" | "status"))
-                    .all(|(k, v)| new.get(k) == Some(v))
-            })
+/// Raises the generation when something changed that it counts.
+pub fn count_generation(counts: Generation, old: &Value, new: &mut Value) {
+    let counted = |value: &Value| -> Vec<(String, Value)> {
+        let fields = value.as_object().into_iter().flatten();
+        fields
+            .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     };
-    if !same(new) {
+    let changed = match counts {
+        Generation::None | Generation::Constant => false,
+        Generation::Spec => counted(old) != counted(new),
+        Generation::SpecAndLabels => {
+            counted(old) != counted(new) || old["metadata"]["labels"] != new["metadata"]["labels"]
+        }
+    };
+    if changed {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
         new["metadata"]["generation"] = generation.into();
     }

@@ -36,7 +36,8 @@ pub fn patch_kind(call: &Call<'_>) -> ApiResult<PatchKind> {
         _ if call.kind.is_custom() => {
             Err(errors::unsupported_media_type(&[JSON, MERGE, APPLY, APPLY_CBOR]))
         }
-        _ => Err(errors::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY, APPLY_CBOR])),
+        _ => Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+            .with_details(serde_json::json!({}))),
     }
 }
 
@@ -45,11 +46,12 @@ pub async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     check_options(call, kind)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let subresource = call.subresource().to_string();
-    let change = Change { key: call.key(), subresource, dry_run, admitted: false, applied: kind == PatchKind::Apply };
+    let change = Change { key: call.key(), subresource, dry_run, replaces: false, admitted: false, applied: kind == PatchKind::Apply };
     if kind == PatchKind::Apply {
         return apply(call, change).await;
     }
-    let document = decode::json(&call.body).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
+    let document =
+        serde_json::from_slice(&call.body).map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
     let outcome = change.run(call, |call, current| patched(call, kind, current, &document)).await?;
     Ok(outcome.answer(call, 200))
 }

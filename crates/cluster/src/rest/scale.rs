@@ -20,7 +20,7 @@ pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse
         return Ok(response::json(200, &scale_of(call, &object)?));
     }
     let dry_run = call.query.dry_run("UpdateOptions")?;
-    let change = Change { key: call.key(), subresource: "scale".into(), dry_run, admitted: true, applied: false };
+    let change = Change { key: call.key(), subresource: "scale".into(), dry_run, replaces: false, admitted: true, applied: false };
     let document = match verb {
         "update" => decode::body(call)?,
         _ => decode::json(&call.body)?,

@@ -38,7 +38,7 @@ pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
         return Err(ApiError::invalid(&kind.group, &kind.plural, call.name(), &[error]));
     }
     let subresource = call.subresource().to_string();
-    let change = Change { key: call.key(), subresource, dry_run, admitted: false, applied: false };
+    let change = Change { key: call.key(), subresource, dry_run, replaces: true, admitted: false, applied: false };
     let outcome = change.run(call, |_, _| Ok(object.clone())).await?;
     Ok(outcome.answer(call, 200))
 }
@@ -53,6 +53,8 @@ pub struct Change {
     pub key: Key,
     pub subresource: String,
     pub dry_run: bool,
+    /// The new object is a whole one from a client, which must be meant for this very object.
+    pub replaces: bool,
     /// Webhooks have already judged the request, by an object of the subresource's own kind.
     pub admitted: bool,
     /// Managed fields are already those of a server-side apply.
@@ -76,7 +78,7 @@ impl Change {
             };
             let old = answer::in_version(&kind, current.value());
             let new = make(call, &old)?;
-            check_identity(&kind, &current, &old, &new)?;
+            self.check_identity(&kind, &current, &old, &new)?;
             let new = self.settle(call, &kind, &old, new).await?;
             if same_but_managed_times(&old, &new) {
                 return Ok(Outcome::Stored(current));
@@ -113,14 +115,37 @@ impl Change {
             prepare::default(kind, &mut new);
             new = isolate(kind, &self.subresource, old, new);
         }
-        if (kind.has_generation || kind.is_custom()) && self.subresource != "status" {
-            count_generation(old, &mut new);
+        if self.subresource != "status" {
+            count_generation(kind.generation, old, &mut new);
         }
         prepare::validate_update(kind, old, &new, &self.subresource)?;
         if !self.admitted {
             call.server.admit(call, Operation::Update, Some(&new), Some(old), self.dry_run).await?;
         }
         Ok(new)
+    }
+
+    /// The new object must be meant for this very object, and for this state of it if it says so.
+    fn check_identity(&self, kind: &Kind, current: &Object, old: &Value, new: &Value) -> ApiResult<()> {
+        let name = &current.key.name;
+        let uid = metadata::text(new, "uid");
+        let old_uid = metadata::text(old, "uid");
+        if self.replaces && !uid.is_empty() && uid != old_uid {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+            return Err(errors::conflict(kind, name, &why));
+        }
+        let revision = metadata::text(new, "resourceVersion");
+        if !revision.is_empty() && revision != "0" {
+            let asked: u64 = revision.parse().map_err(|_| {
+                let detail = format!("strconv.ParseUint: parsing \"{revision}\": invalid syntax");
+                let error = FieldError::invalid("metadata.resourceVersion", revision, detail);
+                ApiError::invalid(&kind.group, &kind.kind, name, &[error])
+            })?;
+            if asked != current.revision {
+                return Err(errors::modified(kind, name));
+            }
+        }
+        Ok(())
     }
 
     fn store(
@@ -149,29 +174,6 @@ pub fn is_finished(kind: &Kind, object: &Value) -> bool {
         && metadata::finalizers(object).is_empty()
         && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
         && !(kind.is("", "namespaces") && object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()))
-}
-
-/// The new object must be meant for this very object, and for this state of it if it says so.
-fn check_identity(kind: &Kind, current: &Object, old: &Value, new: &Value) -> ApiResult<()> {
-    let name = &current.key.name;
-    let uid = metadata::text(new, "uid");
-    let old_uid = metadata::text(old, "uid");
-    if !uid.is_empty() && uid != old_uid {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
-        return Err(errors::conflict(kind, name, &why));
-    }
-    let revision = metadata::text(new, "resourceVersion");
-    if !revision.is_empty() && revision != "0" {
-        let asked: u64 = revision.parse().map_err(|_| {
-            let detail = format!("strconv.ParseUint: parsing \"{revision}\": invalid syntax");
-            let error = FieldError::invalid("metadata.resourceVersion", revision, detail);
-            ApiError::invalid(&kind.group, &kind.kind, name, &[error])
-        })?;
-        if asked != current.revision {
-            return Err(errors::modified(kind, name));
-        }
-    }
-    Ok(())
 }
 
 /// Lets a write touch only its part: the status subresource the status, everything else all but the status.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Server;
 use crate::clock::rfc3339;
 use crate::crd::{self, CustomKind};
-use crate::kinds::{ALL_VERBS, Kind, KindSchema, Registry, Subresource};
+use crate::kinds::{ALL_VERBS, Generation, Kind, KindSchema, Registry, Subresource};
 use crate::rest::metadata;
 use crate::store::{Key, Object};
 
@@ -192,7 +192,7 @@ fn row(custom: CustomKind, storage_version: &str) -> Kind {
         storage_api_version: storage_version.to_string(),
         has_status: custom.has_status,
         initial_status: Value::Null,
-        has_generation: true,
+        generation: Generation::Spec,
         unconditional_update: false,
         create_on_update: false,
         returns_deleted: false,

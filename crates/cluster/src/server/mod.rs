@@ -238,6 +238,10 @@ impl Server {
 pub fn reset_fields(kind: &Kind, subresource: &str) -> &'static [&'static [&'static str]] {
     match (subresource, kind.has_status) {
         ("status", _) if kind.is_custom() => &[&["spec"], &["metadata"]],
+        ("status", _) if kind.is("", "pods") => {
+            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
+        }
+        ("status", _) if kind.is("apps", "deployments") => &[&["spec"], &["metadata", "labels"]],
         ("status", _) => &[&["spec"]],
         (_, true) => &[&["status"]],
         _ => &[],

@@ -7,21 +7,17 @@ use super::{age, cells};
 use crate::crd::{CustomKind, PrinterColumn};
 
 /// Kinds that declare no columns show their age.
-fn declared(kind: &CustomKind) -> &[PrinterColumn] {
-    &kind.columns
-}
-
 pub fn columns(kind: &CustomKind) -> Value {
     let mut columns = vec![json!({
         "name": "Name", "type": "string", "format": "name", "priority": 0,
         "description": "Name must be unique within a namespace.",
     })];
-    if declared(kind).is_empty() {
+    if kind.columns.is_empty() {
         columns.push(json!({
             "name": "Age", "type": "date", "format": "", "description": "Creation time.", "priority": 0,
         }));
     }
-    for column in declared(kind) {
+    for column in &kind.columns {
         columns.push(json!({
             "name": column.name, "type": column.ty, "format": column.format,
             "description": column.description, "priority": column.priority,
@@ -32,10 +28,10 @@ pub fn columns(kind: &CustomKind) -> Value {
 
 pub fn cells(kind: &CustomKind, object: &Value, now: Timestamp) -> Vec<Value> {
     let mut row = vec![cells::name(object)];
-    if declared(kind).is_empty() {
+    if kind.columns.is_empty() {
         row.push(age::age(object, now));
     }
-    row.extend(declared(kind).iter().map(|column| cell(column, object, now)));
+    row.extend(kind.columns.iter().map(|column| cell(column, object, now)));
     row
 }
 

@@ -175,6 +175,16 @@ const PRIORITY_CLASSES: &[Column] =
 const ROLE_BINDINGS: &[Column] =
     &[text("Name"), text("Role"), text("Age"), wide("Users"), wide("Groups"), wide("ServiceAccounts")];
 const WEBHOOK_CONFIGURATIONS: &[Column] = &[text("Name"), number("Webhooks"), text("Age")];
+const CUSTOM_RESOURCE_DEFINITIONS: &[Column] = &[
+    text("Name"),
+    text("Scope"),
+    text("Versions"),
+    Column { name: "Created At", ty: "date", priority: 0 },
+    wide("Group"),
+    wide("Kind"),
+    wide("ShortNames"),
+    Column { name: "Established", ty: "boolean", priority: 1 },
+];
 const NETWORK_POLICIES: &[Column] = &[text("Name"), text("Pod-Selector"), text("Age")];
 const RESOURCE_QUOTAS: &[Column] = &[text("Name"), text("Request"), text("Limit"), text("Age")];
 
@@ -215,6 +225,9 @@ pub(super) fn layout(group: &str, resource: &str) -> Layout {
         ) => (WEBHOOK_CONFIGURATIONS, objects::webhook_configuration),
         ("networking.k8s.io", "ingresses") => (INGRESSES, objects::ingress),
         ("networking.k8s.io", "networkpolicies") => (NETWORK_POLICIES, objects::network_policy),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            (CUSTOM_RESOURCE_DEFINITIONS, objects::custom_resource_definition)
+        }
         _ => (DEFAULT, objects::name_and_creation),
     };
     Layout { columns, cells }

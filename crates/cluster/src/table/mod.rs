@@ -83,7 +83,7 @@ impl<'a> Printer<'a> {
     /// `columnDefinitions`.
     pub fn columns(&self) -> Value {
         match &self.way {
-            Way::BuiltIn(layout) => layout.columns.iter().enumerate().map(|(i, c)| c.definition(i)).collect(),
+            Way::BuiltIn(layout) => layout.columns.iter().map(|column| column.definition()).collect(),
             Way::Custom(kind) => custom::columns(kind),
         }
     }
@@ -133,8 +133,8 @@ impl<'a> Printer<'a> {
 }
 
 impl Column {
-    fn definition(self, index: usize) -> Value {
-        let is_name = index == 0 && self.name == "Name";
+    fn definition(self) -> Value {
+        let is_name = self.name == "Name";
         json!({
             "name": self.name, "type": self.ty, "format": if is_name { "name" } else { "" },
             "description": self.name, "priority": self.priority,

@@ -348,3 +348,26 @@ pub fn resource_quota(object: &Value, now: Timestamp) -> Vec<Value> {
     }
     vec![name(object), requests.join(", ").into(), limits.join(", ").into(), age(object, now)]
 }
+
+pub fn custom_resource_definition(object: &Value, _now: Timestamp) -> Vec<Value> {
+    let spec = &object["spec"];
+    let versions: Vec<String> = list(&spec["versions"])
+        .iter()
+        .filter(|version| version["served"] == true)
+        .map(|version| {
+            let mark = if version["storage"] == true { "(storage)" } else { "" };
+            format!("{}{mark}", text(&version["name"]))
+        })
+        .collect();
+    let short_names: Vec<&str> = list(&spec["names"]["shortNames"]).iter().map(text).collect();
+    vec![
+        name(object),
+        text(&spec["scope"]).into(),
+        versions.join(",").into(),
+        text(&object["metadata"]["creationTimestamp"]).into(),
+        text(&spec["group"]).into(),
+        text(&spec["names"]["kind"]).into(),
+        short_names.join(",").into(),
+        crate::crd::is_established(object).into(),
+    ]
+}

@@ -241,6 +241,14 @@ fn everyday_kinds_have_kubectls_cells() {
                 "count": 4, "source": {"component": "kubelet", "host": "n1"}}),
             json!(["10s", "Normal", "R", "pod/p", "", "kubelet, n1", "m", "60m", 4, "x"]),
         ),
+        (
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            json!({"metadata": meta, "spec": {"group": "e.com", "scope": "Cluster", "names": {"kind": "W", "shortNames": ["w"]},
+                "versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v0", "served": false}]},
+                "status": {"conditions": [{"type": "Established", "status": "True"}]}}),
+            json!(["x", "Cluster", "v1(storage)", "2026-01-09T23:00:00Z", "e.com", "W", "w", true]),
+        ),
     ];
     for (group, resource, object, expected) in cases {
         assert_eq!(Value::Array(cells(group, resource, object)), expected, "{resource}");

@@ -57,10 +57,10 @@ pub fn secret(object: &Value) -> Vec<FieldError> {
         "kubernetes.io/dockerconfigjson" => require(&[".dockerconfigjson"]),
         "kubernetes.io/ssh-auth" => require(&["ssh-privatekey"]),
         "kubernetes.io/tls" => require(&["tls.crt", "tls.key"]),
-        "kubernetes.io/basic-auth" => {
-            if object["data"].get("username").is_none() && object["data"].get("password").is_none() {
-                require(&["username", "password"]);
-            }
+        "kubernetes.io/basic-auth"
+            if object["data"].get("username").is_none() && object["data"].get("password").is_none() =>
+        {
+            require(&["username", "password"]);
         }
         "kubernetes.io/service-account-token" => {
             let name = "kubernetes.io/service-account.name";

@@ -211,6 +211,19 @@ fn finalizers(finalizers: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
+/// Built-in kinds accept finalizers of Kubernetes itself, or with a domain.
+pub fn finalizer_names(object: &Value) -> Vec<FieldError> {
+    let known = |name: &str| matches!(name, "kubernetes" | "orphan" | "foregroundDeletion");
+    let mut errors = Vec::new();
+    for (index, finalizer) in strings(&object["metadata"]["finalizers"]).into_iter().enumerate() {
+        if !finalizer.contains('/') && !known(finalizer) {
+            let message = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("metadata.finalizers[{index}]"), finalizer, message));
+        }
+    }
+    errors
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,6 +45,7 @@ pub fn name_rule(group: &str, kind: &str) -> NameRule {
 /// Errors of a new object, defaulted and named.
 pub fn validate_create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = metadata::validate_create(object, namespaced, name_rule(group, kind));
+    errors.extend(metadata::finalizer_names(object));
     errors.extend(validate_kind(group, kind, object));
     errors
 }
@@ -52,6 +53,7 @@ pub fn validate_create(group: &str, kind: &str, object: &Value, namespaced: bool
 /// Errors of a changed object.
 pub fn validate_update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate_update(old, new);
+    errors.extend(metadata::finalizer_names(new));
     match (group, kind) {
         ("", "Pod") => {
             errors.extend(validate_kind(group, kind, new));
@@ -74,7 +76,7 @@ fn validate_kind(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
     match (group, kind) {
         ("", "Pod") => pods::spec(&object["spec"], "spec"),
         ("", "PodTemplate") => pods::template(&object["template"], "template"),
-        ("", "Node") => nodes::taints(&object["spec"]["taints"], "spec.taints"),
+        ("", "Node") => nodes::taints(&object["spec"]["taints"]),
         ("", "Service") => services::service(object),
         ("", "ConfigMap") => config::config_map(object),
         ("", "Secret") => config::secret(object),

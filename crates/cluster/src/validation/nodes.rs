@@ -12,11 +12,12 @@ pub fn taint_effect(effect: &str, path: &str) -> Option<FieldError> {
     (!EFFECTS.contains(&effect)).then(|| FieldError::not_supported(path, effect, &EFFECTS))
 }
 
-pub fn taints(taints: &Value, path: &str) -> Vec<FieldError> {
+/// The server reports taints under `metadata`, where it looks at them.
+pub fn taints(taints: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (index, taint) in taints.as_array().into_iter().flatten().enumerate() {
-        let here = format!("{path}[{index}]");
+        let here = format!("metadata.taints[{index}]");
         let (key, value, effect) = (str_at(taint, "key"), str_at(taint, "value"), str_at(taint, "effect"));
         for message in names::qualified_name(key) {
             errors.push(FieldError::invalid(format!("{here}.key"), key, message));

@@ -50,11 +50,6 @@ pub fn spec(spec: &Value, path: &str) -> Vec<FieldError> {
         errors.push(FieldError::not_supported(format!("{path}.dnsPolicy"), policy, &accepted));
     }
     errors.extend(metadata::labels(&spec["nodeSelector"], &format!("{path}.nodeSelector")));
-    if let Some(grace) = int_at(spec, "terminationGracePeriodSeconds")
-        && grace < 0
-    {
-        errors.push(FieldError::invalid(format!("{path}.terminationGracePeriodSeconds"), grace, NEGATIVE));
-    }
     for field in ["serviceAccountName", "nodeName", "priorityClassName"] {
         let name = str_at(spec, field);
         if !name.is_empty() {
@@ -103,8 +98,6 @@ fn volumes<'a>(spec: &'a Value, path: &str, errors: &mut Vec<FieldError>) -> Vec
             let second = volume.as_object().and_then(|f| f.keys().filter(|k| *k != "name").nth(1));
             let here = format!("{here}.{}", second.map_or("", String::as_str));
             errors.push(FieldError::forbidden(here, "may not specify more than 1 volume type"));
-        } else if sources == 0 {
-            errors.push(FieldError::required(here, "must specify a volume type"));
         }
     }
     known

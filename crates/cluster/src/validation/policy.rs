@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::fields::{int_at, str_at};
+use super::fields::{int_at, list_at, str_at};
 use super::selectors::label_selector;
 use super::workloads::{at_most_100_percent, int_or_percent};
 use super::{NEGATIVE, immutable, names};
@@ -35,27 +35,36 @@ pub fn disruption_budget(object: &Value) -> Vec<FieldError> {
 pub fn autoscaler(object: &Value) -> Vec<FieldError> {
     let spec = &object["spec"];
     let mut errors = Vec::new();
-    let min = int_at(spec, "minReplicas");
-    if let Some(min) = min
-        && min < 1
-    {
-        let message = "must be greater than or equal to 1";
-        errors.push(FieldError::invalid("spec.minReplicas", min, message));
+    let min = int_at(spec, "minReplicas").unwrap_or(1);
+    if min < 0 {
+        errors.push(FieldError::invalid("spec.minReplicas", min, NEGATIVE));
     }
-    match int_at(spec, "maxReplicas").unwrap_or(0) {
-        0 => errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0")),
-        max if max < 1 => {
-            let message = "must be greater than or equal to 1";
-            errors.push(FieldError::invalid("spec.maxReplicas", max, message));
-        }
-        max if min.is_some_and(|min| max < min) => {
-            let message = "must be greater than or equal to `minReplicas`";
-            errors.push(FieldError::invalid("spec.maxReplicas", max, message));
-        }
-        _ => {}
+    let max = int_at(spec, "maxReplicas").unwrap_or(0);
+    if max == 0 {
+        errors.push(FieldError::required("spec.maxReplicas", ""));
+    } else if max < 1 {
+        let message = "must be greater than or equal to 1";
+        errors.push(FieldError::invalid("spec.maxReplicas", max, message));
+    }
+    if max < min {
+        let message = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid("spec.maxReplicas", max, message));
+    }
+    let target = &spec["scaleTargetRef"];
+    let api_version = str_at(target, "apiVersion");
+    if !api_version.contains('/') && api_version != "v1" {
+        let message = "apiVersion must specify API group";
+        errors.push(FieldError::invalid("spec.scaleTargetRef.apiVersion", api_version, message));
+    }
+    let scales_to_zero = |metric: &Value| matches!(str_at(metric, "type"), "Object" | "External");
+    if min == 0 && !list_at(spec, "metrics").iter().any(scales_to_zero) {
+        errors.push(FieldError::forbidden(
+            "spec.metrics",
+            "must specify at least one Object or External metric to support scaling to zero replicas",
+        ));
     }
     for field in ["kind", "name"] {
-        let value = str_at(&spec["scaleTargetRef"], field);
+        let value = str_at(target, field);
         let here = format!("spec.scaleTargetRef.{field}");
         if value.is_empty() {
             errors.push(FieldError::required(here, ""));
@@ -80,10 +89,6 @@ pub fn lease(object: &Value) -> Vec<FieldError> {
         && transitions < 0
     {
         errors.push(FieldError::invalid("spec.leaseTransitions", transitions, NEGATIVE));
-    }
-    if !str_at(spec, "preferredHolder").is_empty() && str_at(spec, "strategy").is_empty() {
-        let message = "may only be specified if `strategy` is defined";
-        errors.push(FieldError::forbidden("spec.preferredHolder", message));
     }
     errors
 }

@@ -14,8 +14,7 @@ pub fn role(object: &Value, namespaced: bool) -> Vec<FieldError> {
         let here = format!("rules[{index}]");
         let given = |field: &str| !strings(&rule[field]).is_empty();
         if !given("verbs") {
-            errors
-                .push(FieldError::required(format!("{here}.verbs"), "verbs must contain at least one value"));
+            errors.push(FieldError::required(format!("{here}.verbs"), ""));
         }
         if given("nonResourceURLs") {
             let mut refuse = |message: &str| {

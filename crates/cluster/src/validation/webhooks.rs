@@ -143,8 +143,27 @@ fn service(service: &Value, path: &str, errors: &mut Vec<FieldError>) {
         }
     }
     let url_path = str_at(service, "path");
-    if !url_path.is_empty() && !url_path.starts_with('/') {
-        errors.push(FieldError::invalid(format!("{path}.path"), url_path, "must start with a '/'"));
+    if !matches!(url_path, "" | "/") {
+        self::url_path(url_path, &format!("{path}.path"), errors);
+    }
+}
+
+fn url_path(url_path: &str, path: &str, errors: &mut Vec<FieldError>) {
+    if !url_path.starts_with('/') {
+        errors.push(FieldError::invalid(path, url_path, "must start with a '/'"));
+    }
+    let mut characters = url_path.chars();
+    characters.next();
+    let rest = characters.as_str();
+    for (index, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
+        if segment.is_empty() {
+            let message = format!("segment[{index}] may not be empty");
+            errors.push(FieldError::invalid(path, url_path, message));
+            continue;
+        }
+        for problem in names::dns_subdomain(segment) {
+            errors.push(FieldError::invalid(path, url_path, format!("segment[{index}]: {problem}")));
+        }
     }
 }
 

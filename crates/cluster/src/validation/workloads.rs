@@ -13,15 +13,22 @@ fn selector_and_template(spec: &Value, kind: &str, errors: &mut Vec<FieldError>)
     if selector.is_null() {
         errors.push(FieldError::required("spec.selector", ""));
     } else {
-        errors.extend(label_selector(selector, "spec.selector"));
+        let problems = label_selector(selector, "spec.selector");
+        let unreadable = problems.iter().any(|e| e.field.contains(".matchExpressions["));
+        errors.extend(problems);
         if is_empty(selector) {
             let kind = if kind == "ReplicaSet" { "deployment" } else { &kind.to_lowercase() };
             let message = format!("empty selector is invalid for {kind}");
             errors.push(FieldError::invalid("spec.selector", selector.clone(), message));
         }
+        if unreadable {
+            let message = if kind == "StatefulSet" { "" } else { "invalid label selector" };
+            errors.push(FieldError::invalid("spec.selector", selector.clone(), message));
+            return;
+        }
     }
     let labels = &spec["template"]["metadata"]["labels"];
-    if !is_empty(selector) && !selects(selector, labels) {
+    if selector.is_null() || !is_empty(selector) && !selects(selector, labels) {
         errors.push(mismatch(labels));
     }
     errors.extend(pods::template(&spec["template"], "spec.template"));
