@@ -266,9 +266,7 @@ mod tests {
     #[test]
     fn the_same_identifier_gets_the_same_alias_and_a_new_one_another() {
         let mut normaliser = Normaliser::default();
-        let object = |version: &str| {
-            json!({"metadata": {"uid": "0dd1e3a0-52f6-4a77-8a75-1f0c3a4b5c6d", "resourceVersion": version}})
-        };
+        let object = |version: &str| json!({"metadata": {"uid": "0dd1e3a0-52f6-4a77-8a75-1f0c3a4b5c6d", "resourceVersion": version}});
         let first = normaliser.normalise(&object("812"));
         assert_eq!(first, json!({"metadata": {"uid": "<uid-1>", "resourceVersion": "<rv-1>"}}));
         assert_eq!(normaliser.normalise(&object("812")), first, "a write that changes nothing");
@@ -287,7 +285,10 @@ mod tests {
     fn generated_names_are_replaced_wherever_they_stand() {
         let mut normaliser = Normaliser::default();
         normaliser.normalise(&json!({"metadata": {"generateName": "web-", "name": "web-x7k2p"}}));
-        assert_eq!(normaliser.normalise(&json!("pods \"web-x7k2p\" not found")), "pods \"web-<1>\" not found");
+        assert_eq!(
+            normaliser.normalise(&json!("pods \"web-x7k2p\" not found")),
+            "pods \"web-<1>\" not found"
+        );
     }
 
     #[test]
