@@ -47,9 +47,7 @@ impl LabelSelector {
     /// The text form of query parameters: `app=web,tier in (a,b),!old`.
     pub fn parse(text: &str) -> ApiResult<Self> {
         let mut parser = Parser { tokens: tokenize(text), at: 0 };
-        parser.selector().map_err(|why| {
-            ApiError::bad_request(format!("unable to parse requirement: {why}"))
-        })
+        parser.selector().map_err(ApiError::bad_request)
     }
 
     /// The object form, `matchLabels` and `matchExpressions`; `None` when it breaks the form's rules.
@@ -170,7 +168,7 @@ impl Parser {
 
     fn found(token: Option<&Token>) -> String {
         match token {
-            None => "found '', expected: identifier".to_string(),
+            None => "found ''".to_string(),
             Some(Token::Word(word)) => format!("found '{word}'"),
             Some(other) => format!("found '{}'", symbol(other)),
         }
@@ -179,7 +177,11 @@ impl Parser {
     fn selector(&mut self) -> Result<LabelSelector, String> {
         let mut requirements = Vec::new();
         while self.at < self.tokens.len() {
-            requirements.push(self.requirement()?);
+            if !matches!(self.tokens.get(self.at), Some(Token::Bang | Token::Word(_))) {
+                let found = Self::found(self.tokens.get(self.at));
+                return Err(format!("{found}, expected: !, identifier, or 'end of string'"));
+            }
+            requirements.push(self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?);
             match self.next() {
                 None => break,
                 Some(Token::Comma) if self.at < self.tokens.len() => {}
@@ -197,12 +199,13 @@ impl Parser {
         }
         let key = match self.next() {
             Some(Token::Word(word)) => word,
-            other => return Err(format!("{}, expected: !, identifier, or 'end of string'", Self::found(other.as_ref()))),
+            other => return Err(format!("{}, expected: identifier", Self::found(other.as_ref()))),
         };
         check_label_key(&key)?;
         let op = match self.tokens.get(self.at).cloned() {
             None | Some(Token::Comma) => if negated { Op::Absent } else { Op::Exists },
-            _ if negated => return Err(format!("{}, expected: ',' or 'end of string'", Self::found(self.tokens.get(self.at)))),
+            // What follows is for the caller to refuse.
+            _ if negated => Op::Absent,
             Some(Token::Equals | Token::DoubleEquals) => self.single().map(|v| Op::In(vec![v]))?,
             Some(Token::NotEquals) => self.single().map(|v| Op::NotIn(vec![v]))?,
             Some(Token::Greater) => Op::Greater(self.number()?),
@@ -240,7 +243,7 @@ impl Parser {
         self.at += 1;
         match self.next() {
             Some(Token::Open) => {}
-            other => return Err(format!("{}, expected: '('", Self::found(other.as_ref()))),
+            other => return Err(format!("{} expected: '('", Self::found(other.as_ref()))),
         }
         let mut values = vec![String::new()];
         loop {
@@ -280,7 +283,7 @@ fn symbol(token: &Token) -> &str {
 fn check_label_key(key: &str) -> Result<(), String> {
     match names::qualified_name(key).first() {
         None => Ok(()),
-        Some(problem) => Err(format!("key: Invalid value: \"{key}\": {problem}")),
+        Some(problem) => Err(format!("<nil>: Invalid value: \"{key}\": {problem}")),
     }
 }
 
@@ -331,7 +334,9 @@ impl FieldSelector {
                     None => return Err(unsupported_field(key, kind)),
                 },
             };
-            requirements.push((field, equal, unescape(value)));
+            let value = unescape(value)
+                .map_err(|c| ApiError::bad_request(format!("invalid field selector: unescaped character in value: {}", c as u32)))?;
+            requirements.push((field, equal, value));
         }
         Ok(Self { requirements })
     }
@@ -343,8 +348,8 @@ impl FieldSelector {
                 Field::Namespace => &*key.namespace,
                 Field::Stored(index) => meta.fields.get(*index).map_or("", |v| &**v),
             };
-            // An absent boolean reads as false.
-            let same = actual == wanted || (actual.is_empty() && wanted == "false");
+            // An absent boolean reads as false, an absent count as 0.
+            let same = actual == wanted || (actual.is_empty() && matches!(wanted.as_str(), "false" | "0"));
             same == *equal
         })
     }
@@ -384,13 +389,18 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-fn unescape(value: &str) -> String {
+/// The error is a character that should have been escaped.
+fn unescape(value: &str) -> Result<String, char> {
     let mut out = String::with_capacity(value.len());
     let mut chars = value.chars();
     while let Some(c) = chars.next() {
-        if c == '\\' { out.extend(chars.next()) } else { out.push(c) }
+        match c {
+            '\\' => out.extend(chars.next()),
+            '=' | ',' => return Err(c),
+            _ => out.push(c),
+        }
     }
-    out
+    Ok(out)
 }
 
 /// Both selectors of a list or watch.

@@ -81,6 +81,9 @@ fn select_own_pods(job: &mut Value) {
     ] {
         job["spec"]["template"]["metadata"]["labels"][label] = value.clone();
     }
+    if job["metadata"]["labels"].as_object().is_none_or(serde_json::Map::is_empty) {
+        job["metadata"]["labels"] = job["spec"]["template"]["metadata"]["labels"].clone();
+    }
 }
 
 /// What an update may leave out because the server gave it.
@@ -120,10 +123,12 @@ fn give_address(server: &Server, service: &mut Value) {
     if spec["clusterIPs"].is_null() {
         spec["clusterIPs"] = json!([address]);
     }
+    // Without addresses of its own and without pods to look at, a service may be of any family.
+    let open = address == "None" && spec["selector"].as_object().is_none_or(serde_json::Map::is_empty);
     if spec["ipFamilies"].is_null() {
-        spec["ipFamilies"] = json!(["IPv4"]);
+        spec["ipFamilies"] = if open { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
     }
     if spec["ipFamilyPolicy"].is_null() {
-        spec["ipFamilyPolicy"] = "SingleStack".into();
+        spec["ipFamilyPolicy"] = if open { "RequireDualStack" } else { "SingleStack" }.into();
     }
 }

@@ -231,8 +231,7 @@ pub fn kinds() -> Vec<Kind> {
             .in_all()
             .status(json!({"replicas": 0}))
             .generation()
-            .scale()
-            .select(&["status.replicas"]),
+            .scale(),
         row("apps/v1", "StatefulSet", "statefulsets", &["sts"])
             .in_all()
             .status(json!({"replicas": 0, "availableReplicas": 0}))

@@ -62,7 +62,7 @@ impl View {
         };
         let now = self.server.now();
         let rows: Vec<Value> = values.iter().map(|value| printer.row(value, now, self.include)).collect();
-        let columns = if with_columns { printer.columns() } else { json!([]) };
+        let columns = if with_columns { printer.columns() } else { Value::Null };
         json!({
             "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
             "columnDefinitions": columns, "rows": rows,

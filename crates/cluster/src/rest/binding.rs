@@ -15,10 +15,18 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     decode::expect_gvk(&mut binding, "v1", "Binding", false)?;
     let dry_run = call.query.dry_run("CreateOptions")?;
     let name = if call.name().is_empty() { metadata::text(&binding, "name") } else { call.name() }.to_string();
+    if name != metadata::text(&binding, "name") && !metadata::text(&binding, "name").is_empty() {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+    }
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_string();
-    if node.is_empty() {
-        let error = FieldError::required("target.name", "");
-        return Err(ApiError::invalid("", "Binding", &name, &[error]));
+    let target = binding["target"]["kind"].as_str().unwrap_or_default();
+    let error = if !matches!(target, "" | "Node") {
+        Some(FieldError::not_supported("target.kind", target, &["Node", "<empty>"]))
+    } else {
+        node.is_empty().then(|| FieldError::required("target.name", ""))
+    };
+    if let Some(error) = error {
+        return Err(ApiError::new(500, "", error.to_string()));
     }
     call.server.mutate(call, Operation::Create, &mut binding, None, dry_run).await?;
     call.server.admit(call, Operation::Create, Some(&binding), None, dry_run).await?;
@@ -26,24 +34,25 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let Some(pods) = registry.find("", "v1", "pods") else { return Err(errors::no_such_path()) };
     call.kind = pods.clone();
     let key = Key::new(call.namespace(), &name);
-    let uid = metadata::text(&binding, "uid").to_string();
     let now = rfc3339(call.server.now());
-    let change = Change { key, subresource: "binding".into(), dry_run, replaces: false, admitted: true, applied: false };
-    change.run(call, |call, pod| bound(call, pod, &node, &uid, &now)).await?;
+    let change = Change { key, subresource: "binding".into(), dry_run, replaces: false, admitted: true, applied: true };
+    change.run(call, |call, pod| bound(call, pod, &binding, &node, &now)).await?;
     Ok(response::json(
         201,
         &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
     ))
 }
 
-fn bound(call: &Call<'_>, pod: &Value, node: &str, uid: &str, now: &str) -> ApiResult<Value> {
+fn bound(call: &Call<'_>, pod: &Value, binding: &Value, node: &str, now: &str) -> ApiResult<Value> {
     let name = metadata::text(pod, "name");
-    let refuse = |why: String| Err(errors::conflict(&call.kind, name, &why));
-    if !uid.is_empty() && uid != metadata::text(pod, "uid") {
-        return refuse(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            metadata::text(pod, "uid")
-        ));
+    let refuse = |why: String| {
+        let message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
+        let details = json!({"name": name, "kind": "pods/binding"});
+        Err(ApiError::new(409, "Conflict", message).with_details(details))
+    };
+    let (uid, actual) = (metadata::text(binding, "uid"), metadata::text(pod, "uid"));
+    if !uid.is_empty() && uid != actual {
+        return Err(errors::uid_mismatch(&call.kind, &Key::new(call.namespace(), name), uid, actual));
     }
     if metadata::is_deleting(pod) {
         return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
@@ -54,6 +63,11 @@ fn bound(call: &Call<'_>, pod: &Value, node: &str, uid: &str, now: &str) -> ApiR
     }
     let mut pod = pod.clone();
     pod["spec"]["nodeName"] = node.into();
+    for field in ["labels", "annotations"] {
+        for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
+            pod["metadata"][field][key] = value.clone();
+        }
+    }
     let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     match &mut pod["status"]["conditions"] {
         Value::Array(list) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::answer;
-use super::metadata::{self, generated_name, settle_namespace, stamp_new};
+use super::metadata::{self, drop_server_fields, generated_name, settle_namespace, stamp_new};
 use super::{Call, decode, errors, namespaces, prepare};
 use crate::admission::Operation;
 use crate::clock::rfc3339;
@@ -53,6 +53,8 @@ pub async fn create_object(
         return Err(errors::resource_version_on_create());
     }
     let kind = call.kind.clone();
+    drop_server_fields(&mut object);
+    metadata::metadata_mut(&mut object).map(|m| m.remove("resourceVersion"));
     prepare::default(&kind, &mut object);
     // What admission adds later belongs to nobody.
     namespaces::check_alive(call, &kind)?;
@@ -82,7 +84,7 @@ pub async fn create_object(
         let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
         if dry_run {
             if call.server.store.get(&kind.storage, &key).is_some() {
-                return Err(errors::already_exists(&kind, &key.name));
+                return Err(exists(call, &key));
             }
             return Ok(Outcome::Rehearsed(object));
         }
@@ -92,7 +94,7 @@ pub async fn create_object(
                 return Ok(Outcome::Stored(stored));
             }
             Err(WriteError::Exists) if generates => {}
-            Err(WriteError::Exists) => return Err(errors::already_exists(&kind, &key.name)),
+            Err(WriteError::Exists) => return Err(exists(call, &key)),
             Err(_) => return Err(errors::no_such_path()),
         }
     }
@@ -103,6 +105,16 @@ pub async fn create_object(
     );
     error.retry_after = Some(1);
     Err(error)
+}
+
+/// The name is taken, perhaps by an object that is on its way out.
+fn exists(call: &Call<'_>, key: &Key) -> ApiError {
+    let mut error = errors::already_exists(&call.kind, &key.name);
+    let there = call.server.store.get(&call.kind.storage, key);
+    if there.is_some_and(|object| metadata::is_deleting(&object.value())) {
+        error.message = format!("object is being deleted: {}", error.message);
+    }
+    error
 }
 
 /// A pod gets the priority of its class, or of the class that is the default for all.

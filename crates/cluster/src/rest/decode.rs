@@ -13,8 +13,7 @@ pub fn media_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-const ACCEPTED: &[&str] =
-    &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"];
+const ACCEPTED: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// The body as an object of any kind; protobuf only of those kinds that kubectl sends.
 pub fn body(call: &Call<'_>) -> ApiResult<Value> {
@@ -83,10 +82,12 @@ pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str, must_be_give
     }
     if !given_kind.is_empty() && given_kind != kind {
         let version = if given_version.is_empty() { api_version } else { &given_version };
+        let version = version.rsplit('/').next().unwrap_or_default();
+        let group = api_version.split_once('/').map_or("core", |(group, _)| group);
+        let group = group.split('.').next().unwrap_or_default();
         return Err(ApiError::bad_request(format!(
-            "{given_kind} in version \"{}\" cannot be handled as a {kind}: the kind of the object does not match \
-             the resource",
-            version.rsplit('/').next().unwrap_or_default()
+            "{given_kind} in version \"{version}\" cannot be handled as a {kind}: converting ({version}.{given_kind}) to \
+             ({group}.{kind}): unknown conversion"
         )));
     }
     if !given_version.is_empty() && given_version != api_version {

@@ -51,8 +51,9 @@ impl DeleteOptions {
         let body = decode::body(call)?;
         let kind = body["kind"].as_str().unwrap_or("DeleteOptions");
         if kind != "DeleteOptions" {
+            let version = body["apiVersion"].as_str().unwrap_or_default();
             return Err(ApiError::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: no kind \"{kind}\" is registered"
+                "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
             )));
         }
         let mut options = Self::parse(&body)?;
@@ -180,7 +181,9 @@ pub async fn delete_object(
             return Err(errors::not_found(&kind, &key.name));
         };
         let object = current.value();
-        check_preconditions(&kind.qualified_resource(), &kind.plural, &kind.group, &object, options)?;
+        let qualified =
+            if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) };
+        check_preconditions(&qualified, &kind.kind, &kind.group, &object, options)?;
         if !admitted {
             call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?;
         }
@@ -268,7 +271,7 @@ fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) ->
     let grace = if kind.is("", "pods") { pod_grace(object, options) } else { 0 };
     if metadata::is_deleting(object) {
         let running = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-        if !held && grace == 0 {
+        if !held && grace == 0 && running == 0 {
             return Plan::Remove;
         }
         if grace >= running {
@@ -280,7 +283,7 @@ fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) ->
         let began = deadline.map_or(now, |at| at - SignedDuration::from_secs(running));
         marked["metadata"]["deletionTimestamp"] = rfc3339(began + SignedDuration::from_secs(grace)).into();
         marked["metadata"]["deletionGracePeriodSeconds"] = grace.into();
-        return Plan::Mark(marked);
+        return if held || grace > 0 { Plan::Mark(marked) } else { Plan::MarkAndRemove(marked) };
     }
     let is_pod = kind.is("", "pods");
     if grace == 0 && !held && !is_pod {

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::error::ApiError;
 use crate::kinds::Kind;
+use crate::store::Key;
 
 fn details(kind: &Kind, name: &str) -> serde_json::Value {
     let mut details = json!({"kind": kind.plural});
@@ -39,6 +40,17 @@ pub fn conflict(kind: &Kind, name: &str, why: &str) -> ApiError {
 pub fn modified(kind: &Kind, name: &str) -> ApiError {
     let why = "the object has been modified; please apply your changes to the latest version and try again";
     conflict(kind, name, why)
+}
+
+/// The object is another one of the same name.
+pub fn uid_mismatch(kind: &Kind, key: &Key, wanted: &str, actual: &str) -> ApiError {
+    let namespace = if key.namespace.is_empty() { String::new() } else { format!("/{}", key.namespace) };
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}{namespace}/{}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}",
+        kind.plural, key.name
+    );
+    conflict(kind, &key.name, &why)
 }
 
 pub fn forbidden(kind: &Kind, name: &str, why: &str) -> ApiError {
@@ -93,6 +105,5 @@ pub fn too_large_revision(asked: u64, current: u64) -> ApiError {
 }
 
 pub fn resource_version_on_create() -> ApiError {
-    ApiError::new(500, "InternalError", "Internal error occurred: resourceVersion should not be set on objects to be created")
-        .with_details(json!({"causes": [{"message": "resourceVersion should not be set on objects to be created"}]}))
+    ApiError::new(500, "", "resourceVersion should not be set on objects to be created")
 }

@@ -43,14 +43,20 @@ pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
+/// Fields that only the server sets; sent with a new object they mean nothing.
+pub fn drop_server_fields(object: &mut Value) {
+    if let Some(metadata) = metadata_mut(object) {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            metadata.remove(field);
+        }
+    }
+}
+
 /// Fills in what the server decides about a new object: name from generateName, uid, creation time.
 pub fn stamp_new(call: &Call<'_>, object: &mut Value) {
     let uid = call.server.uid();
     let now = rfc3339(call.server.now());
     if let Some(metadata) = metadata_mut(object) {
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
-            metadata.remove(field);
-        }
         metadata.insert("uid".into(), uid.into());
         metadata.insert("creationTimestamp".into(), now.into());
         if call.kind.generation != Generation::None {
@@ -73,26 +79,21 @@ pub fn generated_name(call: &Call<'_>, prefix: &str) -> String {
 
 /// Puts back what a client may leave out but never change.
 pub fn keep_server_fields(old: &Value, new: &mut Value) {
-    let uid_missing = text(new, "uid").is_empty();
     if let Some(metadata) = metadata_mut(new) {
         metadata.remove("selfLink");
         let kept = |field: &str| old["metadata"].get(field).cloned();
-        let mut keep = |field: &str, only_if_known: bool| match kept(field) {
-            Some(value) => {
+        for field in ["creationTimestamp", "generation"] {
+            match kept(field) {
+                Some(value) => metadata.insert(field.to_string(), value),
+                None => metadata.remove(field),
+            };
+        }
+        // These can be left out but not changed; a change is an error that validation reports.
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "uid"] {
+            let missing = metadata.get(field).is_none_or(|value| value.is_null() || value == "");
+            if missing && let Some(value) = kept(field) {
                 metadata.insert(field.to_string(), value);
             }
-            None if !only_if_known => {
-                metadata.remove(field);
-            }
-            None => {}
-        };
-        keep("creationTimestamp", false);
-        keep("generation", false);
-        // Once set, neither can be removed; setting them by a write is an error that validation reports.
-        keep("deletionTimestamp", true);
-        keep("deletionGracePeriodSeconds", true);
-        if uid_missing {
-            keep("uid", false);
         }
     }
 }

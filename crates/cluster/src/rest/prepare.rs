@@ -88,7 +88,11 @@ pub fn validate_update(kind: &Kind, old: &Value, new: &Value, subresource: &str)
     let errors = match &kind.schema {
         KindSchema::Custom(custom) if subresource == "status" => custom.validate_status_update(old, new),
         KindSchema::Custom(custom) => custom.validate_update(old, new),
-        _ if !matches!(subresource, "" | "scale") => validation::metadata::validate_update(old, new),
+        _ if !matches!(subresource, "" | "scale") => {
+            let mut errors = validation::metadata::validate_update(old, new);
+            errors.extend(validation::status::validate(&kind.group, &kind.kind, new));
+            errors
+        }
         _ if is_definition(kind) => crd::validate_definition_update(old, new),
         _ => validation::validate_update(&kind.group, &kind.kind, old, new),
     };

@@ -16,6 +16,7 @@ use crate::selectors::{FieldSelector, LabelSelector, Selection};
 use crate::store::{Key, Object, Snapshot};
 
 pub fn get(call: &Call<'_>) -> ApiResult<ServerResponse> {
+    revision_parameter(call)?;
     let found = call.server.store.get(&call.kind.storage, &call.key());
     match found {
         Some(object) => Ok(answer::object(call, 200, &object)),
@@ -39,12 +40,13 @@ pub fn selection(call: &Call<'_>) -> ApiResult<Selection> {
 pub fn revision_parameter(call: &Call<'_>) -> ApiResult<Option<u64>> {
     match call.query.get("resourceVersion") {
         None => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| {
-            let error =
-                FieldError::invalid("resourceVersion", text, format!("strconv.ParseUint: parsing \"{text}\": invalid syntax"));
-            ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error])
-        }),
+        Some(text) => text.parse().map(Some).map_err(|_| ApiError::new(500, "", bad_revision(text))),
     }
+}
+
+fn bad_revision(text: &str) -> String {
+    let detail = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
+    FieldError::invalid("resourceVersion", text, detail).to_string()
 }
 
 /// Which page comes next: the snapshot's revision and the last key that was sent.
@@ -91,11 +93,13 @@ fn page(call: &Call<'_>) -> ApiResult<Page> {
                 let objects = found.into_iter().filter(|o| selection.matches(o)).collect();
                 return Ok(Page { revision: store.revision(), objects, next: None, remaining: None });
             }
-            (store.list(storage, namespace), 0)
+            (first_page(call)?, 0)
         }
         Some(token) => {
             let token = Continue::decode(token).ok_or_else(|| {
-                ApiError::bad_request("continue key is not valid: the token was not issued by this server")
+                ApiError::bad_request(
+                    "invalid continue token: continue key is not valid: the token was not issued by this server",
+                )
             })?;
             if call.query.get("resourceVersion").is_some_and(|rv| rv != "0") {
                 return Err(ApiError::bad_request(
@@ -115,40 +119,52 @@ fn page(call: &Call<'_>) -> ApiResult<Page> {
     Ok(cut(call, &selection, snapshot, start, limit))
 }
 
+/// The state that the list starts from: the present one, or exactly the one asked for.
+fn first_page(call: &Call<'_>) -> ApiResult<Snapshot> {
+    let namespace = call.path.namespace.as_deref();
+    match (call.query.get("resourceVersionMatch"), revision_parameter(call)?) {
+        (Some("Exact"), Some(revision)) => {
+            call.server.store.list_at(&call.kind.storage, namespace, revision).map_err(|_| {
+                errors::expired("The resourceVersion for the provided list is too old.")
+            })
+        }
+        _ => Ok(call.server.store.list(&call.kind.storage, namespace)),
+    }
+}
+
 /// Takes one page out of a snapshot and keeps the rest of it for the next.
 fn cut(call: &Call<'_>, selection: &Selection, snapshot: Snapshot, start: usize, limit: Option<usize>) -> Page {
     let namespace = call.path.namespace.as_deref();
     let storage = &call.kind.storage;
     let store = &call.server.store;
     let revision = snapshot.revision;
-    let mut matching = snapshot.objects[start..].iter().filter(|o| selection.matches(o));
+    let matching = snapshot.objects[start..].iter().filter(|o| selection.matches(o));
     let objects: Vec<Arc<Object>> = match limit {
-        None => matching.by_ref().cloned().collect(),
-        Some(limit) => matching.by_ref().take(limit).cloned().collect(),
+        None => matching.cloned().collect(),
+        Some(limit) => matching.take(limit).cloned().collect(),
     };
-    let more = matching.next().is_some();
-    let next = objects.last().filter(|_| more).map(|last| Continue { revision, after: last.key.clone() }.encode());
-    let remaining = match objects.last() {
-        // Counting what a selector would still find is not done, as the real server does not.
-        Some(last) if more && selection.is_everything() => {
-            let sent = snapshot.objects.partition_point(|o| o.key <= last.key);
-            Some(snapshot.objects.len() - sent)
-        }
-        _ => None,
-    };
-    if more {
+    // Whether a selector would still find something is not looked at, as the real server does not: the last page may
+    // be empty.
+    let seen = objects.last().map_or(0, |last| snapshot.objects.partition_point(|o| o.key <= last.key));
+    let left = if limit == Some(objects.len()) { snapshot.objects.len() - seen } else { 0 };
+    let next =
+        objects.last().filter(|_| left > 0).map(|last| Continue { revision, after: last.key.clone() }.encode());
+    let remaining = (left > 0 && selection.is_everything()).then_some(left);
+    if left > 0 {
         store.keep_snapshot(storage, namespace, snapshot);
-    } else if start > 0 {
-        store.drop_snapshot(storage, namespace, revision);
     }
     Page { revision, objects, next, remaining }
 }
 
 /// resourceVersion and resourceVersionMatch must make sense together, and the server must have got that far.
 fn check_revision(call: &Call<'_>) -> ApiResult<()> {
-    let revision = revision_parameter(call)?;
+    let revision = revision_parameter(call)
+        .map_err(|why| ApiError::bad_request(format!("invalid resource version: {}", why.message)))?;
     let rule = call.query.get("resourceVersionMatch");
     let refuse = |error: FieldError| Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
+    if call.query.get("sendInitialEvents").is_some() {
+        return refuse(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
     match (rule, revision) {
         (Some(_), None) => {
             return refuse(FieldError::forbidden(

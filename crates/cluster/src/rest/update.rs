@@ -115,7 +115,7 @@ impl Change {
             prepare::default(kind, &mut new);
             new = isolate(kind, &self.subresource, old, new);
         }
-        if self.subresource != "status" {
+        if !matches!(self.subresource.as_str(), "status" | "binding") {
             count_generation(kind.generation, old, &mut new);
         }
         prepare::validate_update(kind, old, &new, &self.subresource)?;
@@ -131,15 +131,12 @@ impl Change {
         let uid = metadata::text(new, "uid");
         let old_uid = metadata::text(old, "uid");
         if self.replaces && !uid.is_empty() && uid != old_uid {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
-            return Err(errors::conflict(kind, name, &why));
+            return Err(errors::uid_mismatch(kind, &current.key, uid, old_uid));
         }
         let revision = metadata::text(new, "resourceVersion");
         if !revision.is_empty() && revision != "0" {
             let asked: u64 = revision.parse().map_err(|_| {
-                let detail = format!("strconv.ParseUint: parsing \"{revision}\": invalid syntax");
-                let error = FieldError::invalid("metadata.resourceVersion", revision, detail);
-                ApiError::invalid(&kind.group, &kind.kind, name, &[error])
+                ApiError::new(500, "", format!("strconv.ParseUint: parsing \"{revision}\": invalid syntax"))
             })?;
             if asked != current.revision {
                 return Err(errors::modified(kind, name));
@@ -161,7 +158,8 @@ impl Change {
         if ends {
             let gone = store.delete(&kind.storage, &self.key, current.revision, stored)?;
             call.server.after_delete(kind, &gone);
-            return Ok(gone);
+            // Watchers see the end at a revision of its own; who caused it sees the last one that could be read.
+            return Ok(Arc::new(gone.at_revision(current.revision)));
         }
         let stored = store.update(&kind.storage, &self.key, current.revision, stored)?;
         Ok(call.server.after_write(kind, stored))
@@ -198,6 +196,8 @@ fn isolate(kind: &Kind, subresource: &str, old: &Value, mut new: Value) -> Value
             set(&mut result["metadata"], "finalizers", new["metadata"].get("finalizers").cloned());
             result
         }
+        // A binding also sets the condition that says so.
+        "binding" => new,
         _ => {
             if kind.has_status {
                 set(&mut new, "status", take(old, "status"));

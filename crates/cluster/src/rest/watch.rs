@@ -60,12 +60,6 @@ pub fn watch(call: &Call<'_>) -> ApiResult<ServerResponse> {
     } else {
         (VecDeque::new(), revision.unwrap_or_else(|| store.revision()))
     };
-    if let Some(asked) = revision {
-        let current = store.revision();
-        if asked > current {
-            return Err(errors::too_large_revision(asked, current));
-        }
-    }
     let seconds = match call.query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => seconds as u64,
         _ => 1800 + call.server.random(1800),
@@ -93,20 +87,23 @@ pub fn watch(call: &Call<'_>) -> ApiResult<ServerResponse> {
 /// `sendInitialEvents` and the rules for what must come with it.
 fn initial_events(call: &Call<'_>) -> ApiResult<Option<bool>> {
     let rule = call.query.get("resourceVersionMatch");
-    let refuse = |detail: &str, field: &str| {
-        Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[FieldError::forbidden(field, detail)]))
-    };
+    const FIELD: &str = "resourceVersionMatch";
+    let refuse = |errors: &[FieldError]| Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", errors));
     match (call.query.get("sendInitialEvents"), rule) {
-        (None, Some(_)) => refuse(
+        (None, Some(_)) => refuse(&[FieldError::forbidden(
+            FIELD,
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            "resourceVersionMatch",
-        ),
+        )]),
         (None, None) => Ok(None),
         (Some(_), Some("NotOlderThan")) => call.query.flag("sendInitialEvents").map(Some),
-        (Some(_), _) => refuse(
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            "resourceVersionMatch",
-        ),
+        (Some(_), other) => {
+            let mut errors = vec![FieldError::forbidden(
+                FIELD,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )];
+            errors.extend(other.map(|other| FieldError::not_supported(FIELD, other, &["NotOlderThan"])));
+            refuse(&errors)
+        }
     }
 }
 

@@ -175,6 +175,14 @@ impl Server {
                 reset: reset_fields(kind, subresource),
             };
             managed_fields::update(before, after, schema, &writer);
+            if subresource == "scale"
+                && let Some(entries) = after["metadata"]["managedFields"].as_array_mut()
+            {
+                // The real server does not say when a scale was written.
+                for entry in entries.iter_mut().filter(|e| e["subresource"] == "scale" && e["manager"] == manager) {
+                    entry.as_object_mut().map(|entry| entry.remove("time"));
+                }
+            }
         }
     }
 

@@ -149,6 +149,25 @@ impl Store {
         Snapshot { revision: inner.revision, objects: objects.into() }
     }
 
+    /// The list as it was at an earlier revision, as far as the log reaches back.
+    pub fn list_at(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Result<Snapshot, Compacted> {
+        let inner = self.inner.read();
+        let Some(found) = inner.resources.get(resource) else {
+            return Ok(Snapshot { revision, objects: Vec::new().into() });
+        };
+        let mut objects = found.objects.clone();
+        for event in found.log.after(revision, usize::MAX)?.into_iter().rev() {
+            let key = event.object.key.clone();
+            match event.before {
+                Some(before) => objects.insert(key, before),
+                None => objects.remove(&key),
+            };
+        }
+        let of_namespace = |object: &Arc<Object>| namespace.is_none_or(|wanted| &*object.key.namespace == wanted);
+        let objects: Vec<Arc<Object>> = objects.into_values().filter(of_namespace).collect();
+        Ok(Snapshot { revision, objects: objects.into() })
+    }
+
     /// The objects that name this uid as an owner.
     pub fn dependents(&self, uid: &str) -> Vec<Place> {
         self.inner.read().dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
@@ -168,11 +187,6 @@ impl Store {
     /// Keeps a snapshot for the following pages of a list.
     pub fn keep_snapshot(&self, resource: &str, namespace: Option<&str>, snapshot: Snapshot) {
         self.snapshots.lock().keep(resource, namespace, snapshot);
-    }
-
-    /// The last page was served.
-    pub fn drop_snapshot(&self, resource: &str, namespace: Option<&str>, revision: u64) {
-        self.snapshots.lock().forget(resource, namespace, revision);
     }
 
     pub fn kept_snapshot(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Option<Snapshot> {

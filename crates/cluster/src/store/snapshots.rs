@@ -38,11 +38,6 @@ impl Snapshots {
             .map(|(_, _, snapshot)| snapshot.clone())
     }
 
-    pub fn forget(&mut self, resource: &str, namespace: Option<&str>, revision: u64) {
-        self.kept
-            .retain(|(r, n, s)| &**r != resource || n.as_deref() != namespace || s.revision != revision);
-    }
-
     pub fn clear(&mut self) {
         self.kept.clear();
     }

@@ -17,6 +17,7 @@ mod quantity;
 mod rbac;
 mod selectors;
 mod services;
+pub mod status;
 #[cfg(test)]
 mod tests;
 mod webhooks;
