@@ -57,6 +57,10 @@ async fn the_embedded_api_server_answers_as_recorded() {
     eprintln!("the embedded API server answered in {:?}", started.elapsed());
     let expected = recorded::load(&corpus::folder(), &topics).unwrap();
     let excuses = differences::load(&corpus::folder()).unwrap();
-    let verdict = differences::judge(&topics, &expected, &answers, &excuses);
+    let mut verdict = differences::judge(&topics, &expected, &answers, &excuses);
+    if std::env::var_os(TOPICS).is_some() {
+        // Excuses for what was left out were not needed, but may still be.
+        verdict.stale.clear();
+    }
     assert!(verdict.is_good(), "{}", verdict.report());
 }

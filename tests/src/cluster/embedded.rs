@@ -1,6 +1,6 @@
 //! The embedded cluster as a test cluster.
 
-use super::{ADMIN, Access, TestCluster};
+use super::{ADMIN, Access, TESTERS, TestCluster};
 use anyhow::Result;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use usher_cluster::{Cluster, Options, Serving, User};
 
 /// The users of the real one, and the roles they are bound to there.
-const USERS: [(&str, Option<&str>); 3] = [("viewer", Some("view")), ("editor", Some("edit")), ("nobody", None)];
+const USERS: [(&str, Option<&str>); 3] =
+    [("viewer", Some("view")), ("editor", Some("edit")), ("nobody", None)];
 
 /// Keeps the server running and removes the kubeconfig at the end.
 struct Running {
@@ -46,7 +47,7 @@ impl TestCluster {
             groups: groups.iter().map(ToString::to_string).collect(),
         };
         let mut users: HashMap<String, User> =
-            USERS.iter().map(|(name, _)| (token(name), user(name, &[]))).collect();
+            USERS.iter().map(|(name, _)| (token(name), user(name, &[TESTERS]))).collect();
         users.insert(token(ADMIN), user(ADMIN, &["system:masters"]));
         let tokens: BTreeMap<String, String> =
             users.iter().map(|(token, user)| (user.name.clone(), token.clone())).collect();

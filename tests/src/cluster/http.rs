@@ -52,8 +52,10 @@ fn warning_text(value: &str) -> String {
 }
 
 fn build(request: Request) -> Result<http::Request<Body>> {
-    let mut builder =
-        http::Request::builder().method(request.method).uri(&request.path).header(USER_AGENT_HEADER, USER_AGENT);
+    let mut builder = http::Request::builder()
+        .method(request.method)
+        .uri(&request.path)
+        .header(USER_AGENT_HEADER, USER_AGENT);
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
     }
@@ -72,7 +74,8 @@ pub(super) async fn send(client: &kube::Client, request: Request) -> Result<Answ
 
 pub(super) async fn watch(client: &kube::Client, request: Request, count: usize) -> Result<Answer> {
     let deadline = Instant::now() + PATIENCE;
-    let response = timeout_at(deadline, client.send(build(request)?)).await.context("no answer in time")??;
+    let response =
+        timeout_at(deadline, client.send(build(request)?)).await.context("no answer in time")??;
     let (parts, mut body) = response.into_parts();
     let mut bytes = Vec::new();
     let is_watch = parts.status.is_success();
@@ -100,7 +103,8 @@ fn events(bytes: &[u8]) -> Vec<Value> {
 }
 
 fn json_or_text(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
+    serde_json::from_slice(bytes)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
 }
 
 impl Request {

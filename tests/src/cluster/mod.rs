@@ -16,6 +16,8 @@ use std::path::PathBuf;
 
 /// The user who may do anything.
 pub const ADMIN: &str = "admin";
+/// The group of all other users; it has no rights.
+pub const TESTERS: &str = "testers";
 /// Sends no token at all.
 pub const ANONYMOUS: &str = "anonymous";
 /// Sends a token that nobody has.

@@ -1,6 +1,6 @@
 //! The real control plane as a test cluster.
 
-use super::{ADMIN, Access, TestCluster};
+use super::{ADMIN, Access, TESTERS, TestCluster};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use usher_testbed::{ControlPlane, Options, User};
@@ -15,9 +15,9 @@ impl TestCluster {
         // rules.
         let options = Options {
             users: vec![
-                User::new("viewer").with_cluster_role("system:aggregate-to-view"),
-                User::new("editor").with_cluster_role("system:aggregate-to-edit"),
-                User::new("nobody"),
+                User::new("viewer").with_group(TESTERS).with_cluster_role("system:aggregate-to-view"),
+                User::new("editor").with_group(TESTERS).with_cluster_role("system:aggregate-to-edit"),
+                User::new("nobody").with_group(TESTERS),
             ],
             ..Options::default()
         };

@@ -43,7 +43,15 @@ fn excerpt(text: &str, skipped: usize) -> String {
 #[must_use]
 pub fn compare(expected: &RecordedAnswer, actual: &RecordedAnswer, how: &Compare) -> Vec<Difference> {
     let mut found = Vec::new();
-    differ("status", &Value::from(expected.status), &Value::from(actual.status), &mut found);
+    if expected.status != actual.status {
+        // The rest of the two answers has nothing in common, so a summary says more than the fields.
+        let difference = |answer| Some(Value::String(summary(answer)));
+        return vec![Difference {
+            path: "status".to_owned(),
+            expected: difference(expected),
+            actual: difference(actual),
+        }];
+    }
     if matches!(how, Compare::Status) {
         return found;
     }
@@ -74,6 +82,15 @@ pub fn compare(expected: &RecordedAnswer, actual: &RecordedAnswer, how: &Compare
         }
     }
     found
+}
+
+/// The status and what the answer is or says.
+fn summary(answer: &RecordedAnswer) -> String {
+    let field = |name: &str| answer.body.get(name).and_then(Value::as_str);
+    match field("message").or_else(|| field("kind")) {
+        Some(text) => format!("{} {text}", answer.status),
+        None => format!("{} {}", answer.status, answer.body),
+    }
 }
 
 fn entries_by_key(list: Option<&Value>, key: &str) -> BTreeMap<String, Value> {
@@ -146,6 +163,14 @@ mod tests {
         let real = json!({"spec": {"a": 1, "b": [1, {"c": 2}]}, "kind": "Pod"});
         let ours = json!({"spec": {"a": 1, "b": [1, {"c": 3}], "d": 0}});
         assert_eq!(paths(real, ours, &Compare::Equal), ["body.kind", "body.spec.b[1].c", "body.spec.d"]);
+    }
+
+    #[test]
+    fn answers_of_another_status_are_summed_up() {
+        let refused = RecordedAnswer { status: 409, ..answer(json!({"kind": "Status", "message": "no"})) };
+        let found = compare(&refused, &answer(json!({"kind": "Pod"})), &Compare::Equal);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].to_string(), "status: expected \"409 no\"  got \"0 Pod\"");
     }
 
     #[test]

@@ -147,13 +147,47 @@ impl Verdict {
         for (topic, count) in by_topic {
             let _ = writeln!(text, "  {topic}: {count}");
         }
+        let _ = writeln!(text, "most frequent places:");
+        for (path, count) in self.most_frequent_places(25) {
+            let _ = writeln!(text, "  {count} x {path}");
+        }
         text
     }
+
+    /// One cause mostly shows at one place in many answers, so counting places finds causes.
+    fn most_frequent_places(&self, count: usize) -> Vec<(String, usize)> {
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, _, _, difference) in &self.found {
+            *places.entry(without_indices(&difference.path)).or_default() += 1;
+        }
+        let mut places: Vec<_> = places.into_iter().collect();
+        places.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        places.truncate(count);
+        places
+    }
+}
+
+fn without_indices(path: &str) -> String {
+    let mut parts = path.split('[');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(']') {
+            Some((_, rest)) => out.push_str(&format!("[]{rest}")),
+            None => out.push_str(part),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_are_counted_whatever_the_index() {
+        assert_eq!(without_indices("body[0].object.rows[12].cells[3]"), "body[].object.rows[].cells[]");
+        assert_eq!(without_indices("status"), "status");
+    }
 
     #[test]
     fn a_star_stands_for_any_text() {

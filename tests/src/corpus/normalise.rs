@@ -54,6 +54,7 @@ impl Normaliser {
     fn object(&mut self, fields: &Map<String, Value>) -> Value {
         let is_list = fields.contains_key("items") || fields.contains_key("rows");
         let is_table = fields.get("kind").is_some_and(|kind| kind == "Table");
+        let is_definition = fields.get("kind").is_some_and(|kind| kind == "CustomResourceDefinition");
         let is_bookmark = fields.get("type").is_some_and(|kind| kind == "BOOKMARK");
         let mut out = Map::new();
         for (key, value) in fields {
@@ -74,6 +75,9 @@ impl Normaliser {
                 _ => self.value(value),
             };
             out.insert(self.text(key), normal);
+        }
+        if is_definition {
+            sort_conditions(&mut out);
         }
         Value::Object(out)
     }
@@ -167,8 +171,16 @@ impl Normaliser {
     }
 }
 
+/// Several controllers of the API server write the conditions of a definition, in whatever order they get to it.
+fn sort_conditions(definition: &mut Map<String, Value>) {
+    let conditions = definition.get_mut("status").and_then(|status| status.get_mut("conditions"));
+    if let Some(Value::Array(conditions)) = conditions {
+        conditions.sort_by_key(|condition| condition["type"].as_str().unwrap_or_default().to_owned());
+    }
+}
+
 /// Resource versions inside messages follow one of these.
-const VERSION_PHRASES: [&str; 9] = [
+const VERSION_PHRASES: [&str; 10] = [
     "ResourceVersion in precondition: ",
     "ResourceVersion in object meta: ",
     "ResourceVersion in the precondition (",
@@ -178,6 +190,7 @@ const VERSION_PHRASES: [&str; 9] = [
     ", current: ",
     "\"resourceVersion\":\"",
     r#"\"resourceVersion\":\""#,
+    "resourceVersion: \"",
 ];
 
 /// Replaces the number behind every `phrase`.
@@ -253,9 +266,7 @@ mod tests {
     #[test]
     fn the_same_identifier_gets_the_same_alias_and_a_new_one_another() {
         let mut normaliser = Normaliser::default();
-        let object = |version: &str| {
-            json!({"metadata": {"uid": "0dd1e3a0-52f6-4a77-8a75-1f0c3a4b5c6d", "resourceVersion": version}})
-        };
+        let object = |version: &str| json!({"metadata": {"uid": "0dd1e3a0-52f6-4a77-8a75-1f0c3a4b5c6d", "resourceVersion": version}});
         let first = normaliser.normalise(&object("812"));
         assert_eq!(first, json!({"metadata": {"uid": "<uid-1>", "resourceVersion": "<rv-1>"}}));
         assert_eq!(normaliser.normalise(&object("812")), first, "a write that changes nothing");
@@ -274,7 +285,10 @@ mod tests {
     fn generated_names_are_replaced_wherever_they_stand() {
         let mut normaliser = Normaliser::default();
         normaliser.normalise(&json!({"metadata": {"generateName": "web-", "name": "web-x7k2p"}}));
-        assert_eq!(normaliser.normalise(&json!("pods \"web-x7k2p\" not found")), "pods \"web-<1>\" not found");
+        assert_eq!(
+            normaliser.normalise(&json!("pods \"web-x7k2p\" not found")),
+            "pods \"web-<1>\" not found"
+        );
     }
 
     #[test]

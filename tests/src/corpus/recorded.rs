@@ -50,7 +50,8 @@ fn file(folder: &Path, topic: &Topic) -> PathBuf {
 pub fn load(folder: &Path, topics: &[Topic]) -> Result<BTreeMap<String, RecordedTopic>> {
     let read = |topic: &Topic| -> Result<_> {
         let path = file(folder, topic);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("no recording {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("no recording {}", path.display()))?;
         let recorded = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
         Ok((topic.name.clone(), recorded))
     };

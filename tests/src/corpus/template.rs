@@ -80,9 +80,13 @@ impl Scope {
             "continue" => "/metadata/continue",
             _ => return Ok(None),
         };
-        let Some(answer) = self.answers.get(alias) else { bail!("no step before this one is called {alias}") };
+        let Some(answer) = self.answers.get(alias) else {
+            bail!("no step before this one is called {alias}")
+        };
         let value = answer.pointer(pointer).and_then(Value::as_str);
-        value.map(|value| Some(value.to_owned())).ok_or_else(|| anyhow!("the answer of {alias} has no {pointer}"))
+        value
+            .map(|value| Some(value.to_owned()))
+            .ok_or_else(|| anyhow!("the answer of {alias} has no {pointer}"))
     }
 }
 
