@@ -5,5 +5,7 @@
 
 pub mod cluster;
 pub mod corpus;
+pub mod crds;
+pub mod verbs;
 
 pub use cluster::{Answer, Request, TestCluster};
