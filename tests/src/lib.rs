@@ -7,5 +7,6 @@ pub mod cluster;
 pub mod corpus;
 pub mod crds;
 pub mod verbs;
+pub mod webhook_server;
 
 pub use cluster::{Answer, Request, TestCluster};
