@@ -153,7 +153,7 @@ async fn closed_port() -> u16 {
 
 async fn webhooks_decide(cluster: TestCluster) {
     let scene = Scene::new(cluster).await;
-    let (cluster, server) = (&scene.cluster, &scene.server);
+    let server = &scene.server;
     scene.namespaces(&["mutate", "spoil", "deny", "plain", "reason", "warn", "evict", "delete", "dry"]).await;
     scene
         .namespaces(&[
@@ -252,7 +252,6 @@ async fn webhooks_decide(cluster: TestCluster) {
     evictions_can_be_denied_with_429(&scene).await;
     deletions_show_the_old_object(&scene).await;
     dry_runs_say_so(&scene).await;
-    assert!(cluster.name() == "real" || cluster.name() == "embedded");
 }
 
 async fn mutating_webhooks_change_what_is_stored(scene: &Scene) {
@@ -275,7 +274,10 @@ async fn mutating_webhooks_change_what_is_stored(scene: &Scene) {
     );
 
     let spoiled = scene.create("spoil", "a", json!({})).await;
-    assert_eq!(spoiled.status, 422, "what a webhook makes is validated: {}", spoiled.body);
+    let (status, message, _) = seen(&spoiled);
+    assert_eq!(status, 422, "what a webhook makes is validated");
+    let wanted = "ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"not a key\": name part must consist of";
+    assert!(message.starts_with(wanted), "{message}");
 }
 
 async fn denials_carry_code_message_and_warnings(scene: &Scene) {
@@ -311,9 +313,8 @@ async fn selectors_and_conditions_decide_who_is_asked(scene: &Scene) {
     assert_eq!(scene.create("condition", "y-1", json!({})).await.status, 201);
 
     let broken = scene.create("broken", "a", json!({})).await;
-    let (status, message, _) = seen(&broken);
-    assert_eq!(status, 403, "{message}");
-    assert!(message.contains("expression 'object.data.missing == 'x''"), "{message}");
+    let wanted = "configmaps \"a\" is forbidden: expression 'object.data.missing == 'x'' resulted in error: no such key: data";
+    assert_eq!(seen(&broken), refusal(403, wanted));
     assert_eq!(
         scene.create("lenient", "a", json!({})).await.status,
         201,
@@ -342,7 +343,10 @@ async fn failures_follow_the_policy(scene: &Scene, closed: u16) {
 
     let (status, message, _) = seen(&scene.create("untrusted", "a", json!({})).await);
     assert_eq!(status, 500);
-    assert!(message.contains("tls: failed to verify certificate: x509: "), "{message}");
+    assert!(
+        message.contains("tls: failed to verify certificate: x509: certificate signed by unknown authority"),
+        "{message}"
+    );
 }
 
 async fn evictions_can_be_denied_with_429(scene: &Scene) {
