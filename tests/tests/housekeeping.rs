@@ -136,10 +136,12 @@ async fn a_dependent_with_a_finalizer_holds_a_foreground_deletion() {
     let cluster = cluster().await;
     let owner = map(&cluster, "owner", json!([])).await;
     map(&cluster, "held", owned_by(&owner, true)).await;
+    map(&cluster, "not-held", owned_by(&owner, true)).await;
     let held = format!("{MAPS}/held");
     cluster.merge_patch(&held, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await.unwrap();
     cluster.delete_with(&format!("{MAPS}/owner"), json!({"propagationPolicy": "Foreground"})).await.unwrap();
     cluster.until(&held, deleting).await.unwrap();
+    cluster.until_gone(&format!("{MAPS}/not-held")).await.unwrap();
     assert_eq!(cluster.get(&format!("{MAPS}/owner")).await.unwrap().status, 200);
     let release: Vec<Value> = cluster.get(&held).await.unwrap().body["metadata"]["finalizers"]
         .as_array()
