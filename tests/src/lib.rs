@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod corpus;
 pub mod crds;
 pub mod follower;
+pub mod kubectl;
 pub mod verbs;
 pub mod webhook_server;
 
