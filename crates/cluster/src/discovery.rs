@@ -36,6 +36,7 @@ pub fn answer(server: &Arc<Server>, method: &Method, path: &str, headers: &Heade
         }
         ["apis", group, version] if registry.serves_version(group, version) => resources(&registry, group, version),
         [""] => json!({"paths": paths(&registry)}),
+        ["api", ..] => return Err(errors::no_such_path()),
         _ => return Ok(response::text(404, "404 page not found\n")),
     };
     Ok(response::json(200, &document))
@@ -111,7 +112,11 @@ fn root(registry: &Registry, core: bool, headers: &HeaderMap) -> ServerResponse 
         }
     }
     let document = if core {
-        json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+        let host = headers.get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or("127.0.0.1:443");
+        json!({
+            "kind": "APIVersions", "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}],
+        })
     } else {
         let groups: Vec<Value> = groups(registry).keys().map(|group| group_entry(registry, group)).collect();
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
@@ -168,9 +173,12 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Value {
     document
 }
 
+/// By name; custom kinds list them in an order of their own.
 fn sorted_subresources(kind: &Kind) -> Vec<&crate::kinds::Subresource> {
     let mut list: Vec<_> = kind.subresources.iter().collect();
-    list.sort_by_key(|subresource| subresource.name);
+    if !kind.is_custom() {
+        list.sort_by_key(|subresource| subresource.name);
+    }
     list
 }
 
@@ -201,6 +209,8 @@ fn aggregated(registry: &Registry, core: bool, version: &str) -> Value {
 fn aggregated_version(registry: &Registry, group: &str, version: &str) -> Value {
     let resources: Vec<Value> = kinds_of(registry, group, version)
         .map(|kind| {
+            // Built-in kinds leave out what goes without saying.
+            let (group, version) = if kind.is_custom() { (group, version) } else { ("", "") };
             let own = json!({"group": group, "version": version, "kind": kind.kind});
             let mut entry = json!({
                 "resource": kind.plural, "responseKind": own, "singularResource": kind.singular,

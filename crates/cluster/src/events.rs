@@ -25,6 +25,13 @@ fn rename(event: &mut Value, names: impl Iterator<Item = (&'static str, &'static
 
 pub fn to_modern(event: &mut Value) {
     rename(event, RENAMED.into_iter());
+    if let Value::Object(fields) = event {
+        for field in ["reportingController", "reportingInstance"] {
+            if fields.get(field).is_some_and(|text| text == "") {
+                fields.remove(field);
+            }
+        }
+    }
 }
 
 pub fn to_core(event: &mut Value) {

@@ -20,12 +20,16 @@ pub fn form(headers: &HeaderMap) -> ApiResult<Form> {
         return Ok(Form::Object);
     };
     accept.split(',').find_map(one).ok_or_else(|| {
-        ApiError::new(
-            406,
-            "NotAcceptable",
-            "only the following media types are accepted: application/json, application/yaml, \
-             application/vnd.kubernetes.protobuf, application/cbor",
-        )
+        const GIVEN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        // A type that nobody speaks is refused before the request is looked at.
+        let known = accept.contains("application/");
+        let message = if known && accept.contains("as=") || accept.contains("protobuf") {
+            format!("only the following media types are accepted: {GIVEN}")
+        } else {
+            format!("406: Not Acceptable\n\nAvailable representations: {GIVEN}")
+        };
+        let error = ApiError::new(406, "NotAcceptable", message);
+        if error.message.starts_with("406") { error.with_details(serde_json::json!({})) } else { error }
     })
 }
 

@@ -18,6 +18,7 @@ mod jsonpath;
 mod lists;
 mod objectmeta;
 mod openapi_rules;
+mod owned_schema;
 mod pruning;
 mod resource;
 mod scalars;
@@ -64,6 +65,8 @@ pub struct CustomKind {
     pub deprecation_warning: Option<String>,
     pub schema: SchemaSet,
     pub root: NodeId,
+    /// The root with apiVersion, kind and metadata, for patches and field ownership.
+    owned_root: NodeId,
     /// The schema as written, for OpenAPI documents.
     pub open_api_v3_schema: Value,
     pub has_status: bool,
@@ -109,6 +112,7 @@ impl CustomKind {
         let root = schema_build::build(&mut schema, &open_api_v3_schema);
         let patterns = compile_patterns(&schema);
         let programs = Programs::compile(&schema);
+        let owned_root = owned_schema::build(&mut schema, root);
         let group = text(&crd["spec"]["group"]);
         let name = text(&version["name"]);
         let kind = text(&names["kind"]);
@@ -153,6 +157,7 @@ impl CustomKind {
             kind,
             schema,
             root,
+            owned_root,
             open_api_v3_schema,
             patterns,
             programs,
@@ -161,6 +166,11 @@ impl CustomKind {
 
     pub fn schema_root(&self) -> SchemaRef<'_> {
         self.schema.at(self.root)
+    }
+
+    /// The whole object's schema, metadata included.
+    pub fn owned_schema(&self) -> SchemaRef<'_> {
+        self.schema.at(self.owned_root)
     }
 
     pub fn api_version(&self) -> String {

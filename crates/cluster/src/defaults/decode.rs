@@ -25,7 +25,8 @@ pub fn strict_error(object: &Value, unknown: &[String]) -> ApiError {
     refused(object, &format!("strict decoding error: {}", unknown.join(", ")))
 }
 
-fn refused(object: &Value, problem: &str) -> ApiError {
+/// The 400 that says why the object is not one of its kind.
+pub fn refused(object: &Value, problem: &str) -> ApiError {
     let kind = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let version = version.rsplit('/').next().unwrap_or_default();

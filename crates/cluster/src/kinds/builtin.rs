@@ -31,7 +31,7 @@ fn row(api_version: &str, kind: &str, plural: &str, short_names: &[&str]) -> Kin
         create_on_update: false,
         returns_deleted: false,
         orphans_by_default: false,
-        warning: "",
+        warning: String::new(),
         selectable: Vec::new(),
         schema: schema::builtin_kind(group, version, kind).map_or(KindSchema::Open, KindSchema::Builtin),
     }
@@ -42,8 +42,11 @@ impl Kind {
         self.namespaced = false;
         self
     }
-    fn in_all(mut self) -> Self {
-        self.categories = vec!["all".into()];
+    fn in_all(self) -> Self {
+        self.category("all")
+    }
+    fn category(mut self, category: &str) -> Self {
+        self.categories.push(category.into());
         self
     }
     /// A status of its own; new objects start with `initial`.
@@ -97,7 +100,7 @@ impl Kind {
         self
     }
     fn warns(mut self, warning: &'static str) -> Self {
-        self.warning = warning;
+        self.warning = warning.into();
         self
     }
     fn select(mut self, fields: &[&str]) -> Self {
@@ -225,7 +228,7 @@ pub fn kinds() -> Vec<Kind> {
         row("apps/v1", "Deployment", "deployments", &["deploy"])
             .in_all()
             .status(json!({}))
-            .generation()
+            .generation_as(Generation::SpecAndAnnotations)
             .scale(),
         row("apps/v1", "ReplicaSet", "replicasets", &["rs"])
             .in_all()
@@ -275,6 +278,7 @@ pub fn kinds() -> Vec<Kind> {
             &[],
         )
         .cluster_scoped()
+        .category("api-extensions")
         .generation()
         .conditional_update(),
         row(
@@ -284,6 +288,7 @@ pub fn kinds() -> Vec<Kind> {
             &[],
         )
         .cluster_scoped()
+        .category("api-extensions")
         .generation()
         .conditional_update(),
         row("storage.k8s.io/v1", "StorageClass", "storageclasses", &["sc"]).cluster_scoped().returns_deleted(),
@@ -294,6 +299,7 @@ pub fn kinds() -> Vec<Kind> {
             &["crd", "crds"],
         )
         .cluster_scoped()
+        .category("api-extensions")
         .status(json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}))
         .generation()
         .conditional_update(),

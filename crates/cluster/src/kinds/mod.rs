@@ -17,6 +17,9 @@ pub type Verbs = &'static [&'static str];
 
 pub const ALL_VERBS: Verbs =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// The same set, in the order that custom kinds list it in.
+pub const CUSTOM_VERBS: Verbs =
+    &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const WRITE_ONLY: Verbs = &["create"];
 const READ_WRITE: Verbs = &["get", "patch", "update"];
 
@@ -49,6 +52,8 @@ pub enum Generation {
     Spec,
     /// Those, and changes of the labels.
     SpecAndLabels,
+    /// Those, and changes of the annotations.
+    SpecAndAnnotations,
 }
 
 /// One kind in one version.
@@ -83,7 +88,7 @@ pub struct Kind {
     /// Deleting an object leaves its dependents, unless the request says otherwise.
     pub orphans_by_default: bool,
     /// What every answer warns of.
-    pub warning: &'static str,
+    pub warning: String,
     /// Selector names and the JSON pointers they stand for, beyond metadata.name and metadata.namespace.
     pub selectable: Vec<(String, String)>,
     pub schema: KindSchema,
@@ -115,7 +120,7 @@ impl Kind {
     pub fn schema_ref(&self) -> Option<SchemaRef<'_>> {
         match &self.schema {
             KindSchema::Builtin(schema) => Some(*schema),
-            KindSchema::Custom(custom) => Some(custom.schema_root()),
+            KindSchema::Custom(custom) => Some(custom.owned_schema()),
             KindSchema::Open => None,
         }
     }

@@ -61,7 +61,12 @@ impl View {
             _ => Printer::built_in(&self.kind.group, &self.kind.plural),
         };
         let now = self.server.now();
-        let rows: Vec<Value> = values.iter().map(|value| printer.row(value, now, self.include)).collect();
+        let mut rows: Vec<Value> = values.iter().map(|value| printer.row(value, now, self.include)).collect();
+        if self.include == IncludeObject::Metadata {
+            for row in &mut rows {
+                row["object"]["apiVersion"] = format!("meta.k8s.io/{version}").into();
+            }
+        }
         let columns = if with_columns { printer.columns() } else { Value::Null };
         json!({
             "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,

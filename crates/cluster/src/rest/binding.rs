@@ -11,8 +11,8 @@ use crate::response::{self, ServerResponse};
 use crate::store::Key;
 
 pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
-    let mut binding = decode::body(call)?;
-    decode::expect_gvk(&mut binding, "v1", "Binding", false)?;
+    let mut binding = decode::body_of(call, "Binding")?;
+    decode::expect_gvk(&mut binding, "v1", "Binding")?;
     let dry_run = call.query.dry_run("CreateOptions")?;
     let name = if call.name().is_empty() { metadata::text(&binding, "name") } else { call.name() }.to_string();
     if name != metadata::text(&binding, "name") && !metadata::text(&binding, "name").is_empty() {

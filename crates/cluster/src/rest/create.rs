@@ -90,7 +90,7 @@ pub async fn create_object(
         }
         match call.server.store.create(&kind.storage, key.clone(), answer::to_stored(&kind, object.clone())) {
             Ok(stored) => {
-                let stored = call.server.after_write(&kind, stored);
+                call.server.after_write(&kind, &stored);
                 return Ok(Outcome::Stored(stored));
             }
             Err(WriteError::Exists) if generates => {}

@@ -17,21 +17,51 @@ const ACCEPTED: &[&str] = &["application/json", "application/yaml", "application
 
 /// The body as an object of any kind; protobuf only of those kinds that kubectl sends.
 pub fn body(call: &Call<'_>) -> ApiResult<Value> {
+    body_of(call, &call.kind.kind)
+}
+
+/// The same where messages name another kind, as for some subresources.
+pub fn body_of(call: &Call<'_>, kind: &str) -> ApiResult<Value> {
+    let unrecognized = |why: ApiError| {
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {} ({})",
+            why.message,
+            excerpt(&call.body)
+        ))
+    };
     let value = match media_type(&call.headers) {
-        "" | "application/json" | "*/*" => json(&call.body)?,
-        "application/yaml" => yaml(&call.body)?,
+        "" | "application/json" | "*/*" => json(&call.body).map_err(unrecognized)?,
+        "application/yaml" => yaml(&call.body).map_err(unrecognized)?,
         "application/vnd.kubernetes.protobuf" => match crate::protobuf::decode(&call.body)? {
             Some(value) => value,
             None => return Err(errors::unsupported_media_type(&ACCEPTED[..2])),
         },
         _ => return Err(errors::unsupported_media_type(ACCEPTED)),
     };
-    if !value.is_object() {
-        return Err(ApiError::bad_request(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal the body into an object",
-        ));
+    match value {
+        Value::Object(_) => Ok(value),
+        // Nothing at all is an object without fields.
+        Value::Null => Ok(Value::Object(Map::new())),
+        other => Err(unrecognized(ApiError::bad_request(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ \
+             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            json_type(&other)
+        )))),
     }
-    Ok(value)
+}
+
+/// The start of a body as messages show it: text if it looks like an object, else in hexadecimal.
+fn excerpt(body: &[u8]) -> String {
+    const SHOWN: usize = 33;
+    if body.is_empty() {
+        return "<empty>".to_string();
+    }
+    let start = &body[..body.len().min(SHOWN)];
+    let more = if body.len() > SHOWN { " ..." } else { "" };
+    match std::str::from_utf8(start) {
+        Ok(text) if text.starts_with('{') => format!("{text}{more}"),
+        _ => format!("{}{more}", start.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
 }
 
 pub fn json(bytes: &[u8]) -> ApiResult<Value> {
@@ -58,10 +88,26 @@ pub fn object(call: &Call<'_>) -> ApiResult<Value> {
 
 /// apiVersion and kind must be those of `kind`; built-in kinds may leave them out.
 pub fn expect_kind(value: &mut Value, kind: &Kind) -> ApiResult<()> {
-    expect_gvk(value, &kind.api_version(), &kind.kind, kind.is_custom())
+    if kind.is_custom() {
+        // Validation says what is wrong with the kind of a custom object, but there must be one.
+        let text = value.to_string();
+        if value["kind"].as_str().unwrap_or_default().is_empty() {
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({})",
+                kind.kind,
+                excerpt(text.as_bytes())
+            )));
+        }
+        let given = value["kind"].clone();
+        value["kind"] = kind.kind.clone().into();
+        expect_gvk(value, &kind.api_version(), &kind.kind)?;
+        value["kind"] = given;
+        return Ok(());
+    }
+    expect_gvk(value, &kind.api_version(), &kind.kind)
 }
 
-pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str, must_be_given: bool) -> ApiResult<()> {
+pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str) -> ApiResult<()> {
     let text = |value: &Value, field: &str| -> ApiResult<String> {
         match value.get(field) {
             None | Some(Value::Null) => Ok(String::new()),
@@ -75,11 +121,6 @@ pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str, must_be_give
     };
     let given_version = text(value, "apiVersion")?;
     let given_kind = text(value, "kind")?;
-    if must_be_given && given_kind.is_empty() {
-        return Err(ApiError::bad_request(format!(
-            "error decoding: Object 'Kind' is missing in '{value}'"
-        )));
-    }
     if !given_kind.is_empty() && given_kind != kind {
         let version = if given_version.is_empty() { api_version } else { &given_version };
         let version = version.rsplit('/').next().unwrap_or_default();

@@ -13,6 +13,7 @@ use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::Kind;
 use crate::request::dry_run;
 use crate::response::{self, ServerResponse};
+use crate::server::custom_kinds::mark_for_deletion;
 use crate::store::{Key, Object, WriteError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl DeleteOptions {
             object["dryRun"] = json!(call.query.all("dryRun"));
             return Self::parse(&object);
         }
-        let body = decode::body(call)?;
+        let body = decode::body_of(call, "DeleteOptions")?;
         let kind = body["kind"].as_str().unwrap_or("DeleteOptions");
         if kind != "DeleteOptions" {
             let version = body["apiVersion"].as_str().unwrap_or_default();
@@ -204,7 +205,10 @@ pub async fn delete_object(
                 .server
                 .store
                 .update(&kind.storage, key, current.revision, marked)
-                .map(|stored| Deleted::Leaving(call.server.after_write(&kind, stored))),
+                .map(|stored| {
+                    call.server.after_write(&kind, &stored);
+                    Deleted::Leaving(stored)
+                }),
         };
         match done {
             Ok(deleted) => return Ok(deleted),
@@ -261,6 +265,10 @@ enum Plan {
 /// What a delete means for this object now. Pure, so that grace and finalizers can be tested as a table.
 fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
     let mut marked = object.clone();
+    if kind.is("apiextensions.k8s.io", "customresourcedefinitions") && !metadata::is_deleting(object) {
+        mark_for_deletion(&mut marked, &rfc3339(now));
+        return Plan::Mark(marked);
+    }
     let propagation_changed = set_propagation_finalizer(
         kind,
         &mut marked,

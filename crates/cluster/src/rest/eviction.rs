@@ -186,12 +186,12 @@ fn set_condition(object: &mut Value, mut condition: Value) {
 }
 
 pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
-    let mut eviction = decode::body(call)?;
+    let mut eviction = decode::body_of(call, "Eviction")?;
     if eviction["apiVersion"] == "policy/v1beta1" {
         // The same object by its older name; clients still send it.
         eviction["apiVersion"] = "policy/v1".into();
     }
-    decode::expect_gvk(&mut eviction, "policy/v1", "Eviction", false)?;
+    decode::expect_gvk(&mut eviction, "policy/v1", "Eviction")?;
     let namespace = metadata::text(&eviction, "namespace");
     if !namespace.is_empty() && namespace != call.namespace() {
         return Err(errors::namespace_mismatch());

@@ -61,8 +61,6 @@ pub fn stamp_new(call: &Call<'_>, object: &mut Value) {
         metadata.insert("creationTimestamp".into(), now.into());
         if call.kind.generation != Generation::None {
             metadata.insert("generation".into(), 1.into());
-        } else {
-            metadata.remove("generation");
         }
     }
 }
@@ -112,6 +110,9 @@ pub fn count_generation(counts: Generation, old: &Value, new: &mut Value) {
         Generation::Spec => counted(old) != counted(new),
         Generation::SpecAndLabels => {
             counted(old) != counted(new) || old["metadata"]["labels"] != new["metadata"]["labels"]
+        }
+        Generation::SpecAndAnnotations => {
+            counted(old) != counted(new) || old["metadata"]["annotations"] != new["metadata"]["annotations"]
         }
     };
     if changed {

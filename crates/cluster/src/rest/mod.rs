@@ -80,17 +80,22 @@ impl Call<'_> {
 fn check_manager(manager: &str, verb: &str) -> ApiResult<()> {
     let error = if manager.len() > 128 {
         FieldError::new(FieldErrorKind::TooLong, "fieldManager", Value::Null, "may not be more than 128 bytes")
-    } else if manager.chars().any(char::is_control) {
-        FieldError::invalid("fieldManager", manager, "should only contain printable characters")
+    } else if let Some((at, c)) = manager.chars().enumerate().find(|(_, c)| c.is_control()) {
+        let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
+        FieldError::invalid("fieldManager", manager, detail)
     } else {
         return Ok(());
     };
-    let options = match verb {
+    Err(ApiError::invalid("meta.k8s.io", options_kind(verb), "", &[error]))
+}
+
+/// The options that a write of this verb takes.
+fn options_kind(verb: &str) -> &'static str {
+    match verb {
         "create" => "CreateOptions",
         "patch" => "PatchOptions",
         _ => "UpdateOptions",
-    };
-    Err(ApiError::invalid("meta.k8s.io", options, "", &[error]))
+    }
 }
 
 /// The verb that RBAC and admission know a request by.
@@ -136,7 +141,10 @@ pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse
         };
     }
     let Some(subresource) = call.kind.subresource(call.subresource()) else {
-        return Err(errors::no_such_path());
+        return Err(match call.kind.is_custom() {
+            true => errors::not_found(&call.kind, call.name()),
+            false => errors::no_such_path(),
+        });
     };
     if !subresource.verbs.contains(&verb) {
         return Err(errors::method_not_allowed());

@@ -24,7 +24,6 @@ const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-const APPLY_CBOR: &str = "application/apply-patch+cbor";
 
 /// The kind of patch by its content type; custom resources know no strategic merge.
 pub fn patch_kind(call: &Call<'_>) -> ApiResult<PatchKind> {
@@ -34,7 +33,7 @@ pub fn patch_kind(call: &Call<'_>) -> ApiResult<PatchKind> {
         STRATEGIC if !call.kind.is_custom() => Ok(PatchKind::Strategic),
         APPLY => Ok(PatchKind::Apply),
         _ if call.kind.is_custom() => {
-            Err(errors::unsupported_media_type(&[JSON, MERGE, APPLY, APPLY_CBOR]))
+            Err(errors::unsupported_media_type(&[JSON, MERGE, APPLY]))
         }
         _ => Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
             .with_details(serde_json::json!({}))),
@@ -91,7 +90,7 @@ pub fn patched(call: &mut Call<'_>, kind: PatchKind, current: &Value, document: 
 }
 
 async fn apply(call: &mut Call<'_>, change: Change) -> ApiResult<ServerResponse> {
-    let mut config = decode::yaml(&call.body)?;
+    let config = decode::yaml(&call.body)?;
     if !config.is_object() {
         return Err(ApiError::bad_request("error decoding YAML: the body is not an object"));
     }

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, options_kind};
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::{Kind, KindSchema};
-use crate::{crd, defaults, encoding, strategy, validation};
+use crate::{crd, defaults, encoding, schema, strategy, validation};
 
 /// Unknown and duplicate fields: dropped silently, dropped with a warning, or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ fn field_validation(call: &Call<'_>) -> ApiResult<FieldValidation> {
                 other.into(),
                 "supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
             );
-            Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]))
+            Err(ApiError::invalid("meta.k8s.io", options_kind(&call.attributes.verb), "", &[error]))
         }
     }
 }
@@ -45,6 +45,7 @@ pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
             unknown
         }
         KindSchema::Custom(custom) => {
+            check_metadata(object)?;
             custom.prune(object).into_iter().map(|field| format!("unknown field \"{field}\"")).collect()
         }
     };
@@ -54,6 +55,18 @@ pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
         FieldValidation::Warn => call.warnings.extend(unknown),
         FieldValidation::Strict => return Err(defaults::strict_error(object, &unknown)),
     }
+    Ok(())
+}
+
+/// Metadata has the same shape everywhere, also where the definition says nothing about it.
+fn check_metadata(object: &mut Value) -> ApiResult<()> {
+    let Some(schema) = schema::builtin().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else {
+        return Ok(());
+    };
+    if let Some(problem) = defaults::type_problem(&object["metadata"], schema) {
+        return Err(defaults::refused(object, &problem));
+    }
+    encoding::as_go(&mut object["metadata"], schema);
     Ok(())
 }
 
@@ -106,5 +119,6 @@ fn verdict(kind: &Kind, object: &Value, errors: &[FieldError]) -> ApiResult<()> 
         return Ok(());
     }
     let name = super::metadata::text(object, "name");
-    Err(ApiError::invalid(&kind.group, &kind.kind, name, errors))
+    // Named as the object names itself, which is part of what may be wrong with it.
+    Err(ApiError::invalid(&kind.group, object["kind"].as_str().unwrap_or(&kind.kind), name, errors))
 }

@@ -79,6 +79,7 @@ struct Page {
 
 fn page(call: &Call<'_>) -> ApiResult<Page> {
     let selection = selection(call)?;
+    call.query.number("timeoutSeconds")?;
     let limit = call.query.number("limit")?.filter(|n| *n > 0).map(|n| n as usize);
     let namespace = call.path.namespace.as_deref();
     let storage = &call.kind.storage;
@@ -196,14 +197,23 @@ fn check_revision(call: &Call<'_>) -> ApiResult<()> {
 }
 
 /// A list as one value; items of built-in kinds come without kind and apiVersion.
-pub fn list_of(kind: &Kind, metadata: Value, mut items: Vec<Value>) -> Value {
-    if !kind.is_custom() {
+pub fn list_of(kind: &Kind, mut metadata: Value, mut items: Vec<Value>) -> Value {
+    if kind.is_custom() {
+        add_continue(&mut metadata);
+    } else {
         for fields in items.iter_mut().filter_map(Value::as_object_mut) {
             fields.remove("kind");
             fields.remove("apiVersion");
         }
     }
     json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
+}
+
+/// Lists of custom kinds always say where to continue, if only with nothing.
+fn add_continue(metadata: &mut Value) {
+    if metadata["continue"].is_null() {
+        metadata["continue"] = "".into();
+    }
 }
 
 pub fn list(call: &Call<'_>) -> ApiResult<ServerResponse> {
@@ -218,6 +228,9 @@ pub fn list(call: &Call<'_>) -> ApiResult<ServerResponse> {
     }
     let kind = &call.kind;
     if view.is_stored_form() {
+        if kind.is_custom() {
+            add_continue(&mut metadata);
+        }
         let head = format!(
             "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
             Value::from(kind.list_kind.as_str()),

@@ -13,7 +13,7 @@ pub fn create(call: &Call<'_>) -> ApiResult<ServerResponse> {
     decode::expect_kind(&mut review, &call.kind)?;
     let rbac = call.server.rbac();
     let now = call.server.now();
-    let answer = match call.kind.kind.as_str() {
+    let mut answer = match call.kind.kind.as_str() {
         "SubjectAccessReview" => subject_access_review(&review, &rbac)?,
         "SelfSubjectAccessReview" => self_subject_access_review(&review, &call.user, &rbac)?,
         "LocalSubjectAccessReview" => local_subject_access_review(&review, call.namespace(), &rbac)?,
@@ -22,5 +22,10 @@ pub fn create(call: &Call<'_>) -> ApiResult<ServerResponse> {
         "TokenReview" => token_review(&review, &call.server.users, now)?,
         _ => return Err(errors::no_such_path()),
     };
+    if call.kind.kind != "SelfSubjectReview" && call.kind.kind != "SelfSubjectRulesReview" {
+        // Although it is not stored, the question is tracked like any object that is created.
+        call.server.own_fields(&call.kind, None, &mut review, &call.field_manager()?, "");
+        answer["metadata"]["managedFields"] = review["metadata"]["managedFields"].take();
+    }
     Ok(response::json(201, &answer))
 }

@@ -22,7 +22,7 @@ pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse
     let dry_run = call.query.dry_run("UpdateOptions")?;
     let change = Change { key: call.key(), subresource: "scale".into(), dry_run, replaces: false, admitted: true, applied: false };
     let document = match verb {
-        "update" => decode::body(call)?,
+        "update" => decode::body_of(call, "Scale")?,
         _ => decode::json(&call.body)?,
     };
     let patches = (verb == "patch").then(|| patch_kind(call)).transpose()?;
@@ -46,7 +46,7 @@ fn wanted_scale(call: &Call<'_>, before: &Value, document: &Value, patches: Opti
         Some(PatchKind::Apply) => return Err(errors::unsupported_media_type(&["application/merge-patch+json"])),
         Some(_) => patch::merge_patch(before, document)?,
     };
-    decode::expect_gvk(&mut after, "autoscaling/v1", "Scale", false)?;
+    decode::expect_gvk(&mut after, "autoscaling/v1", "Scale")?;
     let given = metadata::text(&after, "name");
     if !given.is_empty() && given != call.name() {
         return Err(ApiError::bad_request(format!(
@@ -58,7 +58,9 @@ fn wanted_scale(call: &Call<'_>, before: &Value, document: &Value, patches: Opti
         // A patch that does not name a state applies to whatever is there.
         metadata::metadata_mut(&mut after).map(|m| m.remove("resourceVersion"));
     }
-    replicas(call, &after)?;
+    if !call.kind.is_custom() {
+        replicas(call, &after)?;
+    }
     Ok(after)
 }
 
@@ -96,7 +98,10 @@ fn scaled(call: &Call<'_>, current: &Value, scale: &Value) -> ApiResult<Value> {
 
 fn scale_of(call: &Call<'_>, object: &Value) -> ApiResult<Value> {
     if let KindSchema::Custom(custom) = &call.kind.schema {
-        return custom.scale_of(object).ok_or_else(errors::no_such_path);
+        return custom.scale_of(object).ok_or_else(|| {
+            let path = custom.scale.as_ref().map_or("", |paths| paths.spec_replicas.as_str());
+            errors::internal(format!("the spec replicas field \"{path}\" does not exist"))
+        });
     }
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {

@@ -6,8 +6,8 @@ use crate::error::ApiResult;
 use crate::response::{self, ServerResponse};
 
 pub fn create(call: &Call<'_>) -> ApiResult<ServerResponse> {
-    let mut request = decode::body(call)?;
-    decode::expect_gvk(&mut request, "authentication.k8s.io/v1", "TokenRequest", false)?;
+    let mut request = decode::body_of(call, "TokenRequest")?;
+    decode::expect_gvk(&mut request, "authentication.k8s.io/v1", "TokenRequest")?;
     let Some(account) = call.server.store.get(&call.kind.storage, &call.key()) else {
         return Err(errors::not_found(&call.kind, call.name()));
     };

@@ -21,7 +21,7 @@ pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let given = metadata::text(&object, "name");
     if given.is_empty() && !metadata::text(&object, "generateName").is_empty() || given != call.name() {
         return Err(ApiError::bad_request(if given.is_empty() {
-            "the name of the object (based on URL) was undeterminable: name must be provided".to_string()
+            format!("the name of the object ({} based on URL) was undeterminable: name must be provided", call.name())
         } else {
             format!("the name of the object ({given}) does not match the name on the URL ({})", call.name())
         }));
@@ -162,7 +162,8 @@ impl Change {
             return Ok(Arc::new(gone.at_revision(current.revision)));
         }
         let stored = store.update(&kind.storage, &self.key, current.revision, stored)?;
-        Ok(call.server.after_write(kind, stored))
+        call.server.after_write(kind, &stored);
+        Ok(stored)
     }
 }
 
@@ -184,9 +185,10 @@ fn isolate(kind: &Kind, subresource: &str, old: &Value, mut new: Value) -> Value
             if kind.is_custom() {
                 set(&mut result["metadata"], "managedFields", new["metadata"].get("managedFields").cloned());
             } else {
-                let owners = old["metadata"].get("ownerReferences").cloned();
+                let kept = if kind.is("apps", "deployments") { "labels" } else { "ownerReferences" };
+                let value = old["metadata"].get(kept).cloned();
                 result["metadata"] = new["metadata"].take();
-                set(&mut result["metadata"], "ownerReferences", owners);
+                set(&mut result["metadata"], kept, value);
             }
             result
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Server;
 use crate::clock::rfc3339;
 use crate::crd::{self, CustomKind};
-use crate::kinds::{ALL_VERBS, Generation, Kind, KindSchema, Registry, Subresource};
+use crate::kinds::{CUSTOM_VERBS, Generation, Kind, KindSchema, Registry, Subresource};
 use crate::rest::metadata;
 use crate::store::{Key, Object};
 
@@ -16,7 +16,7 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
     /// Brings a definition's status and the served kinds in line with it.
-    pub(super) fn definition_written(&self, written: Arc<Object>) -> Arc<Object> {
+    pub(super) fn definition_written(&self, written: &Arc<Object>) {
         let mut definition = written.value();
         if metadata::is_deleting(&definition) {
             return self.clean_up(written, definition);
@@ -25,20 +25,15 @@ impl Server {
         definition["status"] = crd::compute_status(&definition, &self.claimed_names(&definition), self.now());
         if crd::is_established(&definition) {
             self.serve(&definition);
-            let mut finalizers: Vec<String> =
-                metadata::finalizers(&definition).into_iter().map(String::from).collect();
-            if !finalizers.iter().any(|f| f == CLEANUP) {
-                finalizers.push(CLEANUP.to_string());
-                definition["metadata"]["finalizers"] = json!(finalizers);
-            }
         }
         if definition == before {
-            return written;
+            return;
         }
-        match self.store.update(DEFINITIONS, &written.key, written.revision, definition) {
-            Ok(updated) => updated,
-            // Somebody else wrote it; that write comes through here too.
-            Err(_) => written,
+        if let Some(kind) = self.registry().find("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
+            self.own_fields(kind, Some(&before), &mut definition, "kube-apiserver", "status");
+        }
+        if self.store.update(DEFINITIONS, &written.key, written.revision, definition).is_err() {
+            tracing::debug!("a definition changed while it was established; that change comes through here too");
         }
     }
 
@@ -71,7 +66,7 @@ impl Server {
     }
 
     /// A definition goes after its last instance.
-    fn clean_up(&self, written: Arc<Object>, mut definition: Value) -> Arc<Object> {
+    fn clean_up(&self, written: &Arc<Object>, mut definition: Value) {
         let storage = storage_of(&definition);
         let now = rfc3339(self.now());
         for instance in self.store.list(&storage, None).objects.iter() {
@@ -92,7 +87,12 @@ impl Server {
         }
         let done = self.store.count(&storage) == 0;
         let before = definition.clone();
-        set_terminating(&mut definition, done, &now);
+        let (status, reason, message) = if done {
+            ("False", "InstanceDeletionCompleted", "removed all instances")
+        } else {
+            ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        };
+        set_terminating(&mut definition, status, reason, message, &now);
         if done && let Some(metadata) = metadata::metadata_mut(&mut definition) {
             let left: Vec<Value> = metadata
                 .get("finalizers")
@@ -102,7 +102,7 @@ impl Server {
             if left.is_empty() { metadata.remove("finalizers") } else { metadata.insert("finalizers".into(), left.into()) };
         }
         if definition == before {
-            return written;
+            return;
         }
         let ends = metadata::finalizers(&definition).is_empty();
         let result = if ends {
@@ -113,7 +113,6 @@ impl Server {
         if ends && result.is_ok() {
             self.definition_deleted(&definition);
         }
-        result.unwrap_or(written)
     }
 
     pub(super) fn definition_deleted(&self, definition: &Value) {
@@ -131,7 +130,7 @@ impl Server {
         if let Some(found) = self.store.get(DEFINITIONS, &key) {
             let definition = found.value();
             if metadata::is_deleting(&definition) {
-                self.clean_up(found, definition);
+                self.clean_up(&found, definition);
             }
         }
     }
@@ -145,19 +144,25 @@ fn storage_of(definition: &Value) -> String {
     )
 }
 
+/// What a delete does to a definition: it stays until its instances are gone.
+pub fn mark_for_deletion(definition: &mut Value, now: &str) {
+    definition["metadata"]["deletionTimestamp"] = now.into();
+    let mut finalizers: Vec<String> = metadata::finalizers(definition).into_iter().map(String::from).collect();
+    if !finalizers.iter().any(|f| f == CLEANUP) {
+        finalizers.push(CLEANUP.to_string());
+    }
+    definition["metadata"]["finalizers"] = json!(finalizers);
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_terminating(definition, "True", "InstanceDeletionPending", message, now);
+}
+
 /// Says in the status that instances are being deleted, or were.
-fn set_terminating(definition: &mut Value, done: bool, now: &str) {
-    let (status, reason, message) = if done {
-        ("False", "InstanceDeletionCompleted", "removed all instances")
-    } else {
-        ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-    };
+fn set_terminating(definition: &mut Value, status: &str, reason: &str, message: &str, now: &str) {
     let condition = json!({
         "type": "Terminating", "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
     });
     if let Value::Array(list) = &mut definition["status"]["conditions"] {
         match list.iter_mut().find(|c| c["type"] == "Terminating") {
-            Some(old) if old["status"] == status => {}
             Some(old) => *old = condition,
             None => list.push(condition),
         }
@@ -186,7 +191,7 @@ fn row(custom: CustomKind, storage_version: &str) -> Kind {
         short_names: custom.short_names.clone(),
         categories: custom.categories.clone(),
         namespaced: custom.namespaced,
-        verbs: ALL_VERBS,
+        verbs: CUSTOM_VERBS,
         subresources,
         storage: format!("{}/{}", custom.group, custom.plural).into(),
         storage_api_version: storage_version.to_string(),
@@ -197,7 +202,7 @@ fn row(custom: CustomKind, storage_version: &str) -> Kind {
         create_on_update: false,
         returns_deleted: false,
         orphans_by_default: false,
-        warning: "",
+        warning: custom.deprecation_warning.clone().unwrap_or_default(),
         selectable: custom
             .selectable_fields
             .iter()

@@ -61,6 +61,9 @@ impl Server {
             return discovery::answer(self, method, uri.path(), &headers);
         };
         let verb = attributes.verb.as_str();
+        if *method == Method::HEAD {
+            return Err(rest::errors::method_not_allowed());
+        }
         let registry = self.registry();
         let found = registry.find(&path.group, &path.version, &path.resource);
         // A namespaced kind is listed across namespaces, but a named one needs its namespace; the others have none.
@@ -68,7 +71,9 @@ impl Server {
             Some(_) => kind.namespaced,
             None => !kind.namespaced || path.name.is_none(),
         }) else {
-            return if registry.serves_version(&path.group, &path.version) {
+            // Custom kinds are behind another handler than built-in groups, and each has its own way to say no.
+            let built_in = registry.iter().any(|kind| kind.group == path.group && !kind.is_custom());
+            return if built_in {
                 Err(rest::errors::no_such_path())
             } else {
                 Ok(response::text(404, "404 page not found\n"))
@@ -81,7 +86,7 @@ impl Server {
         let mut call =
             Call { server: self, kind: kind.clone(), path, attributes: attributes.clone(), query, headers, user, form, body, warnings: Vec::new() };
         if !call.kind.warning.is_empty() {
-            warnings.push(call.kind.warning.to_string());
+            warnings.push(call.kind.warning.clone());
         }
         let answer = rest::handle(&mut call, verb).await;
         warnings.append(&mut call.warnings);
@@ -125,7 +130,7 @@ async fn read_body<B: Body<Data = Bytes>>(body: B) -> ApiResult<Bytes> {
             return Err(ApiError::new(
                 413,
                 "RequestEntityTooLarge",
-                format!("Request entity is too large: limit is {MAX_BODY}"),
+                format!("Request entity too large: limit is {MAX_BODY}"),
             ));
         }
         match first.take() {

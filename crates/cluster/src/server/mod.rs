@@ -2,7 +2,7 @@
 
 mod access;
 mod admit;
-mod custom_kinds;
+pub mod custom_kinds;
 mod dispatch;
 
 use std::collections::HashMap;
@@ -210,15 +210,12 @@ impl Server {
         }
     }
 
-    /// Called after each write of an object; gives back its newest state.
-    pub fn after_write(&self, kind: &Kind, object: Arc<Object>) -> Arc<Object> {
-        let object = if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
-            self.definition_written(object)
-        } else {
-            object
-        };
+    /// Called after each write of an object.
+    pub fn after_write(&self, kind: &Kind, object: &Arc<Object>) {
+        if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
+            self.definition_written(object);
+        }
         self.report(|| Happened::Written { kind: kind.clone(), object: object.clone() });
-        object
     }
 
     /// Called after each object that went.

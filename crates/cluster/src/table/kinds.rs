@@ -170,6 +170,16 @@ const HORIZONTAL_POD_AUTOSCALERS: &[Column] = &[
     text("Age"),
 ];
 const LEASES: &[Column] = &[text("Name"), text("Holder"), text("Age")];
+const ENDPOINTS: &[Column] = &[text("Name"), text("Endpoints"), text("Age")];
+const POD_TEMPLATES: &[Column] = &[text("Name"), text("Containers"), text("Images"), text("Pod Labels")];
+const STORAGE_CLASSES: &[Column] = &[
+    text("Name"),
+    text("Provisioner"),
+    text("ReclaimPolicy"),
+    text("VolumeBindingMode"),
+    text("AllowVolumeExpansion"),
+    text("Age"),
+];
 const PRIORITY_CLASSES: &[Column] =
     &[text("Name"), number("Value"), boolean("Global-Default"), text("Age"), text("PreemptionPolicy")];
 const ROLE_BINDINGS: &[Column] =
@@ -201,6 +211,9 @@ pub(super) fn layout(group: &str, resource: &str) -> Layout {
         ("", "persistentvolumeclaims") => (PERSISTENT_VOLUME_CLAIMS, objects::persistent_volume_claim),
         ("", "persistentvolumes") => (PERSISTENT_VOLUMES, objects::persistent_volume),
         ("", "resourcequotas") => (RESOURCE_QUOTAS, objects::resource_quota),
+        ("", "endpoints") => (ENDPOINTS, objects::endpoints),
+        ("", "podtemplates") => (POD_TEMPLATES, objects::pod_template),
+        ("storage.k8s.io", "storageclasses") => (STORAGE_CLASSES, objects::storage_class),
         ("" | "events.k8s.io", "events") => (EVENTS, objects::event),
         ("apps", "deployments") => (DEPLOYMENTS, workloads::deployment),
         ("apps", "replicasets") => (REPLICA_SETS, workloads::replica_set),

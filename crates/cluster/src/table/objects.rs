@@ -292,6 +292,39 @@ pub fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), text(&object["spec"]["holderIdentity"]).into(), age(object, now)]
 }
 
+/// Addresses with their ports, subset by subset.
+pub fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
+    let mut all = Vec::new();
+    for subset in list(&object["subsets"]) {
+        let addresses = || list(&subset["addresses"]).iter().map(|address| text(&address["ip"]));
+        let ports = list(&subset["ports"]);
+        if ports.is_empty() {
+            all.extend(addresses().map(String::from));
+        }
+        for port in ports {
+            all.extend(addresses().map(|address| format!("{address}:{}", int(&port["port"]))));
+        }
+    }
+    vec![name(object), first_three(&all), age(object, now)]
+}
+
+pub fn pod_template(object: &Value, _now: Timestamp) -> Vec<Value> {
+    let template = &object["template"];
+    let [containers, images] = super::cells::containers(&template["spec"]);
+    vec![name(object), containers, images, super::cells::labels(&template["metadata"]["labels"]).into()]
+}
+
+pub fn storage_class(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        name(object),
+        text(&object["provisioner"]).into(),
+        text_or(&object["reclaimPolicy"], "Delete").into(),
+        text_or(&object["volumeBindingMode"], "Immediate").into(),
+        (object["allowVolumeExpansion"] == true).into(),
+        age(object, now),
+    ]
+}
+
 pub fn priority_class(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         name(object),

@@ -6,6 +6,7 @@
 //! [`metadata::validate_update`].
 
 mod config;
+mod events;
 mod fields;
 pub mod metadata;
 pub mod names;
@@ -78,6 +79,7 @@ fn validate_kind(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
         ("", "Pod") => pods::spec(&object["spec"], "spec"),
         ("", "PodTemplate") => pods::template(&object["template"], "template"),
         ("", "Node") => nodes::taints(&object["spec"]["taints"]),
+        ("" | "events.k8s.io", "Event") => events::event(object),
         ("", "Service") => services::service(object),
         ("", "ConfigMap") => config::config_map(object),
         ("", "Secret") => config::secret(object),

@@ -40,9 +40,7 @@ pub fn autoscaler(object: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.minReplicas", min, NEGATIVE));
     }
     let max = int_at(spec, "maxReplicas").unwrap_or(0);
-    if max == 0 {
-        errors.push(FieldError::required("spec.maxReplicas", ""));
-    } else if max < 1 {
+    if max < 0 {
         let message = "must be greater than or equal to 1";
         errors.push(FieldError::invalid("spec.maxReplicas", max, message));
     }
@@ -73,6 +71,9 @@ pub fn autoscaler(object: &Value) -> Vec<FieldError> {
                 errors.push(FieldError::invalid(here.clone(), value, message));
             }
         }
+    }
+    if max == 0 {
+        errors.push(FieldError::required("spec.maxReplicas", ""));
     }
     errors
 }

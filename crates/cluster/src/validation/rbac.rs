@@ -13,9 +13,6 @@ pub fn role(object: &Value, namespaced: bool) -> Vec<FieldError> {
     for (index, rule) in list_at(object, "rules").iter().enumerate() {
         let here = format!("rules[{index}]");
         let given = |field: &str| !strings(&rule[field]).is_empty();
-        if !given("verbs") {
-            errors.push(FieldError::required(format!("{here}.verbs"), ""));
-        }
         if given("nonResourceURLs") {
             let mut refuse = |message: &str| {
                 let field = format!("{here}.nonResourceURLs");
@@ -36,6 +33,11 @@ pub fn role(object: &Value, namespaced: bool) -> Vec<FieldError> {
         if !given("resources") {
             let message = "resource rules must supply at least one resource";
             errors.push(FieldError::required(format!("{here}.resources"), message));
+        }
+    }
+    for (index, rule) in list_at(object, "rules").iter().enumerate() {
+        if strings(&rule["verbs"]).is_empty() {
+            errors.push(FieldError::required(format!("rules[{index}].verbs"), ""));
         }
     }
     errors
