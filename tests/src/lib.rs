@@ -5,5 +5,10 @@
 
 pub mod cluster;
 pub mod corpus;
+pub mod crds;
+pub mod follower;
+pub mod kubectl;
+pub mod verbs;
+pub mod webhook_server;
 
 pub use cluster::{Answer, Request, TestCluster};

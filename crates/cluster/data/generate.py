@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Writes builtin-schemas.json.gz from an unpacked `kubernetes-validate` package.
+"""Writes builtin-schemas.json.gz from an unpacked `kubernetes-validate` package and three Go modules.
 
-Usage: generate.py PATH_TO_UNPACKED_PACKAGE [OUTPUT]
+Usage: generate.py PACKAGE API APIMACHINERY APIEXTENSIONS_APISERVER [OUTPUT]
 
 The definitions of the kinds that the embedded server serves are taken with everything they refer to.
-Descriptions go; what says how values are typed, merged and told apart stays. The output depends on the
-input alone, so a second run gives the same bytes.
+Descriptions go; what says how values are typed, merged and told apart stays. The Go modules (k8s.io/api,
+k8s.io/apimachinery and k8s.io/apiextensions-apiserver) say which fields are written when they are zero. The
+output depends on the input alone, so a second run gives the same bytes.
 """
 
 import gzip
 import json
 import pathlib
 import sys
+
+import gotypes
 
 RELEASE = "v1.37.0"
 
@@ -76,22 +79,8 @@ KEY_DEFAULTS = {
     ("io.k8s.api.apps.v1.StatefulSetCondition", "type"): "",
 }
 
-# Struct fields that are no pointers: the server's objects always have them, if only empty, so nobody comes to
-# own the field itself by setting something in it. `metadata`, `spec` and `status` are such everywhere, and
-# required references, but for the exceptions.
-ALWAYS_PRESENT = {
-    "DaemonSetSpec.updateStrategy", "StatefulSetSpec.updateStrategy", "DeploymentSpec.strategy",
-    "ReplicaSetSpec.template", "PodTemplate.template", "Container.resources", "EphemeralContainer.resources",
-    "PersistentVolumeClaimSpec.resources", "ContainerStatus.state", "ContainerStatus.lastState",
-    "Event.source", "Event.deprecatedSource", "Event.regarding", "NodeDaemonEndpoints.kubeletEndpoint",
-    "NodeStatus.daemonEndpoints", "NodeStatus.nodeInfo", "ServiceStatus.loadBalancer",
-    "IngressStatus.loadBalancer", "Endpoint.conditions", "IngressServiceBackend.port",
-    "NetworkPolicySpec.podSelector", "CustomResourceDefinitionStatus.acceptedNames",
-}
-POINTERS = {
-    "DaemonSetSpec.selector", "DeploymentSpec.selector", "ReplicaSetSpec.selector", "StatefulSetSpec.selector",
-    "ScaleIOPersistentVolumeSource.secretRef", "ScaleIOVolumeSource.secretRef",
-}
+# An empty list of these asks the server to forget them: it must be seen, so it does not fall away.
+ASKED_EMPTY = {("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "managedFields")}
 ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
 
 
@@ -168,26 +157,24 @@ def state_key_defaults(chosen):
         visit(definition)
 
 
-def state_presence(chosen):
+def state_encoding(chosen, types):
+    """Says of each struct how Go writes fields that hold their zero value."""
     for name, definition in chosen.items():
-        for key, field in definition.get("properties", {}).items():
-            field_name = f"{name.rsplit('.', 1)[1]}.{key}"
-            required = key in definition.get("required", [])
-            if isinstance(field.get("$ref"), str):
-                if "properties" not in chosen[field["$ref"]]:
-                    continue
-                present = key in ("metadata", "spec", "status") or required or field_name in ALWAYS_PRESENT
-                present = present and field_name not in POINTERS
-            else:
-                present = required and field.get("type") in ("array", "object")
-            if present:
-                field["always-present"] = True
+        if "properties" not in definition:
+            continue
+        omitted, written = types.encoding(name)
+        omitted = [field for field in omitted if (name, field) not in ASKED_EMPTY]
+        if omitted:
+            definition["omit-zero"] = omitted
+        if written:
+            definition["write-zero"] = written
 
 
 def main():
     package = pathlib.Path(sys.argv[1])
+    types = gotypes.Types(*sys.argv[2:5])
     here = pathlib.Path(__file__).resolve().parent
-    output = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else here / "builtin-schemas.json.gz"
+    output = pathlib.Path(sys.argv[5]) if len(sys.argv) > 5 else here / "builtin-schemas.json.gz"
     source = next(package.rglob(f"{RELEASE}-local/_definitions.json"))
     definitions = json.loads(source.read_text())["$defs"]
 
@@ -203,7 +190,7 @@ def main():
                 chosen[name]["properties"][field] = {}
         todo.extend(references(chosen[name]))
     state_key_defaults(chosen)
-    state_presence(chosen)
+    state_encoding(chosen, types)
 
     text = json.dumps({"release": RELEASE, "kinds": kinds, "definitions": chosen}, sort_keys=True,
                       separators=(",", ":"))

@@ -14,6 +14,7 @@ mod cluster;
 pub mod crd;
 pub mod defaults;
 mod discovery;
+pub mod encoding;
 pub mod error;
 mod events;
 mod housekeeping;

@@ -5,15 +5,19 @@ use serde_json::{Map, Value};
 
 use super::time;
 use crate::error::{ApiError, ApiResult};
-use crate::schema::{SchemaRef, Type};
+use crate::schema::{Node, SchemaRef, Type};
 
 /// Refuses the object, as 400, if a value cannot be read into its field.
 pub fn check_types(object: &Value, schema: SchemaRef<'_>) -> ApiResult<()> {
-    let mut at = Position { field: String::new(), structure: String::new() };
-    match check(object, schema, &mut at) {
+    match type_problem(object, schema) {
         None => Ok(()),
         Some(problem) => Err(refused(object, &problem)),
     }
+}
+
+/// What cannot be read into its field, in the words of Go's decoder.
+pub fn type_problem(object: &Value, schema: SchemaRef<'_>) -> Option<String> {
+    check(object, schema, &mut Position { field: String::new(), structure: String::new() })
 }
 
 /// The error of `fieldValidation=Strict`, 400, for the unknown fields that [`drop_unknown`] returned.
@@ -28,7 +32,7 @@ fn refused(object: &Value, problem: &str) -> ApiError {
     ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {problem}"))
 }
 
-/// Removes null fields, empty lists and maps that are optional, and fields that the kind does not have. Returns what it removed, worded as the warnings of
+/// Removes null fields and fields that the kind does not have. Returns what it removed, worded as the warnings of
 /// `fieldValidation=Warn`: `unknown field "spec.foo"`, in the order of the fields' names.
 pub fn drop_unknown(object: &mut Value, schema: SchemaRef<'_>) -> Vec<String> {
     let mut unknown = Vec::new();
@@ -49,13 +53,10 @@ fn prune(value: &mut Value, schema: SchemaRef<'_>, at: &mut String, unknown: &mu
                 }
                 at.push_str(name);
                 match schema.field(name) {
+                    // A null in a map of texts is the empty text.
+                    Some(field) if value.is_null() && is_text_of_map(node, field) => *value = "".into(),
                     Some(_) if value.is_null() => gone.push(name.clone()),
-                    Some(field) => {
-                        prune(value, field, at, unknown);
-                        if is_omitted(value, field) {
-                            gone.push(name.clone());
-                        }
-                    }
+                    Some(field) => prune(value, field, at, unknown),
                     None => {
                         gone.push(name.clone());
                         unknown.push(format!("unknown field {at:?}"));
@@ -77,17 +78,8 @@ fn prune(value: &mut Value, schema: SchemaRef<'_>, at: &mut String, unknown: &mu
     }
 }
 
-/// Empty lists and maps are not written, unless the field is required. An empty struct is something, and so is an
-/// empty list of managed fields: it asks for them to be cleared.
-fn is_omitted(value: &Value, schema: SchemaRef<'_>) -> bool {
-    let node = schema.node();
-    let empty = match value {
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty() && node.additional.is_some() && node.properties.is_empty(),
-        _ => false,
-    };
-    let managed_fields = schema.items().is_some_and(|i| struct_name(i) == "ManagedFieldsEntry");
-    empty && !managed_fields && !node.always_present && !node.preserve_unknown && node.ty != Type::Any
+fn is_text_of_map(map: &Node, value: SchemaRef<'_>) -> bool {
+    map.properties.is_empty() && value.node().ty == Type::String && value.node().format.is_none()
 }
 
 /// Where decoding is, as Go's messages say it: the struct, and the path of fields from the root.
@@ -134,6 +126,9 @@ fn check(value: &Value, schema: SchemaRef<'_>, at: &mut Position) -> Option<Stri
                 "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
                     .to_string()
             })
+        }
+        (Type::IntOrString, Value::Number(number)) if !is_quantity(schema) && !is_int32(number) => {
+            mismatch(&format!("number {number}"), "int32")
         }
         (Type::IntOrString, Value::String(_) | Value::Number(_)) => None,
         _ => mismatch(found, &go_type(schema)),
@@ -221,8 +216,12 @@ fn is_quantity_text(text: &str) -> bool {
 
 fn fits(number: &serde_json::Number, schema: SchemaRef<'_>) -> bool {
     match (number.as_i64(), schema.node().format.as_deref()) {
-        (Some(n), Some("int32")) => i32::try_from(n).is_ok(),
+        (Some(_), Some("int32")) => is_int32(number),
         (Some(_), _) => true,
         (None, _) => false,
     }
+}
+
+fn is_int32(number: &serde_json::Number) -> bool {
+    number.as_i64().is_some_and(|n| i32::try_from(n).is_ok())
 }

@@ -18,7 +18,6 @@ pub(super) fn apply(fields: &mut Fields, definition: &str) {
         }
         "io.k8s.api.core.v1.ImageVolumeSource" => pull_policy(fields, "reference", "pullPolicy"),
         "io.k8s.api.core.v1.Volume" => volume(fields),
-        "io.k8s.api.core.v1.Probe" => probe(fields),
         "io.k8s.api.core.v1.ServiceSpec" => service(fields),
         "io.k8s.api.core.v1.ServicePort" => target_port(fields),
         "io.k8s.api.core.v1.Namespace" => namespace(fields),
@@ -153,17 +152,6 @@ fn pull_policy(fields: &mut Fields, image: &str, policy: &str) {
 fn volume(fields: &mut Fields) {
     if fields.keys().all(|name| name == "name") {
         fields.insert("emptyDir".to_string(), json!({}));
-    }
-}
-
-/// The probe's numbers are no pointers: zero counts as unset.
-fn probe(fields: &mut Fields) {
-    for (name, default) in
-        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-    {
-        if fields.get(name).is_some_and(|v| *v == 0) {
-            fields.insert(name.to_string(), default.into());
-        }
     }
 }
 

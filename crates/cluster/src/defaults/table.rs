@@ -13,11 +13,9 @@ pub(super) enum Constant {
     Flag(bool),
     /// An empty object.
     Object,
-    /// A time that is no pointer: unset, it is written as null.
-    Null,
 }
 
-use Constant::{Flag, Null, Number, Object, Text};
+use Constant::{Flag, Number, Object, Text};
 
 impl Constant {
     pub fn value(self) -> Value {
@@ -26,7 +24,6 @@ impl Constant {
             Number(number) => number.into(),
             Flag(flag) => flag.into(),
             Object => Value::Object(Map::new()),
-            Null => Value::Null,
         }
     }
 }
@@ -50,9 +47,6 @@ const HTTPS: Fields = &[("port", Number(443))];
 const FAIL: Fields = &[("failurePolicy", Text("Fail"))];
 const SCOPE: Fields = &[("scope", Text("*"))];
 
-const TRANSITION: Fields = &[("lastTransitionTime", Null)];
-const PROBED: Fields = &[("lastProbeTime", Null), ("lastTransitionTime", Null)];
-
 const TABLE: &[(&str, Fields)] = &[
     (
         "io.k8s.api.core.v1.PodSpec",
@@ -64,7 +58,6 @@ const TABLE: &[(&str, Fields)] = &[
             ("schedulerName", Text("default-scheduler")),
         ],
     ),
-    ("io.k8s.api.core.v1.PodCondition", PROBED),
     ("io.k8s.api.core.v1.Container", CONTAINER),
     ("io.k8s.api.core.v1.EphemeralContainer", CONTAINER),
     ("io.k8s.api.core.v1.ContainerPort", TCP),
@@ -90,16 +83,6 @@ const TABLE: &[(&str, Fields)] = &[
     ("io.k8s.api.core.v1.ServiceSpec", &[("sessionAffinity", Text("None")), ("type", Text("ClusterIP"))]),
     ("io.k8s.api.core.v1.ServicePort", TCP),
     ("io.k8s.api.core.v1.EndpointPort", TCP),
-    ("io.k8s.api.core.v1.Event", &[("eventTime", Null), ("firstTimestamp", Null), ("lastTimestamp", Null)]),
-    ("io.k8s.api.core.v1.NodeCondition", &[("lastHeartbeatTime", Null), ("lastTransitionTime", Null)]),
-    ("io.k8s.api.core.v1.NamespaceCondition", TRANSITION),
-    ("io.k8s.api.core.v1.PersistentVolumeClaimCondition", PROBED),
-    ("io.k8s.api.apps.v1.DeploymentCondition", &[("lastUpdateTime", Null), ("lastTransitionTime", Null)]),
-    ("io.k8s.api.apps.v1.ReplicaSetCondition", TRANSITION),
-    ("io.k8s.api.apps.v1.StatefulSetCondition", TRANSITION),
-    ("io.k8s.api.apps.v1.DaemonSetCondition", TRANSITION),
-    ("io.k8s.api.batch.v1.JobCondition", PROBED),
-    ("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition", TRANSITION),
     ("io.k8s.api.core.v1.NamespaceStatus", &[("phase", Text("Active"))]),
     (
         "io.k8s.api.core.v1.PersistentVolumeSpec",
@@ -133,7 +116,6 @@ const TABLE: &[(&str, Fields)] = &[
         "io.k8s.api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy",
         &[("whenDeleted", Text("Retain")), ("whenScaled", Text("Retain"))],
     ),
-    ("io.k8s.api.apps.v1.StatefulSetStatus", &[("availableReplicas", Number(0))]),
     ("io.k8s.api.apps.v1.ReplicaSetSpec", &[("replicas", Number(1))]),
     ("io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", &[("status", Text("True"))]),
     (
@@ -143,15 +125,6 @@ const TABLE: &[(&str, Fields)] = &[
             ("suspend", Flag(false)),
             ("successfulJobsHistoryLimit", Number(3)),
             ("failedJobsHistoryLimit", Number(1)),
-        ],
-    ),
-    (
-        "io.k8s.api.policy.v1.PodDisruptionBudgetStatus",
-        &[
-            ("disruptionsAllowed", Number(0)),
-            ("currentHealthy", Number(0)),
-            ("desiredHealthy", Number(0)),
-            ("expectedPods", Number(0)),
         ],
     ),
     ("io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec", &[("minReplicas", Number(1))]),

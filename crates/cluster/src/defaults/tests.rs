@@ -1,5 +1,6 @@
 use super::*;
 use crate::managed_fields::{Writer, update};
+use crate::encoding::as_go;
 use crate::schema::{SchemaRef, builtin_kind};
 use serde_json::{Value, json};
 
@@ -44,6 +45,7 @@ fn new_objects_come_out_as_from_the_real_server() {
         let schema = schema_of(&object);
         assert_eq!(drop_unknown(&mut object, schema), Vec::<String>::new());
         check_types(&object, schema).expect("fits");
+        as_go(&mut object, schema);
         apply_defaults(&mut object, schema);
         let api_version = object["apiVersion"].as_str().unwrap_or_default().to_string();
         let reset: &[&[&str]] = &[&["status"]];

@@ -100,7 +100,7 @@ async fn see_to_dependents(server: &Arc<Server>, kind: &Kind, owner: &Value) {
         for (kind, key) in dependents(server, uid) {
             let Some(found) = server.store.get(&kind.storage, &key) else { continue };
             let dependent = found.value();
-            waiting |= references(&dependent)
+            let blocks = references(&dependent)
                 .iter()
                 .any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true);
             if !metadata::is_deleting(&dependent) {
@@ -110,8 +110,8 @@ async fn see_to_dependents(server: &Arc<Server>, kind: &Kind, owner: &Value) {
                 });
                 let path = path_of(&kind, &key.namespace, &key.name);
                 send(server, Method::DELETE, &path, "application/json", &options).await;
-                waiting &= server.store.get(&kind.storage, &key).is_some();
             }
+            waiting |= blocks && server.store.get(&kind.storage, &key).is_some();
         }
         FOREGROUND
     } else if finalizers.contains(&ORPHAN) {

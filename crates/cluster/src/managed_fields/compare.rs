@@ -103,11 +103,11 @@ fn compare_objects(
         }
         let (mut lv, mut rv) = (l.get(name), r.get(name));
         let is_metadata = level == Level::Root && name == "metadata";
-        let null = lv.or(rv).is_some_and(Value::is_null);
-        if (lv.is_none() || rv.is_none()) && (is_metadata || types.always_has(name, null)) {
+        if lv.is_none() || rv.is_none() {
             // The side that lacks the field has it empty.
-            lv = lv.or(Some(&Value::Null));
-            rv = rv.or(Some(&Value::Null));
+            let zero = types.zero(name).or(is_metadata.then_some(&Value::Null));
+            lv = lv.or(zero);
+            rv = rv.or(zero);
         }
         let mut below = Comparison::default();
         let level = if is_metadata { Level::Metadata } else { Level::Inside };

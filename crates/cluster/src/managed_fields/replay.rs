@@ -7,6 +7,7 @@ use super::{Writer, apply, update};
 use crate::defaults::{apply_defaults, drop_unknown, prepare_create};
 use crate::error::ApiResult;
 use crate::patch::{json_patch, merge_patch, strategic};
+use crate::encoding::as_go;
 use crate::schema::{SchemaRef, builtin_kind};
 
 const CASES: &str = include_str!("../../data/write-cases.json");
@@ -50,6 +51,7 @@ fn write(live: Option<&Value>, step: &Value, now: &str) -> ApiResult<Value> {
         ("apply-patch", _) => {
             let mut object = apply(live, body, schema, &writer, step["force"] == true)?;
             drop_unknown(&mut object, schema);
+            as_go(&mut object, schema);
             apply_defaults(&mut object, schema);
             if let Some(live) = live {
                 put_back(&mut object, live, reset);
@@ -64,6 +66,7 @@ fn write(live: Option<&Value>, step: &Value, now: &str) -> ApiResult<Value> {
         (other, _) => panic!("a step of type {other}"),
     };
     drop_unknown(&mut object, schema);
+    as_go(&mut object, schema);
     apply_defaults(&mut object, schema);
     update(live, &mut object, schema, &writer);
     match live {

@@ -35,11 +35,9 @@ impl<'s> Fields<'s> {
         self.0.is_some_and(|schema| schema.node().properties.contains_key(name))
     }
 
-    /// Whether objects have the field even when it is not written. A built-in kind only writes null for what is
-    /// always there.
-    pub fn always_has(self, name: &str, null: bool) -> bool {
-        let field = self.of(name).map(SchemaRef::node);
-        field.is_some_and(|node| node.always_present || (null && node.definition.is_some()))
+    /// What objects have in the field even when nobody set it, if they do.
+    pub fn zero(self, name: &str) -> Option<&'s Value> {
+        self.0.and_then(|schema| schema.node().write_zero.get(name))
     }
 
     /// Nothing but the declared fields may be there.

@@ -8,9 +8,11 @@ mod gotext;
 mod json;
 mod lists;
 mod merge;
+mod result;
 mod strategic;
 
 pub use gotext::{go_type, go_value};
 pub use json::json_patch;
 pub use merge::merge_patch;
+pub use result::check_result;
 pub use strategic::strategic;

@@ -76,6 +76,7 @@ pub fn patched(call: &mut Call<'_>, kind: PatchKind, current: &Value, document: 
         _ => patch::merge_patch(current, document)?,
     };
     let row = call.kind.clone();
+    patch::check_result(&new, &row, (kind == PatchKind::Strategic).then_some(document))?;
     decode::expect_kind(&mut new, &row)?;
     prepare::shape(call, &mut new)?;
     let given = metadata::text(&new, "name");

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Call;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::{Kind, KindSchema};
-use crate::{crd, defaults, strategy, validation};
+use crate::{crd, defaults, encoding, strategy, validation};
 
 /// Unknown and duplicate fields: dropped silently, dropped with a warning, or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,9 @@ pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
         KindSchema::Open => Vec::new(),
         KindSchema::Builtin(schema) => {
             defaults::check_types(object, *schema)?;
-            defaults::drop_unknown(object, *schema)
+            let unknown = defaults::drop_unknown(object, *schema);
+            encoding::as_go(object, *schema);
+            unknown
         }
         KindSchema::Custom(custom) => {
             custom.prune(object).into_iter().map(|field| format!("unknown field \"{field}\"")).collect()

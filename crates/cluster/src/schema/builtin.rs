@@ -118,6 +118,12 @@ impl Loader {
             default: schema.get("default").cloned(),
             preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
             required: strings(schema.get("required")),
+            omit_zero: strings(schema.get("omit-zero")),
+            write_zero: schema
+                .get("write-zero")
+                .and_then(Value::as_object)
+                .map(|fields| fields.iter().map(|(name, zero)| (name.clone(), zero.clone())).collect())
+                .unwrap_or_default(),
             ..Node::default()
         };
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
@@ -147,7 +153,6 @@ impl Loader {
 /// Reads how a value merges. A list that only strategic merge calls a merging one is associative for apply too.
 fn merging(node: &mut Node, schema: &Map<String, Value>) {
     let text = |key: &str| schema.get(key).and_then(Value::as_str);
-    node.always_present = schema.contains_key("always-present");
     if let Some(key) = text("x-kubernetes-patch-merge-key") {
         node.patch_merge_key = Some(key.to_string());
     }
@@ -252,11 +257,24 @@ mod tests {
     }
 
     #[test]
-    fn struct_fields_are_always_present_but_pointers_are_not() {
-        let deployment = |path: &[&str]| at("apps", "v1", "Deployment", path).node().always_present;
-        assert!(deployment(&["spec"]) && deployment(&["status"]) && deployment(&["spec", "strategy"]));
-        assert!(deployment(&["spec", "template", "spec", "containers"]));
-        assert!(!deployment(&["spec", "selector"]) && !deployment(&["spec", "strategy", "rollingUpdate"]));
+    fn what_go_writes_when_it_is_zero_is_known() {
+        let spec = at("apps", "v1", "Deployment", &["spec"]).node();
+        assert_eq!(spec.write_zero["strategy"], Value::Object(Map::new()));
+        assert_eq!(spec.write_zero["selector"], Value::Null);
+        assert!(spec.omit_zero.contains(&"paused".to_string()));
+        let pointers = ["replicas", "progressDeadlineSeconds"];
+        assert!(
+            pointers
+                .iter()
+                .all(|p| !spec.omit_zero.iter().any(|f| f == p) && !spec.write_zero.contains_key(*p))
+        );
+        let event = at("", "v1", "Event", &[]).node();
+        assert_eq!(
+            (&event.write_zero["eventTime"], &event.write_zero["reportingComponent"]),
+            (&Value::Null, &"".into())
+        );
+        // The fields of an embedded struct are the outer one's own.
+        assert!(at("", "v1", "Pod", &["spec", "volumes", "*"]).node().write_zero.contains_key("name"));
     }
 
     #[test]

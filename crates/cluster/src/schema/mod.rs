@@ -106,8 +106,10 @@ pub struct Node {
     pub patch_retain_keys: bool,
     /// `x-kubernetes-patch-strategy: replace`: strategic merge replaces the object whole.
     pub patch_replace: bool,
-    /// A struct field that objects always have, if only empty (built-in kinds only): absent means empty.
-    pub always_present: bool,
+    /// Fields that are left out when they hold their zero value (built-in kinds only).
+    pub omit_zero: Vec<String>,
+    /// Fields that are always written, and the value of those that nobody set (built-in kinds only).
+    pub write_zero: HashMap<String, Value>,
     pub nullable: bool,
     pub preserve_unknown: bool,
     pub embedded_resource: bool,
