@@ -58,7 +58,8 @@ async fn alone(pods: usize, report: &mut Report) -> Result<()> {
     let service = cluster.service();
     let before = resident_mib()?;
     for namespace in 0..NAMESPACES {
-        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace_of(namespace)}});
+        let body =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace_of(namespace)}});
         call(&service, Method::POST, "/api/v1/namespaces", "application/json", &body).await?;
     }
     let padding = padding(&service).await?;
@@ -71,7 +72,12 @@ async fn alone(pods: usize, report: &mut Report) -> Result<()> {
     let held = resident_mib()?;
     let stored = stored_size(&cluster);
     println!("a pod weighs {stored} bytes as stored");
-    report.line("memory with all pods held (MiB, whole process)", format!("{held:.0} (+{:.0})", held - before), "<= 600", held <= 600.0);
+    report.line(
+        "memory with all pods held (MiB, whole process)",
+        format!("{held:.0} (+{:.0})", held - before),
+        "<= 600",
+        held <= 600.0,
+    );
 
     let started = Instant::now();
     let bytes = read(&service, "/api/v1/pods").await?;
@@ -92,7 +98,12 @@ async fn alone(pods: usize, report: &mut Report) -> Result<()> {
         call(&service, Method::PATCH, &path, "application/merge-patch+json", &running()).await?;
     }
     let patched = rate(patches, started.elapsed());
-    report.line("status patches in process, one thread (/s)", format!("{patched:.0}"), ">= 5,000", patched >= 5000.0);
+    report.line(
+        "status patches in process, one thread (/s)",
+        format!("{patched:.0}"),
+        ">= 5,000",
+        patched >= 5000.0,
+    );
 
     let started = Instant::now();
     let watchers = (0..WATCHERS).map(|_| tokio::spawn(drain(service.clone(), revision, patches)));
@@ -118,21 +129,34 @@ async fn compared(report: &mut Report) -> Result<()> {
         let cluster = if real { TestCluster::real().await? } else { TestCluster::embedded().await? };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench"}});
         send(&cluster, Method::POST, "/api/v1/namespaces", "application/json", &namespace).await?;
-        let creates = throughput(|index| {
-            let path = "/api/v1/namespaces/bench/pods".to_string();
-            (Method::POST, path, "application/json", pod(index, 900))
-        }, &cluster)
+        let creates = throughput(
+            |index| {
+                let path = "/api/v1/namespaces/bench/pods".to_string();
+                (Method::POST, path, "application/json", pod(index, 900))
+            },
+            &cluster,
+        )
         .await?;
-        let patches = throughput(|index| {
-            let path = format!("/api/v1/namespaces/bench/pods/{}/status", name_of(index));
-            (Method::PATCH, path, "application/merge-patch+json", running())
-        }, &cluster)
+        let patches = throughput(
+            |index| {
+                let path = format!("/api/v1/namespaces/bench/pods/{}/status", name_of(index));
+                (Method::PATCH, path, "application/merge-patch+json", running())
+            },
+            &cluster,
+        )
         .await?;
-        println!("{}: {creates:.0} creates/s, {patches:.0} status patches/s over {CONNECTIONS} connections", cluster.name());
+        println!(
+            "{}: {creates:.0} creates/s, {patches:.0} status patches/s over {CONNECTIONS} connections",
+            cluster.name()
+        );
         figures.push((creates, patches));
     }
-    let [(our_creates, our_patches), (their_creates, their_patches)] = figures[..] else { bail!("two clusters") };
-    for (what, ours, theirs) in [("creates", our_creates, their_creates), ("status patches", our_patches, their_patches)] {
+    let [(our_creates, our_patches), (their_creates, their_patches)] = figures[..] else {
+        bail!("two clusters")
+    };
+    for (what, ours, theirs) in
+        [("creates", our_creates, their_creates), ("status patches", our_patches, their_patches)]
+    {
         let ratio = ours / theirs;
         report.line(
             &format!("{what} against kube-apiserver + etcd (times)"),
@@ -161,7 +185,13 @@ async fn throughput(
     Ok(rate(COMPARED, started.elapsed()))
 }
 
-async fn send(cluster: &TestCluster, method: Method, path: &str, content_type: &str, body: &Value) -> Result<()> {
+async fn send(
+    cluster: &TestCluster,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> Result<()> {
     let request = Request {
         method,
         path: path.to_string(),
@@ -173,7 +203,13 @@ async fn send(cluster: &TestCluster, method: Method, path: &str, content_type: &
     Ok(())
 }
 
-async fn call(service: &ClusterService, method: Method, path: &str, content_type: &str, body: &Value) -> Result<()> {
+async fn call(
+    service: &ClusterService,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> Result<()> {
     let request = http::Request::builder()
         .method(method)
         .uri(path)

@@ -11,12 +11,12 @@ const RECORD: &str = "USHER_RECORD";
 /// Only these topics, separated by commas.
 const TOPICS: &str = "USHER_TOPICS";
 
-fn topics() -> Vec<topic::Topic> {
-    let mut topics = topic::load(&corpus::folder()).unwrap();
+fn topics() -> anyhow::Result<Vec<topic::Topic>> {
+    let mut topics = topic::load(&corpus::folder())?;
     if let Ok(only) = std::env::var(TOPICS) {
         topics.retain(|topic| only.split(',').any(|name| name == topic.name));
     }
-    topics
+    Ok(topics)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,7 +24,7 @@ async fn the_recordings_are_what_the_real_api_server_answers() {
     if usher_testbed::skip_real("conformance: live answers against the recordings") {
         return;
     }
-    let topics = topics();
+    let topics = topics().unwrap();
     let cluster = TestCluster::real().await.unwrap();
     let started = std::time::Instant::now();
     let answers = run::run(&cluster, &topics).await.unwrap();
@@ -42,6 +42,19 @@ async fn the_recordings_are_what_the_real_api_server_answers() {
 }
 
 #[test]
+fn every_case_is_recorded_and_nothing_else() {
+    let topics = topic::load(&corpus::folder()).unwrap();
+    let recorded = recorded::load(&corpus::folder(), &topics).unwrap();
+    for topic in &topics {
+        let mut cases: Vec<_> = topic.cases.iter().map(|case| (&case.name, case.steps.len())).collect();
+        cases.sort_unstable();
+        let answered: Vec<_> =
+            recorded[&topic.name].iter().map(|(case, steps)| (case, steps.len())).collect();
+        assert_eq!(answered, cases, "{}: record anew with {RECORD}=1", topic.name);
+    }
+}
+
+#[test]
 fn the_corpus_has_at_least_three_hundred_requests() {
     let topics = topic::load(&corpus::folder()).unwrap();
     let requests: usize = topics.iter().flat_map(|topic| &topic.cases).map(|case| case.steps.len()).sum();
@@ -50,7 +63,7 @@ fn the_corpus_has_at_least_three_hundred_requests() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_api_server_answers_as_recorded() {
-    let topics = topics();
+    let topics = topics().unwrap();
     let cluster = TestCluster::embedded().await.unwrap();
     let started = std::time::Instant::now();
     let answers = run::run(&cluster, &topics).await.unwrap();

@@ -222,8 +222,8 @@ fn is_age(cell: &str) -> bool {
     let digits = cell.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = &cell[digits.len()..];
     !digits.is_empty()
-        && matches!(unit, "s" | "m" | "h" | "d")
-        && digits.chars().all(|c| c.is_ascii_digit() || matches!(c, 'm' | 'h' | 'd'))
+        && matches!(unit, "s" | "m" | "h" | "d" | "y")
+        && digits.chars().all(|c| c.is_ascii_digit() || matches!(c, 'm' | 'h' | 'd' | 'y'))
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -302,8 +302,9 @@ mod tests {
 
     #[test]
     fn ages_in_tables_go() {
-        let table = json!({"kind": "Table", "rows": [{"cells": ["web", "0/1", "3s", "2m10s"]}]});
+        let table =
+            json!({"kind": "Table", "rows": [{"cells": ["web", "0/1", "3s", "2m10s", "6y320d", "5y"]}]});
         let normal = Normaliser::default().normalise(&table);
-        assert_eq!(normal["rows"][0]["cells"], json!(["web", "0/1", "<age>", "<age>"]));
+        assert_eq!(normal["rows"][0]["cells"], json!(["web", "0/1", "<age>", "<age>", "<age>", "<age>"]));
     }
 }
