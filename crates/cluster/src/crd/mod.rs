@@ -42,6 +42,8 @@ pub use definition::{default_definition, validate_definition, validate_definitio
 pub use jsonpath::{JsonPath, print as print_json_path_value};
 pub use status::{ClaimedNames, compute_status, is_established};
 
+pub use cel::syntax_problem;
+
 use cel::Programs;
 
 /// The compiled `pattern` of every node that has one.

@@ -117,6 +117,7 @@ fn check(value: &Value, schema: SchemaRef<'_>, at: &mut Position) -> Option<Stri
             items.iter().find_map(|item| check(item, schema, at))
         }
         (Type::String, Value::String(text)) if is_time(schema) => time::problem(text),
+        (Type::String, Value::String(text)) if node.format.as_deref() == Some("byte") => base64_problem(text),
         (Type::String, Value::String(_))
         | (Type::Boolean, Value::Bool(_))
         | (Type::Number, Value::Number(_)) => None,
@@ -133,6 +134,18 @@ fn check(value: &Value, schema: SchemaRef<'_>, at: &mut Position) -> Option<Stri
         }
         (Type::IntOrString, Value::String(_) | Value::Number(_)) => None,
         _ => mismatch(found, &go_type(schema)),
+    }
+}
+
+/// Where the text stops being base64, as Go's decoder counts.
+fn base64_problem(text: &str) -> Option<String> {
+    use base64::Engine as _;
+    match base64::engine::general_purpose::STANDARD.decode(text) {
+        Ok(_) => None,
+        Err(base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _)) => {
+            Some(format!("illegal base64 data at input byte {at}"))
+        }
+        Err(_) => Some(format!("illegal base64 data at input byte {}", text.len() / 4 * 4)),
     }
 }
 

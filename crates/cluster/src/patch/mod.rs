@@ -14,5 +14,5 @@ mod strategic;
 pub use gotext::{go_type, go_value};
 pub use json::json_patch;
 pub use merge::merge_patch;
-pub use result::check_result;
+pub use result::{check_result, refused};
 pub use strategic::strategic;

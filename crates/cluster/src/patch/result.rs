@@ -21,12 +21,15 @@ pub fn check_result(object: &Value, kind: &Kind, strategic: Option<&Value>) -> A
     };
     match problem {
         None => Ok(()),
-        Some(problem) => {
-            let mut error = ApiError::invalid("", "", "", &[FieldError::invalid("patch", shown, problem)]);
-            error.details.as_object_mut().map(|details| details.remove("kind"));
-            Err(error)
-        }
+        Some(problem) => Err(refused(shown, problem)),
     }
+}
+
+/// A patch whose result is not an object of its kind; `shown` is what the complaint is about.
+pub fn refused(shown: String, problem: String) -> ApiError {
+    let mut error = ApiError::invalid("", "", "", &[FieldError::invalid("patch", shown, problem)]);
+    error.details.as_object_mut().map(|details| details.remove("kind"));
+    error
 }
 
 fn other_kind(object: &Value, kind: &Kind) -> Option<String> {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::{Call, errors};
 use crate::error::{ApiError, ApiResult};
 use crate::kinds::Kind;
+use crate::schema;
 
 /// The media type of the body without its parameters.
 pub fn media_type(headers: &HeaderMap) -> &str {
@@ -22,13 +23,7 @@ pub fn body(call: &Call<'_>) -> ApiResult<Value> {
 
 /// The same where messages name another kind, as for some subresources.
 pub fn body_of(call: &Call<'_>, kind: &str) -> ApiResult<Value> {
-    let unrecognized = |why: ApiError| {
-        ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {} ({})",
-            why.message,
-            excerpt(&call.body)
-        ))
-    };
+    let unrecognized = |why: ApiError| unrecognized(kind, &call.body, &why);
     let value = match media_type(&call.headers) {
         "" | "application/json" | "*/*" => json(&call.body).map_err(unrecognized)?,
         "application/yaml" => yaml(&call.body).map_err(unrecognized)?,
@@ -50,9 +45,18 @@ pub fn body_of(call: &Call<'_>, kind: &str) -> ApiResult<Value> {
     }
 }
 
+/// The body was not even an object of some kind.
+fn unrecognized(kind: &str, body: &[u8], why: &ApiError) -> ApiError {
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {} ({})",
+        why.message,
+        excerpt(body)
+    ))
+}
+
 /// The start of a body as messages show it: text if it looks like an object, else in hexadecimal.
 fn excerpt(body: &[u8]) -> String {
-    const SHOWN: usize = 33;
+    const SHOWN: usize = 30;
     if body.is_empty() {
         return "<empty>".to_string();
     }
@@ -82,7 +86,10 @@ pub fn yaml(bytes: &[u8]) -> ApiResult<Value> {
 /// An object of the request's kind, with apiVersion and kind filled in and metadata an object.
 pub fn object(call: &Call<'_>) -> ApiResult<Value> {
     let mut value = body(call)?;
-    expect_kind(&mut value, &call.kind)?;
+    expect_kind(&mut value, &call.kind).map_err(|why| {
+        let early = ["couldn't get", "unexpected GroupVersion"].iter().any(|start| why.message.starts_with(start));
+        if early { unrecognized(&call.kind.kind, &call.body, &why) } else { why }
+    })?;
     Ok(value)
 }
 
@@ -92,11 +99,8 @@ pub fn expect_kind(value: &mut Value, kind: &Kind) -> ApiResult<()> {
         // Validation says what is wrong with the kind of a custom object, but there must be one.
         let text = value.to_string();
         if value["kind"].as_str().unwrap_or_default().is_empty() {
-            return Err(ApiError::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({})",
-                kind.kind,
-                excerpt(text.as_bytes())
-            )));
+            let why = ApiError::bad_request(format!("Object 'Kind' is missing in '{text}'"));
+            return Err(unrecognized(&kind.kind, text.as_bytes(), &why));
         }
         let given = value["kind"].clone();
         value["kind"] = kind.kind.clone().into();
@@ -121,11 +125,24 @@ pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str) -> ApiResult
     };
     let given_version = text(value, "apiVersion")?;
     let given_kind = text(value, "kind")?;
+    if given_version.matches('/').count() > 1 {
+        return Err(ApiError::bad_request(format!("unexpected GroupVersion string: {given_version}")));
+    }
+    let full = if given_version.is_empty() { api_version } else { &given_version };
+    let (group, version) = full.split_once('/').unwrap_or(("", full));
+    let named = if given_kind.is_empty() { kind } else { &given_kind };
+    // Older versions of built-in kinds are still known by name, and so are lists.
+    let item = named.strip_suffix("List").unwrap_or(named);
+    let known = version.contains("beta") || schema::builtin_kind(group, version, item).is_some();
+    let is_custom = schema::builtin_kind(group_of(api_version), version_of(api_version), kind).is_none();
+    if (full != api_version || named != kind) && !known && !is_custom {
+        return Err(ApiError::bad_request(format!(
+            "{named} in version \"{version}\" cannot be handled as a {kind}: no kind \"{named}\" is registered for \
+             version \"{full}\" in scheme \"pkg/runtime/scheme.go:111\""
+        )));
+    }
     if !given_kind.is_empty() && given_kind != kind {
-        let version = if given_version.is_empty() { api_version } else { &given_version };
-        let version = version.rsplit('/').next().unwrap_or_default();
-        let group = api_version.split_once('/').map_or("core", |(group, _)| group);
-        let group = group.split('.').next().unwrap_or_default();
+        let group = group_of(api_version).split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
         return Err(ApiError::bad_request(format!(
             "{given_kind} in version \"{version}\" cannot be handled as a {kind}: converting ({version}.{given_kind}) to \
              ({group}.{kind}): unknown conversion"
@@ -151,6 +168,14 @@ pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str) -> ApiResult
         }
     }
     Ok(())
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn version_of(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or_default()
 }
 
 /// How Go names a JSON value's type in decoding errors.

@@ -38,6 +38,9 @@ pub fn check_alive(call: &Call<'_>, kind: &Kind) -> ApiResult<()> {
 
 fn new_name(call: &Call<'_>) -> String {
     serde_json::from_slice::<serde_json::Value>(&call.body)
-        .map(|object| metadata::text(&object, "name").to_string())
+        .map(|object| {
+            let name = metadata::text(&object, "name");
+            if name.is_empty() { metadata::text(&object, "generateName") } else { name }.to_string()
+        })
         .unwrap_or_default()
 }

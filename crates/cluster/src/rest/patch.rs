@@ -77,7 +77,15 @@ pub fn patched(call: &mut Call<'_>, kind: PatchKind, current: &Value, document: 
     let row = call.kind.clone();
     patch::check_result(&new, &row, (kind == PatchKind::Strategic).then_some(document))?;
     decode::expect_kind(&mut new, &row)?;
-    prepare::shape(call, &mut new)?;
+    let shown = new.to_string();
+    prepare::shape(call, &mut new).map_err(|why| match why.message.split_once(": strict decoding error: ") {
+        // What decoding refuses is the patch's fault.
+        Some((_, problem)) => {
+            let shown = if kind == PatchKind::Strategic { patch::go_value(document) } else { shown };
+            patch::refused(shown, format!("strict decoding error: {problem}"))
+        }
+        None => why,
+    })?;
     let given = metadata::text(&new, "name");
     if given != call.name() {
         return Err(ApiError::bad_request(format!(

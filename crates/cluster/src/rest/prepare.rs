@@ -119,6 +119,7 @@ fn verdict(kind: &Kind, object: &Value, errors: &[FieldError]) -> ApiResult<()> 
         return Ok(());
     }
     let name = super::metadata::text(object, "name");
+    let group = if kind.kind == "Event" { "" } else { &kind.group };
     // Named as the object names itself, which is part of what may be wrong with it.
-    Err(ApiError::invalid(&kind.group, object["kind"].as_str().unwrap_or(&kind.kind), name, errors))
+    Err(ApiError::invalid(group, object["kind"].as_str().unwrap_or(&kind.kind), name, errors))
 }

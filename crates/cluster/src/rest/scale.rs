@@ -87,9 +87,15 @@ fn replicas(call: &Call<'_>, scale: &Value) -> ApiResult<i64> {
 fn scaled(call: &Call<'_>, current: &Value, scale: &Value) -> ApiResult<Value> {
     let mut object = current.clone();
     match &call.kind.schema {
-        KindSchema::Custom(custom) => custom
-            .apply_scale(&mut object, scale)
-            .map_err(|errors| ApiError::invalid("autoscaling", "Scale", call.name(), &errors))?,
+        KindSchema::Custom(custom) => {
+            let kind = &call.kind;
+            let path = custom.scale.as_ref().map_or("", |paths| paths.spec_replicas.as_str());
+            let refuse = |errors: &[FieldError]| ApiError::invalid(&kind.group, &kind.kind, call.name(), errors);
+            if let Some(wanted) = scale["spec"]["replicas"].as_i64().filter(|wanted| *wanted < 0) {
+                return Err(refuse(&[FieldError::invalid(path, wanted, "should be a non-negative integer")]));
+            }
+            custom.apply_scale(&mut object, scale).map_err(|errors| refuse(&errors))?;
+        }
         _ => object["spec"]["replicas"] = replicas(call, scale)?.into(),
     }
     object["metadata"]["resourceVersion"] = scale["metadata"]["resourceVersion"].clone();
@@ -98,8 +104,9 @@ fn scaled(call: &Call<'_>, current: &Value, scale: &Value) -> ApiResult<Value> {
 
 fn scale_of(call: &Call<'_>, object: &Value) -> ApiResult<Value> {
     if let KindSchema::Custom(custom) = &call.kind.schema {
-        return custom.scale_of(object).ok_or_else(|| {
-            let path = custom.scale.as_ref().map_or("", |paths| paths.spec_replicas.as_str());
+        let path = custom.scale.as_ref().map_or("", |paths| paths.spec_replicas.as_str());
+        let known = object.pointer(&path.replace('.', "/")).is_some();
+        return custom.scale_of(object).filter(|_| known).ok_or_else(|| {
             errors::internal(format!("the spec replicas field \"{path}\" does not exist"))
         });
     }

@@ -156,10 +156,11 @@ impl Change {
         let stored = answer::to_stored(kind, new);
         let store = &call.server.store;
         if ends {
-            let gone = store.delete(&kind.storage, &self.key, current.revision, stored)?;
+            // Watchers see the last state that was stored, at a revision of its own; who caused the end sees what it
+            // wrote, at the last revision that could be read.
+            let gone = store.delete(&kind.storage, &self.key, current.revision, current.value())?;
             call.server.after_delete(kind, &gone);
-            // Watchers see the end at a revision of its own; who caused it sees the last one that could be read.
-            return Ok(Arc::new(gone.at_revision(current.revision)));
+            return Ok(Arc::new(current.with_value(stored)));
         }
         let stored = store.update(&kind.storage, &self.key, current.revision, stored)?;
         call.server.after_write(kind, &stored);
@@ -193,10 +194,10 @@ fn isolate(kind: &Kind, subresource: &str, old: &Value, mut new: Value) -> Value
             result
         }
         "finalize" => {
-            let mut result = old.clone();
-            result["spec"]["finalizers"] = new["spec"]["finalizers"].take();
-            set(&mut result["metadata"], "finalizers", new["metadata"].get("finalizers").cloned());
-            result
+            set(&mut new, "status", take(old, "status"));
+            let left = take(&new["spec"], "finalizers").filter(|list| list != &Value::Array(Vec::new()));
+            set(&mut new["spec"], "finalizers", left);
+            new
         }
         // A binding also sets the condition that says so.
         "binding" => new,

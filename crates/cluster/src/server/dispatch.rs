@@ -16,6 +16,7 @@ use crate::negotiate;
 use crate::request::{Path, Query};
 use crate::response::{self, ServerResponse};
 use crate::rest::{self, Call};
+use crate::table::IncludeObject;
 
 /// The largest body that is read, as kube-apiserver has it.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -83,6 +84,14 @@ impl Server {
             return Err(rest::errors::method_not_allowed());
         }
         let form = negotiate::form(&headers)?;
+        if let (negotiate::Form::Table(_), Some(include)) = (form, query.get("includeObject"))
+            && IncludeObject::parse(include).is_none()
+        {
+            return Err(ApiError::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: \"{include}\": must be \
+                 'Metadata', 'Object', 'None', or empty"
+            )));
+        }
         let mut call =
             Call { server: self, kind: kind.clone(), path, attributes: attributes.clone(), query, headers, user, form, body, warnings: Vec::new() };
         if !call.kind.warning.is_empty() {

@@ -94,6 +94,13 @@ impl Object {
         Self { key: self.key.clone(), revision, bytes, body, meta: self.meta.clone() }
     }
 
+    /// Another content at the same place and revision; never stored, only shown.
+    pub fn with_value(&self, mut value: Value) -> Self {
+        value["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        let (bytes, body) = serialise(&mut value);
+        Self { key: self.key.clone(), revision: self.revision, bytes, body, meta: self.meta.clone() }
+    }
+
     /// The object as a value. Bytes in the store were serialised from one, so they always parse.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_default()

@@ -97,6 +97,19 @@ fn hook(hook: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for field in ["namespaceSelector", "objectSelector"] {
         errors.extend(label_selector(&hook[field], &format!("{path}.{field}")));
     }
+    if let Some(policy) = hook["reinvocationPolicy"].as_str()
+        && !matches!(policy, "Never" | "IfNeeded")
+    {
+        let accepted = ["IfNeeded", "Never"];
+        errors.push(FieldError::not_supported(format!("{path}.reinvocationPolicy"), policy, &accepted));
+    }
+    for (index, condition) in list_at(hook, "matchConditions").iter().enumerate() {
+        let expression = str_at(condition, "expression");
+        if let Some(problem) = crate::crd::syntax_problem(expression) {
+            let field = format!("{path}.matchConditions[{index}].expression");
+            errors.push(FieldError::invalid(field, expression, problem));
+        }
+    }
     let client = &hook["clientConfig"];
     let here = format!("{path}.clientConfig");
     match (client["url"].as_str(), client["service"].is_object()) {
