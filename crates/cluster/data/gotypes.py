@@ -13,6 +13,7 @@ EMPTY_STRUCT = re.compile(r"^type (\w+) struct ?\{ ?\}$", re.M)
 NAMED = re.compile(r"^type (\w+) ([\w.*\[\]]+)\s*$", re.M)
 FIELD = re.compile(r"^\s*(?:(\w+)\s+)?([*\[\]\w.]+)\s+`([^`]*)`", re.M)
 JSON_TAG = re.compile(r'json:"([^"]*)"')
+PROTOBUF_TAG = re.compile(r'protobuf:"\w+,(\d+),')
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -78,20 +79,18 @@ class Types:
         alias, name = name.split(".")
         return ALIASES[alias], name
 
-    def has_struct(self, definition):
+    def numbers(self, definition):
+        """Protobuf field numbers with their JSON names; an inlined struct is a message of its own, given in place."""
         prefix, name = definition.rsplit(".", 1)
-        try:
-            return name in self.package(prefix).structs
-        except KeyError:
-            return False
-
-    def inlined(self, definition):
-        """The structs whose fields the definition has as its own, by their definition names."""
-        prefix, name = definition.rsplit(".", 1)
+        numbers = {}
         for _, go_type, tags in self.package(prefix).structs[name]:
-            tag = JSON_TAG.search(tags)
-            if tag and tag[1].split(",")[0] == "" and "inline" in tag[1]:
-                yield ".".join(self.qualify(prefix, go_type))
+            json_tag, protobuf_tag = JSON_TAG.search(tags), PROTOBUF_TAG.search(tags)
+            if not protobuf_tag:
+                continue
+            json_name = json_tag[1].split(",")[0]
+            inlined = ".".join(self.qualify(prefix, go_type)) if not json_name else None
+            numbers[protobuf_tag[1]] = self.numbers(inlined) if inlined else json_name
+        return numbers
 
     def fields(self, definition):
         """The JSON fields of a struct, those of inlined structs among them."""

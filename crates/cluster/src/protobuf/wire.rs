@@ -18,6 +18,20 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
+    /// The bytes as numbers without tags between them.
+    pub(super) fn varints(mut self) -> impl Iterator<Item = Result<u64, String>> {
+        std::iter::from_fn(move || {
+            if self.rest.is_empty() {
+                return None;
+            }
+            let number = self.varint();
+            if number.is_err() {
+                self.rest = &[];
+            }
+            Some(number)
+        })
+    }
+
     fn varint(&mut self) -> Result<u64, String> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {

@@ -16,7 +16,7 @@ pub fn media_type(headers: &HeaderMap) -> &str {
 
 const ACCEPTED: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// The body as an object of any kind; protobuf only of those kinds that kubectl sends.
+/// The body as an object of any kind; protobuf only of built-in kinds.
 pub fn body(call: &Call<'_>) -> ApiResult<Value> {
     body_of(call, &call.kind.kind)
 }
