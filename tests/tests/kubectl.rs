@@ -1,5 +1,5 @@
-//! The real kubectl on the embedded cluster: what it prints and how it ends. Housekeeping is on; the tests play the
-//! kubelet and the controllers where one is needed.
+//! The real kubectl on both clusters: what it prints and how it ends. The tests play the kubelet and the controllers
+//! where one is needed; on the embedded cluster housekeeping is on.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,14 +19,20 @@ struct Scene {
 }
 
 impl Scene {
-    /// None where kubectl is not to be built.
-    async fn new(test: &str) -> Option<Self> {
-        if usher_testbed::skip_real(&format!("kubectl: {test} (kubectl comes from the testbed)")) {
-            return None;
-        }
-        let (cluster, _) = TestCluster::embedded_with(true).await.unwrap();
+    async fn on(cluster: TestCluster) -> Self {
         let kubectl = Kubectl::new(&cluster).await.unwrap();
-        Some(Self { cluster, kubectl })
+        Self { cluster, kubectl }
+    }
+
+    /// Removes what a scenario leaves behind, for the next one on the same cluster.
+    async fn clear(&self) {
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let events = "/api/v1/namespaces/default/events";
+        for path in [PODS, MAPS, BUDGETS, DEPLOYMENTS, SETS, events, "/api/v1/nodes", definitions] {
+            let cleared = self.cluster.delete_with(path, json!({"gracePeriodSeconds": 0})).await.unwrap();
+            assert_eq!(cleared.status, 200, "{}", cleared.body);
+            self.cluster.until(path, |answer| answer.body["items"] == json!([])).await.unwrap();
+        }
     }
 
     /// A ready node; the taint of new nodes is gone, as the node controller would see to.
@@ -136,9 +142,7 @@ fn says(text: &str, fragments: &[&str]) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn get_prints_tables_and_selects() {
-    let Some(scene) = Scene::new("get").await else { return };
+async fn get_prints_tables_and_selects(scene: &Scene) {
     scene.node("n1").await;
     scene.node("n2").await;
     scene.pod("web-1", "n2", json!([])).await;
@@ -208,9 +212,7 @@ async fn get_prints_tables_and_selects() {
     assert_eq!((none.code, none.err.as_str()), (0, "No resources found in kube-public namespace.\n"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn get_watches() {
-    let Some(scene) = Scene::new("get -w").await else { return };
+async fn get_watches(scene: &Scene) {
     scene.map("a", json!({"w": "1"})).await;
     let mut watch = scene.kubectl.follow("get cm -l w=1 -w --output-watch-events").unwrap();
     assert_eq!(cells(&watch.line().await.unwrap())[0], ["EVENT", "NAME", "DATA", "AGE"]);
@@ -227,12 +229,11 @@ async fn get_watches() {
     assert!(ended.out.contains("b "), "{ended:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn describe_tells_all() {
-    let Some(scene) = Scene::new("describe").await else { return };
+async fn describe_tells_all(scene: &Scene) {
     scene.node("n1").await;
     let owners = scene.replica_set().await;
     scene.pod("web-1", "n1", owners).await;
+    let pod = scene.cluster.get(&format!("{PODS}/web-1")).await.unwrap().body;
     scene
         .cluster
         .created(DEPLOYMENTS, &json!({"metadata": {"name": "web"}, "spec": workload()}))
@@ -252,7 +253,7 @@ async fn describe_tells_all() {
     scene.apply(&eviction_request(UID), "").await;
     let event = json!({
         "metadata": {"name": "e1"}, "reason": "Pulled", "message": "image is here", "type": "Normal", "count": 2,
-        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web-1"},
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web-1", "uid": pod["metadata"]["uid"]},
         "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z",
         "source": {"component": "kubelet"},
     });
@@ -262,7 +263,7 @@ async fn describe_tells_all() {
         scene.ok("describe pod web-1"),
         scene.ok("describe deployment web"),
         scene.ok("describe pdb web"),
-        scene.ok("describe evictionrequest"),
+        scene.ok("describe er"),
     );
     says(
         &node,
@@ -316,9 +317,7 @@ async fn describe_tells_all() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_on_the_client_merges_three_ways() {
-    let Some(scene) = Scene::new("apply, client-side").await else { return };
+async fn apply_on_the_client_merges_three_ways(scene: &Scene) {
     let map = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data});
     assert_eq!(
         scene.apply(&map(json!({"a": "1", "b": "1"})), "--dry-run=server").await,
@@ -360,9 +359,7 @@ async fn apply_on_the_client_merges_three_ways() {
     says(&wrong.err, &[r#"The ConfigMap "UPPER" is invalid: metadata.name: Invalid value: "UPPER""#]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_on_the_server_finds_conflicts() {
-    let Some(scene) = Scene::new("apply, server-side").await else { return };
+async fn apply_on_the_server_finds_conflicts(scene: &Scene) {
     let map = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data});
     let one = "--server-side --field-manager=one";
     assert_eq!(scene.apply(&map(json!({"a": "1"})), one).await, "configmap/m serverside-applied\n");
@@ -381,9 +378,7 @@ async fn apply_on_the_server_finds_conflicts() {
     assert_eq!(stored.body["data"], Value::Null, "two had taken a over, and gives up both: {}", stored.body);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_takes_the_definitions_and_their_objects() {
-    let Some(scene) = Scene::new("apply of definitions").await else { return };
+async fn apply_takes_the_definitions_and_their_objects(scene: &Scene) {
     let folder = crds::folder().display().to_string();
     let created = scene.ok(&format!("apply -f {folder}")).await;
     let lines: Vec<&str> = created.lines().collect();
@@ -425,9 +420,7 @@ async fn apply_takes_the_definitions_and_their_objects() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_are_patched_labelled_and_scaled() {
-    let Some(scene) = Scene::new("patch, label, annotate, scale, taint, cordon").await else { return };
+async fn objects_are_patched_labelled_and_scaled(scene: &Scene) {
     scene.node("n1").await;
     scene.pod("web-1", "n1", json!([])).await;
     scene
@@ -488,9 +481,7 @@ async fn objects_are_patched_labelled_and_scaled() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn delete_waits_cascades_and_forces() {
-    let Some(scene) = Scene::new("delete").await else { return };
+async fn delete_waits_cascades_and_forces(scene: &Scene) {
     let owners = scene.replica_set().await;
     scene.pod("web-1", "n1", owners).await;
     scene.pod("alone", "n1", json!([])).await;
@@ -547,9 +538,7 @@ async fn delete_waits_cascades_and_forces() {
     assert_eq!(scene.ok("delete ns doomed --timeout=20s").await, "namespace \"doomed\" deleted\n");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn drain_evicts_within_the_budget() {
-    let Some(scene) = Scene::new("drain").await else { return };
+async fn drain_evicts_within_the_budget(scene: &Scene) {
     scene.node("n1").await;
     scene.node("n2").await;
     let owners = scene.replica_set().await;
@@ -627,9 +616,7 @@ async fn drain_evicts_within_the_budget() {
     says(&forced, &["pod/alone evicted", "node/n1 drained"]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wait_and_rollout_follow_the_status() {
-    let Some(scene) = Scene::new("wait, rollout status").await else { return };
+async fn wait_and_rollout_follow_the_status(scene: &Scene) {
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     scene.cluster.created(PODS, &pod).await.unwrap();
     scene.map("m", json!({})).await;
@@ -682,9 +669,7 @@ async fn wait_and_rollout_follow_the_status() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_rights_and_resources_are_shown() {
-    let Some(scene) = Scene::new("events, auth, api-resources").await else { return };
+async fn events_rights_and_resources_are_shown(scene: &Scene) {
     let event = |name: &str, pod: &str, kind: &str| {
         json!({
             "metadata": {"name": name}, "reason": "Drain", "message": "moving on", "type": kind, "count": 1,
@@ -740,4 +725,56 @@ async fn events_rights_and_resources_are_shown() {
             r#"Error from server (Forbidden): configmaps "x" is forbidden: User "viewer" cannot delete resource "configmaps" in API group "" in the namespace "default""#,
         ],
     );
+}
+
+/// Each scenario on an embedded cluster of its own, and one after the other on a real API server.
+macro_rules! scenarios {
+    (on both { $($both:ident,)* } on the embedded one { $($embedded:ident,)* }) => {
+        mod embedded {
+            use super::{Scene, TestCluster};
+            $(scenarios!(embedded $both);)*
+            $(scenarios!(embedded $embedded);)*
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn the_real_api_server_makes_kubectl_print_the_same() {
+            if usher_testbed::skip_real("kubectl: the same commands on the real API server") {
+                return;
+            }
+            let scene = Scene::on(TestCluster::real().await.unwrap()).await;
+            $(
+                eprintln!("{}", stringify!($both));
+                $both(&scene).await;
+                scene.clear().await;
+            )*
+        }
+    };
+    (embedded $name:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            if usher_testbed::skip_real(concat!("kubectl: ", stringify!($name), " (kubectl comes from the testbed)")) {
+                return;
+            }
+            let (cluster, _) = TestCluster::embedded_with(true).await.unwrap();
+            super::$name(&Scene::on(cluster).await).await;
+        }
+    };
+}
+
+scenarios! {
+    on both {
+    get_prints_tables_and_selects,
+    get_watches,
+    describe_tells_all,
+    apply_on_the_client_merges_three_ways,
+    apply_on_the_server_finds_conflicts,
+    apply_takes_the_definitions_and_their_objects,
+    objects_are_patched_labelled_and_scaled,
+    drain_evicts_within_the_budget,
+    wait_and_rollout_follow_the_status,
+    events_rights_and_resources_are_shown,
+    }
+    on the embedded one {
+    delete_waits_cascades_and_forces,
+    }
 }
