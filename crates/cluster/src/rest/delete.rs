@@ -13,6 +13,7 @@ use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::Kind;
 use crate::request::dry_run;
 use crate::response::{self, ServerResponse};
+use crate::server::CLEANUP;
 use crate::store::{Key, Object, WriteError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,6 +262,14 @@ enum Plan {
 /// What a delete means for this object now. Pure, so that grace and finalizers can be tested as a table.
 fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
     let mut marked = object.clone();
+    if kind.is("apiextensions.k8s.io", "customresourcedefinitions") && !metadata::is_deleting(object) {
+        // Only this verb gives a definition the finalizer under which its instances are removed.
+        let mut finalizers: Vec<Value> = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.push(CLEANUP.into());
+        marked["metadata"]["finalizers"] = finalizers.into();
+        marked["metadata"]["deletionTimestamp"] = rfc3339(now).into();
+        return Plan::Mark(marked);
+    }
     let propagation_changed = set_propagation_finalizer(
         kind,
         &mut marked,

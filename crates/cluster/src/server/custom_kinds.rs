@@ -12,7 +12,8 @@ use crate::rest::metadata;
 use crate::store::{Key, Object};
 
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
-const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Holds a definition that is being deleted until its instances are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
     /// Brings a definition's status and the served kinds in line with it.
@@ -25,12 +26,6 @@ impl Server {
         definition["status"] = crd::compute_status(&definition, &self.claimed_names(&definition), self.now());
         if crd::is_established(&definition) {
             self.serve(&definition);
-            let mut finalizers: Vec<String> =
-                metadata::finalizers(&definition).into_iter().map(String::from).collect();
-            if !finalizers.iter().any(|f| f == CLEANUP) {
-                finalizers.push(CLEANUP.to_string());
-                definition["metadata"]["finalizers"] = json!(finalizers);
-            }
         }
         if definition == before {
             return written;
