@@ -28,10 +28,15 @@ impl Scene {
     async fn clear(&self) {
         let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let events = "/api/v1/namespaces/default/events";
-        for path in [PODS, MAPS, BUDGETS, DEPLOYMENTS, SETS, events, "/api/v1/nodes", definitions] {
+        for path in [PODS, MAPS, BUDGETS, DEPLOYMENTS, SETS, events, "/api/v1/nodes"] {
             let cleared = self.cluster.delete_with(path, json!({"gracePeriodSeconds": 0})).await.unwrap();
             assert_eq!(cleared.status, 200, "{}", cleared.body);
-            self.cluster.until(path, |answer| answer.body["items"] == json!([])).await.unwrap();
+        }
+        // One by one: only so do their instances go with them.
+        for definition in self.cluster.get(definitions).await.unwrap().body["items"].as_array().unwrap() {
+            let path = format!("{definitions}/{}", definition["metadata"]["name"].as_str().unwrap());
+            self.cluster.delete(&path).await.unwrap();
+            self.cluster.until_gone(&path).await.unwrap();
         }
     }
 
@@ -632,7 +637,7 @@ async fn wait_and_rollout_follow_the_status(scene: &Scene) {
     let mut rollout = scene.kubectl.follow("rollout status deployment/web --timeout=30s").unwrap();
     let progress = async {
         assert_eq!(rollout.line().await.unwrap(), "Waiting for deployment spec update to be observed...");
-        let status = |updated: u32, available: u32| json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": updated, "availableReplicas": available});
+        let status = |updated: u32, available: u32| json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": updated, "readyReplicas": available, "availableReplicas": available});
         let web = format!("{DEPLOYMENTS}/web");
         scene.status(&web, status(1, 0)).await;
         let waiting = r#"Waiting for deployment "web" rollout to finish: "#;
