@@ -136,6 +136,9 @@ async fn columns_are_served(cluster: &TestCluster, installed: &[Value]) {
 async fn the_definitions_hold(cluster: TestCluster) {
     let installed = crds::install(&cluster).await.unwrap();
     assert_eq!(installed.len(), 2);
+    for definition in &installed {
+        assert_eq!(definition["metadata"]["finalizers"], Value::Null, "only a deletion adds one");
+    }
     columns_are_served(&cluster, &installed).await;
     every_case_ends_as_expected(&cluster).await;
 }

@@ -1,7 +1,7 @@
 //! kube-rs on the embedded cluster without a socket, under virtual time: a controller with owned objects and
 //! finalizers, leader election, server-side apply, evictions and watches, for hours that take no time.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};

@@ -1,6 +1,6 @@
 //! Admission webhooks, written once and asked by both API servers: the same requests, the same answers.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -170,7 +170,12 @@ async fn webhooks_decide(cluster: TestCluster) {
         .await;
     scene.namespaces(&["stranger"]).await;
     let closed = closed_port().await;
-    let rule = |resources: &str, operation: &str| json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": [resources], "operations": [operation]}]);
+    let rule = |resource: &str, operation: &str| {
+        let rule = json!({
+            "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource], "operations": [operation],
+        });
+        json!([rule])
+    };
     let nobody = json!({"url": format!("https://127.0.0.1:{closed}/down"), "caBundle": server.ca_bundle()});
     let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
     let missing = json!([{"name": "missing", "expression": "object.data.missing == 'x'"}]);

@@ -12,7 +12,8 @@ use crate::rest::metadata;
 use crate::store::{Key, Object};
 
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
-const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Holds a definition that is being deleted until its instances are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
     /// Brings a definition's status and the served kinds in line with it.

@@ -52,7 +52,15 @@ pub fn validate(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
             FieldError::invalid(format!("status.{field}"), count(field), detail)
         })
     });
-    negative.chain(exceeding).collect()
+    let mut errors: Vec<FieldError> = negative.chain(exceeding).collect();
+    // What is available is ready; the kinds word it differently.
+    let counts_available = counts.iter().any(|(field, _)| *field == "availableReplicas");
+    if counts_available && count("availableReplicas") > count("readyReplicas") {
+        let ready = if kind == "StatefulSet" { "status.readyReplicas" } else { "readyReplicas" };
+        let detail = format!("cannot be greater than {ready}");
+        errors.push(FieldError::invalid("status.availableReplicas", count("availableReplicas"), detail));
+    }
+    errors
 }
 
 #[cfg(test)]
@@ -65,6 +73,7 @@ mod tests {
         let cases = [
             (json!({"replicas": 3, "readyReplicas": 3}), vec![]),
             (json!({"replicas": 1, "readyReplicas": 2}), vec!["status.readyReplicas"]),
+            (json!({"replicas": 2, "availableReplicas": 1}), vec!["status.availableReplicas"]),
             (json!({"replicas": 1, "unavailableReplicas": -1}), vec!["status.unavailableReplicas"]),
         ];
         for (status, want) in cases {
