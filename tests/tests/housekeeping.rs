@@ -32,6 +32,14 @@ async fn map(cluster: &TestCluster, name: &str, owners: Value) -> Value {
     cluster.created(MAPS, &map).await.unwrap()
 }
 
+/// Housekeeping takes one thing after the other: once this garbage is gone, all that happened before is seen to.
+async fn settle(cluster: &TestCluster) {
+    let ghost =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ghost", "uid": "of-nobody"}});
+    map(cluster, "last", owned_by(&ghost, false)).await;
+    cluster.until_gone(&format!("{MAPS}/last")).await.unwrap();
+}
+
 async fn replica_set(cluster: &TestCluster, name: &str) -> Value {
     let labels = json!({"app": name});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -95,6 +103,7 @@ async fn an_owner_that_never_was_is_no_owner() {
     map(&cluster, "of-earlier", owned_by(&earlier, false)).await;
     cluster.until_gone(&format!("{MAPS}/of-earlier")).await.unwrap();
     map(&cluster, "of-this", owned_by(&twin, false)).await;
+    settle(&cluster).await;
     assert_eq!(cluster.get(&format!("{MAPS}/of-this")).await.unwrap().status, 200);
 }
 
@@ -109,6 +118,7 @@ async fn foreground_deletion_waits_for_the_dependents_that_block() {
     assert!(deleting(&answer));
 
     cluster.until(&format!("{PODS}/web-1"), deleting).await.unwrap();
+    settle(&cluster).await;
     assert_eq!(
         cluster.get(&format!("{SETS}/web")).await.unwrap().status,
         200,
@@ -142,6 +152,7 @@ async fn a_dependent_with_a_finalizer_holds_a_foreground_deletion() {
     cluster.delete_with(&format!("{MAPS}/owner"), json!({"propagationPolicy": "Foreground"})).await.unwrap();
     cluster.until(&held, deleting).await.unwrap();
     cluster.until_gone(&format!("{MAPS}/not-held")).await.unwrap();
+    settle(&cluster).await;
     assert_eq!(cluster.get(&format!("{MAPS}/owner")).await.unwrap().status, 200);
     let release: Vec<Value> = cluster.get(&held).await.unwrap().body["metadata"]["finalizers"]
         .as_array()
@@ -186,6 +197,7 @@ async fn a_namespace_goes_when_it_is_empty_and_takes_no_new_objects() {
     assert_eq!(late.status, 403, "{}", late.body);
     assert_eq!(late.body["details"]["causes"][0]["reason"], "NamespaceTerminating");
 
+    settle(&cluster).await;
     assert_eq!(cluster.get(space).await.unwrap().status, 200, "a pod is still there");
     cluster.delete_with(&format!("{pods}/a"), json!({"gracePeriodSeconds": 0})).await.unwrap();
     cluster.until_gone(space).await.unwrap();
@@ -212,6 +224,7 @@ async fn a_definition_goes_after_its_last_instance() {
     cluster.until_gone(&format!("{requests}/00000000-0000-4000-8000-000000000001")).await.unwrap();
     let held = format!("{requests}/00000000-0000-4000-8000-000000000002");
     assert!(deleting(&cluster.until(&held, deleting).await.unwrap()));
+    settle(&cluster).await;
     let waiting = cluster.get(&definition).await.unwrap();
     let conditions = waiting.body["status"]["conditions"].as_array().unwrap();
     assert!(
