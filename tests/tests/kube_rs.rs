@@ -104,7 +104,6 @@ async fn reconcile(
 #[tokio::test(start_paused = true)]
 async fn a_controller_keeps_children_for_a_day_and_says_goodbye() {
     let world = world();
-    let began = std::time::Instant::now();
     let api: Api<ConfigMap> = Api::default_namespaced(world.client.clone());
     let shop = Arc::new(Shop {
         client: world.client.clone(),
@@ -153,7 +152,6 @@ async fn a_controller_keeps_children_for_a_day_and_says_goodbye() {
     until("and its child with it", || async { child("c").await.is_none() }).await;
     assert!(child("a").await.is_some() && child("b").await.is_some());
     controller.abort();
-    assert!(began.elapsed() < Duration::from_secs(30), "a day of virtual time took {:?}", began.elapsed());
 }
 
 const LEASE: &str = "leader";
