@@ -13,7 +13,7 @@ use crate::store::{Key, Object};
 
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Holds a definition that is being deleted until its instances are gone.
-pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
     /// Brings a definition's status and the served kinds in line with it.

@@ -5,7 +5,6 @@ mod admit;
 pub mod custom_kinds;
 mod dispatch;
 
-pub use custom_kinds::CLEANUP;
 
 use std::collections::HashMap;
 use std::sync::Arc;
