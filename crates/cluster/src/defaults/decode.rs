@@ -115,7 +115,9 @@ fn check(value: &Value, schema: SchemaRef<'_>, at: &mut Position) -> Option<Stri
             let schema = schema.items()?;
             items.iter().find_map(|item| check(item, schema, at))
         }
-        (Type::String, Value::String(text)) if is_time(schema) => time::problem(text),
+        (Type::String, Value::String(text)) if is_time(schema) => {
+            time::problem(text, node.format.as_deref() == Some("micro-time"))
+        }
         (Type::String, Value::String(_))
         | (Type::Boolean, Value::Bool(_))
         | (Type::Number, Value::Number(_)) => None,
