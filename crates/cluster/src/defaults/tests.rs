@@ -1,6 +1,6 @@
 use super::*;
-use crate::managed_fields::{Writer, update};
 use crate::encoding::as_go;
+use crate::managed_fields::{Writer, update};
 use crate::schema::{SchemaRef, builtin_kind};
 use serde_json::{Value, json};
 
@@ -200,6 +200,19 @@ fn values_of_the_wrong_type_are_refused_in_the_servers_words() {
     good["metadata"]["creationTimestamp"] = Value::Null;
     good["spec"]["replicas"] = Value::Null;
     check_types(&good, schema_of(&good)).expect("nulls are unset");
+}
+
+#[test]
+fn micro_times_have_six_digits() {
+    let lease = |time: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"renewTime": time}});
+    let problem = |time: &str| type_problem(&lease(time), schema_of(&lease(time)));
+    assert_eq!(problem("2026-01-02T03:04:05.000006Z"), None);
+    assert_eq!(
+        problem("2026-01-02T03:04:05Z").as_deref(),
+        Some(
+            "parsing time \"2026-01-02T03:04:05Z\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"Z\" as \".000000\""
+        )
+    );
 }
 
 #[test]

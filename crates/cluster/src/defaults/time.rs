@@ -1,11 +1,13 @@
 //! The times of the API: RFC 3339, parsed as Go does.
 
 /// Why the text is no time, in Go's words; nothing if it is one.
-pub(super) fn problem(text: &str) -> Option<String> {
-    if text.parse::<jiff::Timestamp>().is_ok() && text.contains('T') {
+///
+/// A `micro` time must have exactly six digits after the point, another may have any number of them.
+pub(super) fn problem(text: &str, micro: bool) -> Option<String> {
+    if text.parse::<jiff::Timestamp>().is_ok() && text.contains('T') && (!micro || has_micros(text)) {
         return None;
     }
-    let layout = "2006-01-02T15:04:05Z07:00";
+    let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
     // Go names the first part that it could not read.
     let mut rest = text;
     for (part, width, after) in
@@ -21,5 +23,11 @@ pub(super) fn problem(text: &str) -> Option<String> {
         };
         rest = left;
     }
-    Some(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as \"Z07:00\""))
+    let missing = if micro && !has_micros(text) { ".000000" } else { "Z07:00" };
+    Some(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {missing:?}"))
+}
+
+fn has_micros(text: &str) -> bool {
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+    fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len()) == 6
 }

@@ -5,6 +5,8 @@ use crate::validation::Quantity;
 const NANO: i128 = 1_000_000_000;
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+/// Binary quantities are capped.
+const MOST: i128 = i64::MAX as i128;
 /// Numbers of more digits take the slow way in Go, which always rewrites them.
 const FAST_DIGITS: usize = 18;
 
@@ -14,6 +16,9 @@ pub(super) fn canonical(text: &str) -> Option<String> {
     let suffix_at = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(suffix_at);
     let format = Format::of(suffix);
+    if format == Format::Binary && nanos.abs() > MOST * NANO {
+        return Some((nanos.signum() * MOST).to_string());
+    }
     if stays(number, suffix, format) {
         return None;
     }
@@ -110,6 +115,8 @@ mod tests {
             ("-1000m", "-1"),
             ("5G", "5G"),
             ("0.0000000001", "1n"),
+            ("3074965000Ti", "9223372036854775807"),
+            ("-3211299000Ti", "-9223372036854775807"),
         ] {
             assert_eq!(canonical(text).unwrap_or_else(|| text.to_string()), written, "{text}");
         }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{Writer, apply, update};
 use crate::defaults::{apply_defaults, drop_unknown, prepare_create};
+use crate::encoding::as_go;
 use crate::error::ApiResult;
 use crate::patch::{json_patch, merge_patch, strategic};
-use crate::encoding::as_go;
 use crate::schema::{SchemaRef, builtin_kind};
 
 const CASES: &str = include_str!("../../data/write-cases.json");

@@ -63,3 +63,5 @@ fn schema_of(api_version: &str, kind: &str) -> Option<SchemaRef<'static>> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::envelope;

@@ -14,10 +14,14 @@ fn join(parts: &[Vec<u8>]) -> Vec<u8> {
     parts.concat()
 }
 
-fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+/// A body as clients send it.
+pub(crate) fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = join(&[field(1, api_version.as_bytes()), field(2, kind.as_bytes())]);
-    let envelope = [field(1, &type_meta), field(2, raw), field(3, b""), field(4, b"")];
-    join(&[MAGIC.to_vec(), join(&envelope)])
+    let mut out = join(&[MAGIC.to_vec(), field(1, &type_meta), vec![2 << 3 | 2]]);
+    let length = u16::try_from(raw.len()).unwrap();
+    out.extend([(length & 0x7f) as u8 | 0x80, (length >> 7) as u8]);
+    out.extend_from_slice(raw);
+    join(&[out, field(3, b""), field(4, b"")])
 }
 
 fn unhex(text: &str) -> Vec<u8> {
@@ -73,7 +77,7 @@ fn a_self_subject_access_review() {
     let metadata = join(&[field(1, b""), field(5, b""), vec![7 << 3, 0], field(8, b"")]);
     let raw = join(&[field(1, &metadata), field(2, &field(1, &attributes)), field(3, &[8, 0])]);
     assert_eq!(
-        decode(&body("authorization.k8s.io/v1", "SelfSubjectAccessReview", &raw)).unwrap().unwrap(),
+        decode(&envelope("authorization.k8s.io/v1", "SelfSubjectAccessReview", &raw)).unwrap().unwrap(),
         json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
             "spec": {"resourceAttributes": {"namespace": "default", "verb": "get", "version": "*", "resource": "pods"}},
             "status": {"allowed": false}})
@@ -91,8 +95,9 @@ fn a_subject_access_review_with_groups_and_extra() {
         field(4, b"ops"),
         field(5, &extra),
     ]);
-    let object =
-        decode(&body("authorization.k8s.io/v1", "SubjectAccessReview", &field(2, &spec))).unwrap().unwrap();
+    let object = decode(&envelope("authorization.k8s.io/v1", "SubjectAccessReview", &field(2, &spec)))
+        .unwrap()
+        .unwrap();
     assert_eq!(
         object["spec"],
         json!({"nonResourceAttributes": {"path": "/healthz", "verb": "get"}, "user": "alice",
@@ -106,14 +111,14 @@ fn delete_options_keep_a_grace_period_of_zero() {
         join(&[vec![1 << 3, 0], field(2, &field(1, b"uid-1")), field(4, b"Background"), field(5, b"All")]);
     let expected = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0,
         "preconditions": {"uid": "uid-1"}, "propagationPolicy": "Background", "dryRun": ["All"]});
-    assert_eq!(decode(&body("v1", "DeleteOptions", &raw)).unwrap().unwrap(), expected);
+    assert_eq!(decode(&envelope("v1", "DeleteOptions", &raw)).unwrap().unwrap(), expected);
 }
 
 #[test]
 fn numbers_of_several_bytes_and_below_zero() {
     let grace = |bytes: &[u8]| {
         let raw = [&[1 << 3], bytes].concat();
-        decode(&body("v1", "DeleteOptions", &raw)).unwrap().unwrap()["gracePeriodSeconds"].clone()
+        decode(&envelope("v1", "DeleteOptions", &raw)).unwrap().unwrap()["gracePeriodSeconds"].clone()
     };
     assert_eq!(grace(&[0xac, 0x02]), 300);
     assert_eq!(grace(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]), -1);
@@ -133,7 +138,7 @@ fn an_eviction() {
         field(2, &[1 << 3, 30]),
     ]);
     assert_eq!(
-        decode(&body("policy/v1", "Eviction", &raw)).unwrap().unwrap(),
+        decode(&envelope("policy/v1", "Eviction", &raw)).unwrap().unwrap(),
         json!({"kind": "Eviction", "apiVersion": "policy/v1",
             "metadata": {"name": "web-0", "namespace": "shop", "labels": {"a": "b"}},
             "deleteOptions": {"gracePeriodSeconds": 30}})
@@ -142,10 +147,10 @@ fn an_eviction() {
 
 #[test]
 fn other_kinds_are_left_to_json() {
-    let definition = body("apiextensions.k8s.io/v1", "CustomResourceDefinition", &[]);
+    let definition = envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", &[]);
     assert_eq!(decode(&definition).unwrap(), None);
-    assert_eq!(decode(&body("example.com/v1", "Widget", &[])).unwrap(), None);
-    assert_eq!(decode(&body("authorization.k8s.io/v1beta1", "SubjectAccessReview", &[])).unwrap(), None);
+    assert_eq!(decode(&envelope("example.com/v1", "Widget", &[])).unwrap(), None);
+    assert_eq!(decode(&envelope("authorization.k8s.io/v1beta1", "SubjectAccessReview", &[])).unwrap(), None);
 }
 
 #[test]
@@ -153,13 +158,13 @@ fn malformed_bodies_are_bad_requests() {
     let cases: [(&str, Vec<u8>); 6] = [
         ("no prefix", b"{}".to_vec()),
         ("ends within the envelope", join(&[MAGIC.to_vec(), vec![1 << 3 | 2, 200, 1]])),
-        ("a length beyond the end", body("v1", "DeleteOptions", &[2 << 3 | 2, 50, 1])),
+        ("a length beyond the end", envelope("v1", "DeleteOptions", &[2 << 3 | 2, 50, 1])),
         (
             "a number too long",
-            body("v1", "DeleteOptions", &[1 << 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]),
+            envelope("v1", "DeleteOptions", &[1 << 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]),
         ),
-        ("text that is not UTF-8", body("v1", "DeleteOptions", &field(4, &[0xff]))),
-        ("a number where text belongs", body("v1", "DeleteOptions", &[4 << 3, 1])),
+        ("text that is not UTF-8", envelope("v1", "DeleteOptions", &field(4, &[0xff]))),
+        ("a number where text belongs", envelope("v1", "DeleteOptions", &[4 << 3, 1])),
     ];
     for (rule, bytes) in cases {
         assert_eq!(decode(&bytes).unwrap_err().code, 400, "{rule}");
@@ -176,7 +181,7 @@ fn types_with_forms_of_their_own() {
     let volume = join(&[field(1, b"v"), field(2, &field(6, &field(1, b"settings")))]);
     let metadata = join(&[field(1, b"web"), field(8, &[8, 1]), field(9, &[8, 0xe7, 0x07, 16, 5])]);
     let pod = join(&[field(1, &metadata), field(2, &join(&[field(1, &volume), field(2, &container)]))]);
-    let pod = decode(&body("v1", "Pod", &pod)).unwrap().unwrap();
+    let pod = decode(&envelope("v1", "Pod", &pod)).unwrap().unwrap();
     assert_eq!(
         pod["metadata"],
         json!({"name": "web", "creationTimestamp": "1970-01-01T00:00:01Z", "deletionTimestamp": "1970-01-01T00:16:39Z"})
@@ -189,17 +194,20 @@ fn types_with_forms_of_their_own() {
 
     let budget = |value: &[u8]| {
         let raw = field(2, &field(1, value));
-        decode(&body("policy/v1", "PodDisruptionBudget", &raw)).unwrap().unwrap()["spec"]["minAvailable"]
+        decode(&envelope("policy/v1", "PodDisruptionBudget", &raw)).unwrap().unwrap()["spec"]["minAvailable"]
             .clone()
     };
     assert_eq!(budget(&[8, 0, 16, 2, 26, 0]), 2);
     assert_eq!(budget(&[8, 1, 16, 0, 26, 3, b'5', b'0', b'%']), "50%");
 
     let secret = field(2, &join(&[field(1, b"key"), field(2, b"value")]));
-    assert_eq!(decode(&body("v1", "Secret", &secret)).unwrap().unwrap()["data"], json!({"key": "dmFsdWU="}));
+    assert_eq!(
+        decode(&envelope("v1", "Secret", &secret)).unwrap().unwrap()["data"],
+        json!({"key": "dmFsdWU="})
+    );
 
     let revision = join(&[field(2, &field(1, br#"{"a":null}"#)), vec![3 << 3, 7]]);
-    let revision = decode(&body("apps/v1", "ControllerRevision", &revision)).unwrap().unwrap();
+    let revision = decode(&envelope("apps/v1", "ControllerRevision", &revision)).unwrap().unwrap();
     assert_eq!((&revision["data"], &revision["revision"]), (&json!({"a": null}), &json!(7)));
 }
 
@@ -216,21 +224,16 @@ mod any_bytes {
         ("v1", "DeleteOptions"),
     ];
 
-    fn envelope(kind: usize, raw: &[u8]) -> Vec<u8> {
+    fn of_kind(kind: usize, raw: &[u8]) -> Vec<u8> {
         let (api_version, kind) = KINDS[kind];
-        let type_meta = join(&[field(1, api_version.as_bytes()), field(2, kind.as_bytes())]);
-        let mut out = join(&[MAGIC.to_vec(), field(1, &type_meta), vec![2 << 3 | 2]]);
-        let length = u16::try_from(raw.len()).unwrap();
-        out.extend([(length & 0x7f) as u8 | 0x80, (length >> 7) as u8]);
-        out.extend_from_slice(raw);
-        out
+        envelope(api_version, kind, raw)
     }
 
     proptest! {
         /// Never a panic, and never another error than 400.
         #[test]
         fn are_an_object_or_a_bad_request(kind in 0..KINDS.len(), raw in prop::collection::vec(any::<u8>(), 0..200)) {
-            for bytes in [envelope(kind, &raw), [MAGIC, &raw].concat(), raw] {
+            for bytes in [of_kind(kind, &raw), [MAGIC, &raw].concat(), raw] {
                 if let Err(error) = decode(&bytes) {
                     prop_assert_eq!(error.code, 400);
                 }
@@ -241,7 +244,7 @@ mod any_bytes {
         fn so_are_messages_cut_short_or_changed(at in any::<prop::sample::Index>(), byte: u8, cut: bool) {
             let container = join(&[field(1, b"main"), field(2, b"nginx"), field(6, &[24, 80])]);
             let raw = join(&[field(1, &field(1, b"web")), field(2, &field(2, &container))]);
-            let mut bytes = envelope(0, &raw);
+            let mut bytes = of_kind(0, &raw);
             let at = at.index(bytes.len());
             if cut { bytes.truncate(at) } else { bytes[at] = byte }
             if let Err(error) = decode(&bytes) {
