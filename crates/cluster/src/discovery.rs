@@ -16,7 +16,12 @@ use crate::server::Server;
 /// The version of Kubernetes whose behaviour this server follows.
 const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 
-pub fn answer(server: &Arc<Server>, method: &Method, path: &str, headers: &HeaderMap) -> ApiResult<ServerResponse> {
+pub fn answer(
+    server: &Arc<Server>,
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+) -> ApiResult<ServerResponse> {
     if *method != Method::GET && *method != Method::HEAD {
         return Err(errors::method_not_allowed());
     }
@@ -34,7 +39,9 @@ pub fn answer(server: &Arc<Server>, method: &Method, path: &str, headers: &Heade
             document["apiVersion"] = "v1".into();
             document
         }
-        ["apis", group, version] if registry.serves_version(group, version) => resources(&registry, group, version),
+        ["apis", group, version] if registry.serves_version(group, version) => {
+            resources(&registry, group, version)
+        }
         [""] => json!({"paths": paths(&registry)}),
         ["api", ..] => return Err(errors::no_such_path()),
         _ => return Ok(response::text(404, "404 page not found\n")),
@@ -134,7 +141,11 @@ fn group_entry(registry: &Registry, group: &str) -> Value {
     json!({"name": group, "preferredVersion": versions.first(), "versions": versions})
 }
 
-fn kinds_of<'a>(registry: &'a Registry, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Arc<Kind>> {
+fn kinds_of<'a>(
+    registry: &'a Registry,
+    group: &'a str,
+    version: &'a str,
+) -> impl Iterator<Item = &'a Arc<Kind>> {
     registry.iter().filter(move |kind| kind.group == group && kind.version == version)
 }
 
@@ -183,7 +194,8 @@ fn sorted_subresources(kind: &Kind) -> Vec<&crate::kinds::Subresource> {
 }
 
 fn speaks_another_version(kind: &Kind, subresource: &crate::kinds::Subresource) -> bool {
-    !subresource.version.is_empty() && (subresource.group, subresource.version) != (&kind.group, &kind.version)
+    !subresource.version.is_empty()
+        && (subresource.group, subresource.version) != (&kind.group, &kind.version)
 }
 
 /// `APIGroupDiscoveryList`.

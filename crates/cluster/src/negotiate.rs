@@ -77,10 +77,7 @@ mod tests {
                 "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
                 Some(Form::Table("v1")),
             ),
-            (
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-                Some(Form::Metadata("v1")),
-            ),
+            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Form::Metadata("v1"))),
             ("application/json;as=Other;v=v1;g=meta.k8s.io,application/json", Some(Form::Object)),
             ("application/vnd.kubernetes.protobuf", None),
         ];

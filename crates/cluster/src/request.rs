@@ -32,8 +32,11 @@ impl Path {
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
             _ => return Self::Other,
         };
-        let mut found =
-            ResourcePath { group: group.to_string(), version: version.to_string(), ..ResourcePath::default() };
+        let mut found = ResourcePath {
+            group: group.to_string(),
+            version: version.to_string(),
+            ..ResourcePath::default()
+        };
         let rest = match rest {
             [] => return Self::Other,
             // `namespaces/x` and `namespaces/x/status` are about the namespace itself.
@@ -161,8 +164,14 @@ mod tests {
             ("/api/v1/namespaces/a", ("", "v1", None, "namespaces", Some("a"), None)),
             ("/api/v1/namespaces/a/status", ("", "v1", None, "namespaces", Some("a"), Some("status"))),
             ("/api/v1/namespaces/a/pods", ("", "v1", Some("a"), "pods", None, None)),
-            ("/apis/apps/v1/namespaces/a/deployments/d/scale", ("apps", "v1", Some("a"), "deployments", Some("d"), Some("scale"))),
-            ("/apis/rbac/v1/clusterroles/system%3Anode", ("rbac", "v1", None, "clusterroles", Some("system:node"), None)),
+            (
+                "/apis/apps/v1/namespaces/a/deployments/d/scale",
+                ("apps", "v1", Some("a"), "deployments", Some("d"), Some("scale")),
+            ),
+            (
+                "/apis/rbac/v1/clusterroles/system%3Anode",
+                ("rbac", "v1", None, "clusterroles", Some("system:node"), None),
+            ),
         ];
         for (path, (group, version, namespace, resource, name, subresource)) in cases {
             let want = ResourcePath {
@@ -175,7 +184,9 @@ mod tests {
             };
             assert_eq!(Path::parse(path), Path::Resource(want), "{path}");
         }
-        for path in ["/", "/version", "/api", "/apis/apps", "/apis/apps/v1", "/api/v1/namespaces/a/pods/b/c/d"] {
+        for path in
+            ["/", "/version", "/api", "/apis/apps", "/apis/apps/v1", "/api/v1/namespaces/a/pods/b/c/d"]
+        {
             assert_eq!(Path::parse(path), Path::Other, "{path}");
         }
     }

@@ -181,12 +181,15 @@ impl Parser {
                 let found = Self::found(self.tokens.get(self.at));
                 return Err(format!("{found}, expected: !, identifier, or 'end of string'"));
             }
-            requirements.push(self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?);
+            requirements
+                .push(self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?);
             match self.next() {
                 None => break,
                 Some(Token::Comma) if self.at < self.tokens.len() => {}
                 Some(Token::Comma) => return Err("found '', expected: identifier after ','".to_string()),
-                other => return Err(format!("{}, expected: ',' or 'end of string'", Self::found(other.as_ref()))),
+                other => {
+                    return Err(format!("{}, expected: ',' or 'end of string'", Self::found(other.as_ref())));
+                }
             }
         }
         Ok(LabelSelector { requirements })
@@ -203,7 +206,13 @@ impl Parser {
         };
         check_label_key(&key)?;
         let op = match self.tokens.get(self.at).cloned() {
-            None | Some(Token::Comma) => if negated { Op::Absent } else { Op::Exists },
+            None | Some(Token::Comma) => {
+                if negated {
+                    Op::Absent
+                } else {
+                    Op::Exists
+                }
+            }
             // What follows is for the caller to refuse.
             _ if negated => Op::Absent,
             Some(Token::Equals | Token::DoubleEquals) => self.single().map(|v| Op::In(vec![v]))?,
@@ -213,7 +222,10 @@ impl Parser {
             Some(Token::Word(word)) if word == "in" => Op::In(self.values()?),
             Some(Token::Word(word)) if word == "notin" => Op::NotIn(self.values()?),
             other => {
-                return Err(format!("{}, expected: in, notin, =, ==, !=, gt, lt", Self::found(other.as_ref())));
+                return Err(format!(
+                    "{}, expected: in, notin, =, ==, !=, gt, lt",
+                    Self::found(other.as_ref())
+                ));
             }
         };
         Ok(Requirement { key, op })
@@ -235,7 +247,9 @@ impl Parser {
     fn number(&mut self) -> Result<i64, String> {
         let text = self.single()?;
         text.parse().map_err(|_| {
-            format!("values[0]: Invalid value: \"{text}\": for 'Gt', 'Lt' operators, the value must be an integer")
+            format!(
+                "values[0]: Invalid value: \"{text}\": for 'Gt', 'Lt' operators, the value must be an integer"
+            )
         })
     }
 
@@ -256,7 +270,9 @@ impl Parser {
                 }
                 Some(Token::Comma) => values.push(String::new()),
                 Some(Token::Close) => break,
-                other => return Err(format!("{}, expected: ',', ')' or identifier", Self::found(other.as_ref()))),
+                other => {
+                    return Err(format!("{}, expected: ',', ')' or identifier", Self::found(other.as_ref())));
+                }
             }
         }
         values.sort();
@@ -334,8 +350,12 @@ impl FieldSelector {
                     None => return Err(unsupported_field(key, kind)),
                 },
             };
-            let value = unescape(value)
-                .map_err(|c| ApiError::bad_request(format!("invalid field selector: unescaped character in value: {}", c as u32)))?;
+            let value = unescape(value).map_err(|c| {
+                ApiError::bad_request(format!(
+                    "invalid field selector: unescaped character in value: {}",
+                    c as u32
+                ))
+            })?;
             requirements.push((field, equal, value));
         }
         Ok(Self { requirements })
@@ -356,7 +376,10 @@ impl FieldSelector {
 
     /// The one name this selector allows, where it names one.
     pub fn single_name(&self) -> Option<&str> {
-        self.requirements.iter().find(|(field, equal, _)| *field == Field::Name && *equal).map(|(_, _, v)| v.as_str())
+        self.requirements
+            .iter()
+            .find(|(field, equal, _)| *field == Field::Name && *equal)
+            .map(|(_, _, v)| v.as_str())
     }
 }
 

@@ -128,11 +128,19 @@ async fn connection(stream: TcpStream, server: Arc<Server>, tls: Option<TlsAccep
     }
 }
 
-async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, server: Arc<Server>, trusted: Option<User>) {
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    server: Arc<Server>,
+    trusted: Option<User>,
+) {
     let service = tower::service_fn(move |request| {
         let server = server.clone();
         let trusted = trusted.clone();
-        async move { Ok::<_, std::convert::Infallible>(server.respond::<hyper::body::Incoming>(request, trusted.as_ref()).await) }
+        async move {
+            Ok::<_, std::convert::Infallible>(
+                server.respond::<hyper::body::Incoming>(request, trusted.as_ref()).await,
+            )
+        }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
     let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await;

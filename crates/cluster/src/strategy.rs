@@ -56,8 +56,10 @@ pub fn created(server: &Server, kind: &Kind, object: &mut Value, now: &str) {
         ("", "PersistentVolumeClaim") => add_finalizer(object, "kubernetes.io/pvc-protection"),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             let stored = object["spec"]["versions"].as_array().into_iter().flatten();
-            let stored: Vec<Value> =
-                stored.filter(|version| version["storage"] == true).map(|version| version["name"].clone()).collect();
+            let stored: Vec<Value> = stored
+                .filter(|version| version["storage"] == true)
+                .map(|version| version["name"].clone())
+                .collect();
             object["status"]["storedVersions"] = stored.into();
         }
         ("batch", "Job") if object["spec"]["manualSelector"] != true => select_own_pods(object),

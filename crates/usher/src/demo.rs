@@ -28,11 +28,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let tokens = HashMap::from([(TOKEN.to_string(), administrator)]);
     let cluster = Cluster::new(Options { tokens, ..Options::default() });
     let serving = cluster.serve_https().await.context("no free port on loopback")?;
-    let kubeconfig = arguments
-        .kubeconfig
-        .unwrap_or_else(|| std::env::temp_dir().join(format!("usher-demo-{}.kubeconfig", std::process::id())));
-    std::fs::write(&kubeconfig, serving.kubeconfig_for(TOKEN))
-        .with_context(|| format!("cannot write {}: name another file with --kubeconfig", kubeconfig.display()))?;
+    let kubeconfig = arguments.kubeconfig.unwrap_or_else(|| {
+        std::env::temp_dir().join(format!("usher-demo-{}.kubeconfig", std::process::id()))
+    });
+    std::fs::write(&kubeconfig, serving.kubeconfig_for(TOKEN)).with_context(|| {
+        format!("cannot write {}: name another file with --kubeconfig", kubeconfig.display())
+    })?;
 
     println!("An embedded cluster is up at {}. It lives in this process and nowhere else.", serving.url());
     let stays = arguments.stay || std::io::stdin().is_terminal();
@@ -43,7 +44,9 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         println!("  kubectl get nodes,pods,er,nm -A");
         tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
     } else if result.is_ok() {
-        println!("\nThis is no terminal, so the cluster ends here. `usher demo --stay` keeps it up for kubectl,");
+        println!(
+            "\nThis is no terminal, so the cluster ends here. `usher demo --stay` keeps it up for kubectl,"
+        );
         println!("with KUBECONFIG set to the file that --kubeconfig names.");
     }
     std::fs::remove_file(&kubeconfig).ok();
@@ -58,14 +61,17 @@ async fn session(session: &Session) -> anyhow::Result<()> {
     println!("\n# Usher's two kinds are custom resources.");
     for (_, definition) in usher_api::crd::crds() {
         let definition = serde_json::to_value(definition)?;
-        session
-            .create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
-            .await?;
+        session.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await?;
     }
 
     println!("\n# Two nodes, a shop with two pods on one of them, and a budget that lets one go at a time.");
     println!("# (No controllers run here yet, so this script plays kubelet and disruption controller.)");
-    session.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).await?;
+    session
+        .create(
+            "/api/v1/namespaces",
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
+        )
+        .await?;
     for name in ["node-1", "node-2"] {
         session.create("/api/v1/nodes", &node(name)).await?;
     }
@@ -73,7 +79,9 @@ async fn session(session: &Session) -> anyhow::Result<()> {
     for name in ["web-1", "web-2"] {
         let made = session.create(pods, &pod(name)).await?;
         uids.push(made.body["metadata"]["uid"].as_str().unwrap_or_default().to_string());
-        session.patch(&format!("{pods}/{name}/status"), &running(), &format!("Pod {name} runs on node-1")).await?;
+        session
+            .patch(&format!("{pods}/{name}/status"), &running(), &format!("Pod {name} runs on node-1"))
+            .await?;
     }
     let budgets = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
     session
@@ -88,7 +96,9 @@ async fn session(session: &Session) -> anyhow::Result<()> {
     let counted = json!({"status": {
         "observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2,
     }});
-    session.patch(&format!("{budgets}/web/status"), &counted, "PodDisruptionBudget web counted: 1 may go").await?;
+    session
+        .patch(&format!("{budgets}/web/status"), &counted, "PodDisruptionBudget web counted: 1 may go")
+        .await?;
     session.show("kubectl get pods -n shop", pods).await?;
     session.show("kubectl get pdb -n shop", budgets).await?;
 
@@ -103,7 +113,9 @@ async fn session(session: &Session) -> anyhow::Result<()> {
     }
     session.show("kubectl get pods -n shop", pods).await?;
 
-    println!("\n# What Usher adds: ask for the eviction, and declare the maintenance. Bad input is refused by the schema.");
+    println!(
+        "\n# What Usher adds: ask for the eviction, and declare the maintenance. Bad input is refused by the schema."
+    );
     let deadline = |seconds: i64| {
         json!({
             "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",

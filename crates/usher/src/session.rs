@@ -108,8 +108,9 @@ fn print_table(table: &Value) {
     for row in table["rows"].as_array().map_or(&[][..], Vec::as_slice) {
         lines.push(columns.iter().map(|(index, _)| cell(row, *index)).collect());
     }
-    let widths: Vec<usize> =
-        (0..columns.len()).map(|at| lines.iter().map(|line| line[at].len()).max().unwrap_or_default()).collect();
+    let widths: Vec<usize> = (0..columns.len())
+        .map(|at| lines.iter().map(|line| line[at].len()).max().unwrap_or_default())
+        .collect();
     for line in lines {
         let padded: Vec<String> =
             line.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}")).collect();

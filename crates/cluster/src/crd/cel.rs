@@ -7,8 +7,8 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Program, Value as Cel};
 use serde_json::Value;
 
-use super::cel_value::{Environment, with_environment};
 use super::cel_scope::unbound;
+use super::cel_value::{Environment, with_environment};
 use super::correlate::{old_field, old_item};
 use crate::error::{FieldError, FieldErrorKind};
 use crate::schema::{CelRule, ListType, Node, NodeId, SchemaRef, SchemaSet, Type};

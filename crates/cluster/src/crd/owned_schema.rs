@@ -17,7 +17,8 @@ pub fn build(set: &mut SchemaSet, root: NodeId) -> NodeId {
         patch_merge: true,
         ..Node::default()
     });
-    let fields = |fields: &[(&str, NodeId)]| fields.iter().map(|(name, id)| ((*name).to_string(), *id)).collect();
+    let fields =
+        |fields: &[(&str, NodeId)]| fields.iter().map(|(name, id)| ((*name).to_string(), *id)).collect();
     let owner = set.add(Node {
         ty: Type::Object,
         properties: fields(&[

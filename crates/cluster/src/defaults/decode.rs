@@ -25,7 +25,8 @@ pub fn strict_error(object: &Value, unknown: &[String]) -> ApiError {
     refused(object, &format!("strict decoding error: {}", unknown.join(", ")))
 }
 
-fn refused(object: &Value, problem: &str) -> ApiError {
+/// The 400 that says why the object is not one of its kind.
+pub fn refused(object: &Value, problem: &str) -> ApiError {
     let kind = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let version = version.rsplit('/').next().unwrap_or_default();
@@ -118,6 +119,7 @@ fn check(value: &Value, schema: SchemaRef<'_>, at: &mut Position) -> Option<Stri
         (Type::String, Value::String(text)) if is_time(schema) => {
             time::problem(text, node.format.as_deref() == Some("micro-time"))
         }
+        (Type::String, Value::String(text)) if node.format.as_deref() == Some("byte") => base64_problem(text),
         (Type::String, Value::String(_))
         | (Type::Boolean, Value::Bool(_))
         | (Type::Number, Value::Number(_)) => None,
@@ -134,6 +136,18 @@ fn check(value: &Value, schema: SchemaRef<'_>, at: &mut Position) -> Option<Stri
         }
         (Type::IntOrString, Value::String(_) | Value::Number(_)) => None,
         _ => mismatch(found, &go_type(schema)),
+    }
+}
+
+/// Where the text stops being base64, as Go's decoder counts.
+fn base64_problem(text: &str) -> Option<String> {
+    use base64::Engine as _;
+    match base64::engine::general_purpose::STANDARD.decode(text) {
+        Ok(_) => None,
+        Err(base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _)) => {
+            Some(format!("illegal base64 data at input byte {at}"))
+        }
+        Err(_) => Some(format!("illegal base64 data at input byte {}", text.len() / 4 * 4)),
     }
 }
 

@@ -14,7 +14,7 @@ mod walk;
 
 pub use admit::{PodPriority, admit_pod};
 pub use create::prepare_create;
-pub use decode::{refused, check_types, drop_unknown, strict_error, type_problem};
+pub use decode::{check_types, drop_unknown, refused, strict_error, type_problem};
 pub use qos::qos_class;
 pub use walk::apply_defaults;
 

@@ -119,7 +119,8 @@ async fn see_to_dependents(server: &Arc<Server>, kind: &Kind, owner: &Value) {
             let Some(found) = server.store.get(&kind.storage, &key) else { continue };
             let dependent = found.value();
             let left: Vec<Value> = references(&dependent).into_iter().filter(|r| r["uid"] != uid).collect();
-            let patch = json!({"metadata": {"uid": metadata::text(&dependent, "uid"), "ownerReferences": left}});
+            let patch =
+                json!({"metadata": {"uid": metadata::text(&dependent, "uid"), "ownerReferences": left}});
             let path = path_of(&kind, &key.namespace, &key.name);
             let (code, _) = send(server, Method::PATCH, &path, "application/merge-patch+json", &patch).await;
             waiting |= !matches!(code, 200 | 404);

@@ -21,8 +21,8 @@ use crate::store::Object;
 
 /// A change that housekeeping may have to follow up.
 pub enum Happened {
-    Written { kind: Kind, object: Arc<Object> },
-    Deleted { kind: Kind, object: Arc<Object> },
+    Written { kind: Arc<Kind>, object: Arc<Object> },
+    Deleted { kind: Arc<Kind>, object: Arc<Object> },
 }
 
 /// Runs until the server is gone.

@@ -28,7 +28,8 @@ pub async fn deleted(server: &Arc<Server>, kind: &Kind, object: &Arc<Object>) {
 async fn empty(server: &Arc<Server>, namespace: &str) {
     for kind in server.registry().iter().filter(|kind| kind.namespaced && kind.verbs.contains(&"delete")) {
         for object in server.store.list(&kind.storage, Some(namespace)).objects.iter() {
-            let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+            let options =
+                json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
             let path = path_of(kind, namespace, &object.key.name);
             send(server, Method::DELETE, &path, "application/json", &options).await;
         }

@@ -54,7 +54,13 @@ impl Kind {
         self.has_status = true;
         self.initial_status = initial;
         let kind = self.kind.clone();
-        self.subresources.push(Subresource { name: "status", group: "", version: "", kind, verbs: READ_WRITE });
+        self.subresources.push(Subresource {
+            name: "status",
+            group: "",
+            version: "",
+            kind,
+            verbs: READ_WRITE,
+        });
         self
     }
     fn scale(self) -> Self {
@@ -104,7 +110,8 @@ impl Kind {
         self
     }
     fn select(mut self, fields: &[&str]) -> Self {
-        self.selectable = fields.iter().map(|f| (f.to_string(), format!("/{}", f.replace('.', "/")))).collect();
+        self.selectable =
+            fields.iter().map(|f| (f.to_string(), format!("/{}", f.replace('.', "/")))).collect();
         self
     }
     fn stored_as(mut self, storage: &str, api_version: &str) -> Self {
@@ -132,7 +139,8 @@ fn events() -> [Kind; 2] {
         kind.selectable = names.into_iter().zip(pointers.clone()).collect();
         kind
     };
-    let modern = row("events.k8s.io/v1", "Event", "events", &["ev"]).stored_as("events", "v1").create_on_update();
+    let modern =
+        row("events.k8s.io/v1", "Event", "events", &["ev"]).stored_as("events", "v1").create_on_update();
     [
         with(row("v1", "Event", "events", &["ev"]).create_on_update(), stored.clone()),
         with(modern, event_fields("regarding", "reportingController")),
@@ -158,7 +166,8 @@ fn reviews() -> Vec<Kind> {
 }
 
 pub fn kinds() -> Vec<Kind> {
-    let pdb_status = json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0});
+    let pdb_status =
+        json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0});
     let daemon_status = json!({
         "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0,
     });
@@ -196,9 +205,13 @@ pub fn kinds() -> Vec<Kind> {
             .create_on_update()
             .returns_deleted()
             .select(&["spec.clusterIP", "spec.type"]),
-        row("v1", "ServiceAccount", "serviceaccounts", &["sa"])
-            .returns_deleted()
-            .sub("token", "authentication.k8s.io", "v1", "TokenRequest", WRITE_ONLY),
+        row("v1", "ServiceAccount", "serviceaccounts", &["sa"]).returns_deleted().sub(
+            "token",
+            "authentication.k8s.io",
+            "v1",
+            "TokenRequest",
+            WRITE_ONLY,
+        ),
         row("v1", "ConfigMap", "configmaps", &["cm"]),
         row("v1", "Secret", "secrets", &[]).select(&["type"]),
         row("v1", "PersistentVolumeClaim", "persistentvolumeclaims", &["pvc"])
@@ -262,7 +275,8 @@ pub fn kinds() -> Vec<Kind> {
             .generation_as(Generation::Constant),
         row("coordination.k8s.io/v1", "Lease", "leases", &[]).conditional_update().create_on_update(),
         row("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", &[])
-            .generation_as(Generation::SpecAndLabels).create_on_update(),
+            .generation_as(Generation::SpecAndLabels)
+            .create_on_update(),
         row("rbac.authorization.k8s.io/v1", "Role", "roles", &[]).create_on_update(),
         row("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", &[]).create_on_update(),
         row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", &[])
@@ -291,7 +305,9 @@ pub fn kinds() -> Vec<Kind> {
         .category("api-extensions")
         .generation()
         .conditional_update(),
-        row("storage.k8s.io/v1", "StorageClass", "storageclasses", &["sc"]).cluster_scoped().returns_deleted(),
+        row("storage.k8s.io/v1", "StorageClass", "storageclasses", &["sc"])
+            .cluster_scoped()
+            .returns_deleted(),
         row(
             "apiextensions.k8s.io/v1",
             "CustomResourceDefinition",
@@ -300,7 +316,9 @@ pub fn kinds() -> Vec<Kind> {
         )
         .cluster_scoped()
         .category("api-extensions")
-        .status(json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}))
+        .status(
+            json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}),
+        )
         .generation()
         .conditional_update(),
     ];

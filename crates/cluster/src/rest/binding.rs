@@ -14,7 +14,8 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let mut binding = decode::body_of(call, "Binding")?;
     decode::expect_gvk(&mut binding, "v1", "Binding")?;
     let dry_run = call.query.dry_run("CreateOptions")?;
-    let name = if call.name().is_empty() { metadata::text(&binding, "name") } else { call.name() }.to_string();
+    let name =
+        if call.name().is_empty() { metadata::text(&binding, "name") } else { call.name() }.to_string();
     if name != metadata::text(&binding, "name") && !metadata::text(&binding, "name").is_empty() {
         return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
     }
@@ -35,7 +36,14 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     call.kind = pods.clone();
     let key = Key::new(call.namespace(), &name);
     let now = rfc3339(call.server.now());
-    let change = Change { key, subresource: "binding".into(), dry_run, replaces: false, admitted: true, applied: true };
+    let change = Change {
+        key,
+        subresource: "binding".into(),
+        dry_run,
+        replaces: false,
+        admitted: true,
+        applied: true,
+    };
     change.run(call, |call, pod| bound(call, pod, &binding, &node, &now)).await?;
     Ok(response::json(
         201,
@@ -68,7 +76,8 @@ fn bound(call: &Call<'_>, pod: &Value, binding: &Value, node: &str, now: &str) -
             pod["metadata"][field][key] = value.clone();
         }
     }
-    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
+    let scheduled =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     match &mut pod["status"]["conditions"] {
         Value::Array(list) => {
             list.retain(|c| c["type"] != "PodScheduled");

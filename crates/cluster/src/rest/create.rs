@@ -88,7 +88,9 @@ pub async fn create_object(
             }
             return Ok(Outcome::Rehearsed(object));
         }
-        match call.server.store.create(&kind.storage, key.clone(), answer::to_stored(&kind, object.clone())) {
+        // Only a generated name may be tried again with the same object.
+        let candidate = if generates { object.clone() } else { std::mem::take(&mut object) };
+        match call.server.store.create(&kind.storage, key.clone(), answer::to_stored(&kind, candidate)) {
             Ok(stored) => {
                 call.server.after_write(&kind, &stored);
                 return Ok(Outcome::Stored(stored));
@@ -101,7 +103,10 @@ pub async fn create_object(
     let mut error = ApiError::new(
         409,
         "AlreadyExists",
-        format!("{} \"{generate}\" already exists, the server was not able to generate a unique name for the object", kind.qualified_resource()),
+        format!(
+            "{} \"{generate}\" already exists, the server was not able to generate a unique name for the object",
+            kind.qualified_resource()
+        ),
     );
     error.retry_after = Some(1);
     Err(error)

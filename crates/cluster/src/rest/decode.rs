@@ -79,15 +79,15 @@ pub fn yaml(bytes: &[u8]) -> ApiResult<Value> {
         return Ok(value);
     }
     let text = std::str::from_utf8(bytes).map_err(|why| ApiError::bad_request(why.to_string()))?;
-    serde_saphyr::from_str(text)
-        .map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))
+    serde_saphyr::from_str(text).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))
 }
 
 /// An object of the request's kind, with apiVersion and kind filled in and metadata an object.
 pub fn object(call: &Call<'_>) -> ApiResult<Value> {
     let mut value = body(call)?;
     expect_kind(&mut value, &call.kind).map_err(|why| {
-        let early = ["couldn't get", "unexpected GroupVersion"].iter().any(|start| why.message.starts_with(start));
+        let early =
+            ["couldn't get", "unexpected GroupVersion"].iter().any(|start| why.message.starts_with(start));
         if early { unrecognized(&call.kind.kind, &call.body, &why) } else { why }
     })?;
     Ok(value)
@@ -142,7 +142,8 @@ pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str) -> ApiResult
         )));
     }
     if !given_kind.is_empty() && given_kind != kind {
-        let group = group_of(api_version).split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+        let group =
+            group_of(api_version).split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
         return Err(ApiError::bad_request(format!(
             "{given_kind} in version \"{version}\" cannot be handled as a {kind}: converting ({version}.{given_kind}) to \
              ({group}.{kind}): unknown conversion"

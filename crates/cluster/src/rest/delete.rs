@@ -201,14 +201,12 @@ pub async fn delete_object(
                 .update(&kind.storage, key, current.revision, marked)
                 .and_then(|marked| remove(call, &kind, key, marked.revision, marked.value())),
             Plan::Nothing => return Ok(Deleted::Leaving(current)),
-            Plan::Mark(marked) => call
-                .server
-                .store
-                .update(&kind.storage, key, current.revision, marked)
-                .map(|stored| {
+            Plan::Mark(marked) => {
+                call.server.store.update(&kind.storage, key, current.revision, marked).map(|stored| {
                     call.server.after_write(&kind, &stored);
                     Deleted::Leaving(stored)
-                }),
+                })
+            }
         };
         match done {
             Ok(deleted) => return Ok(deleted),
@@ -218,7 +216,13 @@ pub async fn delete_object(
     }
 }
 
-fn remove(call: &Call<'_>, kind: &Kind, key: &Key, revision: u64, last: Value) -> Result<Deleted, WriteError> {
+fn remove(
+    call: &Call<'_>,
+    kind: &Arc<Kind>,
+    key: &Key,
+    revision: u64,
+    last: Value,
+) -> Result<Deleted, WriteError> {
     let gone = call.server.store.delete(&kind.storage, key, revision, last)?;
     call.server.after_delete(kind, &gone);
     Ok(Deleted::Gone(gone.value()))
@@ -275,7 +279,8 @@ fn plan(kind: &Kind, object: &Value, options: &DeleteOptions, now: Timestamp) ->
         options.propagation.or(kind.orphans_by_default.then_some(Propagation::Orphan)),
     );
     let held = !metadata::finalizers(&marked).is_empty()
-        || (kind.is("", "namespaces") && object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()));
+        || (kind.is("", "namespaces")
+            && object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()));
     let grace = if kind.is("", "pods") { pod_grace(object, options) } else { 0 };
     if metadata::is_deleting(object) {
         let running = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();

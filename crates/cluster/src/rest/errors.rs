@@ -59,7 +59,9 @@ pub fn forbidden(kind: &Kind, name: &str, why: &str) -> ApiError {
 }
 
 pub fn namespace_mismatch() -> ApiError {
-    ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    ApiError::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    )
 }
 
 pub fn method_not_allowed() -> ApiError {
@@ -99,7 +101,9 @@ pub fn too_large_revision(asked: u64, current: u64) -> ApiError {
         "Timeout",
         format!("Too large resource version: {asked}, current: {current}"),
     )
-    .with_details(json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}));
+    .with_details(
+        json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}),
+    );
     error.retry_after = Some(1);
     error
 }

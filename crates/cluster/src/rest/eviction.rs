@@ -21,9 +21,13 @@ const CONFLICT_TRIES: usize = 20;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// Delete, without touching any budget. `pin` is set where the pod must not have changed since.
-    Delete { pin: bool },
+    Delete {
+        pin: bool,
+    },
     /// Take one disruption from this budget, then delete.
-    Spend { budget: usize },
+    Spend {
+        budget: usize,
+    },
     Refuse(ApiError),
 }
 
@@ -125,7 +129,9 @@ fn violated(budget: &Value) -> ApiError {
     let text = |field: &str| condition.and_then(|c| c[field].as_str()).unwrap_or_default();
     let (reason, said) = (text("reason"), text("message"));
     let message = if reason == "SyncFailed" && !said.is_empty() {
-        format!("The disruption budget {name} does not allow evicting pods currently because it failed sync: {said}")
+        format!(
+            "The disruption budget {name} does not allow evicting pods currently because it failed sync: {said}"
+        )
     } else if number("currentHealthy") <= number("desiredHealthy") {
         format!(
             "The disruption budget {name} needs {} healthy pods and has {} currently",
@@ -300,7 +306,9 @@ fn options(call: &Call<'_>, eviction: &Value) -> ApiResult<DeleteOptions> {
     };
     let in_query = dry_run(call.query.all("dryRun"), "CreateOptions")?;
     let in_body = options.dry_run;
-    if in_query && !in_body && eviction["deleteOptions"]["dryRun"].is_array() || in_body && !in_query && !call.query.all("dryRun").is_empty() {
+    if in_query && !in_body && eviction["deleteOptions"]["dryRun"].is_array()
+        || in_body && !in_query && !call.query.all("dryRun").is_empty()
+    {
         return Err(ApiError::bad_request("Non-matching dry-run options in request and content"));
     }
     options.dry_run = in_query || in_body;

@@ -98,21 +98,17 @@ pub fn keep_server_fields(old: &Value, new: &mut Value) {
 
 /// Raises the generation when something changed that it counts.
 pub fn count_generation(counts: Generation, old: &Value, new: &mut Value) {
-    let counted = |value: &Value| -> Vec<(String, Value)> {
+    fn counted(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
         let fields = value.as_object().into_iter().flatten();
-        fields
-            .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
-    };
+        fields.filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"))
+    }
+    let spec_changed = || !counted(old).eq(counted(new));
     let changed = match counts {
         Generation::None | Generation::Constant => false,
-        Generation::Spec => counted(old) != counted(new),
-        Generation::SpecAndLabels => {
-            counted(old) != counted(new) || old["metadata"]["labels"] != new["metadata"]["labels"]
-        }
+        Generation::Spec => spec_changed(),
+        Generation::SpecAndLabels => spec_changed() || old["metadata"]["labels"] != new["metadata"]["labels"],
         Generation::SpecAndAnnotations => {
-            counted(old) != counted(new) || old["metadata"]["annotations"] != new["metadata"]["annotations"]
+            spec_changed() || old["metadata"]["annotations"] != new["metadata"]["annotations"]
         }
     };
     if changed {

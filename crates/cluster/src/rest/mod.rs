@@ -71,7 +71,8 @@ impl Call<'_> {
             check_manager(manager, &self.attributes.verb)?;
             return Ok(manager.to_string());
         }
-        let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let agent =
+            self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
         Ok(crate::managed_fields::manager_from_user_agent(agent))
     }
 }
@@ -79,7 +80,12 @@ impl Call<'_> {
 /// A field manager's name must fit and be printable.
 fn check_manager(manager: &str, verb: &str) -> ApiResult<()> {
     let error = if manager.len() > 128 {
-        FieldError::new(FieldErrorKind::TooLong, "fieldManager", Value::Null, "may not be more than 128 bytes")
+        FieldError::new(
+            FieldErrorKind::TooLong,
+            "fieldManager",
+            Value::Null,
+            "may not be more than 128 bytes",
+        )
     } else if let Some((at, c)) = manager.chars().enumerate().find(|(_, c)| c.is_control()) {
         let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
         FieldError::invalid("fieldManager", manager, detail)
@@ -157,6 +163,10 @@ pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse
         ("eviction", _) => eviction::create(call).await,
         ("binding", _) => binding::create(call).await,
         ("token", _) => tokens::create(call),
-        _ => Err(ApiError::new(501, "NotImplemented", "this subresource is not served by the embedded cluster")),
+        _ => Err(ApiError::new(
+            501,
+            "NotImplemented",
+            "this subresource is not served by the embedded cluster",
+        )),
     }
 }

@@ -32,9 +32,7 @@ pub fn patch_kind(call: &Call<'_>) -> ApiResult<PatchKind> {
         MERGE => Ok(PatchKind::Merge),
         STRATEGIC if !call.kind.is_custom() => Ok(PatchKind::Strategic),
         APPLY => Ok(PatchKind::Apply),
-        _ if call.kind.is_custom() => {
-            Err(errors::unsupported_media_type(&[JSON, MERGE, APPLY]))
-        }
+        _ if call.kind.is_custom() => Err(errors::unsupported_media_type(&[JSON, MERGE, APPLY])),
         _ => Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
             .with_details(serde_json::json!({}))),
     }
@@ -45,7 +43,14 @@ pub async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     check_options(call, kind)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let subresource = call.subresource().to_string();
-    let change = Change { key: call.key(), subresource, dry_run, replaces: false, admitted: false, applied: kind == PatchKind::Apply };
+    let change = Change {
+        key: call.key(),
+        subresource,
+        dry_run,
+        replaces: false,
+        admitted: false,
+        applied: kind == PatchKind::Apply,
+    };
     if kind == PatchKind::Apply {
         return apply(call, change).await;
     }
@@ -69,22 +74,27 @@ fn check_options(call: &Call<'_>, kind: PatchKind) -> ApiResult<()> {
 
 /// The current object with the patch on it, decoded again.
 pub fn patched(call: &mut Call<'_>, kind: PatchKind, current: &Value, document: &Value) -> ApiResult<Value> {
-    let mut new = match (kind, call.kind.schema_ref()) {
-        (PatchKind::Json, _) => patch::json_patch(current, document)?,
-        (PatchKind::Strategic, Some(schema)) => patch::strategic(current, document, schema)?,
-        _ => patch::merge_patch(current, document)?,
-    };
     let row = call.kind.clone();
+    let result = || match (kind, row.schema_ref()) {
+        (PatchKind::Json, _) => patch::json_patch(current, document),
+        (PatchKind::Strategic, Some(schema)) => patch::strategic(current, document, schema),
+        _ => patch::merge_patch(current, document),
+    };
+    let mut new = result()?;
     patch::check_result(&new, &row, (kind == PatchKind::Strategic).then_some(document))?;
     decode::expect_kind(&mut new, &row)?;
-    let shown = new.to_string();
-    prepare::shape(call, &mut new).map_err(|why| match why.message.split_once(": strict decoding error: ") {
-        // What decoding refuses is the patch's fault.
-        Some((_, problem)) => {
-            let shown = if kind == PatchKind::Strategic { patch::go_value(document) } else { shown };
-            patch::refused(shown, format!("strict decoding error: {problem}"))
+    prepare::shape(call, &mut new).map_err(|why| {
+        match why.message.split_once(": strict decoding error: ") {
+            // What decoding refuses is the patch's fault.
+            Some((_, problem)) => {
+                let shown = match kind {
+                    PatchKind::Strategic => patch::go_value(document),
+                    _ => result().unwrap_or_default().to_string(),
+                };
+                patch::refused(shown, format!("strict decoding error: {problem}"))
+            }
+            None => why,
         }
-        None => why,
     })?;
     let given = metadata::text(&new, "name");
     if given != call.name() {

@@ -124,17 +124,23 @@ fn page(call: &Call<'_>) -> ApiResult<Page> {
 fn first_page(call: &Call<'_>) -> ApiResult<Snapshot> {
     let namespace = call.path.namespace.as_deref();
     match (call.query.get("resourceVersionMatch"), revision_parameter(call)?) {
-        (Some("Exact"), Some(revision)) => {
-            call.server.store.list_at(&call.kind.storage, namespace, revision).map_err(|_| {
-                errors::expired("The resourceVersion for the provided list is too old.")
-            })
-        }
+        (Some("Exact"), Some(revision)) => call
+            .server
+            .store
+            .list_at(&call.kind.storage, namespace, revision)
+            .map_err(|_| errors::expired("The resourceVersion for the provided list is too old.")),
         _ => Ok(call.server.store.list(&call.kind.storage, namespace)),
     }
 }
 
 /// Takes one page out of a snapshot and keeps the rest of it for the next.
-fn cut(call: &Call<'_>, selection: &Selection, snapshot: Snapshot, start: usize, limit: Option<usize>) -> Page {
+fn cut(
+    call: &Call<'_>,
+    selection: &Selection,
+    snapshot: Snapshot,
+    start: usize,
+    limit: Option<usize>,
+) -> Page {
     let namespace = call.path.namespace.as_deref();
     let storage = &call.kind.storage;
     let store = &call.server.store;
@@ -148,8 +154,10 @@ fn cut(call: &Call<'_>, selection: &Selection, snapshot: Snapshot, start: usize,
     // be empty.
     let seen = objects.last().map_or(0, |last| snapshot.objects.partition_point(|o| o.key <= last.key));
     let left = if limit == Some(objects.len()) { snapshot.objects.len() - seen } else { 0 };
-    let next =
-        objects.last().filter(|_| left > 0).map(|last| Continue { revision, after: last.key.clone() }.encode());
+    let next = objects
+        .last()
+        .filter(|_| left > 0)
+        .map(|last| Continue { revision, after: last.key.clone() }.encode());
     let remaining = (left > 0 && selection.is_everything()).then_some(left);
     if left > 0 {
         store.keep_snapshot(storage, namespace, snapshot);

@@ -20,7 +20,14 @@ pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse
         return Ok(response::json(200, &scale_of(call, &object)?));
     }
     let dry_run = call.query.dry_run("UpdateOptions")?;
-    let change = Change { key: call.key(), subresource: "scale".into(), dry_run, replaces: false, admitted: true, applied: false };
+    let change = Change {
+        key: call.key(),
+        subresource: "scale".into(),
+        dry_run,
+        replaces: false,
+        admitted: true,
+        applied: false,
+    };
     let document = match verb {
         "update" => decode::body_of(call, "Scale")?,
         _ => decode::json(&call.body)?,
@@ -39,11 +46,18 @@ pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse
 }
 
 /// The scale that the request asks for.
-fn wanted_scale(call: &Call<'_>, before: &Value, document: &Value, patches: Option<PatchKind>) -> ApiResult<Value> {
+fn wanted_scale(
+    call: &Call<'_>,
+    before: &Value,
+    document: &Value,
+    patches: Option<PatchKind>,
+) -> ApiResult<Value> {
     let mut after = match patches {
         None => document.clone(),
         Some(PatchKind::Json) => patch::json_patch(before, document)?,
-        Some(PatchKind::Apply) => return Err(errors::unsupported_media_type(&["application/merge-patch+json"])),
+        Some(PatchKind::Apply) => {
+            return Err(errors::unsupported_media_type(&["application/merge-patch+json"]));
+        }
         Some(_) => patch::merge_patch(before, document)?,
     };
     decode::expect_gvk(&mut after, "autoscaling/v1", "Scale")?;
@@ -54,7 +68,9 @@ fn wanted_scale(call: &Call<'_>, before: &Value, document: &Value, patches: Opti
             call.name()
         )));
     }
-    if patches.is_some() && metadata::text(&after, "resourceVersion") == metadata::text(before, "resourceVersion") {
+    if patches.is_some()
+        && metadata::text(&after, "resourceVersion") == metadata::text(before, "resourceVersion")
+    {
         // A patch that does not name a state applies to whatever is there.
         metadata::metadata_mut(&mut after).map(|m| m.remove("resourceVersion"));
     }
@@ -90,7 +106,8 @@ fn scaled(call: &Call<'_>, current: &Value, scale: &Value) -> ApiResult<Value> {
         KindSchema::Custom(custom) => {
             let kind = &call.kind;
             let path = custom.scale.as_ref().map_or("", |paths| paths.spec_replicas.as_str());
-            let refuse = |errors: &[FieldError]| ApiError::invalid(&kind.group, &kind.kind, call.name(), errors);
+            let refuse =
+                |errors: &[FieldError]| ApiError::invalid(&kind.group, &kind.kind, call.name(), errors);
             if let Some(wanted) = scale["spec"]["replicas"].as_i64().filter(|wanted| *wanted < 0) {
                 return Err(refuse(&[FieldError::invalid(path, wanted, "should be a non-negative integer")]));
             }
@@ -106,9 +123,10 @@ fn scale_of(call: &Call<'_>, object: &Value) -> ApiResult<Value> {
     if let KindSchema::Custom(custom) = &call.kind.schema {
         let path = custom.scale.as_ref().map_or("", |paths| paths.spec_replicas.as_str());
         let known = object.pointer(&path.replace('.', "/")).is_some();
-        return custom.scale_of(object).filter(|_| known).ok_or_else(|| {
-            errors::internal(format!("the spec replicas field \"{path}\" does not exist"))
-        });
+        return custom
+            .scale_of(object)
+            .filter(|_| known)
+            .ok_or_else(|| errors::internal(format!("the spec replicas field \"{path}\" does not exist")));
     }
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -124,7 +142,9 @@ fn scale_of(call: &Call<'_>, object: &Value) -> ApiResult<Value> {
     if replicas("spec") != 0 {
         spec["replicas"] = replicas("spec").into();
     }
-    Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+    Ok(
+        json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}),
+    )
 }
 
 /// A label selector in its text form; a bare map is that of replication controllers.
@@ -132,7 +152,9 @@ fn selector_text(selector: &Value) -> String {
     let pairs = |labels: &Value| -> Vec<String> {
         labels
             .as_object()
-            .map(|labels| labels.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect())
+            .map(|labels| {
+                labels.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect()
+            })
             .unwrap_or_default()
     };
     if selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none() {

@@ -21,7 +21,10 @@ pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let given = metadata::text(&object, "name");
     if given.is_empty() && !metadata::text(&object, "generateName").is_empty() || given != call.name() {
         return Err(ApiError::bad_request(if given.is_empty() {
-            format!("the name of the object ({} based on URL) was undeterminable: name must be provided", call.name())
+            format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                call.name()
+            )
         } else {
             format!("the name of the object ({given}) does not match the name on the URL ({})", call.name())
         }));
@@ -34,11 +37,16 @@ pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     }
     let revision = metadata::text(&object, "resourceVersion");
     if exists && (revision.is_empty() || revision == "0") && !kind.unconditional_update {
-        let error = FieldError::invalid("metadata.resourceVersion", revision_value(revision), "must be specified for an update");
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            revision_value(revision),
+            "must be specified for an update",
+        );
         return Err(ApiError::invalid(&kind.group, &kind.plural, call.name(), &[error]));
     }
     let subresource = call.subresource().to_string();
-    let change = Change { key: call.key(), subresource, dry_run, replaces: true, admitted: false, applied: false };
+    let change =
+        Change { key: call.key(), subresource, dry_run, replaces: true, admitted: false, applied: false };
     let outcome = change.run(call, |_, _| Ok(object.clone())).await?;
     Ok(outcome.answer(call, 200))
 }
@@ -110,7 +118,9 @@ impl Change {
             strategy::updated(kind, old, &mut new);
         }
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        if !self.admitted && call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await? {
+        if !self.admitted
+            && call.server.mutate(call, Operation::Update, &mut new, Some(old), self.dry_run).await?
+        {
             prepare::shape(call, &mut new)?;
             prepare::default(kind, &mut new);
             new = isolate(kind, &self.subresource, old, new);
@@ -148,7 +158,7 @@ impl Change {
     fn store(
         &self,
         call: &Call<'_>,
-        kind: &Kind,
+        kind: &Arc<Kind>,
         current: &Arc<Object>,
         new: Value,
     ) -> Result<Arc<Object>, WriteError> {
@@ -173,7 +183,8 @@ pub fn is_finished(kind: &Kind, object: &Value) -> bool {
     metadata::is_deleting(object)
         && metadata::finalizers(object).is_empty()
         && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
-        && !(kind.is("", "namespaces") && object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()))
+        && !(kind.is("", "namespaces")
+            && object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()))
 }
 
 /// Lets a write touch only its part: the status subresource the status, everything else all but the status.
@@ -181,17 +192,17 @@ fn isolate(kind: &Kind, subresource: &str, old: &Value, mut new: Value) -> Value
     let take = |from: &Value, field: &str| from.get(field).cloned();
     match subresource {
         "status" => {
-            let mut result = old.clone();
-            set(&mut result, "status", take(&new, "status"));
-            if kind.is_custom() {
-                set(&mut result["metadata"], "managedFields", new["metadata"].get("managedFields").cloned());
-            } else {
-                let kept = if kind.is("apps", "deployments") { "labels" } else { "ownerReferences" };
-                let value = old["metadata"].get(kept).cloned();
-                result["metadata"] = new["metadata"].take();
-                set(&mut result["metadata"], kept, value);
+            restore(&mut new, old, |field| !matches!(field, "status" | "metadata"));
+            match kind.group.as_str() {
+                _ if kind.is_custom() => {
+                    restore(&mut new["metadata"], &old["metadata"], |field| field != "managedFields");
+                }
+                "apps" if kind.plural == "deployments" => {
+                    restore(&mut new["metadata"], &old["metadata"], |field| field == "labels");
+                }
+                _ => restore(&mut new["metadata"], &old["metadata"], |field| field == "ownerReferences"),
             }
-            result
+            new
         }
         "finalize" => {
             set(&mut new, "status", take(old, "status"));
@@ -203,9 +214,20 @@ fn isolate(kind: &Kind, subresource: &str, old: &Value, mut new: Value) -> Value
         "binding" => new,
         _ => {
             if kind.has_status {
-                set(&mut new, "status", take(old, "status"));
+                restore(&mut new, old, |field| field == "status");
             }
             new
+        }
+    }
+}
+
+/// Brings the chosen fields back to what they were. Most did not change, and those cost nothing.
+fn restore(new: &mut Value, old: &Value, chosen: impl Fn(&str) -> bool) {
+    let (Value::Object(new), Value::Object(old)) = (new, old) else { return };
+    new.retain(|field, _| !chosen(field) || old.contains_key(field));
+    for (field, value) in old.iter().filter(|(field, _)| chosen(field)) {
+        if new.get(field) != Some(value) {
+            new.insert(field.clone(), value.clone());
         }
     }
 }
@@ -229,7 +251,9 @@ fn same_but_managed_times(old: &Value, new: &Value) -> bool {
     if old.len() != new.len() || old.iter().any(|(k, v)| k != "metadata" && new.get(k) != Some(v)) {
         return false;
     }
-    let (Some(old), Some(new)) = (old["metadata"].as_object(), new["metadata"].as_object()) else { return false };
+    let (Some(old), Some(new)) = (old["metadata"].as_object(), new["metadata"].as_object()) else {
+        return false;
+    };
     if old.len() != new.len() || old.iter().any(|(k, v)| k != "managedFields" && new.get(k) != Some(v)) {
         return false;
     }

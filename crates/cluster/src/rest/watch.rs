@@ -227,7 +227,9 @@ impl Watch {
         }
         let kind = &self.view.kind;
         let object: Value = match self.view.form {
-            Form::Object => json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}),
+            Form::Object => {
+                json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})
+            }
             Form::Metadata(version) => json!({
                 "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
             }),

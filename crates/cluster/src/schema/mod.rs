@@ -10,6 +10,9 @@ use serde_json::Value;
 
 pub use builtin::{builtin, builtin_kind};
 
+/// By field name. Every write looks up hundreds of names, all of them our own: a fast hash without a secret does.
+pub type Fields<T> = HashMap<String, T, foldhash::fast::FixedState>;
+
 /// Index of a node in its [`SchemaSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NodeId(pub u32);
@@ -91,7 +94,7 @@ pub struct Node {
     /// The definition's name, where the node is one; the key of the defaulting table.
     pub definition: Option<String>,
     pub ty: Type,
-    pub properties: HashMap<String, NodeId>,
+    pub properties: Fields<NodeId>,
     pub additional: Option<NodeId>,
     pub items: Option<NodeId>,
     pub required: Vec<String>,
@@ -109,7 +112,7 @@ pub struct Node {
     /// Fields that are left out when they hold their zero value (built-in kinds only).
     pub omit_zero: Vec<String>,
     /// Fields that are always written, and the value of those that nobody set (built-in kinds only).
-    pub write_zero: HashMap<String, Value>,
+    pub write_zero: Fields<Value>,
     pub nullable: bool,
     pub preserve_unknown: bool,
     pub embedded_resource: bool,

@@ -37,7 +37,12 @@ impl Server {
                 let objects = self.store.list(resource, None).objects;
                 objects.iter().map(|object: &std::sync::Arc<Object>| object.value()).collect::<Vec<_>>()
             });
-            Rbac::build(roles.iter(), role_bindings.iter(), cluster_roles.iter(), cluster_role_bindings.iter())
+            Rbac::build(
+                roles.iter(),
+                role_bindings.iter(),
+                cluster_roles.iter(),
+                cluster_role_bindings.iter(),
+            )
         })
     }
 

@@ -128,6 +128,8 @@ fn kind_of(call: &Call<'_>) -> admission::Kind {
         Some(own) if !own.version.is_empty() => {
             admission::Kind { group: own.group.into(), version: own.version.into(), kind: own.kind.clone() }
         }
-        _ => admission::Kind { group: row.group.clone(), version: row.version.clone(), kind: row.kind.clone() },
+        _ => {
+            admission::Kind { group: row.group.clone(), version: row.version.clone(), kind: row.kind.clone() }
+        }
     }
 }

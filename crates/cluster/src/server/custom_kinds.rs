@@ -34,7 +34,9 @@ impl Server {
             self.own_fields(kind, Some(&before), &mut definition, "kube-apiserver", "status");
         }
         if self.store.update(DEFINITIONS, &written.key, written.revision, definition).is_err() {
-            tracing::debug!("a definition changed while it was established; that change comes through here too");
+            tracing::debug!(
+                "a definition changed while it was established; that change comes through here too"
+            );
         }
     }
 
@@ -60,7 +62,10 @@ impl Server {
             versions.iter().find(|version| version.storage).map(CustomKind::api_version).unwrap_or_default();
         for version in versions.into_iter().filter(|version| version.served) {
             let kind = row(version, &storage_version);
-            self.store.register(&kind.storage, kind.selectable.iter().map(|(_, pointer)| pointer.clone()).collect());
+            self.store.register(
+                &kind.storage,
+                kind.selectable.iter().map(|(_, pointer)| pointer.clone()).collect(),
+            );
             registry.insert(kind);
         }
         *self.registry.write() = Arc::new(registry);
@@ -100,7 +105,11 @@ impl Server {
                 .and_then(Value::as_array)
                 .map(|list| list.iter().filter(|f| *f != CLEANUP).cloned().collect())
                 .unwrap_or_default();
-            if left.is_empty() { metadata.remove("finalizers") } else { metadata.insert("finalizers".into(), left.into()) };
+            if left.is_empty() {
+                metadata.remove("finalizers")
+            } else {
+                metadata.insert("finalizers".into(), left.into())
+            };
         }
         if definition == before {
             return;
@@ -148,7 +157,8 @@ fn storage_of(definition: &Value) -> String {
 /// What a delete does to a definition: it stays until its instances are gone.
 pub fn mark_for_deletion(definition: &mut Value, now: &str) {
     definition["metadata"]["deletionTimestamp"] = now.into();
-    let mut finalizers: Vec<String> = metadata::finalizers(definition).into_iter().map(String::from).collect();
+    let mut finalizers: Vec<String> =
+        metadata::finalizers(definition).into_iter().map(String::from).collect();
     if !finalizers.iter().any(|f| f == CLEANUP) {
         finalizers.push(CLEANUP.to_string());
     }
@@ -180,7 +190,13 @@ fn row(custom: CustomKind, storage_version: &str) -> Kind {
     }
     if custom.scale.is_some() {
         let kind = "Scale".to_string();
-        subresources.push(Subresource { name: "scale", group: "autoscaling", version: "v1", kind, verbs: read_write });
+        subresources.push(Subresource {
+            name: "scale",
+            group: "autoscaling",
+            version: "v1",
+            kind,
+            verbs: read_write,
+        });
     }
     Kind {
         group: custom.group.clone(),

@@ -92,8 +92,18 @@ impl Server {
                  'Metadata', 'Object', 'None', or empty"
             )));
         }
-        let mut call =
-            Call { server: self, kind: kind.clone(), path, attributes: attributes.clone(), query, headers, user, form, body, warnings: Vec::new() };
+        let mut call = Call {
+            server: self,
+            kind: kind.clone(),
+            path,
+            attributes: attributes.clone(),
+            query,
+            headers,
+            user,
+            form,
+            body,
+            warnings: Vec::new(),
+        };
         if !call.kind.warning.is_empty() {
             warnings.push(call.kind.warning.clone());
         }

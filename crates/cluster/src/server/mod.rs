@@ -5,7 +5,6 @@ mod admit;
 pub mod custom_kinds;
 mod dispatch;
 
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -83,7 +82,10 @@ impl Server {
         let registry = Registry::builtin();
         let store = Store::default();
         for kind in registry.iter() {
-            store.register(&kind.storage, kind.selectable.iter().map(|(_, pointer)| pointer.clone()).collect());
+            store.register(
+                &kind.storage,
+                kind.selectable.iter().map(|(_, pointer)| pointer.clone()).collect(),
+            );
         }
         let users = Users::new();
         for (token, user) in options.tokens {
@@ -166,7 +168,14 @@ impl Server {
     }
 
     /// Keeps `managedFields` up for a write that is no server-side apply.
-    pub fn own_fields(&self, kind: &Kind, before: Option<&Value>, after: &mut Value, manager: &str, subresource: &str) {
+    pub fn own_fields(
+        &self,
+        kind: &Kind,
+        before: Option<&Value>,
+        after: &mut Value,
+        manager: &str,
+        subresource: &str,
+    ) {
         if let Some(schema) = kind.schema_ref() {
             let writer = managed_fields::Writer {
                 manager,
@@ -180,7 +189,9 @@ impl Server {
                 && let Some(entries) = after["metadata"]["managedFields"].as_array_mut()
             {
                 // The real server does not say when a scale was written.
-                for entry in entries.iter_mut().filter(|e| e["subresource"] == "scale" && e["manager"] == manager) {
+                for entry in
+                    entries.iter_mut().filter(|e| e["subresource"] == "scale" && e["manager"] == manager)
+                {
                     entry.as_object_mut().map(|entry| entry.remove("time"));
                 }
             }
@@ -192,7 +203,11 @@ impl Server {
         let storage = "scheduling.k8s.io/priorityclasses";
         if name.is_empty() {
             let all = self.store.list(storage, None);
-            return all.objects.iter().map(|object| object.value()).find(|class| class["globalDefault"] == true);
+            return all
+                .objects
+                .iter()
+                .map(|object| object.value())
+                .find(|class| class["globalDefault"] == true);
         }
         self.store.get(storage, &Key::new("", name)).map(|object| object.value())
     }
@@ -200,8 +215,12 @@ impl Server {
     /// An address of the service range that no service has.
     pub fn free_cluster_ip(&self) -> String {
         let services = self.store.list("services", None);
-        let taken: std::collections::HashSet<&str> =
-            services.objects.iter().filter_map(|service| service.meta.fields.first()).map(|ip| &**ip).collect();
+        let taken: std::collections::HashSet<&str> = services
+            .objects
+            .iter()
+            .filter_map(|service| service.meta.fields.first())
+            .map(|ip| &**ip)
+            .collect();
         loop {
             let [b, c, d] = [self.random(16) + 96, self.random(256), self.random(254) + 1];
             let address = format!("10.{b}.{c}.{d}");
@@ -212,7 +231,7 @@ impl Server {
     }
 
     /// Called after each write of an object.
-    pub fn after_write(&self, kind: &Kind, object: &Arc<Object>) {
+    pub fn after_write(&self, kind: &Arc<Kind>, object: &Arc<Object>) {
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             self.definition_written(object);
         }
@@ -220,7 +239,7 @@ impl Server {
     }
 
     /// Called after each object that went.
-    pub fn after_delete(&self, kind: &Kind, object: &Arc<Object>) {
+    pub fn after_delete(&self, kind: &Arc<Kind>, object: &Arc<Object>) {
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             self.definition_deleted(&object.value());
         } else if kind.is_custom() {

@@ -150,7 +150,12 @@ impl Store {
     }
 
     /// The list as it was at an earlier revision, as far as the log reaches back.
-    pub fn list_at(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Result<Snapshot, Compacted> {
+    pub fn list_at(
+        &self,
+        resource: &str,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Result<Snapshot, Compacted> {
         let inner = self.inner.read();
         let Some(found) = inner.resources.get(resource) else {
             return Ok(Snapshot { revision, objects: Vec::new().into() });
@@ -163,14 +168,20 @@ impl Store {
                 None => objects.remove(&key),
             };
         }
-        let of_namespace = |object: &Arc<Object>| namespace.is_none_or(|wanted| &*object.key.namespace == wanted);
+        let of_namespace =
+            |object: &Arc<Object>| namespace.is_none_or(|wanted| &*object.key.namespace == wanted);
         let objects: Vec<Arc<Object>> = objects.into_values().filter(of_namespace).collect();
         Ok(Snapshot { revision, objects: objects.into() })
     }
 
     /// The objects that name this uid as an owner.
     pub fn dependents(&self, uid: &str) -> Vec<Place> {
-        self.inner.read().dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
+        self.inner
+            .read()
+            .dependents
+            .get(uid)
+            .map(|places| places.iter().cloned().collect())
+            .unwrap_or_default()
     }
 
     pub fn is_empty(&self, resource: &str, namespace: &str) -> bool {

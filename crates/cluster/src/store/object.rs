@@ -70,9 +70,11 @@ impl Object {
         };
         let fields = selectable.iter().map(|pointer| interner.intern(&field_text(value, pointer))).collect();
         let owners = match &value["metadata"]["ownerReferences"] {
-            Value::Array(list) => {
-                list.iter().filter_map(|owner| owner["uid"].as_str()).map(|uid| interner.intern(uid)).collect()
-            }
+            Value::Array(list) => list
+                .iter()
+                .filter_map(|owner| owner["uid"].as_str())
+                .map(|uid| interner.intern(uid))
+                .collect(),
             _ => Box::default(),
         };
         let key = Key { namespace: interner.intern(&key.namespace), name: key.name };
@@ -111,10 +113,16 @@ impl Object {
 fn serialise(value: &mut Value) -> (Bytes, usize) {
     let mut take = |field: &str| value.as_object_mut().and_then(|o| o.remove(field)).unwrap_or_default();
     let (kind, api_version) = (take("kind"), take("apiVersion"));
-    let mut bytes = format!("{{\"kind\":{kind},\"apiVersion\":{api_version},").into_bytes();
-    let start = bytes.len();
-    bytes.extend_from_slice(&value.to_string().as_bytes()[1..]);
-    (bytes.into(), start)
+    let mut bytes = format!("{{\"kind\":{kind},\"apiVersion\":{api_version}").into_bytes();
+    // The rest is written with its own opening brace, which becomes the comma between the two.
+    let brace = bytes.len();
+    if serde_json::to_writer(&mut bytes, value).is_err() {
+        // A value always serialises into memory.
+        bytes.truncate(brace);
+        bytes.extend_from_slice(b"{}");
+    }
+    bytes[brace] = b',';
+    (bytes.into(), brace + 1)
 }
 
 /// A field as selectors compare it: absent is the empty string, `false` for absent booleans is left to the caller.

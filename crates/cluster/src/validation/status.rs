@@ -9,9 +9,12 @@ use crate::error::FieldError;
 /// The counts of a kind's status, and for some the count that they may not exceed.
 fn counts(group: &str, kind: &str) -> &'static [(&'static str, Option<&'static str>)] {
     match (group, kind) {
-        ("policy", "PodDisruptionBudget") => {
-            &[("disruptionsAllowed", None), ("currentHealthy", None), ("desiredHealthy", None), ("expectedPods", None)]
-        }
+        ("policy", "PodDisruptionBudget") => &[
+            ("disruptionsAllowed", None),
+            ("currentHealthy", None),
+            ("desiredHealthy", None),
+            ("expectedPods", None),
+        ],
         ("apps", "Deployment") => &[
             ("observedGeneration", None),
             ("replicas", None),
@@ -42,9 +45,10 @@ pub fn validate(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
     let status = &object["status"];
     let count = |field: &str| int_at(status, field).unwrap_or_default();
     let counts = counts(group, kind);
-    let negative = counts.iter().filter(|(field, _)| count(field) < 0).map(|(field, _)| {
-        FieldError::invalid(format!("status.{field}"), count(field), NEGATIVE)
-    });
+    let negative = counts
+        .iter()
+        .filter(|(field, _)| count(field) < 0)
+        .map(|(field, _)| FieldError::invalid(format!("status.{field}"), count(field), NEGATIVE));
     let exceeding = counts.iter().filter_map(|(field, limit)| {
         let limit = (*limit)?;
         (count(field) > count(limit)).then(|| {
