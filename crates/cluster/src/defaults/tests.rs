@@ -269,7 +269,7 @@ fn empty_lists_and_maps_are_not_kept_but_empty_structs_are() {
     assert_eq!(
         object,
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"managedFields": []},
-        "spec": {"containers": [], "securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}})
+        "spec": {"containers": null, "securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}})
     );
 }
 
