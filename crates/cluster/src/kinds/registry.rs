@@ -8,8 +8,8 @@ use super::{Kind, builtin};
 /// An immutable table; a change makes a new one.
 #[derive(Clone, Default)]
 pub struct Registry {
-    /// By group, version, plural.
-    kinds: BTreeMap<(String, String, String), Arc<Kind>>,
+    /// By group, version and plural, see [`address`].
+    kinds: BTreeMap<String, Arc<Kind>>,
 }
 
 impl Registry {
@@ -22,16 +22,16 @@ impl Registry {
     }
 
     pub fn insert(&mut self, kind: Kind) {
-        self.kinds.insert((kind.group.clone(), kind.version.clone(), kind.plural.clone()), Arc::new(kind));
+        self.kinds.insert(address(&kind.group, &kind.version, &kind.plural), Arc::new(kind));
     }
 
     /// Forgets every version of a resource.
     pub fn remove(&mut self, group: &str, plural: &str) {
-        self.kinds.retain(|(g, _, p), _| g != group || p != plural);
+        self.kinds.retain(|_, kind| kind.group != group || kind.plural != plural);
     }
 
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
-        self.kinds.get(&(group.to_string(), version.to_string(), plural.to_string()))
+        self.kinds.get(&address(group, version, plural))
     }
 
     /// A kind by its name, as owner references give it.
@@ -49,10 +49,15 @@ impl Registry {
     }
 
     pub fn serves_group(&self, group: &str) -> bool {
-        self.kinds.keys().any(|(g, _, _)| g == group)
+        self.iter().any(|kind| kind.group == group)
     }
 
     pub fn serves_version(&self, group: &str, version: &str) -> bool {
-        self.kinds.keys().any(|(g, v, _)| g == group && v == version)
+        self.iter().any(|kind| kind.group == group && kind.version == version)
     }
+}
+
+/// None of the three parts can contain a slash.
+fn address(group: &str, version: &str, plural: &str) -> String {
+    format!("{group}/{version}/{plural}")
 }

@@ -13,16 +13,12 @@ use crate::schema::{SchemaRef, Type};
 /// `strategic` one, else the whole result.
 pub fn check_result(object: &Value, kind: &Kind, strategic: Option<&Value>) -> ApiResult<()> {
     let KindSchema::Builtin(schema) = &kind.schema else { return Ok(()) };
-    let (shown, problem) = match strategic {
-        Some(patch) => (go_value(patch), restore(object, *schema)),
-        None => {
-            (object.to_string(), other_kind(object, kind).or_else(|| defaults::type_problem(object, *schema)))
-        }
+    let problem = match strategic {
+        Some(_) => restore(object, *schema),
+        None => other_kind(object, kind).or_else(|| defaults::type_problem(object, *schema)),
     };
-    match problem {
-        None => Ok(()),
-        Some(problem) => Err(refused(shown, problem)),
-    }
+    let shown = || strategic.map_or_else(|| object.to_string(), go_value);
+    problem.map_or(Ok(()), |problem| Err(refused(shown(), problem)))
 }
 
 /// A patch whose result is not an object of its kind; `shown` is what the complaint is about.

@@ -83,7 +83,7 @@ pub fn patched(call: &mut Call<'_>, kind: PatchKind, current: &Value, document: 
     let mut new = result()?;
     patch::check_result(&new, &row, (kind == PatchKind::Strategic).then_some(document))?;
     decode::expect_kind(&mut new, &row)?;
-    prepare::shape(call, &mut new).map_err(|why| {
+    prepare::shape_checked(call, &mut new).map_err(|why| {
         match why.message.split_once(": strict decoding error: ") {
             // What decoding refuses is the patch's fault.
             Some((_, problem)) => {

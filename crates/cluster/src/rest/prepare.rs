@@ -34,12 +34,19 @@ fn field_validation(call: &Call<'_>) -> ApiResult<FieldValidation> {
 
 /// Checks types and drops what the kind does not know, as decoding into it would.
 pub fn shape(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
+    if let KindSchema::Builtin(schema) = &call.kind.schema {
+        defaults::check_types(object, *schema)?;
+    }
+    shape_checked(call, object)
+}
+
+/// The same for an object whose types are known to be right, as those of a patch's result.
+pub fn shape_checked(call: &mut Call<'_>, object: &mut Value) -> ApiResult<()> {
     let mode = field_validation(call)?;
     let kind = call.kind.clone();
     let unknown: Vec<String> = match &kind.schema {
         KindSchema::Open => Vec::new(),
         KindSchema::Builtin(schema) => {
-            defaults::check_types(object, *schema)?;
             let unknown = defaults::drop_unknown(object, *schema);
             encoding::as_go(object, *schema);
             unknown

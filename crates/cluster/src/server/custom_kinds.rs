@@ -56,7 +56,9 @@ impl Server {
         let versions = CustomKind::parse(definition);
         let group = definition["spec"]["group"].as_str().unwrap_or_default();
         let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default();
-        let mut registry = Registry::clone(&self.registry());
+        // Held throughout: definitions come and go concurrently, and none may be lost.
+        let mut served = self.registry.write();
+        let mut registry = Registry::clone(&served);
         registry.remove(group, plural);
         let storage_version =
             versions.iter().find(|version| version.storage).map(CustomKind::api_version).unwrap_or_default();
@@ -68,7 +70,7 @@ impl Server {
             );
             registry.insert(kind);
         }
-        *self.registry.write() = Arc::new(registry);
+        *served = Arc::new(registry);
     }
 
     /// A definition goes after its last instance.
@@ -128,9 +130,11 @@ impl Server {
     pub(super) fn definition_deleted(&self, definition: &Value) {
         let group = definition["spec"]["group"].as_str().unwrap_or_default();
         let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default();
-        let mut registry = Registry::clone(&self.registry());
+        let mut served = self.registry.write();
+        let mut registry = Registry::clone(&served);
         registry.remove(group, plural);
-        *self.registry.write() = Arc::new(registry);
+        *served = Arc::new(registry);
+        drop(served);
         self.store.unregister(&storage_of(definition));
     }
 

@@ -74,6 +74,8 @@ pub struct Server {
     pub endpoints: Arc<Caller>,
     rbac: Derived<Rbac>,
     webhooks: Derived<Webhooks>,
+    /// The priority class for pods that name none.
+    default_class: Derived<Option<Value>>,
     happened: Option<mpsc::UnboundedSender<Happened>>,
 }
 
@@ -101,6 +103,7 @@ impl Server {
             endpoints: Arc::new(Caller::new()),
             rbac: Derived::default(),
             webhooks: Derived::default(),
+            default_class: Derived::default(),
             happened: options.housekeeping.then_some(happened),
         });
         server.seed_objects();
@@ -202,12 +205,11 @@ impl Server {
     pub fn priority_class(&self, name: &str) -> Option<Value> {
         let storage = "scheduling.k8s.io/priorityclasses";
         if name.is_empty() {
-            let all = self.store.list(storage, None);
-            return all
-                .objects
-                .iter()
-                .map(|object| object.value())
-                .find(|class| class["globalDefault"] == true);
+            let default = self.default_class.get(&self.store, &[storage], || {
+                let all = self.store.list(storage, None);
+                all.objects.iter().map(|object| object.value()).find(|class| class["globalDefault"] == true)
+            });
+            return Option::clone(&default);
         }
         self.store.get(storage, &Key::new("", name)).map(|object| object.value())
     }

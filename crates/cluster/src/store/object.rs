@@ -122,6 +122,8 @@ fn serialise(value: &mut Value) -> (Bytes, usize) {
         bytes.extend_from_slice(b"{}");
     }
     bytes[brace] = b',';
+    // Objects are held for long: no spare capacity.
+    bytes.shrink_to_fit();
     (bytes.into(), brace + 1)
 }
 
