@@ -11,10 +11,10 @@ use super::errors::internal;
 use super::request::{Operation, Request};
 use super::review::Version;
 use super::rules::Rule;
-use super::selector::Selector;
 use crate::attributes::Attributes;
 use crate::auth::forbidden::forbidden_because;
 use crate::error::{ApiError, ApiResult};
+use crate::selectors::LabelSelector;
 
 #[derive(Debug)]
 pub(super) struct Hook {
@@ -28,8 +28,8 @@ pub(super) struct Hook {
     /// To be called again if a later webhook changed the object.
     pub(super) reinvoke: bool,
     rules: Vec<Rule>,
-    namespace_selector: Result<Selector, String>,
-    object_selector: Result<Selector, String>,
+    namespace_selector: Result<LabelSelector, String>,
+    object_selector: Result<LabelSelector, String>,
     conditions: Conditions,
 }
 
@@ -56,8 +56,8 @@ impl Hook {
             version: Version::choose(&webhook["admissionReviewVersions"]),
             reinvoke: text("reinvocationPolicy") == Some("IfNeeded"),
             rules: Rule::parse_list(&webhook["rules"]),
-            namespace_selector: Selector::parse(webhook.get("namespaceSelector")),
-            object_selector: Selector::parse(webhook.get("objectSelector")),
+            namespace_selector: LabelSelector::from_object(webhook.get("namespaceSelector")),
+            object_selector: LabelSelector::from_object(webhook.get("objectSelector")),
             conditions: Conditions::compile(&webhook["matchConditions"]),
         }
     }
@@ -107,10 +107,10 @@ impl Hook {
             && a.subresource.is_empty()
             && matches!(request.operation, Operation::Create | Operation::Update);
         if writes_namespace {
-            return Ok(selector.matches(object.pointer("/metadata/labels")));
+            return Ok(selector.matches_labels(&object["metadata"]["labels"]));
         }
         match (request.namespace_labels)(namespace) {
-            Some(labels) => Ok(selector.matches(Some(&labels))),
+            Some(labels) => Ok(selector.matches_labels(&labels)),
             None => Err(ApiError::new(404, "NotFound", format!("namespaces {namespace:?} not found"))
                 .with_details(json!({"name": namespace, "kind": "namespaces"}))),
         }
@@ -119,7 +119,7 @@ impl Hook {
     /// The object before or the object after: one that is about to lose its label is still concerned.
     fn object_matches(&self, request: &Request<'_>, object: &Value) -> ApiResult<bool> {
         let selector = self.object_selector.as_ref().map_err(internal)?;
-        let matches = |object: &Value| selector.matches(object.pointer("/metadata/labels"));
+        let matches = |object: &Value| selector.matches_labels(&object["metadata"]["labels"]);
         Ok(selector.is_empty() || (object.is_object() && matches(object)) || request.old.is_some_and(matches))
     }
 }

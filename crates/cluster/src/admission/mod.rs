@@ -12,7 +12,6 @@ mod patch;
 mod request;
 mod review;
 mod rules;
-pub mod selector;
 mod transport;
 mod trust;
 mod webhooks;

@@ -1,8 +1,8 @@
 //! JSON patches of mutating webhooks.
 
-use json_patch::{PatchErrorKind, PatchOperation};
-use serde::Deserialize;
 use serde_json::Value;
+
+use crate::patch::{Failure, apply_operation};
 
 /// A patch that could not be used.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,8 +18,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Value>, Problem> {
     serde_json::from_slice(bytes).map_err(|problem| Problem::Undecodable(problem.to_string()))
 }
 
-/// Applies all operations, or none, and says whether that changed anything. As in Kubernetes, testing for null
-/// holds where nothing is.
+/// Applies all operations, or none, and says whether that changed anything.
 pub(super) fn apply(object: &mut Value, operations: &[Value]) -> Result<bool, Problem> {
     let mut patched = object.clone();
     for operation in operations {
@@ -28,22 +27,16 @@ pub(super) fn apply(object: &mut Value, operations: &[Value]) -> Result<bool, Pr
         if !matches!(op, "add" | "remove" | "replace" | "move" | "copy" | "test") {
             return Err(Problem::DoesNotApply(format!("Unexpected kind: {op}")));
         }
-        let null_test = op == "test" && operation.get("value").is_none_or(Value::is_null);
-        if null_test && patched.pointer(path).is_none() {
-            continue;
-        }
-        let parsed = PatchOperation::deserialize(operation)
-            .map_err(|problem| Problem::DoesNotApply(format!("{op} operation does not apply: {problem}")))?;
-        json_patch::patch(&mut patched, &[parsed])
-            .map_err(|problem| Problem::DoesNotApply(explain(op, path, &patched, &problem.kind)))?;
+        apply_operation(&mut patched, operation)
+            .map_err(|failure| Problem::DoesNotApply(explain(op, path, &patched, failure)))?;
     }
     let changed = *object != patched;
     *object = patched;
     Ok(changed)
 }
 
-fn explain(op: &str, path: &str, object: &Value, kind: &PatchErrorKind) -> String {
-    if matches!(kind, PatchErrorKind::TestFailed) {
+fn explain(op: &str, path: &str, object: &Value, failure: Failure) -> String {
+    if failure == Failure::TestFailed {
         return format!("testing value {path} failed: test failed");
     }
     let (parent, key) = path.rsplit_once('/').unwrap_or(("", path));

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::rule::PolicyRule;
 use super::{MASTERS, service_account};
-use crate::admission::selector;
 use crate::attributes::{Attributes, User};
+use crate::selectors::LabelSelector;
 
 /// The answer to one authorization question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -262,8 +262,10 @@ fn gather<'a>(
         return;
     };
     for (&other, candidate) in all {
-        let labels = candidate.pointer("/metadata/labels");
-        if selectors.iter().any(|s| selector::Selector::parse(Some(s)).is_ok_and(|s| s.matches(labels))) {
+        let labels = &candidate["metadata"]["labels"];
+        let selected =
+            |s: &Value| LabelSelector::from_object(Some(s)).is_ok_and(|s| s.matches_labels(labels));
+        if selectors.iter().any(selected) {
             gather(other, all, visited, rules);
         }
     }

@@ -8,10 +8,18 @@ use crate::error::{ApiError, ApiResult};
 
 const MAX_OPERATIONS: usize = 10_000;
 
-/// An operation that cannot be carried out. The server does not tell the client which one it was.
-struct DoesNotApply;
+/// Why an operation cannot be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// A test found another value.
+    TestFailed,
+    /// Something that the operation needs is not there, or not of that form.
+    DoesNotApply,
+}
 
-type Applied<T> = Result<T, DoesNotApply>;
+use Failure::{DoesNotApply, TestFailed};
+
+type Applied<T> = Result<T, Failure>;
 
 /// `original` after all operations of `patch`, or the error of the first that fails.
 pub fn json_patch(original: &Value, patch: &Value) -> ApiResult<Value> {
@@ -19,11 +27,24 @@ pub fn json_patch(original: &Value, patch: &Value) -> ApiResult<Value> {
     let mut document = original.clone();
     for operation in operations {
         if apply(&mut document, &operation).is_err() {
+            // The server does not tell which operation it was.
             let message = "the server rejected our request due to an error in our request";
             return Err(ApiError::new(422, "Invalid", message).with_details(json!({})));
         }
     }
     Ok(document)
+}
+
+/// One operation on a document. For webhooks, whose patches are reported operation by operation.
+pub fn apply_operation(document: &mut Value, operation: &Value) -> Applied<()> {
+    let text = |name: &str| operation.get(name).and_then(Value::as_str);
+    let operation = Operation {
+        op: text("op").unwrap_or_default(),
+        path: text("path"),
+        from: text("from"),
+        value: operation.get("value"),
+    };
+    apply(document, &operation)
 }
 
 #[derive(Default)]
@@ -152,7 +173,7 @@ fn test(document: &mut Value, path: &str, want: &Value) -> Applied<()> {
         let (parent, key) = parent(document, path)?;
         get(parent, &key)?
     };
-    if is.unwrap_or(&Value::Null) == want { Ok(()) } else { Err(DoesNotApply) }
+    if is.unwrap_or(&Value::Null) == want { Ok(()) } else { Err(TestFailed) }
 }
 
 /// The container that the path's last step is taken in, and that step.

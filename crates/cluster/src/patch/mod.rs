@@ -12,7 +12,7 @@ mod result;
 mod strategic;
 
 pub use gotext::{go_type, go_value};
-pub use json::json_patch;
+pub use json::{Failure, apply_operation, json_patch};
 pub use merge::merge_patch;
 pub use result::{check_result, refused};
 pub use strategic::strategic;

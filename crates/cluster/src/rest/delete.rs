@@ -383,3 +383,7 @@ pub async fn delete_collection(call: &mut Call<'_>) -> ApiResult<ServerResponse>
     let metadata = json!({"resourceVersion": snapshot.revision.to_string()});
     Ok(response::json(200, &list_of(&kind, metadata, items)))
 }
+
+#[cfg(test)]
+#[path = "delete_tests.rs"]
+mod tests;

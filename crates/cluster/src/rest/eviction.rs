@@ -41,7 +41,8 @@ pub fn judge(pod: &Value, budgets: &[Value]) -> Verdict {
     let mut matching = budgets.iter().enumerate().filter(|(_, budget)| {
         let selector = &budget["spec"]["selector"];
         !selector.is_null()
-            && LabelSelector::from_object(selector).is_some_and(|selector| selector.matches_labels(labels))
+            && LabelSelector::from_object(Some(selector))
+                .is_ok_and(|selector| selector.matches_labels(labels))
     });
     let Some((index, budget)) = matching.next() else {
         return Verdict::Delete { pin: false };
@@ -314,3 +315,7 @@ fn options(call: &Call<'_>, eviction: &Value) -> ApiResult<DeleteOptions> {
     options.dry_run = in_query || in_body;
     Ok(options)
 }
+
+#[cfg(test)]
+#[path = "eviction_tests.rs"]
+mod tests;

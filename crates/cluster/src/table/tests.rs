@@ -53,7 +53,7 @@ fn pod_with(patch: Value) -> Value {
         "spec": {"containers": [{"name": "a"}, {"name": "b"}], "nodeName": "n1"},
         "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]},
     });
-    json_patch::merge(&mut pod, &patch);
+    pod = crate::patch::merge_patch(&pod, &patch).unwrap();
     pod
 }
 
