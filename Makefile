@@ -7,11 +7,11 @@ export CARGO_TERM_COLOR ?= auto
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## an embedded cluster, a short session on it, and how to point kubectl at it
-	$(CARGO) run --quiet -p usher -- demo
+demo: toolchain ## an embedded cluster, a short session on it, and how to point kubectl at it
+	$(CARGO) run -p usher -- demo
 
 test: toolchain ## all tests, on the embedded cluster and on a real control plane (built once, needs Go)
-	$(CARGO) run --quiet -p usher-testbed -- build
+	$(CARGO) run -p usher-testbed -- build
 	$(CARGO) test --workspace
 
 test-fast: toolchain ## the tests that need no real control plane
@@ -25,7 +25,7 @@ check: toolchain ## format, lints, generated files, dependency direction
 	hack/check-dependencies
 
 bench: toolchain ## the embedded store at 150,000 pods, against kube-apiserver and etcd in the same run
-	$(CARGO) run --quiet -p usher-testbed -- build
+	$(CARGO) run -p usher-testbed -- build
 	$(CARGO) bench -p usher-tests --bench store
 
 record: toolchain ## ask the real control plane for the corpus' answers again

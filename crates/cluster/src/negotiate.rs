@@ -21,15 +21,13 @@ pub fn form(headers: &HeaderMap) -> ApiResult<Form> {
     };
     accept.split(',').find_map(one).ok_or_else(|| {
         const GIVEN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        let refuse = |message: String| ApiError::new(406, "NotAcceptable", message);
+        if accept.contains("as=") || accept.contains("protobuf") {
+            return refuse(format!("only the following media types are accepted: {GIVEN}"));
+        }
         // A type that nobody speaks is refused before the request is looked at.
-        let known = accept.contains("application/");
-        let message = if known && accept.contains("as=") || accept.contains("protobuf") {
-            format!("only the following media types are accepted: {GIVEN}")
-        } else {
-            format!("406: Not Acceptable\n\nAvailable representations: {GIVEN}")
-        };
-        let error = ApiError::new(406, "NotAcceptable", message);
-        if error.message.starts_with("406") { error.with_details(serde_json::json!({})) } else { error }
+        refuse(format!("406: Not Acceptable\n\nAvailable representations: {GIVEN}"))
+            .with_details(serde_json::json!({}))
     })
 }
 

@@ -111,14 +111,9 @@ impl Query {
         self.values.get(key).map_or(&[], Vec::as_slice)
     }
 
-    pub fn flag(&self, key: &str) -> ApiResult<bool> {
-        match self.get(key) {
-            None => Ok(false),
-            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
-            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
-            // The server takes any other text as set.
-            Some(_) => Ok(true),
-        }
+    /// Any text but the ways to say no counts as set.
+    pub fn flag(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|text| !matches!(text, "0" | "f" | "F" | "false" | "FALSE" | "False"))
     }
 
     pub fn number(&self, key: &str) -> ApiResult<Option<i64>> {
@@ -196,7 +191,7 @@ mod tests {
         let query = Query::parse(Some("labelSelector=app%3Dweb%2Ctier+in+(a)&limit=5&watch=true&dryRun=All"));
         assert_eq!(query.get("labelSelector"), Some("app=web,tier in (a)"));
         assert_eq!(query.number("limit"), Ok(Some(5)));
-        assert_eq!(query.flag("watch"), Ok(true));
+        assert!(query.flag("watch"));
         assert_eq!(query.dry_run("CreateOptions"), Ok(true));
         assert_eq!(Query::parse(Some("dryRun=Some")).dry_run("CreateOptions").unwrap_err().code, 422);
         assert_eq!(Query::parse(Some("limit=x")).number("limit").unwrap_err().code, 400);

@@ -1,8 +1,8 @@
 //! `usher demo`: a cluster in this process and a short session on it.
 
 use std::collections::HashMap;
-use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -31,26 +31,41 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let kubeconfig = arguments.kubeconfig.unwrap_or_else(|| {
         std::env::temp_dir().join(format!("usher-demo-{}.kubeconfig", std::process::id()))
     });
-    std::fs::write(&kubeconfig, serving.kubeconfig_for(TOKEN)).with_context(|| {
-        format!("cannot write {}: name another file with --kubeconfig", kubeconfig.display())
+    write_private(&kubeconfig, &serving.kubeconfig_for(TOKEN)).with_context(|| {
+        format!("cannot write {}; name another file with --kubeconfig", kubeconfig.display())
     })?;
 
     println!("An embedded cluster is up at {}. It lives in this process and nowhere else.", serving.url());
     let stays = arguments.stay || std::io::stdin().is_terminal();
-    let result = session(&Session::on(&cluster)).await;
-    if result.is_ok() && stays {
+    // Whatever way it ends, the kubeconfig goes with the cluster.
+    let result = tokio::select! {
+        result = play(&cluster, &kubeconfig, stays) => result,
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot wait for Ctrl-C"),
+    };
+    std::fs::remove_file(&kubeconfig).with_context(|| format!("{} stays behind", kubeconfig.display()))?;
+    result
+}
+
+/// The session, and then the cluster for others to use, until somebody interrupts it.
+async fn play(cluster: &Cluster, kubeconfig: &Path, stays: bool) -> anyhow::Result<()> {
+    session(&Session::on(cluster)).await?;
+    if stays {
         println!("\nThe cluster stays up until Ctrl-C. In another shell:\n");
         println!("  export KUBECONFIG={}", kubeconfig.display());
         println!("  kubectl get nodes,pods,er,nm -A");
-        tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
-    } else if result.is_ok() {
-        println!(
-            "\nThis is no terminal, so the cluster ends here. `usher demo --stay` keeps it up for kubectl,"
-        );
-        println!("with KUBECONFIG set to the file that --kubeconfig names.");
+        std::future::pending::<()>().await;
     }
-    std::fs::remove_file(&kubeconfig).ok();
-    result
+    println!("\nThis is no terminal, so the cluster ends here. `usher demo --stay` keeps it up for kubectl,");
+    println!("with KUBECONFIG set to the file that --kubeconfig names.");
+    Ok(())
+}
+
+/// The token in it makes its reader the administrator, so only the owner may read it.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 async fn session(session: &Session) -> anyhow::Result<()> {

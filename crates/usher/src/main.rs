@@ -3,6 +3,8 @@
 mod demo;
 mod session;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Walks pods off nodes politely.
@@ -22,8 +24,16 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+async fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(arguments).await,
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // One line that says what to do, whatever the environment thinks of backtraces.
+            eprintln!("usher: {why:#}");
+            ExitCode::FAILURE
+        }
     }
 }

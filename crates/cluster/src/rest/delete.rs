@@ -44,7 +44,7 @@ impl DeleteOptions {
                 object["propagationPolicy"] = policy.into();
             }
             if call.query.get("orphanDependents").is_some() {
-                object["orphanDependents"] = call.query.flag("orphanDependents")?.into();
+                object["orphanDependents"] = call.query.flag("orphanDependents").into();
             }
             object["dryRun"] = json!(call.query.all("dryRun"));
             return Self::parse(&object);

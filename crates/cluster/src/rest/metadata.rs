@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Call, errors};
 use crate::clock::rfc3339;
-use crate::error::ApiResult;
+use crate::error::{ApiError, ApiResult};
 use crate::kinds::Generation;
 
 pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
@@ -24,6 +24,18 @@ pub fn is_deleting(object: &Value) -> bool {
 
 pub fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
     object.get_mut("metadata").and_then(Value::as_object_mut)
+}
+
+/// The object must be the one that the path names.
+pub fn check_name(call: &Call<'_>, object: &Value) -> ApiResult<()> {
+    let given = text(object, "name");
+    if given == call.name() {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "the name of the object ({given}) does not match the name on the URL ({})",
+        call.name()
+    )))
 }
 
 /// Takes the namespace of the path; one that is given must be the same.

@@ -108,7 +108,7 @@ fn options_kind(verb: &str) -> &'static str {
 pub fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
     match *method {
         Method::GET | Method::HEAD if path.name.is_some() => "get",
-        Method::GET | Method::HEAD if query.flag("watch").unwrap_or_default() => "watch",
+        Method::GET | Method::HEAD if query.flag("watch") => "watch",
         Method::GET | Method::HEAD => "list",
         Method::POST => "create",
         Method::PUT => "update",

@@ -96,13 +96,7 @@ pub fn patched(call: &mut Call<'_>, kind: PatchKind, current: &Value, document: 
             None => why,
         }
     })?;
-    let given = metadata::text(&new, "name");
-    if given != call.name() {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({})",
-            call.name()
-        )));
-    }
+    metadata::check_name(call, &new)?;
     metadata::settle_namespace(call, &mut new)?;
     Ok(new)
 }
@@ -119,12 +113,8 @@ async fn apply(call: &mut Call<'_>, change: Change) -> ApiResult<ServerResponse>
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         return Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
     }
-    let given = metadata::text(&config, "name");
-    if !given.is_empty() && given != call.name() {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({})",
-            call.name()
-        )));
+    if !metadata::text(&config, "name").is_empty() {
+        metadata::check_name(call, &config)?;
     }
     let exists = call.server.store.get(&row.storage, &call.key()).is_some();
     if !exists && change.subresource.is_empty() {
@@ -155,7 +145,7 @@ fn applied(call: &mut Call<'_>, live: Option<&Value>, config: &Value, subresourc
         now: &rfc3339(call.server.now()),
         reset: reset_fields(&row, subresource),
     };
-    let mut new = managed_fields::apply(live, config, schema, &writer, call.query.flag("force")?)?;
+    let mut new = managed_fields::apply(live, config, schema, &writer, call.query.flag("force"))?;
     prepare::shape(call, &mut new)?;
     metadata::settle_namespace(call, &mut new)?;
     Ok(new)

@@ -61,12 +61,8 @@ fn wanted_scale(
         Some(_) => patch::merge_patch(before, document)?,
     };
     decode::expect_gvk(&mut after, "autoscaling/v1", "Scale")?;
-    let given = metadata::text(&after, "name");
-    if !given.is_empty() && given != call.name() {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({})",
-            call.name()
-        )));
+    if !metadata::text(&after, "name").is_empty() {
+        metadata::check_name(call, &after)?;
     }
     if patches.is_some()
         && metadata::text(&after, "resourceVersion") == metadata::text(before, "resourceVersion")

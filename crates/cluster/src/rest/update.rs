@@ -18,17 +18,13 @@ pub async fn replace(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     let mut object = decode::object(call)?;
     prepare::shape(call, &mut object)?;
-    let given = metadata::text(&object, "name");
-    if given.is_empty() && !metadata::text(&object, "generateName").is_empty() || given != call.name() {
-        return Err(ApiError::bad_request(if given.is_empty() {
-            format!(
-                "the name of the object ({} based on URL) was undeterminable: name must be provided",
-                call.name()
-            )
-        } else {
-            format!("the name of the object ({given}) does not match the name on the URL ({})", call.name())
-        }));
+    if metadata::text(&object, "name").is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name()
+        )));
     }
+    metadata::check_name(call, &object)?;
     metadata::settle_namespace(call, &mut object)?;
     let kind = call.kind.clone();
     let exists = call.server.store.get(&kind.storage, &call.key()).is_some();

@@ -47,7 +47,7 @@ struct Watch {
 pub fn watch(call: &Call<'_>) -> ApiResult<ServerResponse> {
     let selection = selection(call)?;
     let revision = revision_parameter(call)?;
-    let bookmarks = call.query.flag("allowWatchBookmarks")?;
+    let bookmarks = call.query.flag("allowWatchBookmarks");
     let send_initial = initial_events(call)?;
     let store = &call.server.store;
     let namespace = call.path.namespace.clone();
@@ -95,7 +95,7 @@ fn initial_events(call: &Call<'_>) -> ApiResult<Option<bool>> {
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         )]),
         (None, None) => Ok(None),
-        (Some(_), Some("NotOlderThan")) => call.query.flag("sendInitialEvents").map(Some),
+        (Some(_), Some("NotOlderThan")) => Ok(Some(call.query.flag("sendInitialEvents"))),
         (Some(_), other) => {
             let mut errors = vec![FieldError::forbidden(
                 FIELD,
