@@ -29,7 +29,7 @@ bench: toolchain ## the embedded store at 150,000 pods, against kube-apiserver a
 	$(CARGO) bench -p usher-tests --bench store
 
 record: toolchain ## ask the real control plane for the corpus' answers again
-	USHER_RECORD=1 $(CARGO) test -p usher-tests --test conformance
+	USHER_RECORD=1 $(CARGO) test -p usher-tests --test conformance the_recordings
 
 .PHONY: toolchain
 toolchain:

@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Object;
 
@@ -14,10 +17,28 @@ pub struct Snapshot {
 
 /// So many lists may be paged through at once; older ones are told that their continue token expired.
 const KEPT: usize = 16;
+/// A snapshot holds on to objects that are long gone, so it is dropped after the time in which etcd would compact.
+const EXPIRY: Duration = Duration::from_secs(300);
+
+struct Kept {
+    resource: Box<str>,
+    namespace: Option<Box<str>>,
+    snapshot: Snapshot,
+    since: Instant,
+}
+
+impl Kept {
+    fn is(&self, resource: &str, namespace: Option<&str>, revision: u64) -> bool {
+        &*self.resource == resource
+            && self.namespace.as_deref() == namespace
+            && self.snapshot.revision == revision
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Snapshots {
-    kept: VecDeque<(Box<str>, Option<Box<str>>, Snapshot)>,
+    /// Oldest first.
+    kept: VecDeque<Kept>,
 }
 
 impl Snapshots {
@@ -25,20 +46,49 @@ impl Snapshots {
         if self.find(resource, namespace, snapshot.revision).is_some() {
             return;
         }
-        self.kept.push_back((resource.into(), namespace.map(Into::into), snapshot));
+        let since = Instant::now();
+        self.kept.push_back(Kept {
+            resource: resource.into(),
+            namespace: namespace.map(Into::into),
+            snapshot,
+            since,
+        });
         if self.kept.len() > KEPT {
             self.kept.pop_front();
         }
     }
 
-    pub fn find(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Option<Snapshot> {
-        self.kept
-            .iter()
-            .find(|(r, n, s)| &**r == resource && n.as_deref() == namespace && s.revision == revision)
-            .map(|(_, _, snapshot)| snapshot.clone())
+    pub fn find(&mut self, resource: &str, namespace: Option<&str>, revision: u64) -> Option<Snapshot> {
+        self.kept.retain(|kept| kept.since.elapsed() < EXPIRY);
+        self.kept.iter().find(|kept| kept.is(resource, namespace, revision)).map(|kept| kept.snapshot.clone())
     }
 
     pub fn clear(&mut self) {
         self.kept.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(revision: u64) -> Snapshot {
+        Snapshot { revision, objects: Vec::new().into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_serves_its_own_list_for_a_while_and_only_so_many_are_kept() {
+        let mut snapshots = Snapshots::default();
+        snapshots.keep("pods", None, snapshot(1));
+        assert!(snapshots.find("pods", None, 1).is_some());
+        assert!(snapshots.find("pods", Some("a"), 1).is_none(), "another list");
+        assert!(snapshots.find("pods", None, 2).is_none(), "another state");
+        tokio::time::advance(EXPIRY).await;
+        assert!(snapshots.find("pods", None, 1).is_none(), "expired");
+        for revision in 0..=KEPT as u64 {
+            snapshots.keep("pods", None, snapshot(revision));
+        }
+        assert!(snapshots.find("pods", None, 0).is_none(), "the oldest went");
+        assert!(snapshots.find("pods", None, 1).is_some());
     }
 }
