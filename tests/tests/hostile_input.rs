@@ -138,13 +138,20 @@ async fn cluster() -> Cluster {
         ("/api/v1/namespaces/default/configmaps", seeds().swap_remove(1)),
         ("/apis/apps/v1/namespaces/default/deployments", seeds().swap_remove(3)),
     ] {
-        let (code, answer) = send(&cluster, Method::POST, path, "application/json", object.to_string().into_bytes()).await;
+        let (code, answer) =
+            send(&cluster, Method::POST, path, "application/json", object.to_string().into_bytes()).await;
         assert_eq!(code, 201, "{answer}");
     }
     cluster
 }
 
-async fn send(cluster: &Cluster, method: Method, uri: &str, content_type: &str, body: Vec<u8>) -> (u16, String) {
+async fn send(
+    cluster: &Cluster,
+    method: Method,
+    uri: &str,
+    content_type: &str,
+    body: Vec<u8>,
+) -> (u16, String) {
     let request = Request::builder()
         .method(method)
         .uri(uri)

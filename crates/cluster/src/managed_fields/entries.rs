@@ -1,6 +1,6 @@
 //! The entries of `metadata.managedFields`: reading, writing, their order, and the cap on their number.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Writer;
 use super::field_set::FieldSet;
@@ -60,21 +60,20 @@ impl Entry {
         text
     }
 
-    fn to_value(&self) -> Value {
-        let mut entry = json!({
-            "manager": self.manager,
-            "operation": if self.applied { "Apply" } else { "Update" },
-            "apiVersion": self.api_version,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": self.fields,
-        });
-        if let Some(time) = &self.time {
-            entry["time"] = time.as_str().into();
+    fn into_value(self) -> Value {
+        let mut entry = Map::new();
+        entry.insert("manager".into(), self.manager.into());
+        entry.insert("operation".into(), if self.applied { "Apply" } else { "Update" }.into());
+        entry.insert("apiVersion".into(), self.api_version.into());
+        entry.insert("fieldsType".into(), "FieldsV1".into());
+        entry.insert("fieldsV1".into(), self.fields);
+        if let Some(time) = self.time {
+            entry.insert("time".into(), time.into());
         }
         if !self.subresource.is_empty() {
-            entry["subresource"] = self.subresource.as_str().into();
+            entry.insert("subresource".into(), self.subresource.into());
         }
-        entry
+        entry.into()
     }
 
     fn from_value(value: &Value) -> Option<Self> {
@@ -172,17 +171,17 @@ pub(super) fn write(object: &mut Value, mut entries: Vec<Entry>) {
     if entries.is_empty() {
         metadata.remove("managedFields");
     } else {
-        let entries: Vec<Value> = entries.iter().map(Entry::to_value).collect();
+        let entries: Vec<Value> = entries.into_iter().map(Entry::into_value).collect();
         metadata.insert("managedFields".to_string(), entries.into());
     }
 }
 
 /// Keeps the number of updaters in bounds: the oldest of a version are merged into one.
 pub(super) fn cap(entries: &mut Vec<Entry>) {
-    let mut updaters: Vec<Entry> = entries.iter().filter(|e| !e.applied).cloned().collect();
-    if updaters.len() <= MAX_UPDATE_MANAGERS {
+    if entries.iter().filter(|e| !e.applied).count() <= MAX_UPDATE_MANAGERS {
         return;
     }
+    let mut updaters: Vec<Entry> = entries.iter().filter(|e| !e.applied).cloned().collect();
     let id = |e: &Entry| (e.manager.clone(), e.api_version.clone(), e.subresource.clone());
     updaters.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| id(a).cmp(&id(b))));
     let mut excess = updaters.len() - MAX_UPDATE_MANAGERS;

@@ -41,9 +41,11 @@ fn sent(live: &Value, after: &Value, writer: &Writer<'_>) -> Option<Vec<Entry>> 
 pub(super) fn claim(mut owners: Vec<Entry>, change: Comparison, writer: &Writer<'_>) -> Vec<Entry> {
     let mut taken = change.added;
     taken.union(&change.modified);
-    let mut changed = taken.clone();
-    changed.union(&change.removed);
-    take_from(&mut owners, &changed);
+    if !owners.is_empty() {
+        let mut changed = taken.clone();
+        changed.union(&change.removed);
+        take_from(&mut owners, &changed);
+    }
 
     strip_unowned(&mut taken);
     if !taken.is_empty() {
