@@ -1,5 +1,7 @@
 //! Whatever is sent, the embedded server answers, and what it refuses leaves the store as it was.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
