@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{CustomKind, ScalePaths};
 use crate::error::FieldError;
+use crate::patch::go_type;
 
 impl CustomKind {
     /// The autoscaling/v1 Scale that stands for the object; none where the kind has no scale subresource.
@@ -86,15 +87,7 @@ pub(super) fn validate(paths: &ScalePaths, object: &Value, with_spec: bool) -> V
 }
 
 fn wrong_type(path: &str, value: &Value, expected: &str) -> String {
-    let actual = match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(n) if n.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    };
+    let actual = go_type(value);
     format!("{path} accessor error: {value} is of the type {actual}, expected {expected}")
 }
 

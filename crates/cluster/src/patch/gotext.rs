@@ -58,7 +58,7 @@ pub fn go_type(value: &Value) -> &'static str {
 }
 
 /// How `encoding/json` calls the kind of a value that does not fit.
-pub(crate) fn json_kind(value: &Value) -> &'static str {
+pub fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

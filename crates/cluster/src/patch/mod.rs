@@ -11,7 +11,7 @@ mod merge;
 mod result;
 mod strategic;
 
-pub use gotext::{go_type, go_value};
+pub use gotext::{go_type, go_value, json_kind};
 pub use json::{Failure, apply_operation, json_patch};
 pub use merge::merge_patch;
 pub use result::{check_result, refused};

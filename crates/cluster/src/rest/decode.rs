@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::{Call, errors};
 use crate::error::{ApiError, ApiResult};
 use crate::kinds::Kind;
+use crate::patch::json_kind;
 use crate::schema;
 
 /// The media type of the body without its parameters.
@@ -40,7 +41,7 @@ pub fn body_of(call: &Call<'_>, kind: &str) -> ApiResult<Value> {
         other => Err(unrecognized(ApiError::bad_request(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ \
              APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            json_type(&other)
+            json_kind(&other)
         )))),
     }
 }
@@ -119,7 +120,7 @@ pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str) -> ApiResult
             Some(other) => Err(ApiError::bad_request(format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field \
                  .{field} of type string",
-                json_type(other)
+                json_kind(other)
             ))),
         }
     };
@@ -164,7 +165,7 @@ pub fn expect_gvk(value: &mut Value, api_version: &str, kind: &str) -> ApiResult
                 "{kind} in version \"{}\" cannot be handled as a {kind}: json: cannot unmarshal {} into Go struct \
                  field {kind}.metadata of type v1.ObjectMeta",
                 api_version.rsplit('/').next().unwrap_or_default(),
-                json_type(other)
+                json_kind(other)
             )));
         }
     }
@@ -177,16 +178,4 @@ fn group_of(api_version: &str) -> &str {
 
 fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or_default()
-}
-
-/// How Go names a JSON value's type in decoding errors.
-pub fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }

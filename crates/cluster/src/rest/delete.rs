@@ -11,6 +11,7 @@ use super::{Call, answer, decode, errors, metadata};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::Kind;
+use crate::patch::json_kind;
 use crate::request::dry_run;
 use crate::response::{self, ServerResponse};
 use crate::server::custom_kinds::mark_for_deletion;
@@ -71,7 +72,7 @@ impl DeleteOptions {
             other => {
                 return Err(ApiError::bad_request(format!(
                     "json: cannot unmarshal {} into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
-                    decode::json_type(other)
+                    json_kind(other)
                 )));
             }
         }

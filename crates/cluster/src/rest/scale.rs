@@ -8,8 +8,9 @@ use super::{Call, decode, errors, metadata};
 use crate::admission::Operation;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::KindSchema;
-use crate::patch;
+use crate::patch::{self, json_kind};
 use crate::response::{self, ServerResponse};
+use crate::table::selector_text;
 
 pub async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerResponse> {
     let Some(found) = call.server.store.get(&call.kind.storage, &call.key()) else {
@@ -84,7 +85,7 @@ fn replicas(call: &Call<'_>, scale: &Value) -> ApiResult<i64> {
             return Err(ApiError::bad_request(format!(
                 "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {} into Go struct field \
                  ScaleSpec.spec.replicas of type int32",
-                decode::json_type(other)
+                json_kind(other)
             )));
         }
     };
@@ -130,7 +131,11 @@ fn scale_of(call: &Call<'_>, object: &Value) -> ApiResult<Value> {
     }
     let replicas = |part: &str| object[part]["replicas"].as_i64().unwrap_or_default();
     let mut status = json!({"replicas": replicas("status")});
-    let selector = selector_text(&object["spec"]["selector"]);
+    // A bare map is the selector of replication controllers.
+    let selector = &object["spec"]["selector"];
+    let bare = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
+    let selector =
+        if bare { selector_text(&json!({"matchLabels": selector})) } else { selector_text(selector) };
     if !selector.is_empty() {
         status["selector"] = selector.into();
     }
@@ -141,35 +146,4 @@ fn scale_of(call: &Call<'_>, object: &Value) -> ApiResult<Value> {
     Ok(
         json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}),
     )
-}
-
-/// A label selector in its text form; a bare map is that of replication controllers.
-fn selector_text(selector: &Value) -> String {
-    let pairs = |labels: &Value| -> Vec<String> {
-        labels
-            .as_object()
-            .map(|labels| {
-                labels.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect()
-            })
-            .unwrap_or_default()
-    };
-    if selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none() {
-        return pairs(selector).join(",");
-    }
-    let mut terms = pairs(&selector["matchLabels"]);
-    for expression in selector["matchExpressions"].as_array().map_or(&[][..], Vec::as_slice) {
-        let key = expression["key"].as_str().unwrap_or_default();
-        let values: Vec<&str> = expression["values"]
-            .as_array()
-            .map(|list| list.iter().filter_map(Value::as_str).collect())
-            .unwrap_or_default();
-        terms.push(match expression["operator"].as_str().unwrap_or_default() {
-            "In" => format!("{key} in ({})", values.join(",")),
-            "NotIn" => format!("{key} notin ({})", values.join(",")),
-            "Exists" => key.to_string(),
-            _ => format!("!{key}"),
-        });
-    }
-    terms.sort();
-    terms.join(",")
 }

@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::crd::CustomKind;
 
 pub use age::human_duration;
+pub use cells::selector as selector_text;
 
 /// What a row carries of its object, `includeObject` of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
