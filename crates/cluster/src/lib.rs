@@ -19,6 +19,7 @@ pub mod error;
 mod events;
 mod housekeeping;
 pub mod kinds;
+pub mod life;
 pub mod managed_fields;
 mod negotiate;
 pub mod patch;

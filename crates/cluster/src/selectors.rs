@@ -87,6 +87,11 @@ impl LabelSelector {
         self.requirements.iter().all(|r| r.matches(label(&r.key)))
     }
 
+    /// Against labels by name.
+    pub fn matches_map(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
+        self.matches_with(|key| labels.get(key).map(String::as_str))
+    }
+
     pub fn matches(&self, meta: &Meta) -> bool {
         self.requirements.iter().all(|r| r.matches(meta.label(&r.key)))
     }

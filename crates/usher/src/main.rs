@@ -1,7 +1,10 @@
 //! The `usher` command: arguments and wiring only.
 
 mod demo;
+mod sandbox;
 mod session;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -19,11 +22,24 @@ enum Command {
     ///
     /// At a terminal the cluster stays up until Ctrl-C; otherwise the command ends after the session.
     Demo(demo::Arguments),
+    /// Start a cluster that lives: simulated nodes, scheduler and controllers, to try things on with kubectl.
+    ///
+    /// It runs until Ctrl-C and leaves nothing behind.
+    Sandbox(sandbox::Arguments),
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+async fn main() -> ExitCode {
+    let ended = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Sandbox(arguments) => sandbox::run(arguments).await,
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // One line with all causes; backtraces are for developers, who have tests.
+            eprintln!("error: {why:#}");
+            ExitCode::FAILURE
+        }
     }
 }
