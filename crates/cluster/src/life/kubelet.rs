@@ -55,8 +55,7 @@ pub fn decide_node(view: &View, key: &Key, now: Timestamp) -> Plan {
             .filter(|taint| taint.key != NOT_READY)
             .map(|taint| json!({"key": taint.key, "value": taint.value, "effect": taint.effect}))
             .collect();
-        let taints: Vec<Value> = std::iter::once(json!({"$patch": "replace"})).chain(left).collect();
-        plan.act(Action::patch(Resource::Nodes, &node.metadata, json!({"spec": {"taints": taints}})));
+        plan.act(Action::patch(Resource::Nodes, &node.metadata, json!({"spec": {"taints": left}})));
     }
     plan
 }
