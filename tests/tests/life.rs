@@ -236,23 +236,35 @@ async fn nothing_moves_on_a_lost_node_until_it_is_back() {
     assert!(living.get(&pod).await.is_err());
 }
 
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_deleted_node_are_made_anew_elsewhere() {
+    let living = Living::start(1, 2).await.unwrap();
+    living.create(DEPLOYMENTS, &rolling(2, 1, 0)).await.unwrap();
+    living.rolled_out("web").await.unwrap();
+    sleep(SETTLED).await;
+    living.delete(&format!("{NODES}/n1")).await.unwrap();
+    sleep(SETTLED).await;
+    let pods = living.pods("web").await.unwrap();
+    assert_eq!(pods.len(), 2);
+    assert!(pods.iter().all(|pod| pod["spec"]["nodeName"] == "n2" && pod["status"]["phase"] == "Running"));
+}
+
 /// A day of deployments, a drain and a node more, and all that was written meanwhile.
-async fn a_day(seed: u64) -> (Vec<String>, Value) {
-    let mut living = Living::start(seed, 4).await.unwrap();
-    living.create(DEPLOYMENTS, &rolling(5, 1, 1)).await.unwrap();
-    living.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await.unwrap();
+async fn a_day(seed: u64) -> anyhow::Result<(Vec<String>, Value)> {
+    let mut living = Living::start(seed, 4).await?;
+    living.create(DEPLOYMENTS, &rolling(5, 1, 1)).await?;
+    living.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await?;
     living
         .create(STATEFUL_SETS, &workload("StatefulSet", "db", json!({"replicas": 2, "serviceName": "db"})))
-        .await
-        .unwrap();
-    living.rolled_out("web").await.unwrap();
-    living.patch(&format!("{DEPLOYMENTS}/web"), &new_image()).await.unwrap();
-    living.drain("n2").await.unwrap();
-    living.create(NODES, &node("n5")).await.unwrap();
-    living.patch(&format!("{DEPLOYMENTS}/web"), &json!({"spec": {"replicas": 3}})).await.unwrap();
+        .await?;
+    living.rolled_out("web").await?;
+    living.patch(&format!("{DEPLOYMENTS}/web"), &new_image()).await?;
+    living.drain("n2").await?;
+    living.create(NODES, &node("n5")).await?;
+    living.patch(&format!("{DEPLOYMENTS}/web"), &json!({"spec": {"replicas": 3}})).await?;
     sleep(Duration::from_secs(24 * 3600)).await;
-    let pods = living.get(PODS).await.unwrap();
-    (living.trace(), pods)
+    let pods = living.get(PODS).await?;
+    Ok((living.trace(), pods))
 }
 
 #[test]
@@ -260,7 +272,7 @@ fn the_same_seed_lives_the_same_life() {
     let live = |seed| {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(a_day(seed))
+        runtime.block_on(a_day(seed)).unwrap()
     };
     let (trace, pods) = live(7);
     assert!(trace.len() > 100, "{}", trace.len());

@@ -6,6 +6,7 @@ mod session;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 /// Walks pods off nodes politely.
@@ -30,7 +31,21 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let ended = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(why)
+            if !why.use_stderr() || why.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            why.exit()
+        }
+        Err(why) => {
+            let text = why.to_string();
+            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            eprintln!("{}", lines.join("; "));
+            return ExitCode::from(2);
+        }
+    };
+    let ended = match arguments.command {
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Sandbox(arguments) => sandbox::run(arguments).await,
     };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
 
-use super::controllers::{daemon_set, deployment, disruption, job, replica_set, stateful_set};
+use super::controllers::{daemon_set, deployment, disruption, job, pod_gc, replica_set, stateful_set};
 use super::plan::Plan;
 use super::view::{Change, Owner, Pod, Resource, View};
 use super::{Times, kubelet, scheduler};
@@ -23,6 +23,7 @@ pub enum Component {
     Job,
     Budget,
     StaleDisruption,
+    PodGc,
 }
 
 pub type Task = (Component, Key);
@@ -38,6 +39,7 @@ impl Component {
             Self::StatefulSet => ("system:serviceaccount:kube-system:statefulset-controller", CONTROLLERS),
             Self::DaemonSet => ("system:serviceaccount:kube-system:daemon-set-controller", CONTROLLERS),
             Self::Job => ("system:serviceaccount:kube-system:job-controller", CONTROLLERS),
+            Self::PodGc => ("system:serviceaccount:kube-system:pod-garbage-collector", CONTROLLERS),
             Self::Budget | Self::StaleDisruption => {
                 ("system:serviceaccount:kube-system:disruption-controller", CONTROLLERS)
             }
@@ -58,6 +60,7 @@ pub fn decide(view: &View, (component, key): &Task, times: &Times, now: Timestam
         Component::DaemonSet => daemon_set::decide(view, key, now),
         Component::Job => job::decide(view, key, now),
         Component::Budget => disruption::decide(view, key, now),
+        Component::PodGc => pod_gc::decide(view, key, now),
         Component::StaleDisruption => disruption::decide_stale(view, key, now),
     }
 }
@@ -77,6 +80,9 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 let key = pod.key();
                 tasks.push((Component::Kubelet, key.clone()));
                 tasks.push((Component::StaleDisruption, key.clone()));
+                if view.nodes.get(&Key::new("", &pod.spec.node_name)).is_none() {
+                    tasks.push((Component::PodGc, key.clone()));
+                }
                 tasks.push((Component::Scheduler, key));
             }
             let was_there = before.as_ref().is_some_and(|pod| takes_room(pod));
@@ -94,6 +100,10 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
         Change::Node { before, after } => {
             reschedule(view, &mut tasks);
             tasks.extend(view.daemon_sets.iter().map(|(key, _)| (Component::DaemonSet, key.clone())));
+            if let (Some(node), None) = (before, after) {
+                let pods = view.pods_on(&node.metadata.name);
+                tasks.extend(pods.map(|pod| (Component::PodGc, pod.key())));
+            }
             if let Some(node) = after {
                 tasks.push((Component::Node, node.key()));
                 if before.as_ref().is_none_or(|before| before.is_ready() != node.is_ready()) {

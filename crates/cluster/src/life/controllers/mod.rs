@@ -4,6 +4,7 @@ pub mod daemon_set;
 pub mod deployment;
 pub mod disruption;
 pub mod job;
+pub mod pod_gc;
 pub mod replica_set;
 pub mod stateful_set;
 #[cfg(test)]
