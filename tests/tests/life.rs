@@ -249,6 +249,22 @@ async fn pods_of_a_deleted_node_are_made_anew_elsewhere() {
     assert!(pods.iter().all(|pod| pod["spec"]["nodeName"] == "n2" && pod["status"]["phase"] == "Running"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_meter_goes_on_when_its_watch_ends_and_an_idle_cluster_writes_nothing() {
+    let mut living = Living::start(1, 2).await.unwrap();
+    living.create(DEPLOYMENTS, &rolling(3, 1, 0)).await.unwrap();
+    living.rolled_out("web").await.unwrap();
+    let meter = living.meter("web");
+    sleep(SETTLED).await;
+    living.trace();
+    sleep(Duration::from_secs(5 * 3600)).await;
+    assert_eq!(living.trace(), Vec::<String>::new());
+    living.patch(&format!("{DEPLOYMENTS}/web"), &json!({"spec": {"replicas": 2}})).await.unwrap();
+    sleep(SETTLED).await;
+    let counts: Vec<usize> = meter.counts().iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts, [3, 2]);
+}
+
 /// A day of deployments, a drain and a node more, and all that was written meanwhile.
 async fn a_day(seed: u64) -> anyhow::Result<(Vec<String>, Value)> {
     let mut living = Living::start(seed, 4).await?;

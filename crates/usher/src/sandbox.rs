@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 use usher_cluster::life::{self, Times};
 use usher_cluster::{Cluster, Options, User};
 
@@ -86,14 +87,23 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let kubeconfig = Kubeconfig::write(path, &serving.kubeconfig_for(&token))?;
 
     let _life = life::start(&cluster, life::Options { times: TIMES, trace: None });
-    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    let mut interrupted = std::pin::pin!(interruption());
     let filled = fill(&cluster, arguments.nodes, arguments.workloads, &given);
     tokio::select! {
         filled = filled => filled?,
-        stopped = &mut interrupted => return stopped.context("cannot wait for Ctrl-C"),
+        stopped = &mut interrupted => return stopped,
     }
     say_how_to_use(&kubeconfig.0, arguments.nodes);
-    interrupted.await.context("cannot wait for Ctrl-C")
+    interrupted.await
+}
+
+/// Ctrl-C, or a polite request from elsewhere to end.
+async fn interruption() -> anyhow::Result<()> {
+    let mut asked = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    tokio::select! {
+        stopped = tokio::signal::ctrl_c() => stopped.context("cannot wait for Ctrl-C"),
+        _ = asked.recv() => Ok(()),
+    }
 }
 
 async fn fill(
