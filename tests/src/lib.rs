@@ -8,6 +8,7 @@ pub mod corpus;
 pub mod crds;
 pub mod follower;
 pub mod kubectl;
+pub mod living;
 pub mod verbs;
 pub mod webhook_server;
 

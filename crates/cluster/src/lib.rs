@@ -4,7 +4,8 @@
 //! It answers what kubectl's everyday commands, kube-rs controllers, custom resources and admission webhooks send; what
 //! nobody sends gets a clean 404 or 501. Kinds are rows in a table ([`kinds`]), handlers are generic ([`rest`]), shapes
 //! are data ([`schema`]), objects are bytes ([`store`]). Start reading at [`server`], which takes a request through
-//! them, and at [`cluster`], which is what programs hold.
+//! them, and at [`cluster`], which is what programs hold. The server alone is a database; [`life`] adds the nodes,
+//! scheduler and controllers that make it a cluster.
 
 pub mod admission;
 pub mod attributes;
@@ -19,6 +20,7 @@ pub mod error;
 mod events;
 mod housekeeping;
 pub mod kinds;
+pub mod life;
 pub mod managed_fields;
 mod negotiate;
 pub mod patch;

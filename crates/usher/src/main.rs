@@ -1,10 +1,12 @@
 //! The `usher` command: arguments and wiring only.
 
 mod demo;
+mod sandbox;
 mod session;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 /// Walks pods off nodes politely.
@@ -21,18 +23,37 @@ enum Command {
     ///
     /// At a terminal the cluster stays up until Ctrl-C; otherwise the command ends after the session.
     Demo(demo::Arguments),
+    /// Start a cluster that lives: simulated nodes, scheduler and controllers, to try things on with kubectl.
+    ///
+    /// It runs until Ctrl-C and leaves nothing behind.
+    Sandbox(sandbox::Arguments),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Demo(arguments) => demo::run(arguments).await,
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(why)
+            if !why.use_stderr() || why.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            why.exit()
+        }
+        Err(why) => {
+            let text = why.to_string();
+            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            eprintln!("{}", lines.join("; "));
+            return ExitCode::from(2);
+        }
     };
-    match result {
+    let ended = match arguments.command {
+        Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Sandbox(arguments) => sandbox::run(arguments).await,
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // One line that says what to do, whatever the environment thinks of backtraces.
-            eprintln!("usher: {why:#}");
+            // One line with all causes; backtraces are for developers, who have tests.
+            eprintln!("error: {why:#}");
             ExitCode::FAILURE
         }
     }

@@ -88,6 +88,11 @@ impl LabelSelector {
         self.requirements.iter().all(|r| r.matches(meta.label(&r.key)))
     }
 
+    /// Against labels by name.
+    pub fn matches_map(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
+        self.requirements.iter().all(|r| r.matches(labels.get(&r.key).map(String::as_str)))
+    }
+
     /// Against `metadata.labels` of an object.
     pub fn matches_labels(&self, labels: &Value) -> bool {
         self.requirements.iter().all(|r| r.matches(labels.get(&r.key).and_then(Value::as_str)))

@@ -14,7 +14,7 @@ mod nodes;
 mod pod_update;
 mod pods;
 mod policy;
-mod quantity;
+pub(crate) mod quantity;
 mod rbac;
 mod selectors;
 mod services;

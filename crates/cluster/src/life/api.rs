@@ -1,0 +1,168 @@
+//! Requests to the API server, in this process.
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::plan::{Action, Target};
+use super::tasks::Component;
+use super::view::Resource;
+use crate::attributes::User;
+use crate::auth::{AUTHENTICATED, MASTERS};
+use crate::cluster::Cluster;
+use crate::response::ServerBody;
+
+/// What became of an action.
+#[derive(Debug)]
+pub struct Outcome {
+    pub code: u16,
+    /// The object as the server has it now, where it says so.
+    pub object: Option<(Resource, Bytes)>,
+    pub message: String,
+}
+
+impl Outcome {
+    pub fn succeeded(&self) -> bool {
+        self.code < 300
+    }
+
+    /// It is not there any more, or another object has its name: the watch will tell.
+    pub fn is_moot(&self) -> bool {
+        self.code == 404
+    }
+}
+
+fn path(resource: Resource, namespace: &str, rest: &str) -> String {
+    let (prefix, plural, namespaced) = resource.path();
+    let namespace = if namespaced { format!("/namespaces/{namespace}") } else { String::new() };
+    format!("{prefix}{namespace}/{plural}{rest}")
+}
+
+async fn send(
+    cluster: &Cluster,
+    who: Component,
+    request: http::request::Builder,
+    body: String,
+) -> (u16, ServerBody) {
+    let (name, agent) = who.identity();
+    let user =
+        User { name: name.into(), uid: String::new(), groups: vec![MASTERS.into(), AUTHENTICATED.into()] };
+    let request = request.header(header::USER_AGENT, agent).body(Full::new(Bytes::from(body)));
+    let Ok(request) = request else {
+        // Only names that the server would not have stored make no path.
+        return (400, ServerBody::default());
+    };
+    let Ok(response) = cluster.service_as(user).oneshot(request).await;
+    (response.status().as_u16(), response.into_body())
+}
+
+async fn whole(body: ServerBody) -> Bytes {
+    let Ok(body) = body.collect().await;
+    body.to_bytes()
+}
+
+/// All objects of a resource.
+pub async fn list(cluster: &Cluster, resource: Resource) -> (u16, Bytes) {
+    let (prefix, plural, _) = resource.path();
+    let request = Request::get(format!("{prefix}/{plural}"));
+    let (code, body) = send(cluster, Component::Budget, request, String::new()).await;
+    (code, whole(body).await)
+}
+
+/// The changes of a resource after a revision.
+pub async fn watch(cluster: &Cluster, resource: Resource, revision: u64) -> (u16, ServerBody) {
+    let (prefix, plural, _) = resource.path();
+    let request = Request::get(format!("{prefix}/{plural}?watch=true&resourceVersion={revision}"));
+    send(cluster, Component::Budget, request, String::new()).await
+}
+
+/// A line that says what an action is, for traces and logs.
+pub fn describe(action: &Action) -> String {
+    let target = |target: &Target| {
+        let (_, plural, _) = target.resource.path();
+        format!("{plural}/{}/{}", target.namespace, target.name)
+    };
+    match action {
+        Action::Create { resource, namespace, object } | Action::Ensure { resource, namespace, object } => {
+            let meta = &object["metadata"];
+            let name = meta["name"].as_str().or(meta["generateName"].as_str()).unwrap_or_default();
+            format!("create {}/{namespace}/{name}", resource.path().1)
+        }
+        Action::Patch { target: of, subresource, patch, .. } => {
+            let subresource = subresource.map(|name| format!("/{name}")).unwrap_or_default();
+            format!("patch {}{subresource} {patch}", target(of))
+        }
+        Action::Delete { target: of, grace } => {
+            let grace = grace.map(|seconds| format!(" within {seconds}s")).unwrap_or_default();
+            format!("delete {}{grace}", target(of))
+        }
+        Action::Bind { pod, node } => format!("bind {} to {node}", target(pod)),
+    }
+}
+
+pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Outcome {
+    const JSON: (header::HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
+    let build = |method: Method, path: String, content: &str| {
+        Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, content)
+    };
+    let (request, body, resource) = match action {
+        Action::Create { resource, namespace, object } | Action::Ensure { resource, namespace, object } => {
+            (build(Method::POST, path(*resource, namespace, ""), JSON.1), object.clone(), Some(*resource))
+        }
+        Action::Patch { target, subresource, patch, pinned } => {
+            let subresource = subresource.map(|name| format!("/{name}")).unwrap_or_default();
+            let path = path(target.resource, &target.namespace, &format!("/{}{subresource}", target.name));
+            let mut patch = patch.clone();
+            patch["metadata"]["uid"] = target.uid.clone().into();
+            if let Some(version) = pinned {
+                patch["metadata"]["resourceVersion"] = version.clone().into();
+            }
+            (
+                build(Method::PATCH, path, "application/strategic-merge-patch+json"),
+                patch,
+                Some(target.resource),
+            )
+        }
+        Action::Delete { target, grace } => {
+            let path = path(target.resource, &target.namespace, &format!("/{}", target.name));
+            let mut options = json!({
+                "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": target.uid},
+                "propagationPolicy": "Background",
+            });
+            if let Some(grace) = grace {
+                options["gracePeriodSeconds"] = (*grace).into();
+            }
+            // Only a pod that is still there is answered with itself.
+            let resource = (target.resource == Resource::Pods).then_some(Resource::Pods);
+            (build(Method::DELETE, path, JSON.1), options, resource)
+        }
+        Action::Bind { pod, node } => {
+            let path = path(Resource::Pods, &pod.namespace, &format!("/{}/binding", pod.name));
+            let binding = json!({
+                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "uid": pod.uid},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            });
+            (build(Method::POST, path, JSON.1), binding, None)
+        }
+    };
+    let (code, body) = send(cluster, who, request, body.to_string()).await;
+    let bytes = whole(body).await;
+    if code == 409 && matches!(action, Action::Ensure { .. }) {
+        return Outcome { code: 200, object: None, message: String::new() };
+    }
+    if code >= 300 {
+        let status: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let message = status["message"].as_str().unwrap_or_default().to_string();
+        return Outcome { code, object: None, message };
+    }
+    let mut object = resource.map(|resource| (resource, bytes));
+    if let Action::Bind { pod, .. } = action {
+        // A binding is answered with a status; the pod is read back, so that its room is known to be taken.
+        let request = Request::get(path(Resource::Pods, &pod.namespace, &format!("/{}", pod.name)));
+        let (code, body) = send(cluster, who, request, String::new()).await;
+        object = if code == 200 { Some((Resource::Pods, whole(body).await)) } else { None };
+    }
+    Outcome { code, object, message: String::new() }
+}

@@ -1,0 +1,101 @@
+//! What a component decided to do.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::view::{Meta, Resource};
+
+/// The object that an action is meant for. An object of that name with another uid is another object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub resource: Resource,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl Target {
+    pub fn of(resource: Resource, meta: &Meta) -> Self {
+        Self { resource, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    Create {
+        resource: Resource,
+        namespace: String,
+        object: Value,
+    },
+    /// The same, and it is fine if it is there already.
+    Ensure {
+        resource: Resource,
+        namespace: String,
+        object: Value,
+    },
+    /// A strategic merge patch; `pinned` is the resourceVersion that it builds on, where that matters.
+    Patch {
+        target: Target,
+        subresource: Option<&'static str>,
+        patch: Value,
+        pinned: Option<String>,
+    },
+    Delete {
+        target: Target,
+        grace: Option<i64>,
+    },
+    Bind {
+        pod: Target,
+        node: String,
+    },
+}
+
+impl Action {
+    pub fn create(resource: Resource, namespace: &str, object: Value) -> Self {
+        Self::Create { resource, namespace: namespace.to_string(), object }
+    }
+
+    pub fn patch(resource: Resource, meta: &Meta, patch: Value) -> Self {
+        let pinned = Some(meta.resource_version.clone());
+        Self::Patch { target: Target::of(resource, meta), subresource: None, patch, pinned }
+    }
+
+    /// Replaces what is given of the status. What others may write at the same time must not be in it.
+    pub fn status(resource: Resource, meta: &Meta, status: Value) -> Self {
+        let patch = serde_json::json!({"status": status});
+        Self::Patch { target: Target::of(resource, meta), subresource: Some("status"), patch, pinned: None }
+    }
+
+    /// The same, refused if anybody wrote the object meanwhile.
+    pub fn pinned_status(resource: Resource, meta: &Meta, status: Value) -> Self {
+        let patch = serde_json::json!({"status": status});
+        let pinned = Some(meta.resource_version.clone());
+        Self::Patch { target: Target::of(resource, meta), subresource: Some("status"), patch, pinned }
+    }
+
+    pub fn delete(resource: Resource, meta: &Meta) -> Self {
+        Self::Delete { target: Target::of(resource, meta), grace: None }
+    }
+}
+
+/// Actions in their order, and when to look again even if nothing changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    pub actions: Vec<Action>,
+    pub recheck_at: Option<Timestamp>,
+}
+
+impl Plan {
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    pub fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    /// The earliest time counts.
+    pub fn recheck(&mut self, at: Timestamp) {
+        self.recheck_at = Some(self.recheck_at.map_or(at, |before| before.min(at)));
+    }
+}

@@ -1,0 +1,232 @@
+//! Pods, and the parts of them that the scheduler and kubelets look at.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::wire::{Condition, Object, condition, or_default, time};
+use crate::validation::quantity::Quantity;
+
+pub type Pod = Object<PodSpec, PodStatus>;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    pub node_name: String,
+    pub containers: Vec<Container>,
+    #[serde(deserialize_with = "or_default")]
+    pub init_containers: Vec<Container>,
+    #[serde(deserialize_with = "or_default")]
+    pub tolerations: Vec<Toleration>,
+    #[serde(deserialize_with = "or_default")]
+    pub node_selector: BTreeMap<String, String>,
+    #[serde(deserialize_with = "or_default")]
+    pub affinity: Affinity,
+    pub termination_grace_period_seconds: Option<i64>,
+    pub restart_policy: String,
+    pub scheduler_name: String,
+    #[serde(deserialize_with = "or_default")]
+    pub scheduling_gates: Vec<Value>,
+    #[serde(deserialize_with = "or_default")]
+    pub readiness_gates: Vec<ReadinessGate>,
+    pub host_network: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    pub name: String,
+    pub image: String,
+    pub restart_policy: String,
+    #[serde(deserialize_with = "or_default")]
+    pub resources: Resources,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    #[serde(deserialize_with = "or_default")]
+    pub requests: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReadinessGate {
+    pub condition_type: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Toleration {
+    pub key: String,
+    pub operator: String,
+    pub value: String,
+    pub effect: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Affinity {
+    #[serde(deserialize_with = "or_default")]
+    pub node_affinity: NodeAffinity,
+    #[serde(deserialize_with = "or_default")]
+    pub pod_affinity: PodAffinity,
+    #[serde(deserialize_with = "or_default")]
+    pub pod_anti_affinity: PodAffinity,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub required: Option<NodeSelector>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelector {
+    pub node_selector_terms: Vec<NodeTerm>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeTerm {
+    #[serde(deserialize_with = "or_default")]
+    pub match_expressions: Vec<NodeRequirement>,
+    #[serde(deserialize_with = "or_default")]
+    pub match_fields: Vec<NodeRequirement>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeRequirement {
+    pub key: String,
+    pub operator: String,
+    #[serde(deserialize_with = "or_default")]
+    pub values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct PodAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "or_default")]
+    pub required: Vec<PodTerm>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodTerm {
+    pub label_selector: Value,
+    #[serde(deserialize_with = "or_default")]
+    pub namespaces: Vec<String>,
+    pub topology_key: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    pub phase: String,
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+    #[serde(deserialize_with = "time")]
+    pub start_time: Option<Timestamp>,
+    #[serde(deserialize_with = "or_default")]
+    pub container_statuses: Vec<ContainerStatus>,
+    #[serde(rename = "podIP")]
+    pub pod_ip: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    pub restart_count: i64,
+}
+
+impl Pod {
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Counts as one of its set: neither ended nor on its way out.
+    pub fn is_active(&self) -> bool {
+        !self.is_terminal() && !self.is_deleting()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        condition(&self.status.conditions, "Ready").is_some_and(|ready| ready.status == "True")
+    }
+
+    pub fn ready_since(&self) -> Option<Timestamp> {
+        condition(&self.status.conditions, "Ready").filter(|r| r.status == "True")?.last_transition_time
+    }
+
+    /// When a ready pod counts as available, after `seconds` of being ready.
+    pub fn available_from(&self, seconds: i64) -> Option<Timestamp> {
+        Some(self.ready_since()? + jiff::SignedDuration::from_secs(seconds.max(0)))
+    }
+
+    pub fn restarts(&self) -> i64 {
+        self.status.container_statuses.iter().map(|status| status.restart_count).sum()
+    }
+
+    pub fn is_unscheduled(&self) -> bool {
+        self.spec.node_name.is_empty() && !self.is_terminal() && !self.is_deleting()
+    }
+
+    /// What the pod asks of its node: containers and sidecars together, or the largest single init container.
+    pub fn requests(&self) -> Requests {
+        let of = |container: &Container| Requests {
+            cpu: millis(container.resources.requests.get("cpu")),
+            memory: whole(container.resources.requests.get("memory")),
+        };
+        let mut sum = Requests::default();
+        for container in self.spec.containers.iter().chain(self.sidecars()) {
+            sum.add(of(container));
+        }
+        for container in self.spec.init_containers.iter().filter(|c| c.restart_policy != "Always") {
+            let first = of(container);
+            sum.cpu = sum.cpu.max(first.cpu);
+            sum.memory = sum.memory.max(first.memory);
+        }
+        sum
+    }
+
+    fn sidecars(&self) -> impl Iterator<Item = &Container> {
+        self.spec.init_containers.iter().filter(|container| container.restart_policy == "Always")
+    }
+}
+
+/// Thousandths of a CPU, and bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Requests {
+    pub cpu: i64,
+    pub memory: i64,
+}
+
+impl Requests {
+    pub fn add(&mut self, other: Self) {
+        self.cpu += other.cpu;
+        self.memory += other.memory;
+    }
+
+    pub fn subtract(&mut self, other: Self) {
+        self.cpu -= other.cpu;
+        self.memory -= other.memory;
+    }
+}
+
+pub fn millis(quantity: Option<&String>) -> i64 {
+    scaled(quantity, 1_000_000)
+}
+
+pub fn whole(quantity: Option<&String>) -> i64 {
+    scaled(quantity, 1_000_000_000)
+}
+
+/// In units of so many billionths, rounded up.
+fn scaled(quantity: Option<&String>, unit: i128) -> i64 {
+    let billionths = quantity.and_then(|text| Quantity::parse(text)).map_or(0, |quantity| quantity.0);
+    i64::try_from((billionths + unit - 1).div_euclid(unit)).unwrap_or(i64::MAX)
+}

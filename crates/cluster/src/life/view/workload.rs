@@ -1,0 +1,140 @@
+//! Workloads and disruption budgets. Their pod templates are kept whole, because pods are made from them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::wire::{Amount, Condition, Object, or_default};
+
+pub type ReplicaSet = Object<ReplicaSetSpec>;
+pub type Deployment = Object<DeploymentSpec>;
+pub type StatefulSet = Object<StatefulSetSpec>;
+pub type DaemonSet = Object<DaemonSetSpec>;
+pub type Job = Object<JobSpec>;
+pub type Budget = Object<BudgetSpec, BudgetStatus>;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicaSetSpec {
+    pub replicas: Option<i64>,
+    pub min_ready_seconds: i64,
+    pub template: Value,
+}
+
+impl ReplicaSet {
+    pub fn replicas(&self) -> i64 {
+        self.spec.replicas.unwrap_or(1)
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeploymentSpec {
+    pub replicas: Option<i64>,
+    pub selector: Value,
+    pub template: Value,
+    pub strategy: Strategy,
+    pub min_ready_seconds: i64,
+    pub revision_history_limit: Option<i64>,
+    pub progress_deadline_seconds: Option<i64>,
+    pub paused: bool,
+}
+
+/// How a workload takes on a new template; the kinds use different parts of it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Strategy {
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(deserialize_with = "or_default")]
+    pub rolling_update: RollingUpdate,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollingUpdate {
+    pub max_surge: Option<Amount>,
+    pub max_unavailable: Option<Amount>,
+    pub partition: i64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatefulSetSpec {
+    pub replicas: Option<i64>,
+    pub service_name: String,
+    pub template: Value,
+    pub pod_management_policy: String,
+    pub update_strategy: Strategy,
+    pub min_ready_seconds: i64,
+    #[serde(deserialize_with = "or_default")]
+    pub volume_claim_templates: Vec<Value>,
+    #[serde(deserialize_with = "or_default")]
+    pub ordinals: Ordinals,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Ordinals {
+    pub start: i64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonSetSpec {
+    pub template: Value,
+    pub update_strategy: Strategy,
+    pub min_ready_seconds: i64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobSpec {
+    pub parallelism: Option<i64>,
+    pub completions: Option<i64>,
+    pub backoff_limit: Option<i64>,
+    pub completion_mode: String,
+    pub suspend: bool,
+    pub template: Value,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BudgetSpec {
+    pub min_available: Option<Amount>,
+    pub max_unavailable: Option<Amount>,
+    pub selector: Value,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BudgetStatus {
+    pub observed_generation: i64,
+    pub disruptions_allowed: i64,
+    pub current_healthy: i64,
+    pub desired_healthy: i64,
+    pub expected_pods: i64,
+    /// When pods were evicted that have not been seen to go.
+    #[serde(deserialize_with = "times")]
+    pub disrupted_pods: BTreeMap<String, Timestamp>,
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+}
+
+impl PartialEq for Condition {
+    /// Times are when it became so, not what it says.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.kind, &self.status, &self.reason, &self.message)
+            == (&other.kind, &other.status, &other.reason, &other.message)
+    }
+}
+
+impl Eq for Condition {}
+
+fn times<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Timestamp>, D::Error> {
+    let texts = Option::<BTreeMap<String, String>>::deserialize(from)?.unwrap_or_default();
+    let parse = |(name, text): (String, String)| Ok((name, text.parse().map_err(serde::de::Error::custom)?));
+    texts.into_iter().map(parse).collect()
+}
