@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::plan::{Action, Plan, Target};
-use super::view::{Node, Pod, Resource, View, condition};
+use super::view::{Node, Pod, Resource, Room, View, condition};
 use crate::clock::rfc3339;
 use crate::store::Key;
 
@@ -74,7 +74,7 @@ fn first_status(node: &Node, now: Timestamp) -> Value {
     });
     let conditions: Vec<Value> = pressures.into_iter().chain([ready]).collect();
     let mut status = json!({"conditions": conditions});
-    if node.status.allocatable.is_empty() {
+    if node.status.allocatable == Room::default() {
         let size = json!({"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"});
         status["capacity"] = size.clone();
         status["allocatable"] = size;

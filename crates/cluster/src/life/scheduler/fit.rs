@@ -36,9 +36,11 @@ impl Reason {
 
 /// The first rule that fails is the reason; only resources can lack together.
 pub fn against(view: &View, pod: &Pod, wants: Requests, neighbours: &Neighbours, node: &Node) -> Vec<Reason> {
-    let cordon = Taint { key: UNSCHEDULABLE.into(), value: String::new(), effect: "NoSchedule".into() };
-    if node.spec.unschedulable && !tolerates(&pod.spec.tolerations, &cordon) {
-        return vec![Reason::Unschedulable];
+    if node.spec.unschedulable {
+        let cordon = Taint { key: UNSCHEDULABLE.into(), value: String::new(), effect: "NoSchedule".into() };
+        if !tolerates(&pod.spec.tolerations, &cordon) {
+            return vec![Reason::Unschedulable];
+        }
     }
     let closed = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
     if node.spec.taints.iter().filter(closed).any(|taint| !tolerates(&pod.spec.tolerations, taint)) {

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 pub use indexes::Used;
-pub use node::{Node, Taint};
+pub use node::{Node, Room, Taint};
 pub use pod::{Container, NodeSelector, NodeTerm, Pod, PodSpec, PodTerm, Requests, Toleration};
 pub use wire::{Amount, Condition, Meta, Object, Owner, condition};
 pub use workload::{Budget, BudgetStatus, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet};

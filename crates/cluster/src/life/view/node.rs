@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::pod::{Requests, millis, whole};
 use super::wire::{Condition, Object, condition, or_default};
@@ -30,8 +30,21 @@ pub struct Taint {
 pub struct NodeStatus {
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
-    #[serde(deserialize_with = "or_default")]
-    pub allocatable: BTreeMap<String, String>,
+    #[serde(deserialize_with = "room")]
+    pub allocatable: Room,
+}
+
+/// What a node offers, read once: the scheduler asks every node about every pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    pub requests: Requests,
+    pub pods: i64,
+}
+
+fn room<'de, D: Deserializer<'de>>(from: D) -> Result<Room, D::Error> {
+    let given = Option::<BTreeMap<String, String>>::deserialize(from)?.unwrap_or_default();
+    let requests = Requests { cpu: millis(given.get("cpu")), memory: whole(given.get("memory")) };
+    Ok(Room { requests, pods: whole(given.get("pods")) })
 }
 
 impl Node {
@@ -40,14 +53,11 @@ impl Node {
     }
 
     pub fn allocatable(&self) -> Requests {
-        Requests {
-            cpu: millis(self.status.allocatable.get("cpu")),
-            memory: whole(self.status.allocatable.get("memory")),
-        }
+        self.status.allocatable.requests
     }
 
     /// How many pods fit.
     pub fn allocatable_pods(&self) -> i64 {
-        whole(self.status.allocatable.get("pods"))
+        self.status.allocatable.pods
     }
 }
