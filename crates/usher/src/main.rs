@@ -1,6 +1,7 @@
 //! The `usher` command: arguments and wiring only.
 
 mod demo;
+mod local;
 mod sandbox;
 mod session;
 

@@ -3,18 +3,15 @@
 mod manifests;
 mod sample;
 
-use std::collections::HashMap;
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::Value;
-use tokio::signal::unix::{SignalKind, signal};
+use usher_cluster::Cluster;
 use usher_cluster::life::{self, Times};
-use usher_cluster::{Cluster, Options, User};
+
+use crate::local::{Local, interruption};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -45,65 +42,24 @@ enum Workloads {
 const TIMES: Times =
     Times { start: Duration::from_secs(2), run: Duration::from_secs(5), terminate: Duration::from_secs(2) };
 
-/// The kubeconfig; it goes with the sandbox.
-struct Kubeconfig(PathBuf);
-
-impl Drop for Kubeconfig {
-    fn drop(&mut self) {
-        if let Err(why) = std::fs::remove_file(&self.0) {
-            eprintln!("{} stays behind: {why}", self.0.display());
-        }
-    }
-}
-
-impl Kubeconfig {
-    /// Only its owner may read it: it holds a token. Somebody else's file is never overwritten.
-    fn write(path: PathBuf, text: &str) -> anyhow::Result<Self> {
-        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let hint = || format!("cannot write {}: name another file with --kubeconfig", path.display());
-        let mut file = opened.with_context(hint)?;
-        let written = file.write_all(text.as_bytes());
-        let kubeconfig = Self(path);
-        written.with_context(|| format!("cannot write {}", kubeconfig.0.display()))?;
-        Ok(kubeconfig)
-    }
-}
-
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Everything that can be wrong with the arguments is found before anything starts.
     let mut given: Vec<(PathBuf, Vec<Value>)> = Vec::new();
     for file in &arguments.files {
         given.push((file.clone(), manifests::read(file)?));
     }
-    let token = token();
-    let administrator =
-        User { name: "sandbox".into(), uid: String::new(), groups: vec!["system:masters".into()] };
-    let tokens = HashMap::from([(token.clone(), administrator)]);
-    let cluster = Cluster::new(Options { tokens, ..Options::default() });
-    let serving = cluster.serve_https().await.context("no free port on loopback")?;
-    let path = arguments.kubeconfig.unwrap_or_else(|| {
-        std::env::temp_dir().join(format!("usher-sandbox-{}.kubeconfig", std::process::id()))
-    });
-    let kubeconfig = Kubeconfig::write(path, &serving.kubeconfig_for(&token))?;
+    let local = Local::start("sandbox").await?;
+    let kubeconfig = local.kubeconfig(arguments.kubeconfig, "sandbox")?;
 
-    let _life = life::start(&cluster, life::Options { times: TIMES, trace: None });
+    let _life = life::start(&local.cluster, life::Options { times: TIMES, trace: None });
     let mut interrupted = std::pin::pin!(interruption());
-    let filled = fill(&cluster, arguments.nodes, arguments.workloads, &given);
+    let filled = fill(&local.cluster, arguments.nodes, arguments.workloads, &given);
     tokio::select! {
         filled = filled => filled?,
         stopped = &mut interrupted => return stopped,
     }
     say_how_to_use(&kubeconfig.0, arguments.nodes);
     interrupted.await
-}
-
-/// Ctrl-C, or a polite request from elsewhere to end.
-async fn interruption() -> anyhow::Result<()> {
-    let mut asked = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    tokio::select! {
-        stopped = tokio::signal::ctrl_c() => stopped.context("cannot wait for Ctrl-C"),
-        _ = asked.recv() => Ok(()),
-    }
 }
 
 async fn fill(
@@ -138,11 +94,4 @@ fn say_how_to_use(kubeconfig: &Path, nodes: u16) {
          nodes,pods -A",
         kubeconfig.display()
     );
-}
-
-/// Other users of this machine can reach the port, so the token must be one that they cannot guess.
-fn token() -> String {
-    use std::hash::{BuildHasher as _, RandomState};
-    // Keys of a `RandomState` come from the system's random source; the hash of nothing is as secret as they are.
-    (0..4_u8).map(|part| format!("{:016x}", RandomState::new().hash_one(part))).collect()
 }

@@ -23,7 +23,7 @@ impl Session {
         Self { service: cluster.service() }
     }
 
-    pub async fn send(
+    async fn send(
         &self,
         method: Method,
         path: &str,
@@ -45,11 +45,21 @@ impl Session {
 
     /// Creates an object and prints what `kubectl create` would.
     pub async fn create(&self, path: &str, object: &Value) -> anyhow::Result<Answer> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let done = format!("{} {name} created", object["kind"].as_str().unwrap_or("object"));
+        self.post(path, object, &done).await
+    }
+
+    /// Sends an object and prints what was done, or why not.
+    pub async fn post(&self, path: &str, object: &Value, done: &str) -> anyhow::Result<Answer> {
         let json = [(header::CONTENT_TYPE, "application/json")];
         let answer = self.send(Method::POST, path, &json, Some(object)).await?;
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        answer.print(&format!("{} {name} created", object["kind"].as_str().unwrap_or("object")));
+        answer.print(done);
         Ok(answer)
+    }
+
+    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        self.send(Method::GET, path, &[], None).await
     }
 
     pub async fn patch(&self, path: &str, patch: &Value, done: &str) -> anyhow::Result<Answer> {
@@ -75,7 +85,7 @@ impl Session {
 
 impl Answer {
     /// One line: what was done, or why not.
-    pub fn print(&self, done: &str) {
+    fn print(&self, done: &str) {
         if self.code < 300 {
             println!("  {done}");
         } else {
