@@ -5,7 +5,7 @@
 
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -359,4 +359,18 @@ async fn a_watcher_lives_through_timeouts_bookmarks_and_compaction() {
         }
         following.abort();
     }
+}
+
+#[tokio::test]
+async fn plain_http_on_loopback_serves_the_administrator() {
+    let cluster = Cluster::new(Options::default());
+    let serving = cluster.serve_http().await.unwrap();
+    assert!(serving.address().ip().is_loopback());
+    let client = Client::try_from(kube::Config::new(serving.url().parse().unwrap())).unwrap();
+    let version = client.apiserver_version().await.unwrap();
+    assert_eq!(version.git_version, "v1.37.1");
+    let namespaces: Api<Namespace> = Api::all(client);
+    let made: Namespace = serde_json::from_value(json!({"metadata": {"name": "shop"}})).unwrap();
+    namespaces.create(&PostParams::default(), &made).await.unwrap();
+    assert_eq!(namespaces.get("shop").await.unwrap().metadata.name.as_deref(), Some("shop"));
 }

@@ -2,7 +2,7 @@
 //! the kinds it declares are pruned, defaulted and validated.
 //!
 //! Start with [`CustomKind`]: one per version of a definition, with everything compiled once. A request runs
-//! [`CustomKind::decode`] (prune, drop stray nulls, default) and then one of the `validate_*` methods.
+//! [`CustomKind::prune`] and [`CustomKind::default`], and then one of the `validate_*` methods.
 //! Everything here is pure and synchronous.
 
 mod approval;
@@ -69,8 +69,6 @@ pub struct CustomKind {
     pub root: NodeId,
     /// The root with apiVersion, kind and metadata, for patches and field ownership.
     owned_root: NodeId,
-    /// The schema as written, for OpenAPI documents.
-    pub open_api_v3_schema: Value,
     pub has_status: bool,
     pub scale: Option<ScalePaths>,
     pub columns: Vec<PrinterColumn>,
@@ -160,7 +158,6 @@ impl CustomKind {
             schema,
             root,
             owned_root,
-            open_api_v3_schema,
             patterns,
             programs,
         }
@@ -177,17 +174,6 @@ impl CustomKind {
 
     pub fn api_version(&self) -> String {
         format!("{}/{}", self.group, self.version)
-    }
-
-    /// The values that field selectors may ask for, by selector key (`spec.color`); absent values are empty.
-    pub fn selectable_values(&self, object: &Value) -> Vec<(String, String)> {
-        self.selectable_fields
-            .iter()
-            .map(|path| {
-                let found = JsonPath::parse(path).first(object).map(jsonpath::print).unwrap_or_default();
-                (path.trim_start_matches('.').to_string(), found)
-            })
-            .collect()
     }
 }
 

@@ -7,14 +7,6 @@ use crate::error::{FieldError, FieldErrorKind};
 use crate::validation::metadata;
 
 impl CustomKind {
-    /// Brings a received object into the shape that is stored: unknown fields go (their paths are returned, for
-    /// strict field validation), nulls that mean nothing go, defaults come.
-    pub fn decode(&self, object: &mut Value) -> Vec<String> {
-        let unknown = self.prune(object);
-        self.default(object);
-        unknown
-    }
-
     /// Removes unknown fields and meaningless nulls; returns the sorted paths of the unknown fields.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let root = self.schema_root();

@@ -16,7 +16,7 @@ mod workloads;
 mod tests;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::crd::CustomKind;
 
@@ -109,27 +109,6 @@ impl<'a> Printer<'a> {
             }
         }
         row
-    }
-
-    /// A whole Table. `metadata` is that of the list, or of the one object (its resourceVersion).
-    pub fn table<'o>(
-        &self,
-        objects: impl IntoIterator<Item = &'o Value>,
-        metadata: &Value,
-        now: Timestamp,
-        include: IncludeObject,
-    ) -> Value {
-        let mut kept = Map::new();
-        for field in ["resourceVersion", "continue", "remainingItemCount"] {
-            if let Some(value) = metadata.get(field).filter(|v| !v.is_null()) {
-                kept.insert(field.to_string(), value.clone());
-            }
-        }
-        let rows: Vec<Value> = objects.into_iter().map(|object| self.row(object, now, include)).collect();
-        json!({
-            "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": kept,
-            "columnDefinitions": self.columns(), "rows": rows,
-        })
     }
 }
 

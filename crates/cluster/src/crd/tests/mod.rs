@@ -14,6 +14,13 @@ fn words(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
+/// What a request does first: unknown fields and stray nulls go, defaults come. The paths of the unknown fields.
+fn decode(kind: &CustomKind, object: &mut Value) -> Vec<String> {
+    let unknown = kind.prune(object);
+    kind.default(object);
+    unknown
+}
+
 /// A definition of kind Widget whose spec has the given schema.
 fn definition(spec: Value) -> Value {
     let mut crd = json!({
