@@ -1,0 +1,1 @@
+//! Verdicts on what people and components write: eviction requests, and pods that name interceptors.

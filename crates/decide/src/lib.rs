@@ -1,0 +1,12 @@
+//! What is to be done, decided purely: no runtime, no client, no clock. The time is an argument.
+//!
+//! A decision is made of effects (what to write), of what is waited for, and of when to look again. Controllers, webhooks,
+//! the command line and the simulator are thin adapters over these functions; what is waited for is derived here and
+//! nowhere else.
+//!
+//! Where to start reading:
+//! - [`eviction_request`]: the life of one request, from its first turn to its end.
+//! - [`budgets`]: who may go when a disruption budget allows some, and not all.
+//! - [`admission`]: verdicts on what others write.
+
+pub mod admission;
