@@ -10,3 +10,8 @@
 //! - [`admission`]: verdicts on what others write.
 
 pub mod admission;
+pub mod budgets;
+pub mod decision;
+pub mod eviction_request;
+pub mod snapshot;
+pub mod waiting_on;

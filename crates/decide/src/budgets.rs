@@ -1,0 +1,394 @@
+//! Who may go when a disruption budget allows some pods to go, and not all that want to.
+//!
+//! The budget's status tells how many. What was granted and does not show there yet is taken off, so that as many
+//! evictions are tried as there is room, and no more. Room is given to the nodes in turn, and on a node to the request
+//! that has waited longest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::snapshot::{Budget, Key};
+
+/// A grant that never shows in the budget's status is forgotten after the time for which the disruption controller
+/// itself counts a pod as disrupted (rule 14).
+const LONGEST_GRANT: SignedDuration = SignedDuration::from_mins(2);
+/// A budget that has nothing left is expected to move by itself; if it does not for so long, one eviction is tried for
+/// real, so that what the server says can be told.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+const LONGEST_PATIENCE: SignedDuration = SignedDuration::from_mins(15);
+
+/// A request that waits for room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub request: Key,
+    pub pod: Arc<str>,
+    pub node: Arc<str>,
+    /// Since when the pod is asked to leave.
+    pub since: Timestamp,
+}
+
+/// The accounts of all budgets.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    accounts: BTreeMap<Key, Account>,
+    /// The budget at which a request waits or spends.
+    at: BTreeMap<Key, Key>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    allowed: i64,
+    stuck: bool,
+    /// Those who wait, by node.
+    waiting: BTreeMap<Arc<str>, BTreeSet<(Timestamp, Key)>>,
+    pods: BTreeMap<Key, Place>,
+    granted: BTreeMap<Key, Grant>,
+    /// When a node was last given room, counted in grants.
+    served: BTreeMap<Arc<str>, u64>,
+    grants: u64,
+    probe: Option<Probe>,
+}
+
+#[derive(Debug)]
+struct Grant {
+    pod: Arc<str>,
+    at: Timestamp,
+    /// The eviction has succeeded, or is seen in the budget: what comes first.
+    evicted: bool,
+    shown: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    at: Timestamp,
+    pause: SignedDuration,
+}
+
+impl Account {
+    fn room(&self) -> usize {
+        let hidden = self.granted.values().filter(|grant| !grant.shown).count();
+        usize::try_from(self.allowed).unwrap_or(0).saturating_sub(hidden)
+    }
+
+    /// The node that was served least recently, and there the one who has waited longest.
+    fn next(&self) -> Option<Key> {
+        let served = |node: &Arc<str>| self.served.get(node).copied().unwrap_or(0);
+        let (_, waiting) = self.waiting.iter().min_by_key(|(node, _)| (served(node), (*node).clone()))?;
+        waiting.first().map(|(_, request)| request.clone())
+    }
+
+    fn grant(&mut self, request: Key, now: Timestamp) -> Key {
+        if let Some(place) = self.remove(&request) {
+            self.grants += 1;
+            self.served.insert(place.node.clone(), self.grants);
+            self.granted
+                .insert(request.clone(), Grant { pod: place.pod, at: now, evicted: false, shown: false });
+        }
+        request
+    }
+
+    fn remove(&mut self, request: &Key) -> Option<Place> {
+        let place = self.pods.remove(request)?;
+        if let Some(waiting) = self.waiting.get_mut(&place.node) {
+            waiting.remove(&(place.since, request.clone()));
+            if waiting.is_empty() {
+                self.waiting.remove(&place.node);
+            }
+        }
+        Some(place)
+    }
+}
+
+impl Ledger {
+    /// The budget is now like this. Whoever waits may have room: see [`Ledger::grant`].
+    pub fn observe(&mut self, budget: &Budget, now: Timestamp) {
+        let account = self.accounts.entry(budget.key.clone()).or_default();
+        account.allowed = budget.allowed.into();
+        account.stuck = budget.can_never_free();
+        account.granted.retain(|_, grant| {
+            grant.shown |= budget.disrupted_pods.contains(&*grant.pod);
+            !(grant.shown && grant.evicted) && now < grant.at + LONGEST_GRANT
+        });
+        account.probe = None;
+        let held = &account.granted;
+        let pods = &account.pods;
+        self.at.retain(|request, at| {
+            *at != budget.key || held.contains_key(request) || pods.contains_key(request)
+        });
+    }
+
+    /// The budget is no more; whoever waited at it is returned.
+    pub fn forget(&mut self, budget: &Key) -> Vec<Key> {
+        self.at.retain(|_, at| at != budget);
+        self.accounts.remove(budget).map(|account| account.pods.into_keys().collect()).unwrap_or_default()
+    }
+
+    /// Whether the request has been given room that it has not used yet.
+    pub fn is_granted(&self, request: &Key) -> bool {
+        let account = self.at.get(request).and_then(|budget| self.accounts.get(budget));
+        account.and_then(|account| account.granted.get(request)).is_some_and(|grant| !grant.evicted)
+    }
+
+    /// The request waits for room in this budget, and in no other.
+    pub fn wait(&mut self, budget: &Key, place: Place) {
+        if self.at.get(&place.request).is_some_and(|at| at != budget) {
+            self.leave(&place.request);
+        }
+        let account = self.accounts.entry(budget.clone()).or_default();
+        if account.granted.contains_key(&place.request) {
+            return;
+        }
+        account.remove(&place.request);
+        account.waiting.entry(place.node.clone()).or_default().insert((place.since, place.request.clone()));
+        self.at.insert(place.request.clone(), budget.clone());
+        account.pods.insert(place.request.clone(), place);
+    }
+
+    /// The request wants no room any more. Room that it has used counts until the budget shows it.
+    pub fn leave(&mut self, request: &Key) {
+        let Some(budget) = self.at.remove(request) else { return };
+        let Some(account) = self.accounts.get_mut(&budget) else { return };
+        account.remove(request);
+        if account.granted.get(request).is_some_and(|grant| !grant.evicted) {
+            account.granted.remove(request);
+        }
+    }
+
+    /// As many as there is room for; each of them holds its room until it is used or left.
+    pub fn grant(&mut self, budget: &Key, now: Timestamp) -> Vec<Key> {
+        let Some(account) = self.accounts.get_mut(budget) else { return Vec::new() };
+        let mut granted = Vec::new();
+        while account.room() > 0
+            && let Some(next) = account.next()
+        {
+            granted.push(account.grant(next, now));
+        }
+        granted
+    }
+
+    /// When one eviction is to be tried at a budget that does not move; `None` while nobody waits or others are on
+    /// their way.
+    pub fn probe_at(&mut self, budget: &Key, now: Timestamp) -> Option<Timestamp> {
+        let account = self.accounts.get_mut(budget)?;
+        if account.pods.is_empty() || account.granted.values().any(|grant| !grant.evicted) {
+            return None;
+        }
+        let first = if account.stuck { SignedDuration::ZERO } else { PATIENCE };
+        let probe = account.probe.get_or_insert(Probe { at: now + first, pause: PATIENCE });
+        Some(probe.at)
+    }
+
+    /// Lets the one who is next try although there seems to be no room, if it is time.
+    pub fn probe(&mut self, budget: &Key, now: Timestamp) -> Option<Key> {
+        if self.probe_at(budget, now)? > now {
+            return None;
+        }
+        let account = self.accounts.get_mut(budget)?;
+        let pause = account.probe.map_or(PATIENCE, |probe| probe.pause);
+        account.probe = Some(Probe { at: now + pause, pause: (pause * 2).min(LONGEST_PATIENCE) });
+        account.next().map(|next| account.grant(next, now))
+    }
+
+    /// The eviction went through. Its room counts as taken until the budget shows it.
+    pub fn evicted(&mut self, request: &Key) {
+        let account = self.at.get(request).and_then(|budget| self.accounts.get_mut(budget));
+        let Some(account) = account else { return };
+        if let Some(grant) = account.granted.get_mut(request) {
+            grant.evicted = true;
+            if grant.shown {
+                account.granted.remove(request);
+                self.at.remove(request);
+            }
+        }
+    }
+
+    /// The eviction was refused for the budget's sake: what is known of the budget is behind, so nobody else tries
+    /// until it changes.
+    pub fn refused(&mut self, request: &Key) {
+        let Some(budget) = self.at.remove(request) else { return };
+        let Some(account) = self.accounts.get_mut(&budget) else { return };
+        account.granted.remove(request);
+        account.allowed = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::UnhealthyPolicy;
+    use proptest::prelude::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn budget(allowed: i32, disrupted: &[&str]) -> Budget {
+        Budget {
+            key: Key::new("default", "web"),
+            selector: None,
+            policy: UnhealthyPolicy::IfHealthyBudget,
+            allowed,
+            current_healthy: 5,
+            desired_healthy: 4,
+            expected_pods: 6,
+            disrupted_pods: disrupted.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn place(pod: &str, node: &str, since: i64) -> Place {
+        Place { request: Key::new("default", pod), pod: pod.into(), node: node.into(), since: at(since) }
+    }
+
+    fn names(keys: &[Key]) -> Vec<&str> {
+        keys.iter().map(|key| &*key.name).collect()
+    }
+
+    /// A ledger with one budget at which these (pod, node, since) wait.
+    fn waiting(allowed: i32, places: &[(&str, &str, i64)]) -> (Ledger, Key) {
+        let mut ledger = Ledger::default();
+        let budget = budget(allowed, &[]);
+        ledger.observe(&budget, at(0));
+        for (pod, node, since) in places {
+            ledger.wait(&budget.key, place(pod, node, *since));
+        }
+        (ledger, budget.key)
+    }
+
+    #[test]
+    fn as_many_as_the_budget_allows_and_the_nodes_take_turns() {
+        let places = [("a1", "a", 1), ("a2", "a", 2), ("a3", "a", 3), ("b1", "b", 9), ("c1", "c", 8)];
+        let (mut ledger, key) = waiting(4, &places);
+        assert_eq!(names(&ledger.grant(&key, at(10))), ["a1", "b1", "c1", "a2"]);
+        assert_eq!(ledger.grant(&key, at(10)), []);
+    }
+
+    #[test]
+    fn room_that_was_used_counts_until_the_budget_shows_it() {
+        let (mut ledger, key) = waiting(1, &[("a", "n", 1), ("b", "n", 2)]);
+        let first = ledger.grant(&key, at(10)).remove(0);
+        ledger.evicted(&first);
+        ledger.leave(&first);
+        ledger.observe(&budget(1, &[]), at(11));
+        assert_eq!(ledger.grant(&key, at(11)), [], "an old status, from before the eviction");
+        ledger.observe(&budget(0, &["a"]), at(12));
+        assert_eq!(ledger.grant(&key, at(12)), []);
+        ledger.observe(&budget(1, &[]), at(13));
+        assert_eq!(names(&ledger.grant(&key, at(13))), ["b"]);
+    }
+
+    #[test]
+    fn the_status_may_be_seen_before_the_answer() {
+        let (mut ledger, key) = waiting(2, &[("a", "n", 1), ("b", "n", 2)]);
+        assert_eq!(names(&ledger.grant(&key, at(10))), ["a", "b"]);
+        ledger.observe(&budget(1, &["a"]), at(11));
+        ledger.wait(&key, place("c", "n", 3));
+        assert_eq!(ledger.grant(&key, at(11)), [], "the one that is left is granted to b");
+        ledger.evicted(&Key::new("default", "a"));
+        assert!(
+            !ledger.is_granted(&Key::new("default", "a")) && ledger.is_granted(&Key::new("default", "b"))
+        );
+    }
+
+    #[test]
+    fn a_grant_that_never_shows_is_forgotten_after_two_minutes() {
+        let (mut ledger, key) = waiting(1, &[("a", "n", 1), ("b", "n", 2)]);
+        let first = ledger.grant(&key, at(10)).remove(0);
+        ledger.evicted(&first);
+        ledger.observe(&budget(1, &[]), at(131));
+        assert_eq!(names(&ledger.grant(&key, at(131))), ["b"]);
+    }
+
+    #[test]
+    fn a_refusal_stops_the_others_until_the_budget_changes() {
+        let (mut ledger, key) = waiting(1, &[("a", "n", 1), ("b", "n", 2)]);
+        let first = ledger.grant(&key, at(10)).remove(0);
+        ledger.refused(&first);
+        assert_eq!(ledger.grant(&key, at(11)), []);
+        ledger.observe(&budget(1, &[]), at(12));
+        assert_eq!(names(&ledger.grant(&key, at(12))), ["b"]);
+    }
+
+    #[test]
+    fn at_a_budget_that_does_not_move_one_tries_for_real_later_and_later() {
+        let (mut ledger, key) = waiting(0, &[("a", "n", 1), ("b", "m", 2)]);
+        assert_eq!(ledger.probe_at(&key, at(10)), Some(at(40)));
+        assert_eq!(ledger.probe(&key, at(39)), None);
+        let mut tried = Vec::new();
+        let mut now = at(40);
+        for _ in 0..7 {
+            let one = ledger.probe(&key, now).unwrap();
+            assert_eq!(ledger.probe_at(&key, now), None, "one at a time");
+            ledger.refused(&one);
+            ledger.wait(&key, place(&one.name, if &*one.name == "a" { "n" } else { "m" }, 1));
+            let next = ledger.probe_at(&key, now).unwrap();
+            tried.push((one.name.to_string(), next.duration_since(now).as_secs()));
+            now = next;
+        }
+        let pauses: Vec<i64> = tried.iter().map(|(_, pause)| *pause).collect();
+        assert_eq!(pauses, [30, 60, 120, 240, 480, 900, 900]);
+        assert_eq!((&*tried[0].0, &*tried[1].0), ("b", "a"), "the nodes take turns here too");
+    }
+
+    #[test]
+    fn a_budget_that_can_never_free_is_tried_at_once() {
+        let mut ledger = Ledger::default();
+        let mut stuck = budget(0, &[]);
+        stuck.current_healthy = stuck.expected_pods;
+        ledger.observe(&stuck, at(0));
+        ledger.wait(&stuck.key, place("a", "n", 1));
+        assert!(ledger.probe(&stuck.key, at(1)).is_some());
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order: what is granted, with what was granted before and does not show yet, is
+        /// never more than the budget last allowed.
+        #[test]
+        fn never_more_than_there_is_room(
+            steps in proptest::collection::vec((0..6_u8, 0..8_usize, 0..4_i32), 1..80),
+        ) {
+            let (mut ledger, key) = waiting(0, &[]);
+            let pods = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
+            let mut allowed = 0;
+            // Granted, with whether the eviction went through.
+            let mut hidden: BTreeMap<Key, bool> = BTreeMap::new();
+            for (now, (step, which, number)) in (1_i64..).zip(steps) {
+                let (pod, node) = (pods[which], if which % 2 == 0 { "n" } else { "m" });
+                let request = Key::new("default", pod);
+                match step {
+                    0 => {
+                        ledger.observe(&budget(number, &[]), at(now));
+                        allowed = number;
+                    }
+                    1 => {
+                        ledger.observe(&budget(number, &[pod]), at(now));
+                        allowed = number;
+                        hidden.remove(&request);
+                    }
+                    2 => ledger.wait(&key, place(pod, node, now)),
+                    3 if ledger.is_granted(&request) => {
+                        ledger.evicted(&request);
+                        hidden.entry(request).and_modify(|evicted| *evicted = true);
+                    }
+                    4 => {
+                        ledger.leave(&request);
+                        hidden.retain(|other, evicted| *other != request || *evicted);
+                    }
+                    5 if ledger.is_granted(&request) => {
+                        ledger.refused(&request);
+                        allowed = 0;
+                        hidden.remove(&request);
+                    }
+                    _ => {}
+                }
+                let granted = ledger.grant(&key, at(now));
+                prop_assert!(
+                    granted.is_empty() || granted.len() + hidden.len() <= usize::try_from(allowed).unwrap(),
+                    "{granted:?} with {hidden:?} hidden, {allowed} allowed"
+                );
+                hidden.extend(granted.into_iter().map(|request| (request, false)));
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a decision is made of.
+
+use jiff::Timestamp;
+use usher_api::EvictionRequestStatus;
+
+use crate::waiting_on::WaitingOn;
+
+/// Effects in their order, what is waited for, and when to look again even if nothing changes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Decision {
+    pub effects: Vec<Effect>,
+    pub waiting_on: Option<WaitingOn>,
+    pub recheck_at: Option<Timestamp>,
+}
+
+impl Decision {
+    pub fn wait(waiting_on: WaitingOn) -> Self {
+        Self { recheck_at: waiting_on.until(), waiting_on: Some(waiting_on), effects: Vec::new() }
+    }
+
+    pub fn act(mut self, effect: Effect) -> Self {
+        self.effects.push(effect);
+        self
+    }
+}
+
+/// One write. Every one is meant for the request, or the pod, of exactly the UID that was looked at, and for nothing
+/// that has changed since: each is refused if the request's resourceVersion is not the expected one any more, except
+/// the eviction itself, which is bound to the pod's UID.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Nobody here has ever seen the pod: ask the server before concluding that it is gone.
+    LookUpPod,
+    /// Replace the status.
+    WriteStatus(Box<EvictionRequestStatus>),
+    /// Evict the pod through the eviction API.
+    Evict,
+    /// Delete the request.
+    Delete,
+    /// Leave only these finalizers on the request.
+    KeepFinalizers(Vec<String>),
+    /// Tell people.
+    Tell(Notice),
+}
+
+/// Whom an event is about. All of them carry the same text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    Request,
+    Pod,
+    Owner,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub about: &'static [About],
+    pub is_warning: bool,
+    /// One word, for machines.
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl Notice {
+    pub fn normal(about: &'static [About], reason: &'static str, message: String) -> Effect {
+        Effect::Tell(Self { about, is_warning: false, reason, message })
+    }
+
+    pub fn warning(about: &'static [About], reason: &'static str, message: String) -> Effect {
+        Effect::Tell(Self { about, is_warning: true, reason, message })
+    }
+}

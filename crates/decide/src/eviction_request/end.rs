@@ -1,0 +1,59 @@
+//! How a request ends: the pod is gone, or nobody wants it to go any more.
+
+use usher_api::EvictionRequestCancellationPolicy as Policy;
+
+use crate::decision::{About, Decision, Effect, Notice};
+use crate::snapshot::{Phase, Request};
+use crate::waiting_on::WaitingOn;
+
+#[derive(Debug, Clone, Copy)]
+pub enum Ending {
+    Gone,
+    Terminal(Phase),
+}
+
+/// The pod has left. The request goes, with the requesters' finalizers; what others put there still holds it.
+pub fn finish(request: &Request, ending: Ending) -> Decision {
+    let mut decision = Decision::default();
+    // A pod in a terminal phase still exists, and Forbid would keep the request as long as it does.
+    let forbidden = request.status.eviction_request_cancellation_policy == Policy::Forbid;
+    if forbidden && !request.is_deleting {
+        let mut status = request.status.clone();
+        status.eviction_request_cancellation_policy = Policy::Allow;
+        status.message = "the pod has terminated".to_string();
+        decision = decision.act(Effect::WriteStatus(Box::new(status)));
+    }
+    if !request.is_deleting {
+        decision = decision.act(Effect::Delete);
+        if let Ending::Terminal(phase) = ending {
+            let message =
+                format!("the pod has ended ({phase:?}) and is kept; the eviction request is complete");
+            decision = decision.act(Notice::normal(&[About::Pod], "EvictionRequestCompleted", message));
+        }
+    }
+    let held_by = request.other_finalizers();
+    if request.requesters().next().is_some() {
+        decision = decision.act(Effect::KeepFinalizers(held_by.clone()));
+    }
+    if !held_by.is_empty() {
+        decision.waiting_on = Some(WaitingOn::Finalizers { names: held_by });
+    }
+    decision
+}
+
+/// No requester is left. Whoever wants to hear of it has a finalizer of its own.
+pub fn withdraw(request: &Request) -> Decision {
+    let held_by = request.other_finalizers();
+    let mut decision = Decision::default();
+    if !request.is_deleting {
+        decision = decision.act(Effect::Delete).act(Notice::normal(
+            &[About::Pod, About::Owner],
+            "EvictionRequestCancelled",
+            "nobody asks for the eviction of the pod any more".to_string(),
+        ));
+    }
+    if !held_by.is_empty() {
+        decision.waiting_on = Some(WaitingOn::Finalizers { names: held_by });
+    }
+    decision
+}

@@ -1,0 +1,112 @@
+//! The life of one eviction request.
+//!
+//! [`decide`] is the whole of it, in the order in which it looks: is the pod gone ([`end`]), is the request withdrawn,
+//! whose turn is it ([`turn`]), and if nobody's, may the pod be evicted ([`evict`]).
+
+mod end;
+mod evict;
+mod refusal;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use usher_api::EvictionRequestCancellationPolicy as Policy;
+
+pub use evict::BLOCKED_CONDITION;
+pub use refusal::{Answer, Attempt, LONGEST_PAUSE, Refusal};
+pub use turn::{Left, Passing, Turn, overdue_at, turn};
+
+use crate::decision::{About, Decision, Effect, Notice};
+use crate::snapshot::{Budget, Pod, Request};
+use crate::waiting_on::WaitingOn;
+
+/// What is known of the pod that a request names.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// The pod under that name; it may have another UID.
+    Found(&'a Pod),
+    /// It was there and is not any more.
+    Gone,
+    /// Nobody here has ever seen it.
+    NeverSeen,
+}
+
+/// Everything that a decision on one request depends on, but the time.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    pub request: &'a Request,
+    pub pod: Target<'a>,
+    /// The budgets that select the pod.
+    pub budgets: &'a [&'a Budget],
+    /// What became of the last eviction that this process tried.
+    pub attempt: Option<&'a Attempt>,
+    /// Whether the pod's budget has room, and the room is this pod's: see [`crate::budgets::Ledger`].
+    pub granted: bool,
+}
+
+pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
+    let request = case.request;
+    let pod = match case.pod {
+        Target::NeverSeen => return Decision::wait(WaitingOn::PodLookup).act(Effect::LookUpPod),
+        Target::Gone => return end::finish(request, end::Ending::Gone),
+        Target::Found(pod) if pod.uid != request.pod_uid => return end::finish(request, end::Ending::Gone),
+        Target::Found(pod) if pod.phase.is_terminal() => {
+            return end::finish(request, end::Ending::Terminal(pod.phase));
+        }
+        Target::Found(pod) => pod,
+    };
+    let may_be_withdrawn = request.status.eviction_request_cancellation_policy == Policy::Allow;
+    if request.requesters().next().is_none() && may_be_withdrawn {
+        return end::withdraw(request);
+    }
+    match turn(request, now) {
+        Turn::Pass { to, why } => pass(request, &to.interceptor_class, why, now),
+        Turn::Active { class, until } => {
+            let waiting_on = WaitingOn::Interceptor {
+                class: class.to_string(),
+                progress: request.status.progress_timestamp.as_ref().map(|time| time.0),
+                until,
+                expected_finish: request.status.expected_interceptor_finish_time.as_ref().map(|time| time.0),
+                message: request.status.message.clone(),
+            };
+            evict::unblocked(request, waiting_on, now)
+        }
+        Turn::Unknown { class } => Decision::wait(WaitingOn::UnknownInterceptor { class: class.to_string() }),
+        Turn::Nobody(left) => evict::decide(case, pod, left, now),
+    }
+}
+
+/// The turn goes to `to`; what the one before said of its own progress does not hold any more.
+fn pass(request: &Request, to: &str, why: Passing<'_>, now: Timestamp) -> Decision {
+    let message = match why {
+        Passing::First => format!("{to} has the first turn"),
+        Passing::Completed { class } => format!("{class} completed, now it is the turn of {to}"),
+        Passing::Silent { class } => format!(
+            "{class} reported no progress for {} seconds, now it is the turn of {to}",
+            request.deadline.as_secs()
+        ),
+    };
+    let mut status = request.status.clone();
+    status.active_interceptor_class = Some(to.to_string());
+    status.active_interceptor_completed = false;
+    status.progress_timestamp = Some(Time(whole_second(now)));
+    status.expected_interceptor_finish_time = None;
+    status.message.clone_from(&message);
+    let effect = match why {
+        Passing::Silent { .. } => {
+            Notice::warning(&[About::Request, About::Pod, About::Owner], "InterceptorSilent", message)
+        }
+        Passing::First | Passing::Completed { .. } => {
+            Notice::normal(&[About::Request], "InterceptorSelected", message)
+        }
+    };
+    Decision::default().act(Effect::WriteStatus(Box::new(status))).act(effect)
+}
+
+/// Rounded up to a second, as most clients write and read times: never less than a deadline after another time.
+fn whole_second(time: Timestamp) -> Timestamp {
+    let up = i64::from(time.subsec_nanosecond() > 0);
+    Timestamp::from_second(time.as_second() + up).unwrap_or(time)
+}

@@ -1,0 +1,148 @@
+//! Why the server did not evict a pod, and when to try again.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+/// A failed eviction, told apart by what one can do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "refusal", rename_all_fields = "camelCase")]
+pub enum Refusal {
+    /// A disruption budget has nothing left.
+    Budget { message: String },
+    /// The budget's status is behind its spec; the disruption controller has to catch up.
+    BudgetNotReady { message: String, retry_after: Option<u32> },
+    /// More than one budget speaks for the pod, and the server refuses that always.
+    TwoBudgets { names: Vec<String> },
+    /// An admission webhook, or a policy, said no.
+    Webhook { message: String },
+    /// The server has too much to do.
+    Throttled { retry_after: Option<u32> },
+    /// The account of the manager lacks a right.
+    NotAllowed { message: String },
+    /// Anything else.
+    Server { code: u16, message: String },
+}
+
+impl Refusal {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Budget { .. } => "DisruptionBudget",
+            Self::BudgetNotReady { .. } => "DisruptionBudgetNotReady",
+            Self::TwoBudgets { .. } => "MoreThanOneDisruptionBudget",
+            Self::Webhook { .. } => "AdmissionWebhook",
+            Self::Throttled { .. } => "TooManyRequests",
+            Self::NotAllowed { .. } => "NotAllowed",
+            Self::Server { .. } => "ServerError",
+        }
+    }
+
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Budget { message } if message.is_empty() => {
+                "a disruption budget refuses the eviction".to_string()
+            }
+            Self::Budget { message } | Self::BudgetNotReady { message, .. } => message.clone(),
+            Self::TwoBudgets { names } => format!(
+                "the disruption budgets {} all select the pod, and the server evicts no pod that has more than one",
+                names.join(" and ")
+            ),
+            Self::Webhook { message } => message.clone(),
+            Self::Throttled { .. } => "the server is too busy to evict the pod now".to_string(),
+            Self::NotAllowed { message } => format!("Usher may not evict the pod: {message}"),
+            Self::Server { code, message } => format!("the server failed with {code}: {message}"),
+        }
+    }
+
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Budget { .. } => "bring up the application's other pods, or change its budget".to_string(),
+            Self::BudgetNotReady { .. } => {
+                "wait; if it lasts, see whether the disruption controller runs".to_string()
+            }
+            Self::TwoBudgets { names } => {
+                format!("change the selectors of {} so that one of them is left", names.join(" and "))
+            }
+            Self::Webhook { .. } => "ask the owner of the webhook; its message says why".to_string(),
+            Self::Throttled { .. } => "wait; it is tried again by itself".to_string(),
+            Self::NotAllowed { .. } => "give Usher's account its roles back (deploy/)".to_string(),
+            Self::Server { .. } => "wait; if it lasts, look at the API server".to_string(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<u32> {
+        match self {
+            Self::BudgetNotReady { retry_after, .. } | Self::Throttled { retry_after } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// The longest pause between two attempts.
+pub const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
+
+/// An accepted eviction shows in the pod at once. If it does not for so many seconds, it is tried again.
+const ACCEPTED_PATIENCE: u32 = 30;
+
+/// What the server said to an eviction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Accepted,
+    Refused(Refusal),
+}
+
+/// The last attempt of this process to evict a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub at: Timestamp,
+    pub answer: Answer,
+    /// `status.failedAPIEvictionCounter` at that time: the failure is counted once it is higher.
+    pub counter: i32,
+}
+
+impl Attempt {
+    /// Twice as long after every failure that was counted, up to a quarter of an hour, and never earlier than the
+    /// server asked for. Who waits is spread by his UID, so that not all come back at once.
+    pub fn retry_at(&self, uid: &str) -> Timestamp {
+        let asked = match &self.answer {
+            Answer::Refused(refusal) => refusal.retry_after().unwrap_or(0),
+            Answer::Accepted => ACCEPTED_PATIENCE,
+        };
+        let exponent = u32::try_from(self.counter.max(0)).unwrap_or(0).min(10);
+        let pause = SignedDuration::from_secs(1 << exponent).min(LONGEST_PAUSE);
+        let asked = SignedDuration::from_secs(asked.into());
+        let pause = pause.max(asked.min(LONGEST_PAUSE));
+        let spread =
+            uid.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 100;
+        let extra = pause.as_millis() / 10 * i128::from(spread) / 100;
+        self.at + pause + SignedDuration::from_millis(i64::try_from(extra).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(counter: i32, refusal: Refusal) -> Attempt {
+        Attempt { at: Timestamp::UNIX_EPOCH, answer: Answer::Refused(refusal), counter }
+    }
+
+    #[test]
+    fn the_back_off_doubles_up_to_about_15_minutes() {
+        let pause = |counter| {
+            let attempt = attempt(counter, Refusal::Budget { message: String::new() });
+            attempt.retry_at("").as_second()
+        };
+        let pauses: Vec<i64> = (0..12).map(pause).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
+    }
+
+    #[test]
+    fn the_server_may_ask_for_a_longer_pause_and_the_spread_is_at_most_a_tenth() {
+        let throttled = attempt(0, Refusal::Throttled { retry_after: Some(30) });
+        assert_eq!(throttled.retry_at("").as_second(), 30);
+        for uid in ["a", "b", "0f9c", "77777777-0000"] {
+            let at = throttled.retry_at(uid).as_millisecond();
+            assert!((30_000..=33_000).contains(&at), "{at}");
+        }
+    }
+}

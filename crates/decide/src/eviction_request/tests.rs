@@ -1,0 +1,471 @@
+//! The rules of the specification's sections Interceptor Class Selection, Eviction and Garbage Collection, by name.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::Selector;
+use usher_api::eviction_request::selection_order;
+use usher_api::names::{REQUESTER_FINALIZER_PREFIX, requester_finalizer};
+use usher_api::{EvictionRequestCancellationPolicy as Policy, EvictionRequestStatus, Interceptor};
+
+use super::*;
+use crate::snapshot::{Key, Owner, Phase, UnhealthyPolicy};
+use crate::waiting_on::Unevictable;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn interceptor(class: &str, priority: i32) -> Interceptor {
+    Interceptor { interceptor_class: class.into(), priority, role: None }
+}
+
+/// A request of second 0 by `drain.example.com`, for the pod `p`, with these interceptors.
+fn request(interceptors: &[(&str, i32)]) -> Request {
+    let mut sorted: Vec<Interceptor> =
+        interceptors.iter().map(|(class, priority)| interceptor(class, *priority)).collect();
+    sorted.sort_by(selection_order);
+    Request {
+        key: Key::new("default", "uid-p"),
+        uid: "uid-r".into(),
+        resource_version: "7".into(),
+        created: at(0),
+        is_deleting: false,
+        finalizers: vec![requester_finalizer("drain.example.com").unwrap()],
+        pod_name: "p".into(),
+        pod_uid: "uid-p".into(),
+        interceptors: sorted.into(),
+        deadline: SignedDuration::from_secs(1800),
+        status: EvictionRequestStatus::default(),
+    }
+}
+
+/// The same, with the turn given to `class` and its last report at a time.
+fn at_turn(class: &str, progress: i64) -> Request {
+    let mut request = request(&[("low.example.com", 2000), ("high.example.com", 11_000)]);
+    request.status.active_interceptor_class = Some(class.into());
+    request.status.progress_timestamp = Some(Time(at(progress)));
+    request
+}
+
+fn pod() -> Pod {
+    Pod {
+        key: Key::new("default", "p"),
+        uid: "uid-p".into(),
+        node: "n1".into(),
+        labels: Arc::new([("app".to_string(), "web".to_string())].into()),
+        phase: Phase::Running,
+        ready: true,
+        deletion: None,
+        finalizers: Vec::new(),
+        owner: None,
+        is_mirror: false,
+    }
+}
+
+fn budget(name: &str, allowed: i32) -> Budget {
+    Budget {
+        key: Key::new("default", name),
+        selector: Some(Selector::from_iter([kube::core::Expression::Equal("app".into(), "web".into())])),
+        policy: UnhealthyPolicy::IfHealthyBudget,
+        allowed,
+        current_healthy: 3,
+        desired_healthy: 3,
+        expected_pods: 3,
+        disrupted_pods: [].into(),
+    }
+}
+
+fn case<'a>(request: &'a Request, pod: &'a Pod) -> Case<'a> {
+    Case { request, pod: Target::Found(pod), budgets: &[], attempt: None, granted: false }
+}
+
+fn evicts(decision: &Decision) -> bool {
+    decision.effects.contains(&Effect::Evict)
+}
+
+fn written(decision: &Decision) -> Option<&EvictionRequestStatus> {
+    decision.effects.iter().find_map(|effect| match effect {
+        Effect::WriteStatus(status) => Some(&**status),
+        _ => None,
+    })
+}
+
+fn reasons_told(decision: &Decision) -> Vec<&'static str> {
+    let told = decision.effects.iter().filter_map(|effect| match effect {
+        Effect::Tell(notice) => Some(notice.reason),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn refused(refusal: Refusal, second: i64, counter: i32) -> Attempt {
+    Attempt { at: at(second), answer: Answer::Refused(refusal), counter }
+}
+
+mod interceptor_class_selection {
+    use super::*;
+
+    #[test]
+    fn the_highest_priority_has_the_first_turn() {
+        let request = request(&[("low.example.com", 2000), ("high.example.com", 11_000)]);
+        let decision = decide(&case(&request, &pod()), at(5));
+        let status = written(&decision).unwrap();
+        assert_eq!(status.active_interceptor_class.as_deref(), Some("high.example.com"));
+        assert_eq!(status.progress_timestamp, Some(Time(at(5))));
+        assert!(!evicts(&decision));
+    }
+
+    #[test]
+    fn equal_priorities_have_their_turns_by_class() {
+        let request = request(&[("b.example.com", 5), ("a.example.com", 5)]);
+        let decision = decide(&case(&request, &pod()), at(5));
+        let status = written(&decision).unwrap();
+        assert_eq!(status.active_interceptor_class.as_deref(), Some("a.example.com"));
+    }
+
+    #[test]
+    fn the_next_one_has_its_turn_when_the_active_one_completed_and_the_pod_exists() {
+        let mut request = at_turn("high.example.com", 100);
+        request.status.active_interceptor_completed = true;
+        let decision = decide(&case(&request, &pod()), at(200));
+        let status = written(&decision).unwrap();
+        assert_eq!(status.active_interceptor_class.as_deref(), Some("low.example.com"));
+    }
+
+    #[test]
+    fn the_next_one_has_its_turn_when_the_deadline_has_passed_since_the_last_progress() {
+        let request = at_turn("high.example.com", 100);
+        let before = decide(&case(&request, &pod()), at(1899));
+        assert_eq!((before.effects.len(), before.recheck_at), (0, Some(at(1900))));
+        let after = decide(&case(&request, &pod()), at(1900));
+        assert_eq!(
+            written(&after).unwrap().active_interceptor_class.as_deref(),
+            Some("low.example.com"),
+            "exactly at the deadline"
+        );
+        assert_eq!(reasons_told(&after), ["InterceptorSilent"]);
+    }
+
+    #[test]
+    fn the_deadline_counts_from_the_creation_if_nobody_ever_reported() {
+        let mut request = at_turn("high.example.com", 0);
+        request.status.progress_timestamp = None;
+        assert_eq!(written(&decide(&case(&request, &pod()), at(1799))), None);
+        assert!(written(&decide(&case(&request, &pod()), at(1800))).is_some());
+    }
+
+    #[test]
+    fn the_switch_resets_completed_progress_finish_time_and_message_and_keeps_the_cancellation_policy() {
+        let mut request = at_turn("high.example.com", 100);
+        request.status.active_interceptor_completed = true;
+        request.status.expected_interceptor_finish_time = Some(Time(at(900)));
+        request.status.message = "copying data".into();
+        request.status.eviction_request_cancellation_policy = Policy::Forbid;
+        let decision = decide(&case(&request, &pod()), at(200) + SignedDuration::from_millis(300));
+        let status = written(&decision).unwrap();
+        assert!(!status.active_interceptor_completed);
+        assert_eq!(status.progress_timestamp, Some(Time(at(201))), "whole seconds, rounded up");
+        assert_eq!(status.expected_interceptor_finish_time, None);
+        assert_eq!(status.message, "high.example.com completed, now it is the turn of low.example.com");
+        assert_eq!(status.eviction_request_cancellation_policy, Policy::Forbid);
+    }
+
+    #[test]
+    fn an_interceptor_that_reports_keeps_its_turn() {
+        let request = at_turn("low.example.com", 5000);
+        let decision = decide(&case(&request, &pod()), at(6000));
+        assert_eq!(decision.effects, []);
+        assert!(matches!(
+            decision.waiting_on,
+            Some(WaitingOn::Interceptor { class, until, .. }) if class == "low.example.com" && until == at(6800)
+        ));
+    }
+
+    #[test]
+    fn an_active_class_that_the_spec_does_not_know_moves_nothing() {
+        let request = at_turn("stranger.example.com", 0);
+        let decision = decide(&case(&request, &pod()), at(9999));
+        assert_eq!(decision.effects, []);
+        assert!(matches!(decision.waiting_on, Some(WaitingOn::UnknownInterceptor { .. })));
+    }
+}
+
+mod eviction {
+    use super::*;
+
+    #[test]
+    fn without_interceptors_the_pod_is_evicted_at_once() {
+        assert!(evicts(&decide(&case(&request(&[]), &pod()), at(0))));
+    }
+
+    #[test]
+    fn after_the_last_one_completed_the_pod_is_evicted() {
+        let mut request = at_turn("low.example.com", 100);
+        request.status.active_interceptor_completed = true;
+        assert!(evicts(&decide(&case(&request, &pod()), at(101))));
+    }
+
+    #[test]
+    fn after_the_deadline_of_the_last_one_the_pod_is_evicted() {
+        let request = at_turn("low.example.com", 100);
+        assert!(!evicts(&decide(&case(&request, &pod()), at(1899))));
+        assert!(evicts(&decide(&case(&request, &pod()), at(1900))));
+    }
+
+    #[test]
+    fn pods_of_daemon_sets_and_mirror_pods_are_not_evicted() {
+        let owner = Owner {
+            api_version: "apps/v1".into(),
+            kind: "DaemonSet".into(),
+            name: "d".into(),
+            uid: "u".into(),
+        };
+        let daemon = Pod { owner: Some(Arc::new(owner)), ..pod() };
+        let mirror = Pod { is_mirror: true, ..pod() };
+        for (pod, kind) in [(daemon, Unevictable::DaemonSetPod), (mirror, Unevictable::MirrorPod)] {
+            let decision = decide(&case(&request(&[]), &pod), at(0));
+            assert!(!evicts(&decision));
+            assert_eq!(decision.waiting_on, Some(WaitingOn::NotEvictable { pod: kind }));
+            assert_eq!(reasons_told(&decision), ["EvictionBlocked"]);
+        }
+    }
+
+    #[test]
+    fn terminating_pods_are_not_evicted() {
+        let pod = Pod { deletion: Some(at(30)), ..pod() };
+        let decision = decide(&case(&request(&[]), &pod), at(0));
+        assert_eq!(decision.effects, []);
+        assert!(matches!(decision.waiting_on, Some(WaitingOn::Termination { .. })));
+    }
+
+    #[test]
+    fn a_failure_is_counted_once_told_once_and_retried_after_its_back_off() {
+        let (pod, mut request) = (pod(), request(&[]));
+        let webhook = Refusal::Webhook { message: "admission webhook \"w\" denied the request: no".into() };
+        let mut attempt = refused(webhook.clone(), 10, 0);
+        let first = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(10));
+        let status = written(&first).unwrap().clone();
+        assert_eq!((status.failed_api_eviction_counter, reasons_told(&first)), (1, vec!["EvictionBlocked"]));
+        assert_eq!(status.conditions[0].reason, "AdmissionWebhook");
+
+        request.status = status;
+        let waiting = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(10));
+        assert_eq!(waiting.effects, []);
+        let retry_at = waiting.recheck_at.unwrap();
+        assert!(evicts(&decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, retry_at)));
+
+        attempt = refused(webhook, 20, 1);
+        let again = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(20));
+        assert_eq!(written(&again).unwrap().failed_api_eviction_counter, 2);
+        assert_eq!(reasons_told(&again), [""; 0], "the same reason is not told again");
+    }
+
+    #[test]
+    fn reported_progress_calls_the_eviction_off_until_the_deadline_has_passed_again() {
+        for completed in [true, false] {
+            let pod = pod();
+            let mut request = at_turn("low.example.com", 100);
+            request.status.active_interceptor_completed = completed;
+            let attempt = refused(Refusal::Server { code: 500, message: "x".into() }, 2000, 0);
+            let failed = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(2000));
+            request.status = written(&failed).unwrap().clone();
+
+            request.status.progress_timestamp = Some(Time(at(2001)));
+            let called_off = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3000));
+            assert!(!evicts(&called_off), "{completed}");
+            let condition = &written(&called_off).unwrap().conditions[0];
+            assert_eq!((&*condition.status, &*condition.reason), ("False", "ProgressReported"));
+            request.status = written(&called_off).unwrap().clone();
+
+            let still = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3800));
+            assert_eq!((still.effects.len(), still.recheck_at), (0, Some(at(3801))), "{completed}");
+            assert!(evicts(&decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3801))));
+        }
+    }
+
+    #[test]
+    fn progress_from_before_the_eviction_began_does_not_call_it_off() {
+        let pod = pod();
+        let mut request = at_turn("low.example.com", 100);
+        request.status.active_interceptor_completed = true;
+        let attempt = refused(Refusal::Server { code: 500, message: "x".into() }, 200, 0);
+        let failed = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(200));
+        request.status = written(&failed).unwrap().clone();
+        assert!(evicts(&decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(210))));
+    }
+
+    #[test]
+    fn an_accepted_eviction_is_not_repeated_until_the_pod_shows_it() {
+        let (request, pod) = (request(&[]), pod());
+        let accepted = Attempt { at: at(0), answer: Answer::Accepted, counter: 0 };
+        let waiting = decide(&Case { attempt: Some(&accepted), ..case(&request, &pod) }, at(1));
+        assert_eq!(waiting.effects, []);
+        assert_eq!(waiting.waiting_on, Some(WaitingOn::Evicted { at: at(0) }));
+        assert!(evicts(&decide(&Case { attempt: Some(&accepted), ..case(&request, &pod) }, at(40))));
+    }
+}
+
+mod budgets {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_asked_for_room_before_the_server_is() {
+        let (request, pod, budget) = (request(&[]), pod(), budget("web", 0));
+        let waiting = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(0));
+        assert!(!evicts(&waiting));
+        assert!(
+            matches!(&waiting.waiting_on, Some(WaitingOn::Budget { name, allowed: 0, .. }) if name == "web")
+        );
+        assert_eq!(written(&waiting).unwrap().failed_api_eviction_counter, 0, "nothing was tried");
+        assert!(evicts(&decide(&Case { budgets: &[&budget], granted: true, ..case(&request, &pod) }, at(0))));
+    }
+
+    #[test]
+    fn a_blocked_pod_is_told_once() {
+        let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
+        let first = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(7));
+        assert_eq!(reasons_told(&first), ["EvictionBlocked"]);
+        request.status = written(&first).unwrap().clone();
+        assert_eq!(request.status.conditions[0].last_transition_time, Time(at(7)));
+        let again = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(99));
+        assert_eq!(again.effects, []);
+    }
+
+    #[test]
+    fn pods_that_need_no_budget_pass() {
+        let not_ready = Pod { ready: false, ..pod() };
+        let pending = Pod { phase: Phase::Pending, ready: false, ..pod() };
+        let healthy = budget("web", 0);
+        let unhealthy = Budget { current_healthy: 2, ..budget("web", 0) };
+        let none_wanted = Budget { desired_healthy: 0, ..budget("web", 0) };
+        let always = Budget { policy: UnhealthyPolicy::AlwaysAllow, ..unhealthy.clone() };
+        let unknown = Budget { policy: UnhealthyPolicy::Unknown, ..budget("web", 0) };
+        let rows = [
+            ("ready", &pod(), &always, false),
+            ("pending, rule 2", &pending, &unhealthy, true),
+            ("not ready, healthy budget, rule 5", &not_ready, &healthy, true),
+            ("not ready, unhealthy budget, rule 5", &not_ready, &unhealthy, false),
+            ("not ready, nothing desired, rule 5", &not_ready, &none_wanted, false),
+            ("not ready, AlwaysAllow, rule 5", &not_ready, &always, true),
+            ("not ready, unknown policy, rule 5", &not_ready, &unknown, false),
+        ];
+        let request = request(&[]);
+        for (name, pod, budget, passes) in rows {
+            let decision = decide(&Case { budgets: &[budget], ..case(&request, pod) }, at(0));
+            assert_eq!(evicts(&decision), passes, "{name}");
+        }
+    }
+
+    #[test]
+    fn two_budgets_are_named_and_the_server_asked_later_and_later() {
+        let (mut request, pod) = (request(&[]), pod());
+        let (a, b) = (budget("a", 5), budget("b", 5));
+        let budgets = [&a, &b];
+        let first = Case { budgets: &budgets, ..case(&request, &pod) };
+        assert!(evicts(&decide(&first, at(0))), "the first time to have its word");
+        let attempt = refused(Refusal::Server { code: 500, message: "more than one".into() }, 0, 0);
+        let told = decide(&Case { attempt: Some(&attempt), ..first }, at(0));
+        let status = written(&told).unwrap().clone();
+        assert_eq!(status.conditions[0].reason, "MoreThanOneDisruptionBudget");
+        assert!(status.message.contains("a and b"), "{}", status.message);
+        request.status = status;
+        let waiting =
+            decide(&Case { budgets: &budgets, attempt: Some(&attempt), ..case(&request, &pod) }, at(0));
+        assert!(!evicts(&waiting) && waiting.recheck_at > Some(at(0)));
+    }
+
+    #[test]
+    fn a_refusal_for_the_budgets_sake_waits_for_the_budget_and_not_for_a_back_off() {
+        let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
+        let attempt = refused(Refusal::Budget { message: "needs 3 healthy pods and has 3".into() }, 10, 0);
+        let counted =
+            decide(&Case { budgets: &[&budget], attempt: Some(&attempt), ..case(&request, &pod) }, at(10));
+        request.status = written(&counted).unwrap().clone();
+        assert_eq!(request.status.failed_api_eviction_counter, 1);
+        let base = Case { budgets: &[&budget], attempt: Some(&attempt), ..case(&request, &pod) };
+        let waiting = decide(&base, at(10));
+        assert!(matches!(waiting.waiting_on, Some(WaitingOn::Budget { .. })) && waiting.recheck_at.is_none());
+        assert!(evicts(&decide(&Case { granted: true, ..base }, at(10))));
+    }
+}
+
+mod garbage_collection {
+    use super::*;
+
+    fn effects(request: &Request, target: Target<'_>) -> Vec<Effect> {
+        let case = Case { request, pod: target, budgets: &[], attempt: None, granted: false };
+        let told = |effect: &Effect| matches!(effect, Effect::Tell(_));
+        decide(&case, at(10)).effects.into_iter().filter(|effect| !told(effect)).collect()
+    }
+
+    #[test]
+    fn without_requesters_the_request_is_deleted_if_cancellation_is_allowed() {
+        let mut request = at_turn("low.example.com", 0);
+        request.finalizers = vec!["notify.example.com/hear".into()];
+        assert_eq!(
+            effects(&request, Target::Found(&pod())),
+            [Effect::Delete],
+            "the other finalizer is respected"
+        );
+        request.is_deleting = true;
+        assert_eq!(effects(&request, Target::Found(&pod())), []);
+    }
+
+    #[test]
+    fn without_requesters_it_goes_on_if_cancellation_is_forbidden() {
+        let mut request = at_turn("high.example.com", 0);
+        request.finalizers.clear();
+        request.status.eviction_request_cancellation_policy = Policy::Forbid;
+        request.status.active_interceptor_completed = true;
+        let decision = decide(&case(&request, &pod()), at(10));
+        assert_eq!(written(&decision).unwrap().active_interceptor_class.as_deref(), Some("low.example.com"));
+    }
+
+    #[test]
+    fn with_one_requester_left_it_goes_on() {
+        let mut request = at_turn("low.example.com", 0);
+        request.finalizers = vec![format!("{REQUESTER_FINALIZER_PREFIX}other.example.com")];
+        assert_eq!(effects(&request, Target::Found(&pod())), []);
+    }
+
+    #[test]
+    fn it_ends_when_the_pod_is_gone_terminal_or_another_one() {
+        let mut request = request(&[]);
+        request.finalizers.push("notify.example.com/hear".into());
+        let other = Pod { uid: "uid-q".into(), ..pod() };
+        let succeeded = Pod { phase: Phase::Succeeded, ..pod() };
+        let failed = Pod { phase: Phase::Failed, ..pod() };
+        for target in [Target::Gone, Target::Found(&other), Target::Found(&succeeded), Target::Found(&failed)]
+        {
+            assert_eq!(
+                effects(&request, target),
+                [Effect::Delete, Effect::KeepFinalizers(vec!["notify.example.com/hear".into()])],
+                "{target:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn forbid_is_set_back_to_allow_once_the_pod_has_terminated() {
+        let mut request = request(&[]);
+        request.status.eviction_request_cancellation_policy = Policy::Forbid;
+        let effects = effects(&request, Target::Gone);
+        assert!(matches!(&effects[0], Effect::WriteStatus(status)
+            if status.eviction_request_cancellation_policy == Policy::Allow));
+        assert_eq!(effects[1..], [Effect::Delete, Effect::KeepFinalizers(Vec::new())]);
+    }
+
+    #[test]
+    fn a_request_that_is_being_deleted_goes_on_while_somebody_wants_it() {
+        let mut request = request(&[]);
+        request.is_deleting = true;
+        assert!(evicts(&decide(&case(&request, &pod()), at(0))));
+    }
+
+    #[test]
+    fn a_pod_that_was_never_seen_is_looked_up_before_it_counts_as_gone() {
+        assert_eq!(effects(&request(&[]), Target::NeverSeen), [Effect::LookUpPod]);
+    }
+}

@@ -1,0 +1,65 @@
+//! Whose turn it is.
+
+use jiff::Timestamp;
+use usher_api::Interceptor;
+
+use crate::snapshot::Request;
+
+/// What the request's interceptors are at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn<'a> {
+    /// This interceptor comes next.
+    Pass { to: &'a Interceptor, why: Passing<'a> },
+    /// This one is at it, and has until then to report.
+    Active { class: &'a str, until: Timestamp },
+    /// Nobody is left who could end the pod more gently than the eviction API.
+    Nobody(Left<'a>),
+    /// The status names somebody whom the spec does not know.
+    Unknown { class: &'a str },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passing<'a> {
+    First,
+    Completed { class: &'a str },
+    Silent { class: &'a str },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left<'a> {
+    NoInterceptor,
+    Completed { class: &'a str },
+    Silent { class: &'a str },
+}
+
+/// When the progress of whoever has the turn is overdue: counted from its last report, else from the creation.
+pub fn overdue_at(request: &Request) -> Timestamp {
+    let since = request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0);
+    since.checked_add(request.deadline).unwrap_or(Timestamp::MAX)
+}
+
+pub fn turn(request: &Request, now: Timestamp) -> Turn<'_> {
+    let Some(class) = request.status.active_interceptor_class.as_deref() else {
+        return match request.interceptors.first() {
+            Some(first) => Turn::Pass { to: first, why: Passing::First },
+            None => Turn::Nobody(Left::NoInterceptor),
+        };
+    };
+    let position = request.interceptors.iter().position(|interceptor| interceptor.interceptor_class == class);
+    let Some(position) = position else { return Turn::Unknown { class } };
+    let next = request.interceptors.get(position + 1);
+    let until = overdue_at(request);
+    if request.status.active_interceptor_completed {
+        match next {
+            Some(next) => Turn::Pass { to: next, why: Passing::Completed { class } },
+            None => Turn::Nobody(Left::Completed { class }),
+        }
+    } else if now >= until {
+        match next {
+            Some(next) => Turn::Pass { to: next, why: Passing::Silent { class } },
+            None => Turn::Nobody(Left::Silent { class }),
+        }
+    } else {
+        Turn::Active { class, until }
+    }
+}

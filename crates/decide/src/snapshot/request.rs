@@ -1,0 +1,70 @@
+//! An eviction request, without what only people read.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
+use usher_api::eviction_request::selection_order;
+use usher_api::names::requester_of;
+use usher_api::{EvictionRequest, EvictionRequestStatus, Interceptor};
+
+use super::Key;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub key: Key,
+    pub uid: Arc<str>,
+    pub resource_version: String,
+    pub created: Timestamp,
+    pub is_deleting: bool,
+    pub finalizers: Vec<String>,
+    pub pod_name: Arc<str>,
+    pub pod_uid: Arc<str>,
+    /// In the order of their turns.
+    pub interceptors: Arc<[Interceptor]>,
+    pub deadline: SignedDuration,
+    pub status: EvictionRequestStatus,
+}
+
+impl Request {
+    /// Who wants the pod to leave.
+    pub fn requesters(&self) -> impl Iterator<Item = &str> {
+        self.finalizers.iter().filter_map(|finalizer| requester_of(finalizer))
+    }
+
+    /// The finalizers of others, who have something to do before the request may go.
+    pub fn other_finalizers(&self) -> Vec<String> {
+        self.finalizers.iter().filter(|finalizer| requester_of(finalizer).is_none()).cloned().collect()
+    }
+
+    pub fn pod_key(&self) -> Key {
+        Key { namespace: self.key.namespace.clone(), name: self.pod_name.clone() }
+    }
+
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.type_ == kind)
+    }
+}
+
+impl From<&EvictionRequest> for Request {
+    fn from(request: &EvictionRequest) -> Self {
+        let meta = &request.metadata;
+        let text = |text: &Option<String>| Arc::<str>::from(text.as_deref().unwrap_or_default());
+        let mut interceptors = request.spec.interceptors.clone();
+        interceptors.sort_by(selection_order);
+        Self {
+            key: Key { namespace: text(&meta.namespace), name: text(&meta.name) },
+            uid: text(&meta.uid),
+            resource_version: request.resource_version().unwrap_or_default(),
+            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            is_deleting: meta.deletion_timestamp.is_some(),
+            finalizers: meta.finalizers.clone().unwrap_or_default(),
+            pod_name: request.spec.pod_ref.name.as_str().into(),
+            pod_uid: request.spec.pod_ref.uid.as_str().into(),
+            interceptors: interceptors.into(),
+            deadline: SignedDuration::from_secs(request.spec.progress_deadline_seconds.into()),
+            status: request.status.clone().unwrap_or_default(),
+        }
+    }
+}

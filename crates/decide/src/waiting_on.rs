@@ -1,0 +1,161 @@
+//! What an eviction waits for. Conditions, messages, events and explanations are all made from this.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::eviction_request::Refusal;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all_fields = "camelCase")]
+pub enum WaitingOn {
+    /// An interceptor has its turn and is not overdue.
+    Interceptor {
+        class: String,
+        /// When it last reported, or was given its turn.
+        progress: Option<Timestamp>,
+        /// When its turn is over if it stays silent.
+        until: Timestamp,
+        expected_finish: Option<Timestamp>,
+        message: String,
+    },
+    /// Progress was reported although nobody is left to pass the turn to: the eviction is called off for a while.
+    Progress { at: Timestamp, until: Timestamp },
+    /// The budget that speaks for the pod allows no disruption now.
+    Budget { name: String, allowed: i32, current_healthy: i32, desired_healthy: i32, expected_pods: i32 },
+    /// The eviction was refused, and is tried again at a time.
+    Refused {
+        #[serde(flatten)]
+        refusal: Refusal,
+        failures: i32,
+        retry_at: Timestamp,
+    },
+    /// The server has accepted the eviction; the pod is about to show it.
+    Evicted { at: Timestamp },
+    /// The pod is on its way out.
+    Termination { grace_ends: Timestamp, finalizers: Vec<String> },
+    /// Pods of daemon sets and mirror pods are not evicted; others have to end them.
+    NotEvictable { pod: Unevictable },
+    /// The pod is gone or the request withdrawn, but others still hold the request.
+    Finalizers { names: Vec<String> },
+    /// Whether the pod still exists is being looked up.
+    PodLookup,
+    /// The status names an interceptor that is not in the spec; nothing can be concluded from that.
+    UnknownInterceptor { class: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Unevictable {
+    DaemonSetPod,
+    MirrorPod,
+}
+
+impl WaitingOn {
+    /// When things will have changed by themselves.
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Interceptor { until, .. } | Self::Progress { until, .. } => Some(*until),
+            Self::Refused { retry_at, .. } => Some(*retry_at),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing moves until somebody does something.
+    pub fn is_blocked(&self) -> bool {
+        matches!(
+            self,
+            Self::Budget { .. }
+                | Self::Refused { .. }
+                | Self::NotEvictable { .. }
+                | Self::UnknownInterceptor { .. }
+        )
+    }
+
+    /// One word for machines: reasons of conditions, labels of metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Interceptor { .. } => "Interceptor",
+            Self::Progress { .. } => "ProgressReported",
+            Self::Budget { .. } => "DisruptionBudget",
+            Self::Refused { refusal, .. } => refusal.reason(),
+            Self::Evicted { .. } => "Evicted",
+            Self::Termination { .. } => "Terminating",
+            Self::NotEvictable { pod: Unevictable::DaemonSetPod } => "DaemonSetPod",
+            Self::NotEvictable { pod: Unevictable::MirrorPod } => "MirrorPod",
+            Self::Finalizers { .. } => "Finalizers",
+            Self::PodLookup => "PodLookup",
+            Self::UnknownInterceptor { .. } => "UnknownInterceptor",
+        }
+    }
+
+    /// A sentence for people. It has no figures that change by the second, so that it can be stored.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Interceptor { class, .. } => format!("interceptor {class} has its turn"),
+            Self::Progress { .. } => "progress was reported, so the pod is not evicted".to_string(),
+            Self::Budget { name, .. } => {
+                format!("disruption budget {name} does not allow the pod to be evicted")
+            }
+            Self::Refused { refusal, .. } => refusal.sentence(),
+            Self::Evicted { .. } => "the server has accepted the eviction".to_string(),
+            Self::Termination { finalizers, .. } if finalizers.is_empty() => {
+                "the pod is terminating".to_string()
+            }
+            Self::Termination { finalizers, .. } => {
+                format!("the pod is terminating and held by the finalizers {}", finalizers.join(", "))
+            }
+            Self::NotEvictable { pod: Unevictable::DaemonSetPod } => {
+                "the pod belongs to a DaemonSet, and the eviction API would only bring it back".to_string()
+            }
+            Self::NotEvictable { pod: Unevictable::MirrorPod } => {
+                "the pod mirrors a static pod, which only its node can end".to_string()
+            }
+            Self::Finalizers { names } => {
+                format!("the request is held by the finalizers {}", names.join(", "))
+            }
+            Self::PodLookup => "the pod is being looked up".to_string(),
+            Self::UnknownInterceptor { class } => {
+                format!("status.activeInterceptorClass is {class}, which is not in spec.interceptors")
+            }
+        }
+    }
+
+    /// What the reader can do about it.
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Interceptor { class, .. } => format!(
+                "wait; if {class} is stuck, look at its logs. It can give up by setting \
+                 status.activeInterceptorCompleted"
+            ),
+            Self::Progress { .. } => "wait for whoever reports the progress".to_string(),
+            Self::Budget { name, allowed: _, current_healthy, desired_healthy, expected_pods } => {
+                if current_healthy < expected_pods {
+                    format!(
+                        "{} of the {expected_pods} pods of budget {name} are not ready: bring them up, then it frees",
+                        expected_pods - current_healthy
+                    )
+                } else {
+                    format!(
+                        "all {expected_pods} pods of budget {name} are healthy and it wants {desired_healthy}: add a replica, \
+                         or allow a disruption in the budget"
+                    )
+                }
+            }
+            Self::Refused { refusal, .. } => refusal.advice(),
+            Self::Termination { finalizers, .. } if !finalizers.is_empty() => {
+                "ask the owners of the finalizers to let go".to_string()
+            }
+            Self::Termination { .. } => {
+                "wait until its grace ends; after that, look at the kubelet of its node".to_string()
+            }
+            Self::NotEvictable { pod: Unevictable::DaemonSetPod } => {
+                "change the DaemonSet's node selection, or let its interceptor end the pod".to_string()
+            }
+            Self::NotEvictable { pod: Unevictable::MirrorPod } => {
+                "remove the static pod's manifest on the node".to_string()
+            }
+            Self::Finalizers { .. } => "ask the owners of the finalizers to let go".to_string(),
+            Self::Evicted { .. } | Self::PodLookup => "wait a moment".to_string(),
+            Self::UnknownInterceptor { .. } => "withdraw the request and ask again".to_string(),
+        }
+    }
+}
