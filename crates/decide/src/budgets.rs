@@ -146,14 +146,16 @@ impl Ledger {
         account.pods.insert(place.request.clone(), place);
     }
 
-    /// The request wants no room any more. Room that it has used counts until the budget shows it.
-    pub fn leave(&mut self, request: &Key) {
-        let Some(budget) = self.at.remove(request) else { return };
-        let Some(account) = self.accounts.get_mut(&budget) else { return };
+    /// The request wants no room any more. Room that it has used counts until the budget shows it. Returns the budget
+    /// at which somebody else may have room now.
+    pub fn leave(&mut self, request: &Key) -> Option<Key> {
+        let budget = self.at.remove(request)?;
+        let account = self.accounts.get_mut(&budget)?;
         account.remove(request);
         if account.granted.get(request).is_some_and(|grant| !grant.evicted) {
             account.granted.remove(request);
         }
+        Some(budget)
     }
 
     /// As many as there is room for; each of them holds its room until it is used or left.
@@ -206,11 +208,12 @@ impl Ledger {
 
     /// The eviction was refused for the budget's sake: what is known of the budget is behind, so nobody else tries
     /// until it changes.
-    pub fn refused(&mut self, request: &Key) {
-        let Some(budget) = self.at.remove(request) else { return };
-        let Some(account) = self.accounts.get_mut(&budget) else { return };
+    pub fn refused(&mut self, request: &Key) -> Option<Key> {
+        let budget = self.at.remove(request)?;
+        let account = self.accounts.get_mut(&budget)?;
         account.granted.remove(request);
         account.allowed = 0;
+        Some(budget)
     }
 }
 

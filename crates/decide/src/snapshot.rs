@@ -3,6 +3,7 @@
 mod budget;
 mod pod;
 mod request;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 pub use budget::{Budget, UnhealthyPolicy};
 pub use pod::{Owner, Phase, Pod};
 pub use request::Request;
+pub use wire::{PodOnWire, RequestOnWire};
 
 /// A name in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

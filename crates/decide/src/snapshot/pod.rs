@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1 as core;
 
 use super::Key;
-
-/// The kubelet shows a static pod in the API by a mirror pod with this annotation.
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+use super::wire::{MIRROR_ANNOTATION, PodOnWire};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -72,32 +69,31 @@ impl Pod {
     }
 }
 
-impl From<&core::Pod> for Pod {
-    fn from(pod: &core::Pod) -> Self {
-        let meta = &pod.metadata;
-        let text = |text: &Option<String>| Arc::<str>::from(text.as_deref().unwrap_or_default());
-        let status = pod.status.as_ref();
-        let owners = meta.owner_references.iter().flatten();
-        let owner = owners.clone().find(|owner| owner.controller == Some(true)).map(|owner| {
+impl From<PodOnWire> for Pod {
+    fn from(pod: PodOnWire) -> Self {
+        let meta = pod.metadata;
+        let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
+        let owners = meta.owner_references.into_iter().flatten();
+        let owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| {
             Arc::new(Owner {
-                api_version: owner.api_version.as_str().into(),
-                kind: owner.kind.as_str().into(),
-                name: owner.name.as_str().into(),
-                uid: owner.uid.as_str().into(),
+                api_version: owner.api_version.into(),
+                kind: owner.kind.into(),
+                name: owner.name.into(),
+                uid: owner.uid.into(),
             })
         });
-        let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+        let mut conditions = pod.status.conditions.into_iter().flatten();
         Self {
-            key: Key { namespace: text(&meta.namespace), name: text(&meta.name) },
-            uid: text(&meta.uid),
-            node: pod.spec.as_ref().map_or_else(|| "".into(), |spec| text(&spec.node_name)),
-            labels: Arc::new(meta.labels.clone().unwrap_or_default()),
-            phase: Phase::parse(status.and_then(|status| status.phase.as_deref()).unwrap_or_default()),
-            ready: conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True"),
-            deletion: meta.deletion_timestamp.as_ref().map(|time| time.0),
-            finalizers: meta.finalizers.clone().unwrap_or_default(),
+            key: Key { namespace: text(meta.namespace), name: text(meta.name) },
+            uid: text(meta.uid),
+            node: pod.spec.node_name.into(),
+            labels: Arc::new(meta.labels.unwrap_or_default()),
+            phase: Phase::parse(&pod.status.phase),
+            ready: conditions.any(|condition| condition.kind == "Ready" && condition.status == "True"),
+            deletion: meta.deletion_timestamp.map(|time| time.0),
+            finalizers: meta.finalizers.unwrap_or_default(),
             owner,
-            is_mirror: meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION)),
+            is_mirror: meta.annotations.is_some_and(|all| all.contains_key(MIRROR_ANNOTATION)),
         }
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt;
 use usher_api::eviction_request::selection_order;
 use usher_api::names::requester_of;
-use usher_api::{EvictionRequest, EvictionRequestStatus, Interceptor};
+use usher_api::{EvictionRequestStatus, Interceptor};
 
 use super::Key;
+use super::wire::RequestOnWire;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -47,24 +47,24 @@ impl Request {
     }
 }
 
-impl From<&EvictionRequest> for Request {
-    fn from(request: &EvictionRequest) -> Self {
-        let meta = &request.metadata;
-        let text = |text: &Option<String>| Arc::<str>::from(text.as_deref().unwrap_or_default());
-        let mut interceptors = request.spec.interceptors.clone();
+impl From<RequestOnWire> for Request {
+    fn from(request: RequestOnWire) -> Self {
+        let meta = request.metadata;
+        let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
+        let mut interceptors = request.spec.interceptors;
         interceptors.sort_by(selection_order);
         Self {
-            key: Key { namespace: text(&meta.namespace), name: text(&meta.name) },
-            uid: text(&meta.uid),
-            resource_version: request.resource_version().unwrap_or_default(),
-            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            key: Key { namespace: text(meta.namespace), name: text(meta.name) },
+            uid: text(meta.uid),
+            resource_version: meta.resource_version.unwrap_or_default(),
+            created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             is_deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.clone().unwrap_or_default(),
-            pod_name: request.spec.pod_ref.name.as_str().into(),
-            pod_uid: request.spec.pod_ref.uid.as_str().into(),
+            finalizers: meta.finalizers.unwrap_or_default(),
+            pod_name: request.spec.pod_ref.name.into(),
+            pod_uid: request.spec.pod_ref.uid.into(),
             interceptors: interceptors.into(),
             deadline: SignedDuration::from_secs(request.spec.progress_deadline_seconds.into()),
-            status: request.status.clone().unwrap_or_default(),
+            status: request.status.unwrap_or_default(),
         }
     }
 }

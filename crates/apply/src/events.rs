@@ -1,0 +1,187 @@
+//! Telling people what happens, by events on the request, the pod and its owner.
+//!
+//! Events are written beside the work and never hold it up. The same news of the same object is written once in a
+//! while, with how often it was heard, and what cannot be written is dropped.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, Resource};
+use serde_json::json;
+use tokio::sync::mpsc;
+use usher_api::EvictionRequest;
+use usher_decide::decision::{About, Notice};
+use usher_decide::snapshot::{Pod, Request};
+
+use crate::clock::Clock;
+use crate::requests::FIELD_MANAGER;
+
+/// The same news of the same object is written at most this often.
+const PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// So many events may wait to be written, and so many are remembered.
+const WAITING: usize = 1024;
+const REMEMBERED: usize = 16 * 1024;
+
+/// Where news are handed in. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Events {
+    sender: mpsc::Sender<News>,
+    dropped: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct News {
+    about: ObjectReference,
+    reason: &'static str,
+    message: String,
+    is_warning: bool,
+}
+
+impl Events {
+    /// Starts writing. Ends when all clones are gone.
+    pub fn start(client: Client, clock: Clock) -> Self {
+        let (sender, mut receiver) = mpsc::channel::<News>(WAITING);
+        tokio::spawn(async move {
+            let mut writer = Writer { client, clock, told: HashMap::new(), written: 0 };
+            while let Some(news) = receiver.recv().await {
+                writer.write(news).await;
+            }
+        });
+        Self { sender, dropped: Arc::default() }
+    }
+
+    /// How many could not be taken because too many were waiting.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn tell(&self, request: &Request, pod: Option<&Pod>, notice: &Notice) {
+        for about in notice.about {
+            let Some((about, message)) = subject(*about, request, pod, &notice.message) else { continue };
+            let news = News { about, reason: notice.reason, message, is_warning: notice.is_warning };
+            if self.sender.try_send(news).is_err() {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The object that the event is about, and what it says there: an owner needs to hear which pod is meant.
+fn subject(
+    about: About,
+    request: &Request,
+    pod: Option<&Pod>,
+    message: &str,
+) -> Option<(ObjectReference, String)> {
+    let namespace = Some(request.key.namespace.to_string());
+    match about {
+        About::Request => {
+            let reference = ObjectReference {
+                api_version: Some(EvictionRequest::api_version(&()).into_owned()),
+                kind: Some(EvictionRequest::kind(&()).into_owned()),
+                name: Some(request.key.name.to_string()),
+                uid: Some(request.uid.to_string()),
+                namespace,
+                ..ObjectReference::default()
+            };
+            Some((reference, message.to_string()))
+        }
+        About::Pod => {
+            let reference = ObjectReference {
+                api_version: Some("v1".into()),
+                kind: Some("Pod".into()),
+                name: Some(request.pod_name.to_string()),
+                uid: Some(request.pod_uid.to_string()),
+                namespace,
+                ..ObjectReference::default()
+            };
+            Some((reference, message.to_string()))
+        }
+        About::Owner => {
+            let owner = pod?.owner.as_ref()?;
+            let reference = ObjectReference {
+                api_version: Some(owner.api_version.to_string()),
+                kind: Some(owner.kind.to_string()),
+                name: Some(owner.name.to_string()),
+                uid: Some(owner.uid.to_string()),
+                namespace,
+                ..ObjectReference::default()
+            };
+            Some((reference, format!("pod {}: {message}", request.pod_name)))
+        }
+    }
+}
+
+struct Writer {
+    client: Client,
+    clock: Clock,
+    told: HashMap<(String, &'static str), Told>,
+    written: i128,
+}
+
+struct Told {
+    name: String,
+    at: Timestamp,
+    count: i32,
+}
+
+impl Writer {
+    async fn write(&mut self, news: News) {
+        let now = self.clock.now();
+        let namespace = news.about.namespace.clone().unwrap_or_default();
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let key = (news.about.uid.clone().unwrap_or_default(), news.reason);
+        if let Some(told) = self.told.get_mut(&key) {
+            told.count += 1;
+            if now < told.at + PAUSE {
+                return;
+            }
+            told.at = now;
+            let patch = json!({"count": told.count, "message": news.message, "lastTimestamp": Time(now)});
+            let name = told.name.clone();
+            match events.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+                Ok(_) => return,
+                // It has expired: it is told anew.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(why) => {
+                    tracing::debug!(%why, "an event could not be counted");
+                    return;
+                }
+            }
+        }
+        if self.told.len() >= REMEMBERED {
+            self.told.retain(|_, told| now < told.at + PAUSE);
+        }
+        // Named as others name their events, by object and time; the number keeps two of one time apart.
+        self.written += 1;
+        let unique = now.as_nanosecond() + self.written;
+        let name = format!("{}.{unique:x}", news.about.name.as_deref().unwrap_or_default());
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(namespace),
+                ..ObjectMeta::default()
+            },
+            involved_object: news.about,
+            reason: Some(news.reason.to_string()),
+            message: Some(news.message),
+            type_: Some(if news.is_warning { "Warning" } else { "Normal" }.to_string()),
+            source: Some(EventSource { component: Some(FIELD_MANAGER.to_string()), host: None }),
+            reporting_component: Some(FIELD_MANAGER.to_string()),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            count: Some(1),
+            ..Event::default()
+        };
+        if let Err(why) = events.create(&PostParams::default(), &event).await {
+            tracing::debug!(%why, reason = news.reason, "an event could not be written");
+            return;
+        }
+        self.told.insert(key, Told { name, at: now, count: 1 });
+    }
+}

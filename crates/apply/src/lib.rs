@@ -1,0 +1,17 @@
+//! Effects into API calls: with preconditions, and with errors told apart by what is to be done about them.
+//!
+//! - [`requests`]: the effects of a decision on an eviction request.
+//! - [`refusal`]: what the server's answer to an eviction means.
+//! - [`events`]: telling people, once and not per retry.
+//! - [`clock`]: the time, so that it can be virtual.
+//!
+//! Nothing here decides whether something is to be done.
+
+pub mod clock;
+pub mod events;
+pub mod refusal;
+pub mod requests;
+
+pub use clock::Clock;
+pub use events::Events;
+pub use requests::{Failure, Outcome, Requests};

@@ -1,0 +1,201 @@
+//! The effects of a decision on an eviction request, carried out in their order, up to the first that fails.
+
+use k8s_openapi::api::core::v1::Pod as FullPod;
+use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
+use kube::core::PartialObjectMeta;
+use kube::{Client, Error};
+use serde_json::{Value, json};
+use usher_api::{EvictionRequest, EvictionRequestStatus};
+use usher_decide::decision::Effect;
+use usher_decide::eviction_request::{Answer, Refusal};
+use usher_decide::snapshot::{Pod, PodOnWire, Request};
+
+use crate::events::Events;
+use crate::refusal::refusal_of;
+
+/// The name under which Usher's writes appear in `managedFields`.
+pub const FIELD_MANAGER: &str = "usher";
+
+/// Carries out effects with this client.
+#[derive(Clone)]
+pub struct Requests {
+    client: Client,
+    events: Events,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The server's word on the eviction, if there was one.
+    pub answer: Option<Answer>,
+    /// A look-up, or an eviction, found that the pod of that UID does not exist.
+    pub pod_is_gone: bool,
+    /// A look-up found the pod.
+    pub pod_found: Option<Box<Pod>>,
+    /// Something else failed, and the rest was not done.
+    pub failure: Option<Failure>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The request has changed meanwhile, or is gone: what was decided does not hold any more, and news are coming.
+    Outdated,
+    /// The server could not, or would not; try again later.
+    Later(String),
+}
+
+impl Requests {
+    pub fn new(client: Client, events: Events) -> Self {
+        Self { client, events }
+    }
+
+    /// `pod` is the one that was looked at, as the subject of events.
+    pub async fn carry_out(&self, request: &Request, pod: Option<&Pod>, effects: &[Effect]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut version = request.resource_version.clone();
+        for effect in effects {
+            let done = match effect {
+                Effect::LookUpPod => self.look_up(request, &mut outcome).await,
+                Effect::Evict => self.evict(request, &mut outcome).await,
+                Effect::WriteStatus(status) => self.write_status(request, &mut version, status).await,
+                Effect::Delete => self.delete(request, &mut version).await,
+                Effect::KeepFinalizers(names) => self.keep_finalizers(request, &mut version, names).await,
+                Effect::Tell(notice) => {
+                    self.events.tell(request, pod, notice);
+                    Ok(())
+                }
+            };
+            if let Err(failure) = done {
+                outcome.failure = Some(failure);
+                break;
+            }
+            if outcome.pod_is_gone || matches!(outcome.answer, Some(Answer::Refused(_))) {
+                break;
+            }
+        }
+        outcome
+    }
+
+    fn requests(&self, request: &Request) -> Api<EvictionRequest> {
+        Api::namespaced(self.client.clone(), &request.key.namespace)
+    }
+
+    async fn look_up(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
+        let pods: Api<PodOnWire> = Api::namespaced(self.client.clone(), &request.key.namespace);
+        match pods.get_opt(&request.pod_name).await {
+            Ok(Some(pod)) => {
+                let pod = Pod::from(pod);
+                outcome.pod_is_gone = pod.uid != request.pod_uid;
+                outcome.pod_found = Some(Box::new(pod));
+                Ok(())
+            }
+            Ok(None) => {
+                outcome.pod_is_gone = true;
+                Ok(())
+            }
+            Err(why) => Err(Failure::Later(why.to_string())),
+        }
+    }
+
+    async fn evict(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
+        let preconditions = Preconditions { uid: Some(request.pod_uid.to_string()), resource_version: None };
+        let parameters = EvictParams {
+            delete_options: Some(DeleteParams {
+                preconditions: Some(preconditions),
+                ..DeleteParams::default()
+            }),
+            ..EvictParams::default()
+        };
+        let pods: Api<FullPod> = Api::namespaced(self.client.clone(), &request.key.namespace);
+        match pods.evict(&request.pod_name, &parameters).await {
+            Ok(_) => outcome.answer = Some(Answer::Accepted),
+            Err(Error::Api(status)) => match refusal_of(&status) {
+                None => outcome.pod_is_gone = true,
+                // The UID may be another one's, or the server too slow with its budgets: only a look can tell.
+                Some(refusal @ Refusal::Server { code: 409, .. }) => {
+                    self.look_up(request, outcome).await?;
+                    if !outcome.pod_is_gone {
+                        outcome.answer = Some(Answer::Refused(refusal));
+                    }
+                }
+                Some(refusal) => outcome.answer = Some(Answer::Refused(refusal)),
+            },
+            // No answer: whether the pod was evicted, its watch will tell.
+            Err(why) => {
+                let refusal = Refusal::Server { code: 0, message: why.to_string() };
+                outcome.answer = Some(Answer::Refused(refusal));
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        request: &Request,
+        version: &mut String,
+        status: &EvictionRequestStatus,
+    ) -> Result<(), Failure> {
+        let patch = json!({
+            "metadata": {"uid": &*request.uid, "resourceVersion": version},
+            "status": {
+                "activeInterceptorClass": status.active_interceptor_class,
+                "activeInterceptorCompleted": status.active_interceptor_completed,
+                "expectedInterceptorFinishTime": status.expected_interceptor_finish_time,
+                "progressTimestamp": status.progress_timestamp,
+                "evictionRequestCancellationPolicy": status.eviction_request_cancellation_policy,
+                "failedAPIEvictionCounter": status.failed_api_eviction_counter,
+                "message": status.message,
+                "conditions": status.conditions,
+            },
+        });
+        let written = self
+            .requests(request)
+            .patch_status(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
+            .await;
+        written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of)
+    }
+
+    async fn delete(&self, request: &Request, version: &mut String) -> Result<(), Failure> {
+        let preconditions =
+            Preconditions { uid: Some(request.uid.to_string()), resource_version: Some(version.clone()) };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        let deleted = self.requests(request).delete(&request.key.name, &parameters).await;
+        deleted
+            .map(|deleted| {
+                if let Some(left) = deleted.left() {
+                    remember(&left.metadata.resource_version, version);
+                }
+            })
+            .map_err(failure_of)
+    }
+
+    async fn keep_finalizers(
+        &self,
+        request: &Request,
+        version: &mut String,
+        names: &[String],
+    ) -> Result<(), Failure> {
+        let patch: Value = json!({
+            "metadata": {"uid": &*request.uid, "resourceVersion": version, "finalizers": names},
+        });
+        let requests: Api<PartialObjectMeta<EvictionRequest>> =
+            Api::namespaced(self.client.clone(), &request.key.namespace);
+        let written = requests
+            .patch_metadata(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
+            .await;
+        written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of)
+    }
+}
+
+fn remember(new: &Option<String>, version: &mut String) {
+    if let Some(new) = new {
+        version.clone_from(new);
+    }
+}
+
+fn failure_of(why: Error) -> Failure {
+    match why {
+        Error::Api(status) if matches!(status.code, 404 | 409) => Failure::Outdated,
+        why => Failure::Later(why.to_string()),
+    }
+}

@@ -1,0 +1,243 @@
+//! What is known of requests, their pods and budgets, kept up with every change.
+//!
+//! A plain struct: changes go in, keys of the requests that they concern come out. Decisions read it through
+//! [`Index::decide`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use usher_decide::budgets::{Ledger, Place};
+use usher_decide::decision::{Decision, Effect};
+use usher_decide::eviction_request::{Answer, Attempt, Case, Refusal, Target, decide};
+use usher_decide::snapshot::{Budget, Key, Pod, Request};
+use usher_decide::waiting_on::WaitingOn;
+
+use crate::intern::Interner;
+
+#[derive(Debug, Default)]
+pub struct Index {
+    pods: HashMap<Key, Arc<Pod>>,
+    requests: BTreeMap<Key, Entry>,
+    /// Requests by the name of their pod. Two at most times: one for the pod that is gone, one for its successor.
+    by_pod: HashMap<Key, Vec<Key>>,
+    /// By namespace.
+    budgets: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Budget>>,
+    ledger: Ledger,
+    /// Budgets at which somebody may have room now.
+    to_ask: BTreeSet<Key>,
+    interner: Interner,
+}
+
+#[derive(Debug)]
+struct Entry {
+    request: Arc<Request>,
+    attempt: Option<Attempt>,
+    /// The pod of that UID has been here.
+    seen: bool,
+}
+
+/// A decision, and what it was made from.
+#[derive(Debug)]
+pub struct Decided {
+    pub request: Arc<Request>,
+    pub pod: Option<Arc<Pod>>,
+    pub decision: Decision,
+}
+
+impl Index {
+    pub fn request(&self, key: &Key) -> Option<&Arc<Request>> {
+        self.requests.get(key).map(|entry| &entry.request)
+    }
+
+    pub fn request_keys(&self) -> Vec<Key> {
+        self.requests.keys().cloned().collect()
+    }
+
+    pub fn pod_seen(&mut self, mut pod: Pod) -> Vec<Key> {
+        self.interner.pod(&mut pod);
+        let key = pod.key.clone();
+        let concerned = self.by_pod.get(&key).cloned().unwrap_or_default();
+        for request in &concerned {
+            if let Some(entry) = self.requests.get_mut(request)
+                && entry.request.pod_uid == pod.uid
+            {
+                entry.seen = true;
+            }
+        }
+        self.pods.insert(key, Arc::new(pod));
+        concerned
+    }
+
+    pub fn pod_gone(&mut self, key: &Key) -> Vec<Key> {
+        self.pods.remove(key);
+        self.by_pod.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Pods that are not in a new list are gone.
+    pub fn only_pods(&mut self, there: &HashSet<Key>) -> Vec<Key> {
+        let gone: Vec<Key> = self.pods.keys().filter(|key| !there.contains(key)).cloned().collect();
+        gone.iter().flat_map(|key| self.pod_gone(key)).collect()
+    }
+
+    pub fn request_seen(&mut self, mut request: Request) -> Key {
+        self.interner.request(&mut request);
+        let key = request.key.clone();
+        let pod_key = request.pod_key();
+        let seen = self.pods.get(&pod_key).is_some_and(|pod| pod.uid == request.pod_uid);
+        match self.requests.get_mut(&key) {
+            Some(entry) if entry.request.uid == request.uid => {
+                entry.request = Arc::new(request);
+                entry.seen |= seen;
+            }
+            known => {
+                if known.is_some() {
+                    self.request_gone(&key);
+                }
+                self.by_pod.entry(pod_key).or_default().push(key.clone());
+                self.requests.insert(key.clone(), Entry { request: Arc::new(request), attempt: None, seen });
+            }
+        }
+        key
+    }
+
+    pub fn request_gone(&mut self, key: &Key) {
+        let Some(entry) = self.requests.remove(key) else { return };
+        self.leave(key);
+        let pod_key = entry.request.pod_key();
+        if let Some(keys) = self.by_pod.get_mut(&pod_key) {
+            keys.retain(|other| other != key);
+            if keys.is_empty() {
+                self.by_pod.remove(&pod_key);
+            }
+        }
+    }
+
+    /// The requests that have room now, and those for which the budget means something else than before.
+    pub fn budget_seen(&mut self, budget: Budget, now: Timestamp) -> Vec<Key> {
+        let key = budget.key.clone();
+        self.ledger.observe(&budget, now);
+        let known = self.budgets.entry(key.namespace.clone()).or_default();
+        let before = known.insert(key.name.clone(), budget);
+        let after = &known[&key.name];
+        let mut concerned = self.ledger.grant(&key, now);
+        let means_the_same = before.is_some_and(|before| {
+            let healthy = |b: &Budget| b.current_healthy >= b.desired_healthy && b.desired_healthy > 0;
+            before.selector == after.selector
+                && before.policy == after.policy
+                && healthy(&before) == healthy(after)
+        });
+        if !means_the_same {
+            concerned.extend(self.requests_in(&key.namespace));
+        }
+        concerned
+    }
+
+    pub fn budget_gone(&mut self, key: &Key) -> Vec<Key> {
+        if let Some(known) = self.budgets.get_mut(&key.namespace) {
+            known.remove(&key.name);
+            if known.is_empty() {
+                self.budgets.remove(&key.namespace);
+            }
+        }
+        self.ledger.forget(key);
+        self.requests_in(&key.namespace)
+    }
+
+    pub fn only_budgets(&mut self, there: &HashSet<Key>) -> Vec<Key> {
+        let all = self.budgets.values().flat_map(BTreeMap::values).map(|budget| budget.key.clone());
+        let gone: Vec<Key> = all.filter(|key| !there.contains(key)).collect();
+        gone.iter().flat_map(|key| self.budget_gone(key)).collect()
+    }
+
+    fn requests_in(&self, namespace: &str) -> Vec<Key> {
+        let from = self.requests.range(Key::new(namespace, "")..);
+        from.map(|(key, _)| key).take_while(|key| &*key.namespace == namespace).cloned().collect()
+    }
+
+    /// Decides on a request, and enters it at its budget or takes it from there.
+    pub fn decide(&mut self, key: &Key, now: Timestamp) -> Option<Decided> {
+        let granted = self.ledger.is_granted(key);
+        let entry = self.requests.get(key)?;
+        let request = entry.request.clone();
+        let pod = self.pods.get(&request.pod_key()).cloned();
+        let target = match &pod {
+            Some(pod) if pod.uid == request.pod_uid => Target::Found(pod),
+            // Another pod has the name: ours was here before it, seen or not.
+            Some(pod) if entry.seen => Target::Found(pod),
+            None if entry.seen => Target::Gone,
+            _ => Target::NeverSeen,
+        };
+        let selecting: Vec<&Budget> = match (&pod, self.budgets.get(&key.namespace)) {
+            (Some(pod), Some(budgets)) => budgets.values().filter(|budget| budget.selects(pod)).collect(),
+            _ => Vec::new(),
+        };
+        let case = Case {
+            request: &request,
+            pod: target,
+            budgets: &selecting,
+            attempt: entry.attempt.as_ref(),
+            granted,
+        };
+        let decision = decide(&case, now);
+        let budget = match (&decision.waiting_on, &selecting[..]) {
+            (Some(WaitingOn::Budget { .. }), [budget]) => Some(budget.key.clone()),
+            _ => None,
+        };
+        if let (Some(budget), Some(pod)) = (&budget, &pod) {
+            let (pod, node, since) = (pod.key.name.clone(), pod.node.clone(), request.created);
+            self.ledger.wait(budget, Place { request: key.clone(), pod, node, since });
+            self.to_ask.insert(budget.clone());
+        } else if !decision.effects.contains(&Effect::Evict) {
+            self.leave(key);
+        }
+        Some(Decided { request, pod, decision })
+    }
+
+    /// Who may go now at a budget: as many as it has room for, or one to try a budget that does not move. Also when to
+    /// ask again.
+    pub fn grant(&mut self, budget: &Key, now: Timestamp) -> (Vec<Key>, Option<Timestamp>) {
+        let mut granted = self.ledger.grant(budget, now);
+        if granted.is_empty() {
+            granted.extend(self.ledger.probe(budget, now));
+        }
+        let again = self.ledger.probe_at(budget, now);
+        (granted, again)
+    }
+
+    fn leave(&mut self, key: &Key) {
+        self.to_ask.extend(self.ledger.leave(key));
+    }
+
+    /// The budgets that are to be asked for room: see [`Index::grant`].
+    pub fn budgets_to_ask(&mut self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.to_ask)
+    }
+
+    /// What the server said to the eviction of a request's pod.
+    pub fn answered(&mut self, key: &Key, answer: Answer, now: Timestamp) {
+        match &answer {
+            Answer::Accepted => self.ledger.evicted(key),
+            Answer::Refused(Refusal::Budget { .. } | Refusal::BudgetNotReady { .. }) => {
+                self.to_ask.extend(self.ledger.refused(key));
+            }
+            Answer::Refused(_) => self.leave(key),
+        }
+        if let Some(entry) = self.requests.get_mut(key) {
+            let counter = entry.request.status.failed_api_eviction_counter;
+            entry.attempt = Some(Attempt { at: now, answer, counter });
+        }
+    }
+
+    /// The server says that the pod of this request does not exist.
+    pub fn pod_is_gone(&mut self, key: &Key) {
+        self.leave(key);
+        let Some(entry) = self.requests.get_mut(key) else { return };
+        entry.seen = true;
+        let (pod_key, uid) = (entry.request.pod_key(), entry.request.pod_uid.clone());
+        // The watch is behind: the pod must not look alive until it has caught up.
+        if self.pods.get(&pod_key).is_some_and(|pod| pod.uid == uid) {
+            self.pods.remove(&pod_key);
+        }
+    }
+}

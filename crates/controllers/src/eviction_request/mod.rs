@@ -1,0 +1,385 @@
+//! The eviction request controller: watches into the index, decisions out of it, effects to the server.
+//!
+//! One task owns everything; only the API calls run beside it, a bounded number at a time, and never two for the same
+//! request. Nothing is decided before all watches have told what there is. Everything needed to go on is in the API
+//! objects, so it can be ended at any point.
+
+mod index;
+mod observer;
+
+use std::collections::HashSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, SelectAll};
+use futures::{FutureExt, Stream, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client};
+use usher_apply::{Clock, Events, Failure, Outcome, Requests};
+use usher_decide::decision::Effect;
+use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::waiting_on::WaitingOn;
+
+pub use index::{Decided, Index};
+pub use observer::{Nobody, Observer};
+
+use crate::queue::Queue;
+
+/// So many requests are worked on at a time.
+const AT_A_TIME: usize = 64;
+/// Timers are set for no longer than this, so that they always fit.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+
+/// What the watches tell.
+enum News {
+    Pod(watcher::Event<PodOnWire>),
+    Request(watcher::Event<RequestOnWire>),
+    Budget(watcher::Event<PodDisruptionBudget>),
+}
+
+type NewsStream = Pin<Box<dyn Stream<Item = News> + Send>>;
+
+/// Runs the controller until the future is dropped.
+pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
+    let events = Events::start(client.clone(), clock.clone());
+    let news = futures::stream::select_all([
+        follow(Api::<PodOnWire>::all(client.clone()), News::Pod),
+        follow(Api::<RequestOnWire>::all(client.clone()), News::Request),
+        follow(Api::<PodDisruptionBudget>::all(client.clone()), News::Budget),
+    ]);
+    let controller = Controller {
+        apply: Requests::new(client, events),
+        clock,
+        observer,
+        index: Index::default(),
+        queue: Queue::default(),
+        budgets: Queue::default(),
+        under_way: FuturesUnordered::new(),
+        listing: Listing::default(),
+        missing: 3,
+    };
+    controller.run(news).await;
+}
+
+/// A watch that starts anew after errors, with pauses.
+fn follow<K>(api: Api<K>, into: fn(watcher::Event<K>) -> News) -> NewsStream
+where
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + 'static,
+{
+    let events = watcher(api, watcher::Config::default()).default_backoff();
+    Box::pin(events.filter_map(move |event| async move {
+        match event {
+            Ok(event) => Some(into(event)),
+            Err(why) => {
+                tracing::warn!(kind = %K::kind(&()), %why, "a watch was interrupted");
+                None
+            }
+        }
+    }))
+}
+
+/// The keys of the lists that are being read.
+#[derive(Default)]
+struct Listing {
+    pods: HashSet<Key>,
+    requests: HashSet<Key>,
+    budgets: HashSet<Key>,
+    done: [bool; 3],
+}
+
+struct Done {
+    key: Key,
+    decided: Decided,
+    outcome: Outcome,
+}
+
+struct Controller {
+    apply: Requests,
+    clock: Clock,
+    observer: Box<dyn Observer>,
+    index: Index,
+    queue: Queue<Key>,
+    /// Budgets that are to be asked for room.
+    budgets: Queue<Key>,
+    under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+    listing: Listing,
+    /// Watches that have not told yet what there is.
+    missing: usize,
+}
+
+impl Controller {
+    async fn run(mut self, mut news: SelectAll<NewsStream>) {
+        loop {
+            // What has happened already comes first, so that decisions are made on what is, not on what was.
+            while let Some(Some(told)) = news.next().now_or_never() {
+                self.learn(told);
+            }
+            let now = self.clock.now();
+            if self.missing == 0 {
+                self.work(now);
+            }
+            let due = self.queue.next_time().into_iter().chain(self.budgets.next_time()).min();
+            let sleep = sleep_until(due, now);
+            tokio::select! {
+                biased;
+                told = news.next() => match told {
+                    Some(told) => self.learn(told),
+                    None => return,
+                },
+                Some(done) = self.under_way.next() => self.finish(done),
+                () = sleep => {}
+            }
+        }
+    }
+
+    /// Starts as much work as there may be at a time.
+    fn work(&mut self, now: Timestamp) {
+        loop {
+            self.budgets.wake(now);
+            while let Some((budget, _)) = self.budgets.take(now) {
+                let (granted, again) = self.index.grant(&budget, now);
+                for key in granted {
+                    self.look_at_soon(key, now);
+                }
+                self.budgets.done(&budget, now);
+                self.budgets.set_time(&budget, again);
+            }
+            self.queue.wake(now);
+            if self.under_way.len() >= AT_A_TIME {
+                break;
+            }
+            let Some((key, waited)) = self.queue.take(now) else { break };
+            self.observer.queue_taken(waited);
+            self.look_at(key, now);
+            for budget in self.index.budgets_to_ask() {
+                self.budgets.add(budget, now);
+            }
+        }
+        let (waiting, busy) = self.queue.depth();
+        self.observer.queue_depth(waiting, busy);
+    }
+
+    fn look_at_soon(&mut self, key: Key, now: Timestamp) {
+        if self.queue.add(key, now) {
+            self.observer.queue_added();
+        }
+    }
+
+    fn look_at(&mut self, key: Key, now: Timestamp) {
+        let Some(decided) = self.index.decide(&key, now) else {
+            self.queue.set_time(&key, None);
+            self.done_with(&key, now);
+            return;
+        };
+        self.observer.waits(&decided.request, decided.decision.waiting_on.as_ref(), now);
+        self.queue.set_time(&key, decided.decision.recheck_at);
+        if decided.decision.effects.is_empty() {
+            self.done_with(&key, now);
+            return;
+        }
+        let apply = self.apply.clone();
+        self.under_way.push(
+            async move {
+                let effects = &decided.decision.effects;
+                let outcome = apply.carry_out(&decided.request, decided.pod.as_deref(), effects).await;
+                Done { key, decided, outcome }
+            }
+            .boxed(),
+        );
+    }
+
+    fn done_with(&mut self, key: &Key, now: Timestamp) {
+        let worked = self.queue.done(key, now);
+        self.observer.queue_done(worked);
+    }
+
+    fn finish(&mut self, done: Done) {
+        let now = self.clock.now();
+        let Done { key, decided, outcome } = done;
+        if let Some(answer) = outcome.answer {
+            self.observer.evicted(&decided.request, &answer);
+            tracing::info!(request = %key, pod = %decided.request.pod_name, ?answer, "eviction");
+            self.index.answered(&key, answer, now);
+            self.look_at_soon(key.clone(), now);
+        }
+        if let Some(pod) = outcome.pod_found
+            && !outcome.pod_is_gone
+        {
+            for concerned in self.index.pod_seen(*pod) {
+                self.look_at_soon(concerned, now);
+            }
+        }
+        if outcome.pod_is_gone {
+            self.index.pod_is_gone(&key);
+            self.look_at_soon(key.clone(), now);
+        }
+        match outcome.failure {
+            None => {
+                self.queue.succeeded(&key);
+                if decided.decision.effects.contains(&Effect::Delete) && is_over(&decided) {
+                    self.observer.pod_left(&decided.request, now);
+                }
+            }
+            Some(failure) => {
+                tracing::debug!(request = %key, ?failure, "not carried out");
+                self.observer.failed(&failure);
+                self.observer.queue_retried();
+                // News of what is newer are on their way, but a watch may be late: it is looked at again anyway.
+                self.queue.retry(&key, now);
+                if let Failure::Later(why) = failure {
+                    tracing::warn!(request = %key, why, "the server could not be written to");
+                }
+            }
+        }
+        for budget in self.index.budgets_to_ask() {
+            self.budgets.add(budget, now);
+        }
+        self.done_with(&key, now);
+    }
+
+    fn learn(&mut self, news: News) {
+        let now = self.clock.now();
+        match news {
+            News::Pod(event) => self.learn_pod(event, now),
+            News::Request(event) => self.learn_request(event, now),
+            News::Budget(event) => self.learn_budget(event, now),
+        }
+        for budget in self.index.budgets_to_ask() {
+            self.budgets.add(budget, now);
+        }
+    }
+
+    fn look_at_all(&mut self, keys: Vec<Key>, now: Timestamp) {
+        for key in keys {
+            self.look_at_soon(key, now);
+        }
+    }
+
+    fn learn_pod(&mut self, event: watcher::Event<PodOnWire>, now: Timestamp) {
+        let concerned = match event {
+            watcher::Event::Apply(pod) => self.index.pod_seen(Pod::from(pod)),
+            watcher::Event::InitApply(pod) => {
+                let pod = Pod::from(pod);
+                self.listing.pods.insert(pod.key.clone());
+                self.index.pod_seen(pod)
+            }
+            watcher::Event::Delete(pod) => self.index.pod_gone(&Pod::from(pod).key),
+            watcher::Event::Init => {
+                self.listing.pods.clear();
+                return;
+            }
+            watcher::Event::InitDone => {
+                let there = std::mem::take(&mut self.listing.pods);
+                self.listed(0);
+                self.index.only_pods(&there)
+            }
+        };
+        self.look_at_all(concerned, now);
+    }
+
+    fn learn_request(&mut self, event: watcher::Event<RequestOnWire>, now: Timestamp) {
+        match event {
+            watcher::Event::Apply(request) => self.request_seen(Request::from(request), now),
+            watcher::Event::InitApply(request) => {
+                let request = Request::from(request);
+                self.listing.requests.insert(request.key.clone());
+                self.request_seen(request, now);
+            }
+            watcher::Event::Delete(request) => self.request_gone(&Request::from(request).key, now),
+            watcher::Event::Init => self.listing.requests.clear(),
+            watcher::Event::InitDone => {
+                let there = std::mem::take(&mut self.listing.requests);
+                self.listed(1);
+                for key in self.index.request_keys().into_iter().filter(|key| !there.contains(key)) {
+                    self.request_gone(&key, now);
+                }
+            }
+        }
+    }
+
+    fn request_seen(&mut self, request: Request, now: Timestamp) {
+        let before = self.index.request(&request.key).cloned();
+        let key = self.index.request_seen(request);
+        let after = self.index.request(&key).cloned();
+        self.observer.request_changed(before.as_deref(), after.as_deref());
+        self.look_at_soon(key, now);
+    }
+
+    fn request_gone(&mut self, key: &Key, now: Timestamp) {
+        let before = self.index.request(key).cloned();
+        if let Some(before) = &before {
+            self.observer.waits(before, None, now);
+        }
+        self.observer.request_changed(before.as_deref(), None);
+        self.index.request_gone(key);
+        self.queue.set_time(key, None);
+        self.queue.succeeded(key);
+    }
+
+    fn learn_budget(&mut self, event: watcher::Event<PodDisruptionBudget>, now: Timestamp) {
+        let concerned = match event {
+            watcher::Event::Apply(budget) => self.budget_seen(Budget::from(&budget), now),
+            watcher::Event::InitApply(budget) => {
+                let budget = Budget::from(&budget);
+                self.listing.budgets.insert(budget.key.clone());
+                self.budget_seen(budget, now)
+            }
+            watcher::Event::Delete(budget) => self.index.budget_gone(&Budget::from(&budget).key),
+            watcher::Event::Init => {
+                self.listing.budgets.clear();
+                return;
+            }
+            watcher::Event::InitDone => {
+                let there = std::mem::take(&mut self.listing.budgets);
+                self.listed(2);
+                self.index.only_budgets(&there)
+            }
+        };
+        self.look_at_all(concerned, now);
+    }
+
+    fn budget_seen(&mut self, budget: Budget, now: Timestamp) -> Vec<Key> {
+        let key = budget.key.clone();
+        let concerned = self.index.budget_seen(budget, now);
+        self.budgets.add(key, now);
+        concerned
+    }
+
+    fn listed(&mut self, which: usize) {
+        if !std::mem::replace(&mut self.listing.done[which], true) {
+            self.missing -= 1;
+            if self.missing == 0 {
+                tracing::info!(requests = self.index.request_keys().len(), "all that there is is known");
+                self.observer.synced();
+            }
+        }
+    }
+}
+
+/// Whether the request was deleted because its pod has left, and not because it was withdrawn.
+fn is_over(decided: &Decided) -> bool {
+    let alive = |pod: &Arc<Pod>| pod.uid == decided.request.pod_uid && !pod.phase.is_terminal();
+    !decided.pod.as_ref().is_some_and(alive)
+        && !matches!(decided.decision.waiting_on, Some(WaitingOn::PodLookup))
+}
+
+async fn sleep_until(due: Option<Timestamp>, now: Timestamp) {
+    match due {
+        Some(at) => {
+            let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+            // Timers count in milliseconds, rounded up so that it is not too early.
+            tokio::time::sleep((left + Duration::from_millis(1)).min(LONGEST_SLEEP)).await;
+        }
+        None => std::future::pending().await,
+    }
+}

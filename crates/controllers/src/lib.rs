@@ -1,0 +1,10 @@
+//! Controllers: watches, snapshots and queues around the decisions of `usher-decide`.
+//!
+//! - [`eviction_request`]: the eviction request controller.
+//! - [`queue`]: what is to be looked at, and when.
+//!
+//! Nothing is decided here.
+
+pub mod eviction_request;
+mod intern;
+pub mod queue;

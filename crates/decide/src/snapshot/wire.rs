@@ -1,0 +1,189 @@
+//! Pods and requests as the server sends them, read without what nobody decides by: a full pod takes several times as
+//! long to read, and as much room.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
+
+/// The kubelet shows a static pod in the API by a mirror pod with this annotation.
+pub(super) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct PodOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub(super) spec: PodSpec,
+    #[serde(default)]
+    pub(super) status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodSpec {
+    pub node_name: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodStatus {
+    pub phase: String,
+    pub conditions: Option<Vec<PodCondition>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct PodCondition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct RequestOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    pub spec: EvictionRequestSpec,
+    #[serde(default)]
+    pub status: Option<EvictionRequestStatus>,
+}
+
+/// The names of a kind are those of the full type; only the fields are fewer.
+macro_rules! stands_for {
+    ($slim:ty, $full:ty) => {
+        impl Resource for $slim {
+            type DynamicType = ();
+            type Scope = <$full as Resource>::Scope;
+
+            fn kind((): &()) -> Cow<'_, str> {
+                <$full as Resource>::kind(&())
+            }
+
+            fn group((): &()) -> Cow<'_, str> {
+                <$full as Resource>::group(&())
+            }
+
+            fn version((): &()) -> Cow<'_, str> {
+                <$full as Resource>::version(&())
+            }
+
+            fn plural((): &()) -> Cow<'_, str> {
+                <$full as Resource>::plural(&())
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+stands_for!(PodOnWire, core::Pod);
+stands_for!(RequestOnWire, EvictionRequest);
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Slim {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<Annotations>,
+    finalizers: Option<Vec<String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+/// Only whether the mirror annotation is there.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "kubernetes.io/config.mirror")]
+    mirror: Option<serde::de::IgnoredAny>,
+}
+
+fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let slim = Slim::deserialize(from)?;
+    let mirror = slim.annotations.is_some_and(|annotations| annotations.mirror.is_some());
+    Ok(ObjectMeta {
+        name: slim.name,
+        namespace: slim.namespace,
+        uid: slim.uid,
+        resource_version: slim.resource_version,
+        creation_timestamp: slim.creation_timestamp,
+        deletion_timestamp: slim.deletion_timestamp,
+        labels: slim.labels,
+        annotations: mirror.then(|| [(MIRROR_ANNOTATION.to_string(), String::new())].into()),
+        finalizers: slim.finalizers,
+        owner_references: slim.owner_references,
+        ..ObjectMeta::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Phase, Pod, Request};
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_is_read_with_what_decisions_need() {
+        let pod: PodOnWire = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "p", "namespace": "default", "uid": "u", "labels": {"app": "web"}, "managedFields": [{"manager": "x"}],
+                "annotations": {"kubernetes.io/config.mirror": "h", "other": "x"}, "finalizers": ["f/f"],
+                "deletionTimestamp": "2026-01-01T00:00:30Z",
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"},
+                    {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true},
+                ],
+            },
+            "spec": {"nodeName": "n1", "containers": []},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+        .unwrap();
+        let pod = Pod::from(pod);
+        assert_eq!((pod.key.to_string().as_str(), &*pod.uid, &*pod.node), ("default/p", "u", "n1"));
+        assert_eq!(
+            (pod.phase, pod.ready, pod.is_mirror, pod.is_daemon()),
+            (Phase::Running, true, true, true)
+        );
+        assert_eq!(pod.labels["app"], "web");
+        assert_eq!(pod.deletion.unwrap().to_string(), "2026-01-01T00:00:30Z");
+    }
+
+    #[test]
+    fn a_pod_that_was_only_just_created_is_pending() {
+        let pod: PodOnWire =
+            serde_json::from_value(json!({"metadata": {"name": "p", "labels": null}})).unwrap();
+        let pod = Pod::from(pod);
+        assert_eq!((pod.phase, pod.ready, &*pod.node), (Phase::Pending, false, ""));
+    }
+
+    #[test]
+    fn interceptors_are_in_the_order_of_their_turns() {
+        let request: RequestOnWire = serde_json::from_value(json!({
+            "metadata": {"name": "u", "namespace": "default", "uid": "r", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"podRef": {"name": "p", "uid": "u"}, "interceptors": [
+                {"interceptorClass": "b.com", "priority": 1}, {"interceptorClass": "a.com", "priority": 1},
+                {"interceptorClass": "c.com", "priority": 9},
+            ]},
+        }))
+        .unwrap();
+        let request = Request::from(request);
+        let classes: Vec<&str> = request.interceptors.iter().map(|i| i.interceptor_class.as_str()).collect();
+        assert_eq!(classes, ["c.com", "a.com", "b.com"]);
+        assert_eq!(request.deadline.as_secs(), 1800);
+    }
+}
