@@ -9,6 +9,7 @@ pub mod crds;
 pub mod follower;
 pub mod kubectl;
 pub mod living;
+pub mod requests;
 pub mod verbs;
 pub mod webhook_server;
 
