@@ -12,5 +12,6 @@ pub mod living;
 pub mod requests;
 pub mod verbs;
 pub mod webhook_server;
+pub mod witness;
 
 pub use cluster::{Answer, Request, TestCluster};

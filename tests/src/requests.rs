@@ -10,8 +10,10 @@ use usher_controllers::eviction_request::{self, Nobody};
 
 use crate::crds;
 use crate::living::{Living, PODS};
+use crate::witness::Witness;
 
-pub const REQUESTS: &str = "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
+pub const REQUESTS: &str =
+    "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// The finalizer of the requester that the tests play.
@@ -27,19 +29,13 @@ impl Drop for Running {
     }
 }
 
-/// A kube client of the cluster, in this process, as the administrator.
+/// Starts the eviction request controller on the cluster's clock, under the eyes of a witness.
 #[must_use]
-pub fn client(cluster: &Cluster) -> Client {
-    Client::new(cluster.service(), "default")
-}
-
-/// Starts the eviction request controller on the cluster's clock.
-#[must_use]
-pub fn start_controller(cluster: &Cluster) -> Running {
+pub fn start_controller(cluster: &Cluster, witness: &Witness) -> Running {
     let server = cluster.server().clone();
     let clock = Clock::from_fn(move || server.now());
-    let run = eviction_request::run(client(cluster), clock, Box::new(Nobody));
-    Running(tokio::spawn(run))
+    let client = Client::new(witness.clone(), "default");
+    Running(tokio::spawn(eviction_request::run(client, clock, Box::new(Nobody))))
 }
 
 impl Living {

@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, PODS, names, template, workload};
 use usher_tests::requests::{DRAIN, start_controller};
+use usher_tests::witness::Witness;
 
 const SETTLED: Duration = Duration::from_secs(60);
 
-async fn living() -> Living {
+async fn living() -> (Living, Witness) {
     let living = Living::start(1, 3).await.unwrap();
     living.install_crds().await.unwrap();
-    living
+    let witness = Witness::of(&living.cluster);
+    (living, witness)
 }
 
 async fn is_gone(living: &Living, path: &str) -> bool {
@@ -35,28 +37,33 @@ fn two() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_interceptors_is_evicted_and_the_request_collected() {
-    let living = living().await;
-    let _controller = start_controller(&living.cluster);
+    let (living, witness) = living().await;
+    let _controller = start_controller(&living.cluster, &witness);
     living.create(PODS, &pod("p")).await.unwrap();
     living.until(&format!("{PODS}/p"), |pod| pod["status"]["phase"] == "Running").await.unwrap();
     let request = living.request("p", &json!([])).await.unwrap();
     sleep(SETTLED).await;
     assert!(is_gone(&living, &format!("{PODS}/p")).await);
     assert!(is_gone(&living, &request).await);
+    let seen = witness.seen();
+    let seen = seen.lock();
+    assert_eq!(seen.breaches, [""; 0]);
+    assert_eq!(
+        (seen.evictions, seen.writes),
+        (1, 3),
+        "evict, delete, release: with the creation four writes"
+    );
     let events = living.get("/api/v1/namespaces/default/events").await.unwrap();
     let of_us = |event: &&Value| event["source"]["component"] == "usher";
     let events: Vec<&Value> = events["items"].as_array().unwrap().iter().filter(of_us).collect();
     assert_eq!(events.len(), 1, "{events:#?}");
-    assert_eq!(
-        events[0]["message"],
-        "evicting the pod as drain.example.com asked: it has no interceptor"
-    );
+    assert_eq!(events[0]["message"], "evicting the pod as drain.example.com asked: it has no interceptor");
 }
 
 #[tokio::test(start_paused = true)]
 async fn interceptors_take_turns_and_the_silent_one_is_passed_over_after_its_deadline() {
-    let living = living().await;
-    let _controller = start_controller(&living.cluster);
+    let (living, witness) = living().await;
+    let _controller = start_controller(&living.cluster, &witness);
     living.create(PODS, &pod("p")).await.unwrap();
     let request = living.request("p", &two()).await.unwrap();
     let active = |class: &'static str| move |r: &Value| r["status"]["activeInterceptorClass"] == class;
@@ -76,8 +83,8 @@ async fn interceptors_take_turns_and_the_silent_one_is_passed_over_after_its_dea
 
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_request_goes_and_the_pod_stays() {
-    let living = living().await;
-    let _controller = start_controller(&living.cluster);
+    let (living, witness) = living().await;
+    let _controller = start_controller(&living.cluster, &witness);
     living.create(PODS, &pod("p")).await.unwrap();
     let request = living.request("p", &two()).await.unwrap();
     sleep(SETTLED).await;
@@ -89,8 +96,8 @@ async fn a_withdrawn_request_goes_and_the_pod_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_lets_them_go_one_after_another_and_no_request_is_wasted() {
-    let living = living().await;
-    let _controller = start_controller(&living.cluster);
+    let (living, witness) = living().await;
+    let _controller = start_controller(&living.cluster, &witness);
     let deployment = workload("Deployment", "web", json!({"replicas": 5}));
     living.create(DEPLOYMENTS, &deployment).await.unwrap();
     let budget = json!({
@@ -113,12 +120,15 @@ async fn a_budget_lets_them_go_one_after_another_and_no_request_is_wasted() {
     assert!(meter.counts().iter().all(|(_, ready)| *ready >= 4), "{:?}", meter.counts());
     let left = living.get(usher_tests::requests::REQUESTS).await.unwrap();
     assert_eq!(left["items"], json!([]));
+    let seen = witness.seen();
+    assert_eq!(seen.lock().breaches, [""; 0]);
+    assert_eq!(seen.lock().evictions, 5, "each was tried once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_zero_budget_is_tried_told_and_left_at_once_when_it_goes() {
-    let living = living().await;
-    let controller = start_controller(&living.cluster);
+    let (living, witness) = living().await;
+    let controller = start_controller(&living.cluster, &witness);
     living.create(PODS, &pod("p")).await.unwrap();
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "none"},
@@ -140,15 +150,15 @@ async fn a_zero_budget_is_tried_told_and_left_at_once_when_it_goes() {
     living.delete(&format!("{BUDGETS}/none")).await.unwrap();
     sleep(SETTLED).await;
     assert!(!is_gone(&living, &format!("{PODS}/p")).await);
-    let _controller = start_controller(&living.cluster);
+    let _controller = start_controller(&living.cluster, &witness);
     sleep(SETTLED).await;
     assert!(is_gone(&living, &format!("{PODS}/p")).await && is_gone(&living, &request).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_finalizers_hold_the_request_after_the_pod_is_gone() {
-    let living = living().await;
-    let _controller = start_controller(&living.cluster);
+    let (living, witness) = living().await;
+    let _controller = start_controller(&living.cluster, &witness);
     living.create(PODS, &pod("p")).await.unwrap();
     let request = living.request("p", &two()).await.unwrap();
     let both = json!({"metadata": {"finalizers": [DRAIN, "notify.example.com/hear"]}});
