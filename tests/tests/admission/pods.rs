@@ -1,6 +1,6 @@
 //! Pods: who is asked about, who is not, and what an outage does.
 
-use crate::scene::{ADMIN, EDITOR, SHOP, Scene, Webhook, expect, pod, pods, requests};
+use crate::scene::{ADMIN, CONFIGURATIONS, EDITOR, SHOP, Scene, Webhook, expect, pod, pods, requests, says};
 use http::Method;
 use serde_json::json;
 use std::sync::atomic::Ordering;
@@ -72,18 +72,34 @@ pub async fn gate_off(scene: &Scene, webhook: &Webhook) {
     webhook.enabled.store(true, Ordering::SeqCst);
 }
 
-/// Nobody answers any more.
+/// Nobody answers any more. Even somebody who made the policy for pods strict loses no pod without annotations by it.
 pub async fn outage(scene: &Scene) {
     let uid = scene.pod("without", json!([])).await;
     scene.pod("with", json!([["a.io", "5"]])).await;
-    for name in ["without", "with"] {
+    pods_live_on(scene, &["without", "with"]).await;
+    let answer = scene.send(ADMIN, Method::POST, &requests(), &scene.request_for("without", &uid)).await;
+    expect("requests wait for the webhook", &answer, 500, "failed calling webhook \"fill.evictionrequest");
+
+    scene.pod("annotated", json!([["a.io", "5"]])).await;
+    let path = format!("{CONFIGURATIONS}/validatingwebhookconfigurations/usher");
+    let mut configuration = scene.cluster.get(&path).await.unwrap().body;
+    configuration["webhooks"][1]["failurePolicy"] = "Fail".into();
+    assert_eq!(scene.cluster.put(&path, &configuration).await.unwrap().status, 200);
+    let dry = format!("{}?dryRun=All", pods(SHOP));
+    let annotated = pod("refused", json!([["a.io", "5"]]));
+    let refused = "failed calling webhook \"pods.evictionrequest";
+    scene.until(|| scene.send(ADMIN, Method::POST, &dry, &annotated), |answer| says(answer, refused)).await;
+    scene.pod("plain-as-ever", json!([])).await;
+    pods_live_on(scene, &["plain-as-ever", "annotated"]).await;
+}
+
+async fn pods_live_on(scene: &Scene, names: &[&str]) {
+    for name in names {
         let path = format!("{}/{name}", pods(SHOP));
         let label = json!({"metadata": {"labels": {"during": "outage"}}});
         expect("update", &scene.send(ADMIN, Method::PATCH, &path, &label).await, 200, "");
-        scene.end_pod(name, "Running").await;
+        scene.set_phase(name, "Running").await;
         let answer = scene.cluster.delete_with(&path, json!({"gracePeriodSeconds": 0})).await.unwrap();
         expect("delete", &answer, 200, "");
     }
-    let answer = scene.send(ADMIN, Method::POST, &requests(), &scene.request_for("without", &uid)).await;
-    expect("requests wait for the webhook", &answer, 500, "failed calling webhook \"fill.evictionrequest");
 }

@@ -15,7 +15,7 @@ pub async fn creation(scene: &Scene) {
     let uid =
         scene.pod("web", json!([["low.io", "1"], ["high.io", "300/backup"], ["also-low.io", "1"]])).await;
     let ended = scene.pod("ended", json!([])).await;
-    scene.end_pod("ended", "Succeeded").await;
+    scene.set_phase("ended", "Succeeded").await;
     let named = scene.pod("named", json!([])).await;
     let good = scene.request_for("web", &uid);
     let other = "6f0a1a52-0000-4000-8000-000000000000";

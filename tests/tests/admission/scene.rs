@@ -195,7 +195,7 @@ impl Scene {
         created["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    pub async fn end_pod(&self, name: &str, phase: &str) {
+    pub async fn set_phase(&self, name: &str, phase: &str) {
         let path = format!("{}/{name}/status", pods(SHOP));
         let answer = self.cluster.merge_patch(&path, &json!({"status": {"phase": phase}})).await.unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
