@@ -98,7 +98,10 @@ impl Keeper {
         tokio::pin!(shutdown);
         loop {
             let pause = match self.round().await {
-                Ok(_) => LOOK_EVERY,
+                Ok(until) => {
+                    tracing::debug!(%until, "the webhook's certificates are up to date");
+                    LOOK_EVERY
+                }
                 Err(why) => {
                     tracing::warn!(%why, "the webhook's certificates are not up to date");
                     TRY_AGAIN

@@ -23,6 +23,9 @@ async fn admission_decides(cluster: TestCluster) {
     requests::creation(&scene).await;
     requests::changes(&scene, &webhook).await;
     requests::deletion(&scene).await;
+    if scene.cluster.name() == "real" {
+        requests::cleaning_up(&scene).await;
+    }
     pods::annotations(&scene).await;
     pods::gate_off(&scene, &webhook).await;
     webhook.end().await;

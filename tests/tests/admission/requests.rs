@@ -5,6 +5,7 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use usher_api::names::REQUESTER_FINALIZER_PREFIX;
+use usher_tests::Request;
 
 fn with(mut request: Value, pointer: &str, field: &str, value: Value) -> Value {
     request.pointer_mut(pointer).unwrap()[field] = value;
@@ -210,4 +211,18 @@ pub async fn deletion(scene: &Scene) {
         200,
         "",
     );
+}
+
+/// The accounts that clean up behind namespaces and owners have a right to delete pods, and so are not in each other's way. The
+/// embedded cluster does its housekeeping without accounts.
+pub async fn cleaning_up(scene: &Scene) {
+    for account in ["namespace-controller", "generic-garbage-collector"] {
+        let path = scene.requested(account, json!([])).await;
+        let mut request = Request::new(Method::DELETE, &path);
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+        let user = format!("system:serviceaccount:kube-system:{account}");
+        request.headers = vec![("impersonate-user".to_owned(), user)];
+        request.headers.extend(groups.map(|group| ("impersonate-group".to_owned(), group.to_owned())));
+        expect(account, &scene.cluster.send(ADMIN, request).await.unwrap(), 200, "");
+    }
 }
