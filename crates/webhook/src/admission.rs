@@ -8,7 +8,7 @@ use serde_json::Value;
 use usher_api::EvictionRequest;
 use usher_decide::admission::{Access, FoundPod, Verdict, eviction_request, pods as pod_verdicts};
 
-use crate::pods::{PodCache, Pods};
+use crate::pods;
 use crate::review::{self, Annotated, Operation, Request, Review};
 use crate::rights::Rights;
 use crate::{Clock, system_clock};
@@ -53,7 +53,7 @@ pub struct NoReview(#[from] serde_json::Error);
 
 /// Admission for one cluster.
 pub struct Admission {
-    pods: Pods,
+    client: Client,
     rights: Rights,
     enabled: Arc<AtomicBool>,
     clock: Clock,
@@ -63,18 +63,11 @@ impl Admission {
     /// The client needs to get pods and to create SubjectAccessReviews.
     pub fn new(client: Client) -> Self {
         Self {
-            pods: Pods { client: client.clone(), cache: None },
+            client: client.clone(),
             rights: Rights::new(client),
             enabled: Arc::new(AtomicBool::new(true)),
             clock: system_clock(),
         }
-    }
-
-    /// Looks into this cache before it asks the API server.
-    #[must_use]
-    pub fn with_cache(mut self, cache: Arc<dyn PodCache>) -> Self {
-        self.pods.cache = Some(cache);
-        self
     }
 
     /// Takes the time from this clock.
@@ -186,14 +179,15 @@ impl Admission {
         access: &Access,
     ) -> kube::Result<Option<FoundPod>> {
         let wanted = &subject.spec.pod_ref;
-        match operation {
-            // An empty name would read the list; whatever it is, no pod has it.
-            _ if *access != Access::Allowed || wanted.name.is_empty() => Ok(None),
-            Operation::Create => self.pods.find(namespace, &wanted.name, &wanted.uid).await,
-            Operation::Delete if eviction_request::forbids_deletion(subject) => {
-                self.pods.read(namespace, &wanted.name).await
-            }
-            _ => Ok(None),
+        let matters = match operation {
+            Operation::Create => true,
+            Operation::Delete => eviction_request::forbids_deletion(subject),
+            Operation::Update | Operation::Connect => false,
+        };
+        // An empty name would read the list; whatever it is, no pod has it.
+        if !matters || *access != Access::Allowed || wanted.name.is_empty() {
+            return Ok(None);
         }
+        pods::find(&self.client, namespace, &wanted.name).await
     }
 }

@@ -10,8 +10,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use usher_decide::admission::FoundPod;
-use usher_webhook::{Admission, Endpoint, PodCache};
+use usher_webhook::{Admission, Endpoint};
 
 const UID: &str = "5d9c";
 
@@ -63,14 +62,6 @@ impl Server {
 
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock())
-    }
-}
-
-struct Cache(FoundPod);
-
-impl PodCache for Cache {
-    fn pod(&self, namespace: &str, name: &str) -> Option<FoundPod> {
-        (namespace == "shop" && name == "web").then(|| self.0.clone())
     }
 }
 
@@ -133,27 +124,6 @@ async fn consent_is_asked_for_once_in_a_while_and_refusal_every_time() {
         let answer = ask(&admission, "UPDATE", "Allow").await;
         assert_eq!(answer["status"]["code"], 403, "{answer}");
         assert_eq!(server.asked(), ["may eve delete all", "may eve delete web"]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cache_is_believed_only_if_it_leads_to_yes() {
-    let fits = FoundPod { uid: UID.to_owned(), phase: "Running".to_owned(), ..FoundPod::default() };
-    let ended = FoundPod { phase: "Failed".to_owned(), ..fits.clone() };
-    let other = FoundPod { uid: "before".to_owned(), ..fits.clone() };
-    for (cached, operation, reads) in [
-        (&fits, "CREATE", false),
-        (&ended, "CREATE", true),
-        (&other, "CREATE", true),
-        (&fits, "DELETE", true),
-    ] {
-        let server = Server::new(true, true);
-        let admission = server.admission().with_cache(Arc::new(Cache(cached.clone())));
-        let policy = if operation == "DELETE" { "Forbid" } else { "Allow" };
-        let answer = ask(&admission, operation, policy).await;
-        assert_eq!(answer["allowed"], operation == "CREATE", "{answer}");
-        let read = server.asked().iter().any(|asked| asked.ends_with("/pods/web"));
-        assert_eq!(read, reads, "{operation} with {cached:?}");
     }
 }
 

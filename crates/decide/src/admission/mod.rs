@@ -5,7 +5,7 @@
 //! rules answer with better words.
 //!
 //! Where to start reading:
-//! - [`eviction_request`]: CREATE, UPDATE and DELETE of requests; [`turn`] for who may be the active interceptor when.
+//! - [`eviction_request`]: CREATE, UPDATE and DELETE of requests; `turn` for who may be the active interceptor when.
 //! - [`resolve`]: the interceptors of a pod, even of one whose annotations break the rules.
 //! - [`pods`]: annotations of pods.
 //! - [`rules`]: every rule with its name, code and reason.
