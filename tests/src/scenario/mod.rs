@@ -5,8 +5,10 @@
 //! The runner ([`run`]) does the steps ([`act`], [`drain`]) and checks the expectations ([`expect`]), while watches
 //! note every effect ([`observe`], [`names`]). How a scenario ends and what became of each object is compared with
 //! what the real cluster did ([`outcome`], [`recorded`]): timing may differ, the end and the order of effects may not.
+//! Where the embedded cluster is known to end otherwise, `scenarios/differences.yaml` says so ([`differences`]).
 
 mod act;
+pub mod differences;
 mod drain;
 mod expect;
 pub mod form;
@@ -23,7 +25,7 @@ mod short;
 mod stage;
 
 pub use form::Scenario;
-pub use load::{load, select};
+pub use load::{is_whole_run, load, select};
 pub use reach::ClusterUnderTest;
 pub use run::{Failure, Report, run};
 

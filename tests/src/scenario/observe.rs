@@ -153,7 +153,11 @@ impl Seen {
     fn note(&mut self, plural: &str, gone: bool, object: Value) {
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         if !self.objects.contains_key(&uid) {
-            let name = self.names.entry(plural.to_owned()).or_default().name(&object);
+            let mut name = self.names.entry(plural.to_owned()).or_default().name(&object);
+            if plural != "pods" {
+                let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
+                name = Name { short: format!("{kind}/{}", name.short), family: format!("{kind}/{}", name.family) };
+            }
             self.objects.insert(uid.clone(), Object { plural: plural.to_owned(), name, last: Value::Null });
         }
         let Some(known) = self.objects.get_mut(&uid) else { return };

@@ -6,7 +6,7 @@ use super::stage::Stage;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -37,7 +37,8 @@ pub struct Outcome {
     /// Pods on each node, where the scenario compares that.
     #[serde(default, skip_serializing_if = "Counts::is_empty")]
     pub placement: Counts,
-    pub nodes: BTreeMap<String, String>,
+    /// Whether it is ready, and its taints.
+    pub nodes: BTreeMap<String, BTreeMap<String, String>>,
     /// What the status of each says, by `plural/name`.
     pub status: BTreeMap<String, Value>,
     /// The lives of the objects, by family.
@@ -88,21 +89,37 @@ impl Outcome {
         Ok(outcome)
     }
 
-    /// Where `other` differs, a line each.
+    /// Where `other` differs.
     #[must_use]
-    pub fn differences(&self, other: &Self) -> Vec<String> {
+    pub fn differences(&self, other: &Self) -> Vec<Difference> {
         let lines = |outcome: &Self| {
             let mut lines = BTreeMap::new();
             flatten("", &serde_json::to_value(outcome).unwrap_or_default(), &mut lines);
             lines
         };
         let (mine, others) = (lines(self), lines(other));
-        let missing = mine.iter().filter(|(path, value)| others.get(*path) != Some(value)).map(|(path, value)| {
-            let found = others.get(path).map_or_else(|| "nothing".to_owned(), Clone::clone);
-            format!("{path} should be {value}, but is {found}")
-        });
-        let more = others.iter().filter(|(path, _)| !mine.contains_key(*path));
-        missing.chain(more.map(|(path, value)| format!("{path} should not be there, but is {value}"))).collect()
+        let places: BTreeSet<&String> = mine.keys().chain(others.keys()).collect();
+        let differing = places.into_iter().filter(|at| mine.get(*at) != others.get(*at));
+        let told = |value: Option<&String>| value.map_or_else(|| "nothing".to_owned(), Clone::clone);
+        let difference = |at: &String| Difference {
+            at: at.clone(),
+            what: format!("should be {}, but is {}", told(mine.get(at)), told(others.get(at))),
+        };
+        differing.map(difference).collect()
+    }
+}
+
+/// One place in which two outcomes differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// `/status/deployments/web/replicas`
+    pub at: String,
+    what: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.at, self.what)
     }
 }
 
@@ -150,15 +167,12 @@ fn pod_state(pod: &Value) -> String {
     state
 }
 
-fn node_state(node: &Value) -> String {
-    let mut words = vec![if is_ready(node) { "ready" } else { "not ready" }.to_owned()];
+fn node_state(node: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let ready = if is_ready(node) { "ready" } else { "not ready" };
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    let mut taints: Vec<String> = taints
-        .map(|taint| format!("{}:{}", taint["key"].as_str().unwrap_or_default(), taint["effect"].as_str().unwrap_or_default()))
-        .collect();
-    taints.sort();
-    words.extend(taints);
-    words.join(" ")
+    let taints = taints.map(|taint| (format!("{}:{}", text(&taint["key"]), text(&taint["effect"])), "taint".to_owned()));
+    taints.chain([("kubelet".to_owned(), ready.to_owned())]).collect()
 }
 
 fn status(status: &Value) -> Value {
@@ -188,7 +202,7 @@ fn conditions(list: &Value) -> Value {
 
 fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
     match value {
-        Value::Object(fields) if !fields.is_empty() => {
+        Value::Object(fields) => {
             for (key, value) in fields {
                 flatten(&format!("{path}/{key}"), value, into);
             }
@@ -219,7 +233,8 @@ mod tests {
             let counts = Counts::from([("Running".to_owned(), count)]);
             Outcome { pods: BTreeMap::from([("web-a*".to_owned(), counts)]), ..Outcome::default() }
         };
-        assert_eq!(with(2).differences(&with(3)), ["/pods/web-a*/Running should be 2, but is 3"]);
+        let told: Vec<String> = with(2).differences(&with(3)).iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["/pods/web-a*/Running should be 2, but is 3"]);
         assert!(with(2).differences(&with(2)).is_empty());
     }
 }
