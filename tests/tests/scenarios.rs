@@ -3,6 +3,8 @@
 //!
 //! `USHER_SCENARIO=a,b` leaves out all others, `USHER_RECORD=1` writes the recordings anew.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -95,7 +97,9 @@ async fn the_scenarios_hold_on_the_real_cluster_and_end_as_recorded() {
     let mut recordings = recordings(&scenarios);
     let wrong: Vec<String> = runs
         .iter()
-        .filter_map(|(scenario, run)| judged(scenario, run, (!record).then(|| &recordings[&scenario.topic]), &mut []))
+        .filter_map(|(scenario, run)| {
+            judged(scenario, run, (!record).then(|| &recordings[&scenario.topic]), &mut [])
+        })
         .collect();
     if record {
         for (scenario, run) in &runs {
@@ -105,7 +109,8 @@ async fn the_scenarios_hold_on_the_real_cluster_and_end_as_recorded() {
         }
         let all = scenario::load(&scenario::folder()).unwrap();
         for (topic, recorded) in &mut recordings {
-            recorded.retain(|name, _| all.iter().any(|scenario| is_recorded(scenario) && scenario.name == *name));
+            recorded
+                .retain(|name, _| all.iter().any(|scenario| is_recorded(scenario) && scenario.name == *name));
             recorded::save(&scenario::folder(), topic, recorded).unwrap();
         }
     }
@@ -114,7 +119,8 @@ async fn the_scenarios_hold_on_the_real_cluster_and_end_as_recorded() {
 
 /// Plays on a cluster of its own, in virtual time.
 fn on_the_embedded_cluster(scenario: &Scenario) -> Result<Report, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let start = jiff::Timestamp::from_second(1_800_000_000).unwrap();
         let clock = Arc::new(TokioClock::starting_at(start));
@@ -156,7 +162,13 @@ fn the_scenarios_hold_on_the_embedded_cluster_and_end_as_recorded() {
         }
     }
     eprintln!("{} scenarios on the embedded cluster in {:.1?}", scenarios.len(), started.elapsed());
-    assert!(wrong.is_empty(), "{} of {} scenarios failed\n{}", wrong.len(), scenarios.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} scenarios failed\n{}",
+        wrong.len(),
+        scenarios.len(),
+        wrong.join("\n")
+    );
 }
 
 fn is_recorded(scenario: &Scenario) -> bool {
@@ -166,10 +178,53 @@ fn is_recorded(scenario: &Scenario) -> bool {
 #[test]
 fn every_scenario_that_the_real_cluster_runs_is_recorded_and_nothing_else() {
     let scenarios = scenario::load(&scenario::folder()).unwrap();
-    let run: BTreeSet<&str> =
-        scenarios.iter().filter(|scenario| is_recorded(scenario)).map(|scenario| scenario.name.as_str()).collect();
+    let run: BTreeSet<&str> = scenarios
+        .iter()
+        .filter(|scenario| is_recorded(scenario))
+        .map(|scenario| scenario.name.as_str())
+        .collect();
     let recordings = recordings(&scenarios);
     let recorded: BTreeSet<&str> =
         recordings.values().flat_map(|recorded| recorded.keys().map(String::as_str)).collect();
     assert_eq!(run, recorded, "record anew with {RECORD}=1");
+}
+
+#[test]
+fn a_scenario_that_does_not_hold_says_where_and_what_had_happened() {
+    let expected = serde_json::json!({
+        "title": "A pod is not what it is not",
+        "given": {"nodes": 1, "objects": [{"pod": "a"}]},
+        "steps": [
+            {"expect": "pod/a", "has": {"status": {"phase": "Running"}}},
+            {"expect": "pod/a", "has": {"spec": {"nodeName": "n2"}}, "within": "3s"},
+        ],
+    });
+    let scenario = Scenario { name: "wrong".to_owned(), ..serde_json::from_value(expected).unwrap() };
+    let failure = on_the_embedded_cluster(&scenario).err().unwrap().to_string();
+    for part in [
+        "wrong: A pod is not what it is not",
+        "step 2 (expect pod/a)",
+        "not within 3s: spec.nodeName should be \"n2\", but is \"n1\"",
+        "a created",
+        "a ready",
+    ] {
+        assert!(failure.contains(part), "{part} is not in\n{failure}");
+    }
+}
+
+#[test]
+fn what_must_always_hold_is_watched_between_the_steps() {
+    let expected = serde_json::json!({
+        "title": "A pod is always ready",
+        "given": {"nodes": 1, "objects": [{"statefulset": "db", "replicas": 1}]},
+        "always": [{"pods": "app=db", "ready": {"atLeast": 1}}],
+        "steps": [
+            {"expect": "statefulset/db", "has": {"status": {"readyReplicas": 1}}},
+            {"delete": "pod/db-0"},
+            {"expect": "pod/db-0#2", "has": {"status": {"phase": "Running"}}},
+        ],
+    });
+    let scenario = Scenario { name: "unsteady".to_owned(), ..serde_json::from_value(expected).unwrap() };
+    let failure = on_the_embedded_cluster(&scenario).err().unwrap().to_string();
+    assert!(failure.contains("pods app=db should always be at least 1 ready, but 0 are"), "{failure}");
 }

@@ -1,7 +1,9 @@
 //! What steps do: one request each, and the answer it has to get.
 
 use super::drain::drain;
-use super::form::{Answer as Wanted, Delete, Evict, Kubelet, KubeletState, Patch, PatchKind, Scale, Step, What};
+use super::form::{
+    Answer as Wanted, Delete, Evict, Kubelet, KubeletState, Patch, PatchKind, Scale, Step, What,
+};
 use super::matching::mismatch;
 use super::short;
 use super::stage::Stage;
@@ -46,7 +48,10 @@ impl Stage {
             What::Delete(Delete { delete, options }) => vec![self.delete(user, delete, options).await?],
             What::Scale(Scale { scale, to }) => {
                 let path = format!("{}/scale", self.target(scale).await?.path);
-                vec![self.send_patch(user, &path, PatchKind::Merge, &json!({"spec": {"replicas": to}})).await?]
+                vec![
+                    self.send_patch(user, &path, PatchKind::Merge, &json!({"spec": {"replicas": to}}))
+                        .await?,
+                ]
             }
             What::Cordon(node) => vec![self.set_schedulable(user, node, false).await?],
             What::Uncordon(node) => vec![self.set_schedulable(user, node, true).await?],
@@ -79,7 +84,13 @@ impl Stage {
         self.send_patch(user, &path, patch.kind, &with).await
     }
 
-    async fn send_patch(&self, user: Option<&str>, path: &str, kind: PatchKind, patch: &Value) -> Result<Answer> {
+    async fn send_patch(
+        &self,
+        user: Option<&str>,
+        path: &str,
+        kind: PatchKind,
+        patch: &Value,
+    ) -> Result<Answer> {
         let content = match kind {
             PatchKind::Merge => "application/merge-patch+json",
             PatchKind::Strategic => "application/strategic-merge-patch+json",
@@ -90,10 +101,16 @@ impl Stage {
         self.cluster.send(user, request).await
     }
 
-    async fn delete(&self, user: Option<&str>, reference: &str, options: &Map<String, Value>) -> Result<Answer> {
+    async fn delete(
+        &self,
+        user: Option<&str>,
+        reference: &str,
+        options: &Map<String, Value>,
+    ) -> Result<Answer> {
         let path = self.target(reference).await?.path;
         // As kubectl does, whatever the kind's own habit.
-        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        let mut body =
+            json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         for (key, value) in options {
             body[key] = self.filled(value).await?;
         }
@@ -107,7 +124,13 @@ impl Stage {
         self.send_patch(user, &path, PatchKind::Merge, &patch).await
     }
 
-    pub(super) async fn evict(&self, user: Option<&str>, pod: &str, name: &str, options: Value) -> Result<Answer> {
+    pub(super) async fn evict(
+        &self,
+        user: Option<&str>,
+        pod: &str,
+        name: &str,
+        options: Value,
+    ) -> Result<Answer> {
         let mut body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
         if options.as_object().is_some_and(|options| !options.is_empty()) {
             body["deleteOptions"] = options;

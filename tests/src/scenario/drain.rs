@@ -16,7 +16,13 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
 /// # Errors
 /// It does not end in time, or does although it should be blocked.
-pub async fn drain(stage: &Stage, user: Option<&str>, node: &str, within: Duration, blocked: bool) -> Result<()> {
+pub async fn drain(
+    stage: &Stage,
+    user: Option<&str>,
+    node: &str,
+    within: Duration,
+    blocked: bool,
+) -> Result<()> {
     stage.set_schedulable(user, node, false).await?.accepted()?;
     match (timeout(within, empty(stage, user, node)).await, blocked) {
         (Ok(Ok(())), false) | (Err(_), true) => Ok(()),

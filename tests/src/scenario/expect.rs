@@ -173,7 +173,8 @@ mod tests {
     #[test]
     fn all_of_a_line_come_before_all_of_the_next() {
         let seen = effects(&["web-a1 gone", "db-0 ready", "web-a2 gone", "web-b1 created"]);
-        let disorder = |lines: &[&str]| disorder(&lines.iter().map(ToString::to_string).collect::<Vec<_>>(), &seen);
+        let disorder =
+            |lines: &[&str]| disorder(&lines.iter().map(ToString::to_string).collect::<Vec<_>>(), &seen);
         assert_eq!(disorder(&["web-a* gone", "web-b* created"]), None);
         assert!(disorder(&["web-a* gone", "db-0 ready"]).unwrap().contains("should come before"));
         assert!(disorder(&["db-1 ready"]).unwrap().contains("did not happen"));

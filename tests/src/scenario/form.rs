@@ -240,7 +240,8 @@ fn default_drain() -> Duration {
     Duration::from_secs(30)
 }
 
-const VERBS: &str = "wait, create, apply, patch, delete, scale, cordon, uncordon, evict, drain, kubelet, expect, order";
+const VERBS: &str =
+    "wait, create, apply, patch, delete, scale, cordon, uncordon, evict, drain, kubelet, expect, order";
 
 fn steps<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Step>, D::Error> {
     let raw = Vec::<Map<String, Value>>::deserialize(from)?;
@@ -354,7 +355,10 @@ mod tests {
         for (step, said) in [
             (json!({"evct": "pod/a"}), "step 1: a step has exactly one of wait, create"),
             (json!({"evict": "pod/a", "drain": "n1"}), "this one has"),
-            (json!({"evict": "pod/a", "option": {}}), "step 1: evict pod/a: unknown field `option`, expected `evict` or `options`"),
+            (
+                json!({"evict": "pod/a", "option": {}}),
+                "step 1: evict pod/a: unknown field `option`, expected `evict` or `options`",
+            ),
             (json!({"wait": "5"}), "\"5\" is no time: 500ms, 10s, 2m and 1h are"),
             (json!({"expect": "pod/a"}), "`has` or `absent`"),
             (json!({"expect": "pods app=web", "has": {}}), "`count`, `all`, `some` or `none`"),

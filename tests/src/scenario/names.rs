@@ -29,7 +29,8 @@ impl Names {
         let owned_by = text(&owner["name"]);
         match owner["kind"].as_str() {
             Some("ReplicaSet") => {
-                let prefix = self.of_template(&owned_by, object["metadata"]["labels"]["pod-template-hash"].as_str());
+                let prefix =
+                    self.of_template(&owned_by, object["metadata"]["labels"]["pod-template-hash"].as_str());
                 self.numbered(&prefix)
             }
             Some("Job") => self.numbered(&format!("{owned_by}-")),
@@ -68,7 +69,8 @@ impl Names {
 
 /// The node a daemon was made for: it says so before it is bound.
 fn daemon_node(pod: &Value) -> &str {
-    let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let terms =
+        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let wanted = pod.pointer(&format!("{terms}/0/matchFields/0/values/0"));
     wanted.and_then(Value::as_str).or(pod["spec"]["nodeName"].as_str()).unwrap_or_default()
 }

@@ -95,7 +95,8 @@ impl Observer {
     #[must_use]
     pub fn real_name(&self, plural: &str, short: &str) -> Option<String> {
         let seen = self.seen.lock();
-        let object = seen.objects.values().find(|object| object.plural == plural && object.name.short == short)?;
+        let object =
+            seen.objects.values().find(|object| object.plural == plural && object.name.short == short)?;
         object.last["metadata"]["name"].as_str().map(str::to_owned)
     }
 
@@ -156,12 +157,19 @@ impl Seen {
             let mut name = self.names.entry(plural.to_owned()).or_default().name(&object);
             if plural != "pods" {
                 let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
-                name = Name { short: format!("{kind}/{}", name.short), family: format!("{kind}/{}", name.family) };
+                name = Name {
+                    short: format!("{kind}/{}", name.short),
+                    family: format!("{kind}/{}", name.family),
+                };
             }
             self.objects.insert(uid.clone(), Object { plural: plural.to_owned(), name, last: Value::Null });
         }
         let Some(known) = self.objects.get_mut(&uid) else { return };
-        let what = if plural == "pods" { pod_effects(&known.last, &object, gone) } else { effects(&known.last, &object, gone) };
+        let what = if plural == "pods" {
+            pod_effects(&known.last, &object, gone)
+        } else {
+            effects(&known.last, &object, gone)
+        };
         let (name, at) = (known.name.clone(), Instant::now());
         known.last = object;
         if gone {
@@ -186,7 +194,10 @@ impl Seen {
                 ("there", always.there, all, &mut armed.there),
             ] {
                 if let Some(wanted) = bound.and_then(|bound| bound.broken_by(count, armed)) {
-                    let line = format!("pods {} should always be {wanted} {what}, but {count} are, after effect {number}", always.pods);
+                    let line = format!(
+                        "pods {} should always be {wanted} {what}, but {count} are, after effect {number}",
+                        always.pods
+                    );
                     self.broken.push(line);
                 }
             }
@@ -206,7 +217,8 @@ impl Bound {
 }
 
 fn is_there(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_null() && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 pub fn is_ready(pod: &Value) -> bool {
@@ -249,7 +261,9 @@ fn effects(before: &Value, now: &Value, gone: bool) -> Vec<String> {
     if before.is_null() {
         what.push("created".to_owned());
     }
-    for kind in now["status"]["conditions"].as_array().into_iter().flatten().filter_map(|c| c["type"].as_str()) {
+    for kind in
+        now["status"]["conditions"].as_array().into_iter().flatten().filter_map(|c| c["type"].as_str())
+    {
         let status = condition(now, kind);
         if status != condition(before, kind) {
             what.push(format!("{kind}={}", status.unwrap_or_default()));

@@ -171,7 +171,8 @@ fn node_state(node: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let ready = if is_ready(node) { "ready" } else { "not ready" };
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    let taints = taints.map(|taint| (format!("{}:{}", text(&taint["key"]), text(&taint["effect"])), "taint".to_owned()));
+    let taints = taints
+        .map(|taint| (format!("{}:{}", text(&taint["key"]), text(&taint["effect"])), "taint".to_owned()));
     taints.chain([("kubelet".to_owned(), ready.to_owned())]).collect()
 }
 
@@ -196,7 +197,9 @@ fn status(status: &Value) -> Value {
 
 fn conditions(list: &Value) -> Value {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let entry = |c: &Value| (text(&c["type"]), Value::String(format!("{} {}", text(&c["status"]), text(&c["reason"]))));
+    let entry = |c: &Value| {
+        (text(&c["type"]), Value::String(format!("{} {}", text(&c["status"]), text(&c["reason"]))))
+    };
     Value::Object(list.as_array().into_iter().flatten().map(entry).collect())
 }
 

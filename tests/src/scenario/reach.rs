@@ -103,7 +103,9 @@ impl ClusterUnderTest {
     /// The cluster knows no such kind.
     pub async fn resource(&self, word: &str) -> Result<Resource> {
         let word = word.to_lowercase();
-        self.find(|resource| resource.is_called(&word)).await?.ok_or_else(|| anyhow!("no kind is called {word}"))
+        self.find(|resource| resource.is_called(&word))
+            .await?
+            .ok_or_else(|| anyhow!("no kind is called {word}"))
     }
 
     /// The kind of a manifest.
@@ -150,7 +152,14 @@ fn of_version(version: &str, list: &Value) -> Vec<Resource> {
             let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
             let (kind, plural) = (text("kind"), text("name"));
             let mut words = vec![plural.clone(), kind.to_lowercase()];
-            words.extend(entry["shortNames"].as_array().into_iter().flatten().filter_map(|s| s.as_str()).map(str::to_owned));
+            words.extend(
+                entry["shortNames"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|s| s.as_str())
+                    .map(str::to_owned),
+            );
             words.extend(group.map(|group| format!("{plural}.{group}")));
             let namespaced = entry["namespaced"] == true;
             Resource { api_version: version.to_owned(), kind, plural, namespaced, words }

@@ -32,7 +32,8 @@ const TIMES: [(&str, &str); 3] = [
 pub fn expand(object: &Value, scenario: &str) -> Result<Value> {
     let Value::Object(fields) = object else { bail!("an object is a map, not {object}") };
     let mut fields = fields.clone();
-    let mut manifest = if fields.contains_key("kind") { object.clone() } else { long_form(&mut fields, scenario)? };
+    let mut manifest =
+        if fields.contains_key("kind") { object.clone() } else { long_form(&mut fields, scenario)? };
     keep_apart(&mut manifest, scenario);
     Ok(manifest)
 }
@@ -87,7 +88,9 @@ fn long_form(fields: &mut Map<String, Value>, scenario: &str) -> Result<Value> {
         }
     }
     match fields.keys().next() {
-        Some(unknown) => bail!("{word} {name}: `{unknown}` is no field of the short form; use `spec`, `metadata` or `pod`"),
+        Some(unknown) => {
+            bail!("{word} {name}: `{unknown}` is no field of the short form; use `spec`, `metadata` or `pod`")
+        }
         None => Ok(manifest),
     }
 }
@@ -187,12 +190,18 @@ mod tests {
     fn a_short_form_becomes_the_manifest_it_stands_for() {
         let web = json!({"deployment": "web", "replicas": 2, "starts": "1s", "spec": {"minReadySeconds": 3}});
         let web = expand(&web, "s").unwrap();
-        assert_eq!((&web["kind"], &web["spec"]["replicas"], &web["spec"]["minReadySeconds"]), (&json!("Deployment"), &json!(2), &json!(3)));
+        assert_eq!(
+            (&web["kind"], &web["spec"]["replicas"], &web["spec"]["minReadySeconds"]),
+            (&json!("Deployment"), &json!(2), &json!(3))
+        );
         let template = &web["spec"]["template"];
         assert_eq!(template["metadata"]["annotations"]["testbed.usher.dev/start-delay"], "1s");
         assert_eq!(template["spec"]["nodeSelector"][OWN], "s");
         let budget = expand(&json!({"budget": "web", "min": "50%"}), "s").unwrap();
-        assert_eq!(budget["spec"], json!({"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "50%"}));
+        assert_eq!(
+            budget["spec"],
+            json!({"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "50%"})
+        );
     }
 
     #[test]

@@ -47,7 +47,8 @@ impl Nicknames {
 
 /// `n1`, `n12`: so all nodes of scenarios are called.
 fn is_node(name: &str) -> bool {
-    name.strip_prefix('n').is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    name.strip_prefix('n')
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 pub struct Stage {
@@ -86,8 +87,14 @@ impl Stage {
             watched.push(cluster.resource(kind).await?);
         }
         let observer = Observer::start(cluster, &namespace, &nicknames, &watched, &scenario.always).await?;
-        let stage =
-            Self { cluster: cluster.clone(), namespace, nicknames, observer, watched, started: Instant::now() };
+        let stage = Self {
+            cluster: cluster.clone(),
+            namespace,
+            nicknames,
+            observer,
+            watched,
+            started: Instant::now(),
+        };
         for node in &nodes {
             stage.until_usable(&node.name).await?;
         }
