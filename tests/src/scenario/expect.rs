@@ -165,7 +165,7 @@ mod tests {
         let effect = |line: &&str| {
             let (object, what) = line.split_once(' ').unwrap();
             let object = Name { short: object.to_owned(), family: object.to_owned() };
-            Effect { object, what: what.to_owned(), at: Instant::now() }
+            Effect { object, what: what.to_owned(), at: Instant::now(), version: 0 }
         };
         lines.iter().map(effect).collect()
     }

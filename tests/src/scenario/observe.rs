@@ -19,6 +19,8 @@ pub struct Effect {
     pub object: Name,
     pub what: String,
     pub at: Instant,
+    /// The revision of the cluster that brought it.
+    pub version: u64,
 }
 
 /// All that was seen so far.
@@ -171,12 +173,19 @@ impl Seen {
             effects(&known.last, &object, gone)
         };
         let (name, at) = (known.name.clone(), Instant::now());
+        let version = object["metadata"]["resourceVersion"]
+            .as_str()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(u64::MAX);
         known.last = object;
         if gone {
             known.last["status"] = Value::Null;
             known.last["metadata"]["deletionTimestamp"] = "gone".into();
         }
-        self.effects.extend(what.into_iter().map(|what| Effect { object: name.clone(), what, at }));
+        // Watches of several kinds do not wait for each other, but revisions have one order.
+        let position = self.effects.partition_point(|effect| effect.version <= version);
+        let new = what.into_iter().map(|what| Effect { object: name.clone(), what, at, version });
+        self.effects.splice(position..position, new);
         self.check_always();
     }
 
@@ -322,6 +331,15 @@ mod tests {
         assert!(seen.broken.is_empty());
         seen.note("pods", false, pod("p", true, true));
         assert_eq!(seen.broken.len(), 1, "{:?}", seen.broken);
+    }
+
+    #[test]
+    fn effects_stand_in_the_order_of_revisions_whichever_watch_is_first() {
+        let of = |kind: &str, version: u64| json!({"kind": kind, "metadata": {"name": "x", "uid": kind, "resourceVersion": version.to_string()}});
+        let mut seen = Seen::default();
+        seen.note("pods", false, of("Pod", 7));
+        seen.note("nodes", false, of("Node", 5));
+        assert_eq!(told(&seen), ["node/x created", "x created"]);
     }
 
     #[test]
