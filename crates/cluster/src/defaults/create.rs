@@ -14,7 +14,7 @@ pub fn prepare_create(object: &mut Value, schema: SchemaRef<'_>) {
                 object["status"]["conditions"] = json!([{
                     "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates",
-                    "lastProbeTime": null, "lastTransitionTime": null,
+                    "lastProbeTime": null, "lastTransitionTime": object["metadata"]["creationTimestamp"],
                 }]);
             }
         }
