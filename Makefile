@@ -28,8 +28,9 @@ bench: toolchain ## the embedded store at 150,000 pods, against kube-apiserver a
 	$(CARGO) run -p usher-testbed -- build
 	$(CARGO) bench -p usher-tests --bench store
 
-record: toolchain ## ask the real control plane for the corpus' answers again
+record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again
 	USHER_RECORD=1 $(CARGO) test -p usher-tests --test conformance the_recordings
+	USHER_RECORD=1 $(CARGO) test -p usher-tests --test scenarios real_cluster_and
 
 .PHONY: toolchain
 toolchain:
