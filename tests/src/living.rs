@@ -47,7 +47,7 @@ impl Living {
             run: Duration::from_secs(10),
             terminate: Duration::from_secs(3),
         };
-        let life = life::start(&cluster, life::Options { times, trace: Some(sender) });
+        let life = life::start(&cluster, life::Options { times, trace: Some(sender), ..life::Options::default() });
         let living = Self { cluster, _life: life, trace };
         for number in 1..=nodes {
             living.create(NODES, &node(&format!("n{number}"))).await?;

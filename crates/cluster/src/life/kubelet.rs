@@ -1,13 +1,14 @@
 //! Kubelets: they start the pods of their node, end those that are deleted, and report.
 //!
-//! How long that takes is the pod's to say, by the same annotations as on the testbed. A node whose `Ready` is not
-//! `True` has lost its kubelet: its pods stay as they are.
+//! How long that takes is the pod's to say, by the same annotations as on the testbed. Where a kubelet has fallen
+//! silent, or somebody else wrote that the node is not ready, pods stay as they are.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::controllers::node_lifecycle::{UNKNOWN, status_note};
 use super::plan::{Action, Plan, Target};
 use super::view::{Node, Pod, Resource, Room, View, condition};
 use crate::clock::rfc3339;
@@ -19,8 +20,6 @@ pub const START_DELAY: &str = "testbed.usher.dev/start-delay";
 pub const RUN_TIME: &str = "testbed.usher.dev/run-time";
 /// From a pod's deletion until it is gone; its grace is the limit.
 pub const TERMINATE_DELAY: &str = "testbed.usher.dev/terminate-delay";
-
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// Times for pods that say nothing.
 #[derive(Debug, Clone, Copy)]
@@ -37,26 +36,33 @@ impl Default for Times {
     }
 }
 
-/// A node that nobody has spoken for yet gets its kubelet: it has room, and is ready.
+/// A node that nobody has spoken for yet gets its kubelet: it has room, and is ready. One that was given up while its
+/// kubelet was silent is ready again when it speaks, and so are the pods there.
 pub fn decide_node(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(node) = view.nodes.get(key) else { return plan };
-    if node.is_deleting() {
+    if node.is_deleting() || view.silent_since(&node.metadata.name).is_some() {
         return plan;
     }
-    if condition(&node.status.conditions, "Ready").is_none() {
+    let Some(ready) = condition(&node.status.conditions, "Ready") else {
         plan.act(Action::status(Resource::Nodes, &node.metadata, first_status(node, now)));
+        return plan;
+    };
+    if ready.status != "Unknown" || !matches!(ready.reason.as_str(), UNKNOWN | "NodeStatusNeverUpdated") {
+        return plan;
     }
-    if node.is_ready() && node.spec.taints.iter().any(|taint| taint.key == NOT_READY) {
-        let left: Vec<Value> = node
-            .spec
-            .taints
-            .iter()
-            .filter(|taint| taint.key != NOT_READY)
-            .map(|taint| json!({"key": taint.key, "value": taint.value, "effect": taint.effect}))
-            .collect();
-        plan.act(Action::patch(Resource::Nodes, &node.metadata, json!({"spec": {"taints": left}})));
+    let since = ready.last_transition_time.unwrap_or(now);
+    for pod in view.pods_on(&node.metadata.name).filter(|pod| !pod.is_terminal()) {
+        let given_up = condition(&pod.status.conditions, "Ready").filter(|ready| {
+            ready.status == "False" && ready.reason.is_empty() && ready.last_transition_time >= Some(since)
+        });
+        if given_up.is_some() {
+            let status = json!({"conditions": conditions(&["Ready"], "True", "", now)});
+            plan.act(Action::status(Resource::Pods, &pod.metadata, status));
+        }
     }
+    plan.act(Action::status(Resource::Nodes, &node.metadata, first_status(node, now)));
+    plan.note(status_note(node, "NodeReady"));
     plan
 }
 
@@ -85,8 +91,9 @@ fn first_status(node: &Node, now: Timestamp) -> Value {
 pub fn decide(view: &View, key: &Key, times: &Times, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(pod) = view.pods.get(key) else { return plan };
-    let alive = view.nodes.get(&Key::new("", &pod.spec.node_name)).is_some_and(|node| node.is_ready());
-    if pod.spec.node_name.is_empty() || !alive {
+    let node = &pod.spec.node_name;
+    let ready = view.nodes.get(&Key::new("", node)).is_some_and(|node| node.is_ready());
+    if node.is_empty() || !ready || view.silent_since(node).is_some() {
         return plan;
     }
     if pod.is_deleting() {

@@ -64,6 +64,8 @@ pub struct Toleration {
     pub operator: String,
     pub value: String,
     pub effect: String,
+    #[serde(rename = "tolerationSeconds")]
+    pub seconds: Option<i64>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -19,6 +19,21 @@ pub struct Object<S, T = Value> {
     pub status: T,
 }
 
+/// Anything that is followed has a place and a revision.
+pub trait Followed {
+    fn meta(&self) -> &Meta;
+
+    fn key(&self) -> Key {
+        Key::new(&self.meta().namespace, &self.meta().name)
+    }
+}
+
+impl<S, T> Followed for Object<S, T> {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
 impl<S, T> Object<S, T> {
     pub fn key(&self) -> Key {
         Key::new(&self.metadata.namespace, &self.metadata.name)
