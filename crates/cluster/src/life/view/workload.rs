@@ -58,6 +58,7 @@ pub struct ClaimStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetSpec {
     pub replicas: Option<i64>,
+    pub selector: Value,
     pub min_ready_seconds: i64,
     pub template: Value,
 }
@@ -149,6 +150,10 @@ pub struct JobSpec {
     pub backoff_limit: Option<i64>,
     pub completion_mode: String,
     pub suspend: bool,
+    pub active_deadline_seconds: Option<i64>,
+    #[serde(rename = "ttlSecondsAfterFinished")]
+    pub ttl: Option<i64>,
+    pub pod_failure_policy: Value,
     pub template: Value,
 }
 
