@@ -22,10 +22,11 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(deployment) = view.deployments.get(key) else { return plan };
     let rollout = Rollout::of(view, deployment);
-    rollout.report(now, &mut plan);
+    // What is decided builds on this version of the deployment; the status, written first, would make it another one.
     if !deployment.is_deleting() {
         rollout.act(view, &mut plan);
     }
+    rollout.report(now, &mut plan);
     plan
 }
 
