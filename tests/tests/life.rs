@@ -67,7 +67,8 @@ async fn recreate_ends_the_old_before_the_new_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_scale_down_takes_the_cheapest_then_the_newest() {
-    let living = Living::start(1, 3).await.unwrap();
+    // A node for each, because a crowded node gives up pods before age counts.
+    let living = Living::start(1, 5).await.unwrap();
     living.create(DEPLOYMENTS, &rolling(3, 1, 0)).await.unwrap();
     living.rolled_out("web").await.unwrap();
     sleep(SETTLED).await;
