@@ -29,7 +29,7 @@ const TIMES: life::Times =
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let local = Local::start("demo").await?;
     let kubeconfig = local.kubeconfig(arguments.kubeconfig, "demo")?;
-    let _life = life::start(&local.cluster, life::Options { times: TIMES, trace: None });
+    let _life = life::start(&local.cluster, life::Options { times: TIMES, ..life::Options::default() });
     let url = local.serving.url();
     println!("An embedded cluster is up at {url}. It lives in this process and nowhere else.");
     let stays = arguments.stay || std::io::stdin().is_terminal();

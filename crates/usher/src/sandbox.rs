@@ -51,7 +51,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let local = Local::start("sandbox").await?;
     let kubeconfig = local.kubeconfig(arguments.kubeconfig, "sandbox")?;
 
-    let _life = life::start(&local.cluster, life::Options { times: TIMES, trace: None });
+    let _life = life::start(&local.cluster, life::Options { times: TIMES, ..life::Options::default() });
     let mut interrupted = std::pin::pin!(interruption());
     let filled = fill(&local.cluster, arguments.nodes, arguments.workloads, &given);
     tokio::select! {

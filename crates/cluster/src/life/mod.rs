@@ -8,6 +8,7 @@
 
 mod api;
 pub mod controllers;
+mod events;
 pub mod kubelet;
 mod meter;
 pub mod plan;
@@ -17,7 +18,7 @@ mod status;
 mod tasks;
 pub mod view;
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 pub use kubelet::Times;
@@ -32,12 +33,40 @@ pub struct Options {
     pub times: Times,
     /// Gets a line for each write, in order: when, who, what, and the server's code.
     pub trace: Option<UnboundedSender<String>>,
+    /// No events are recorded: for large clusters that nobody looks at.
+    pub without_events: bool,
 }
 
 /// A living cluster; life ends when this is dropped, the cluster stays.
 #[derive(Debug)]
 pub struct Life {
     running: JoinHandle<()>,
+    commands: UnboundedSender<Command>,
+}
+
+/// What is done to the cluster's components from outside.
+#[derive(Debug)]
+enum Command {
+    KubeletDown(String),
+    KubeletUp(String),
+}
+
+impl Life {
+    /// The kubelet of a node falls silent: its pods stay as they are, and after a while the node is given up.
+    pub fn kubelet_down(&self, node: &str) {
+        self.tell(Command::KubeletDown(node.to_string()));
+    }
+
+    /// It is back, and the node with it.
+    pub fn kubelet_up(&self, node: &str) {
+        self.tell(Command::KubeletUp(node.to_string()));
+    }
+
+    fn tell(&self, command: Command) {
+        if self.commands.send(command).is_err() {
+            tracing::warn!("life has ended, and takes no commands");
+        }
+    }
 }
 
 impl Drop for Life {
@@ -48,5 +77,6 @@ impl Drop for Life {
 
 /// Brings a cluster to life. Needs a tokio runtime.
 pub fn start(cluster: &Cluster, options: Options) -> Life {
-    Life { running: tokio::spawn(runner::run(cluster.clone(), options)) }
+    let (commands, told) = unbounded_channel();
+    Life { running: tokio::spawn(runner::run(cluster.clone(), options, told)), commands }
 }

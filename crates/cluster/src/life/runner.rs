@@ -13,12 +13,14 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::api::{self, Outcome};
-use super::plan::Action;
-use super::tasks::{Component, Queue, Task, concerned, decide};
+use super::events::{self, Recorder};
+use super::plan::{Action, Note};
+use super::tasks::{Component, Queue, Task, concerned, concerned_by_kubelet, decide};
 use super::view::{Change, Resource, Source, View};
-use super::{Options, api::describe};
+use super::{Command, Options, api::describe};
 use crate::cluster::Cluster;
 use crate::response::ServerBody;
 
@@ -39,7 +41,7 @@ enum News {
 
 type Follower = Pin<Box<dyn Stream<Item = News> + Send>>;
 
-pub async fn run(cluster: Cluster, options: Options) {
+pub async fn run(cluster: Cluster, options: Options, commands: UnboundedReceiver<Command>) {
     let followers =
         Resource::FOLLOWED.iter().map(|resource| (*resource, follow(cluster.clone(), *resource))).collect();
     let mut runner = Runner {
@@ -49,6 +51,8 @@ pub async fn run(cluster: Cluster, options: Options) {
         queue: Queue::default(),
         followers,
         under_way: FuturesUnordered::new(),
+        recorder: Recorder::default(),
+        commands,
     };
     runner.begin().await;
     let mut in_a_row: u64 = 0;
@@ -73,12 +77,31 @@ struct Runner {
     queue: Queue,
     followers: Vec<(Resource, Follower)>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+    recorder: Recorder,
+    commands: UnboundedReceiver<Command>,
 }
 
 /// A task whose actions were carried out, up to the first that failed.
 struct Done {
-    task: Task,
+    of: For,
     results: Vec<(Action, Outcome)>,
+}
+
+/// What actions are carried out for.
+enum For {
+    /// A task, and what is noted if all of them succeed.
+    Task(Task, Vec<Note>),
+    /// An event, by whom.
+    Event(Component),
+}
+
+impl For {
+    fn component(&self) -> Component {
+        match self {
+            Self::Task(task, _) => task.0,
+            Self::Event(who) => *who,
+        }
+    }
 }
 
 impl Runner {
@@ -99,8 +122,27 @@ impl Runner {
 
     /// Everything that has happened already.
     fn take_in_news(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(&command);
+        }
         while let Some((resource, news)) = poll_fn(|context| self.poll_news(context)).now_or_never() {
             self.learn(resource, news);
+        }
+    }
+
+    fn obey(&mut self, command: &Command) {
+        let node = match command {
+            Command::KubeletDown(node) => {
+                self.view.fall_silent(node, self.now());
+                node
+            }
+            Command::KubeletUp(node) => {
+                self.view.speak_again(node);
+                node
+            }
+        };
+        for task in concerned_by_kubelet(&self.view, node) {
+            self.queue.add(task);
         }
     }
 
@@ -125,6 +167,8 @@ impl Runner {
     }
 
     fn concern(&mut self, change: &Change) {
+        self.view.remember(change, self.now());
+        self.record(Component::Kubelet, events::of_change(&self.view, change));
         for task in concerned(&self.view, change) {
             self.queue.add(task);
         }
@@ -136,21 +180,46 @@ impl Runner {
             self.queue.add_at(task.clone(), at);
         }
         if plan.actions.is_empty() {
+            self.record(task.0, plan.notes);
             self.queue.done(task, true);
             return;
         }
+        self.begin_to(For::Task(task, plan.notes), plan.actions);
+    }
+
+    fn begin_to(&mut self, of: For, actions: Vec<Action>) {
         let cluster = self.cluster.clone();
-        self.under_way.push(carry_out(cluster, task, plan.actions).boxed());
+        self.under_way.push(carry_out(cluster, of, actions).boxed());
         // Without webhooks the server answers at once; the order of events then depends on nothing else.
         if let Some(Some(done)) = self.under_way.next().now_or_never() {
             self.finish(done);
         }
     }
 
+    fn record(&mut self, who: Component, notes: Vec<Note>) {
+        if self.options.without_events {
+            return;
+        }
+        for note in notes {
+            if let Some(action) = self.recorder.record(who, note, self.now()) {
+                self.begin_to(For::Event(who), vec![action]);
+            }
+        }
+    }
+
     fn finish(&mut self, done: Done) {
+        let For::Task(task, mut notes) = done.of else {
+            for (action, outcome) in &done.results {
+                self.note(done.of.component(), action, outcome);
+                self.recorder.written(action, outcome);
+            }
+            return;
+        };
         let mut failed = false;
+        let mut said = Vec::new();
         for (action, outcome) in done.results {
-            self.note(done.task.0, &action, &outcome);
+            self.note(task.0, &action, &outcome);
+            said.extend(events::of_outcome(&self.view, &task, &action, &outcome));
             if let Some((resource, object)) = &outcome.object {
                 match self.view.written(*resource, object, Source::Answer) {
                     Ok(change) => change.iter().for_each(|change| self.concern(change)),
@@ -158,11 +227,18 @@ impl Runner {
                 }
             }
             failed |= !outcome.succeeded() && !outcome.is_moot();
+            if let (Action::AskScale { namespace, owner }, Some(scale)) = (action, outcome.scale) {
+                self.view.learn_scale(&namespace, &owner, scale, self.now());
+                self.queue.add(task.clone());
+            }
         }
         if failed {
-            self.queue.retry(done.task.clone(), self.now());
+            notes.clear();
+            self.queue.retry(task.clone(), self.now());
         }
-        self.queue.done(done.task, !failed);
+        said.append(&mut notes);
+        self.record(task.0, said);
+        self.queue.done(task, !failed);
     }
 
     fn note(&self, who: Component, action: &Action, outcome: &Outcome) {
@@ -198,12 +274,16 @@ impl Runner {
             if let Poll::Ready(Some(done)) = self.under_way.poll_next_unpin(context) {
                 return Poll::Ready(Some(Next::Done(done)));
             }
+            if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
+                return Poll::Ready(Some(Next::Told(command)));
+            }
             sleep.as_mut().poll(context).map(|()| None)
         })
         .await;
         match next {
             Some(Next::News(resource, news)) => self.learn(resource, news),
             Some(Next::Done(done)) => self.finish(done),
+            Some(Next::Told(command)) => self.obey(&command),
             None => {}
         }
     }
@@ -212,19 +292,20 @@ impl Runner {
 enum Next {
     News(Resource, News),
     Done(Done),
+    Told(Command),
 }
 
-async fn carry_out(cluster: Cluster, task: Task, actions: Vec<Action>) -> Done {
+async fn carry_out(cluster: Cluster, of: For, actions: Vec<Action>) -> Done {
     let mut results = Vec::with_capacity(actions.len());
     for action in actions {
-        let outcome = api::carry_out(&cluster, task.0, &action).await;
+        let outcome = api::carry_out(&cluster, of.component(), &action).await;
         let goes_on = outcome.succeeded() || outcome.is_moot();
         results.push((action, outcome));
         if !goes_on {
             break;
         }
     }
-    Done { task, results }
+    Done { of, results }
 }
 
 enum Following {

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
 
-use super::controllers::{daemon_set, deployment, disruption, job, pod_gc, replica_set, stateful_set};
+use super::controllers::{
+    claims, daemon_set, deployment, disruption, job, node_lifecycle, pod_gc, replica_set, stateful_set,
+    taint_eviction,
+};
 use super::plan::Plan;
 use super::view::{Change, Owner, Pod, Resource, View};
 use super::{Times, kubelet, scheduler};
@@ -24,6 +27,9 @@ pub enum Component {
     Budget,
     StaleDisruption,
     PodGc,
+    NodeLifecycle,
+    TaintEviction,
+    Claim,
 }
 
 pub type Task = (Component, Key);
@@ -40,6 +46,11 @@ impl Component {
             Self::DaemonSet => ("system:serviceaccount:kube-system:daemon-set-controller", CONTROLLERS),
             Self::Job => ("system:serviceaccount:kube-system:job-controller", CONTROLLERS),
             Self::PodGc => ("system:serviceaccount:kube-system:pod-garbage-collector", CONTROLLERS),
+            Self::NodeLifecycle => ("system:serviceaccount:kube-system:node-controller", CONTROLLERS),
+            Self::TaintEviction => {
+                ("system:serviceaccount:kube-system:taint-eviction-controller", CONTROLLERS)
+            }
+            Self::Claim => ("system:serviceaccount:kube-system:persistent-volume-binder", CONTROLLERS),
             Self::Budget | Self::StaleDisruption => {
                 ("system:serviceaccount:kube-system:disruption-controller", CONTROLLERS)
             }
@@ -62,7 +73,18 @@ pub fn decide(view: &View, (component, key): &Task, times: &Times, now: Timestam
         Component::Budget => disruption::decide(view, key, now),
         Component::PodGc => pod_gc::decide(view, key, now),
         Component::StaleDisruption => disruption::decide_stale(view, key, now),
+        Component::NodeLifecycle => node_lifecycle::decide(view, key, now),
+        Component::TaintEviction => taint_eviction::decide(view, key, now),
+        Component::Claim => claims::decide(view, key),
     }
+}
+
+/// Everybody whom it concerns that the kubelet of a node has fallen silent or is back.
+pub fn concerned_by_kubelet(view: &View, node: &str) -> Vec<Task> {
+    let of_node =
+        [Component::Node, Component::NodeLifecycle].map(|component| (component, Key::new("", node)));
+    let of_pods = view.pods_on(node).map(|pod| (Component::Kubelet, pod.key()));
+    of_node.into_iter().chain(of_pods).collect()
 }
 
 /// Everybody whom a change concerns.
@@ -80,8 +102,11 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 let key = pod.key();
                 tasks.push((Component::Kubelet, key.clone()));
                 tasks.push((Component::StaleDisruption, key.clone()));
-                if view.nodes.get(&Key::new("", &pod.spec.node_name)).is_none() {
+                if pod_gc::may_concern(view, pod) {
                     tasks.push((Component::PodGc, key.clone()));
+                }
+                if view.driving_since(&pod.spec.node_name).is_some() {
+                    tasks.push((Component::TaintEviction, key.clone()));
                 }
                 tasks.push((Component::Scheduler, key));
             }
@@ -106,9 +131,20 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
             }
             if let Some(node) = after {
                 tasks.push((Component::Node, node.key()));
+                tasks.push((Component::NodeLifecycle, node.key()));
+                let pods = || view.pods_on(&node.metadata.name);
                 if before.as_ref().is_none_or(|before| before.is_ready() != node.is_ready()) {
-                    let pods = view.pods_on(&node.metadata.name);
-                    tasks.extend(pods.map(|pod| (Component::Kubelet, pod.key())));
+                    tasks.extend(pods().map(|pod| (Component::Kubelet, pod.key())));
+                    // Whether pods are driven off a lost node depends on how many others are lost.
+                    let lost =
+                        view.unready_nodes().map(|name| (Component::NodeLifecycle, Key::new("", name)));
+                    tasks.extend(lost);
+                }
+                if before.as_ref().is_none_or(|before| before.spec.taints != node.spec.taints) {
+                    let driving = view.driving_since(&node.metadata.name).is_some();
+                    tasks.extend(pods().filter(|_| driving).map(|pod| (Component::TaintEviction, pod.key())));
+                    let leaving = pods().filter(|pod| pod.is_deleting());
+                    tasks.extend(leaving.map(|pod| (Component::PodGc, pod.key())));
                 }
             }
         }
@@ -120,6 +156,16 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
             }
             tasks.extend(after.iter().map(|set| (Component::ReplicaSet, set.key())));
         }
+        Change::Revision { revision } => {
+            if let Some(owner) = revision.metadata.controller() {
+                let key = Key::new(&revision.metadata.namespace, &owner.name);
+                match owner.kind.as_str() {
+                    "StatefulSet" => tasks.push((Component::StatefulSet, key)),
+                    "DaemonSet" => tasks.push((Component::DaemonSet, key)),
+                    _ => {}
+                }
+            }
+        }
         Change::Other { resource, key } => {
             let component = match resource {
                 Resource::Deployments => Component::Deployment,
@@ -127,6 +173,7 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 Resource::DaemonSets => Component::DaemonSet,
                 Resource::Jobs => Component::Job,
                 Resource::Budgets => Component::Budget,
+                Resource::Claims => Component::Claim,
                 _ => return tasks,
             };
             tasks.push((component, key.clone()));
