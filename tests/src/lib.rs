@@ -3,12 +3,16 @@
 //! [`TestCluster`] is the interface both are reached by. [`corpus`] holds the conformance corpus: requests as data,
 //! the real API server as the judge, and the embedded one judged by it. Scenarios of Usher itself come on top.
 
+pub mod budget_watch;
+pub mod chaos;
 pub mod cluster;
 pub mod corpus;
 pub mod crds;
 pub mod follower;
 pub mod kubectl;
 pub mod living;
+pub mod seeds;
+pub mod upheaval;
 pub mod verbs;
 pub mod webhook_server;
 
