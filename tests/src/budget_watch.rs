@@ -155,7 +155,8 @@ fn step(
         verdict.overdrawn.push(format!("{} cannot be read", event.object.key.name));
         return;
     };
-    let was = event.before.as_ref().and_then(|before| read(&before.bytes)).is_some_and(|pod| pod.is_healthy());
+    let was =
+        event.before.as_ref().and_then(|before| read(&before.bytes)).is_some_and(|pod| pod.is_healthy());
     let is = event.kind != EventKind::Deleted && after.is_healthy();
     match (was, is) {
         (false, true) => ledger.healthy += 1,

@@ -124,8 +124,7 @@ where
     F: Fn(u64, Trace) -> Fut,
     Fut: Future<Output = Result<()>>,
 {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     catch_unwind(AssertUnwindSafe(|| runtime.block_on(async { scenario(seed, trace).await }))).unwrap_or_else(
         |panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -73,8 +73,9 @@ pub async fn an_hour_of_faults(seed: u64, trace: Trace) -> Result<()> {
     scene.cluster.faults().set(rules(&scene.cluster, start));
     let end = Instant::now() + HOUR;
     let troubles = async { tokio::join!(scene.crashes(end), scene.node_loss(), scene.second_leader()) };
-    let (_, drained, changed) = tokio::join!(troubles, scene.drain("n3"), scene.changes());
-    drained.and(changed)?;
+    let (_, drained, changed, deleted) =
+        tokio::join!(troubles, scene.drain("n3"), scene.changes(), scene.deletions(end));
+    drained.and(changed).and(deleted)?;
     tokio::time::sleep_until(end).await;
 
     scene.calm_down().await?;
@@ -165,8 +166,7 @@ impl Scene {
 
     /// As it really is.
     async fn truth(&self, path: &str) -> Result<Value> {
-        let Ok(response) =
-            self.cluster.service().oneshot(request(Method::GET, path, &Value::Null)?).await;
+        let Ok(response) = self.cluster.service().oneshot(request(Method::GET, path, &Value::Null)?).await;
         let Ok(body) = response.into_body().collect().await;
         Ok(serde_json::from_slice(&body.to_bytes())?)
     }
@@ -264,17 +264,34 @@ impl Scene {
         Ok(())
     }
 
-    /// Rollouts, a scaling there and back, pods that are deleted.
+    /// Now and then somebody deletes a pod.
+    async fn deletions(&self, end: Instant) -> Result<()> {
+        while Instant::now() < end {
+            self.random_sleep(30, 300).await;
+            let (code, list) = self.ask(Method::GET, PODS, &Value::Null).await?;
+            let pods = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if code != 200 || pods.is_empty() {
+                continue;
+            }
+            let index = usize::try_from(self.random(pods.len() as u64))?;
+            let name = pods[index]["metadata"]["name"].as_str().unwrap_or_default();
+            // Whether it is still there, and whether that works, is chance.
+            self.ask(Method::DELETE, &format!("{PODS}/{name}"), &Value::Null).await?;
+        }
+        Ok(())
+    }
+
+    /// Rollouts, and a scaling there and back.
     async fn changes(&self) -> Result<()> {
         for (version, path, app) in
             [(2, DEPLOYMENTS, "web"), (2, STATEFUL_SETS, "db"), (3, DEPLOYMENTS, "worker")]
         {
-            self.random_sleep(60, 600).await;
+            self.random_sleep(60, 900).await;
             let image = json!({"spec": {"template": {"metadata": {"annotations": {"version": version.to_string()}}}}});
             self.insist(Method::PATCH, &format!("{path}/{app}"), &image).await?;
         }
         for replicas in [40, 60] {
-            self.random_sleep(30, 200).await;
+            self.random_sleep(30, 400).await;
             let patch = json!({"spec": {"replicas": replicas}});
             self.insist(Method::PATCH, &format!("{DEPLOYMENTS}/api"), &patch).await?;
         }
@@ -291,7 +308,8 @@ impl Scene {
         for number in 1..=NODE_COUNT {
             self.life.kubelet_up(&format!("n{number}"));
         }
-        self.insist(Method::PATCH, &format!("{NODES}/n3"), &json!({"spec": {"unschedulable": false}})).await?;
+        self.insist(Method::PATCH, &format!("{NODES}/n3"), &json!({"spec": {"unschedulable": false}}))
+            .await?;
         self.insist(Method::PATCH, &format!("{DEPLOYMENTS}/api"), &json!({"spec": {"replicas": 60}})).await?;
         Ok(())
     }

@@ -243,12 +243,7 @@ impl Rules {
     }
 
     /// What goes wrong with a request: the first rule that strikes decides.
-    pub fn decide(
-        &mut self,
-        asked: &Asked<'_>,
-        now: Timestamp,
-        random: &mut fastrand::Rng,
-    ) -> Option<Fault> {
+    pub fn decide(&mut self, asked: &Asked<'_>, now: Timestamp, random: &mut fastrand::Rng) -> Option<Fault> {
         for (rule, met) in &mut self.rules {
             if !rule.on.matches(asked) || !rule.fault.fits(asked) || !rule.when.holds(now) {
                 continue;

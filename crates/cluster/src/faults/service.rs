@@ -136,11 +136,9 @@ fn refused(refusal: Refusal, path: &ResourcePath) -> ApiError {
         Refusal::Internal => {
             ApiError::new(500, "InternalError", "Internal error occurred: a fault was asked for")
         }
-        Refusal::Unavailable => ApiError::new(
-            503,
-            "ServiceUnavailable",
-            "the server is currently unable to handle the request",
-        ),
+        Refusal::Unavailable => {
+            ApiError::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+        }
     }
 }
 

@@ -310,7 +310,13 @@ fn follow(cluster: Cluster, resource: Resource) -> Follower {
                             return Some((News::Changed(lines), (cluster, next)));
                         }
                         Some(_) => state = Following::Listing { at_least: from },
-                        None => state = Following::Watching { from: last.map_or(from, |it| reached(&it, from)) },
+                        None => {
+                            if last.is_none() {
+                                // It may end at once again and again.
+                                cluster.server().pass(PAUSE).await;
+                            }
+                            state = Following::Watching { from: last.map_or(from, |it| reached(&it, from)) };
+                        }
                     }
                 }
             }
