@@ -102,20 +102,29 @@ where
     });
     let Some((seed, why)) = failed.into_inner().into_iter().min() else { return Ok(()) };
     // Nobody listened the first time, which is faster. The same seed does the same again.
-    let (trace, mut heard) = unbounded_channel();
-    let again = one(seed, Some(trace), &scenario);
+    let (again, lines) = traced(seed, scenario);
     let why = match again {
         Err(again) if format!("{again:#}") == why => why,
         Err(again) => format!("{why}\nand then, run again with a trace: {again:#}"),
         Ok(()) => format!("{why}\nbut not when it was run again with a trace"),
     };
-    let lines: Vec<String> = std::iter::from_fn(|| heard.try_recv().ok()).collect();
     let shown = if seeds.start() == seeds.end() { lines.len() } else { lines.len().min(SHOWN) };
     let trace = lines[lines.len() - shown..].to_vec();
     let Named { target, test } = named;
     let replay =
         format!("USHER_SEED={seed} cargo test -p usher-tests --test {target} {test} -- --exact --nocapture");
     Err(Failure { seed, why, trace, replay })
+}
+
+/// Runs a scenario for one seed, with all that happened.
+pub fn traced<F, Fut>(seed: u64, scenario: F) -> (Result<()>, Vec<String>)
+where
+    F: Fn(u64, Trace) -> Fut,
+    Fut: Future<Output = Result<()>>,
+{
+    let (trace, mut heard) = unbounded_channel();
+    let outcome = one(seed, Some(trace), &scenario);
+    (outcome, std::iter::from_fn(|| heard.try_recv().ok()).collect())
 }
 
 /// One seed, in virtual time. A panic is a failure like any other.

@@ -268,14 +268,11 @@ impl Scene {
     async fn deletions(&self, end: Instant) -> Result<()> {
         while Instant::now() < end {
             self.random_sleep(30, 300).await;
-            let (code, list) = self.ask(Method::GET, PODS, &Value::Null).await?;
-            let pods = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-            if code != 200 || pods.is_empty() {
-                continue;
-            }
+            let pods = self.cluster.server().store.list("pods", Some("default")).objects;
             let index = usize::try_from(self.random(pods.len() as u64))?;
-            let name = pods[index]["metadata"]["name"].as_str().unwrap_or_default();
-            // Whether it is still there, and whether that works, is chance.
+            let Some(pod) = pods.get(index) else { continue };
+            let name = &pod.key.name;
+            // Whether that works is chance.
             self.ask(Method::DELETE, &format!("{PODS}/{name}"), &Value::Null).await?;
         }
         Ok(())
@@ -344,13 +341,12 @@ impl Scene {
                 "{name} is not updated: {status}"
             );
         }
-        let pods = self.truth(PODS).await?;
-        let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let pods = self.cluster.server().store.list("pods", Some("default")).objects;
         let wanted: usize = WORKLOADS.iter().map(|(.., replicas)| replicas).sum();
         ensure!(pods.len() == wanted, "{} pods where {wanted} should be", pods.len());
-        for pod in pods {
-            let name = &pod["metadata"]["name"];
-            ensure!(pod["metadata"]["deletionTimestamp"].is_null(), "{name} stays, and should go");
+        for pod in pods.iter() {
+            let deleting = pod.value()["metadata"]["deletionTimestamp"].is_string();
+            ensure!(!deleting, "{} stays, and should go", pod.key.name);
         }
         for Watched { app, least } in watched() {
             let status = self.truth(&format!("{BUDGETS}/{app}")).await?["status"].clone();
