@@ -4,6 +4,8 @@
 //! the real API server as the judge, and the embedded one judged by it. [`scenario`] does the same for what happens
 //! over time.
 
+pub mod budget_watch;
+pub mod chaos;
 pub mod cluster;
 pub mod corpus;
 pub mod crds;
@@ -12,6 +14,8 @@ pub mod kubectl;
 pub mod living;
 pub mod requests;
 pub mod scenario;
+pub mod seeds;
+pub mod upheaval;
 pub mod verbs;
 pub mod webhook_server;
 pub mod witness;

@@ -7,16 +7,18 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::plan::{Action, Target};
-use super::tasks::Component;
+use super::tasks::{Component, INFORMERS};
 use super::view::{Owner, Resource, Scale};
 use crate::attributes::User;
 use crate::auth::{AUTHENTICATED, MASTERS};
 use crate::cluster::Cluster;
+use crate::faults::NoAnswer;
 use crate::response::ServerBody;
 
 /// What became of an action.
 #[derive(Debug)]
 pub struct Outcome {
+    /// Of the answer; 0 if there was none.
     pub code: u16,
     /// The object as the server has it now, where it says so.
     pub object: Option<(Resource, Bytes)>,
@@ -27,7 +29,7 @@ pub struct Outcome {
 
 impl Outcome {
     pub fn succeeded(&self) -> bool {
-        self.code < 300
+        (200..300).contains(&self.code)
     }
 
     /// It is not there any more, or another object has its name: the watch will tell.
@@ -44,6 +46,7 @@ fn path(resource: Resource, namespace: &str, rest: &str) -> String {
 
 async fn send(
     cluster: &Cluster,
+    client: &str,
     who: Component,
     request: http::request::Builder,
     body: String,
@@ -56,8 +59,10 @@ async fn send(
         // Only names that the server would not have stored make no path.
         return (400, ServerBody::default());
     };
-    let Ok(response) = cluster.service_as(user).oneshot(request).await;
-    (response.status().as_u16(), response.into_body())
+    match cluster.client_as(client, user).oneshot(request).await {
+        Ok(response) => (response.status().as_u16(), response.into_body()),
+        Err(NoAnswer) => (0, ServerBody::default()),
+    }
 }
 
 async fn whole(body: ServerBody) -> Bytes {
@@ -65,11 +70,11 @@ async fn whole(body: ServerBody) -> Bytes {
     body.to_bytes()
 }
 
-/// All objects of a resource.
-pub async fn list(cluster: &Cluster, resource: Resource) -> (u16, Bytes) {
+/// All objects of a resource, as they were at a revision or later: whoever has seen that one must not go back.
+pub async fn list(cluster: &Cluster, resource: Resource, at_least: u64) -> (u16, Bytes) {
     let (prefix, plural, _) = resource.path();
-    let request = Request::get(format!("{prefix}/{plural}"));
-    let (code, body) = send(cluster, Component::Budget, request, String::new()).await;
+    let request = Request::get(format!("{prefix}/{plural}?resourceVersion={at_least}"));
+    let (code, body) = send(cluster, INFORMERS, Component::Budget, request, String::new()).await;
     (code, whole(body).await)
 }
 
@@ -77,7 +82,7 @@ pub async fn list(cluster: &Cluster, resource: Resource) -> (u16, Bytes) {
 pub async fn watch(cluster: &Cluster, resource: Resource, revision: u64) -> (u16, ServerBody) {
     let (prefix, plural, _) = resource.path();
     let request = Request::get(format!("{prefix}/{plural}?watch=true&resourceVersion={revision}"));
-    send(cluster, Component::Budget, request, String::new()).await
+    send(cluster, INFORMERS, Component::Budget, request, String::new()).await
 }
 
 /// A line that says what an action is, for traces and logs.
@@ -114,7 +119,7 @@ async fn ask_scale(cluster: &Cluster, who: Component, namespace: &str, owner: &O
     let prefix =
         if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     let unknown = || (404, Err(format!("no matches for kind \"{kind}\" in version \"{api_version}\"")));
-    let (code, body) = send(cluster, who, Request::get(&prefix), String::new()).await;
+    let (code, body) = send(cluster, who.client(), who, Request::get(&prefix), String::new()).await;
     let resources: Value = serde_json::from_slice(&whole(body).await).unwrap_or_default();
     if code != 200 {
         return if code == 404 { unknown() } else { (code, Err(format!("cannot discover {api_version}"))) };
@@ -124,7 +129,7 @@ async fn ask_scale(cluster: &Cluster, who: Component, namespace: &str, owner: &O
     let found = names().filter(is_it).filter_map(|r| r["name"].as_str()).find(|name| !name.contains('/'));
     let Some(plural) = found else { return unknown() };
     let request = Request::get(format!("{prefix}/namespaces/{namespace}/{plural}/{name}/scale"));
-    let (code, body) = send(cluster, who, request, String::new()).await;
+    let (code, body) = send(cluster, who.client(), who, request, String::new()).await;
     let answer: Value = serde_json::from_slice(&whole(body).await).unwrap_or_default();
     let scales = format!("{plural}/scale");
     match code {
@@ -193,12 +198,12 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
             return Outcome { code, object: None, message, scale: Some(scale) };
         }
     };
-    let (code, body) = send(cluster, who, request, body.to_string()).await;
+    let (code, body) = send(cluster, who.client(), who, request, body.to_string()).await;
     let bytes = whole(body).await;
     if code == 409 && matches!(action, Action::Ensure { .. }) {
         return Outcome { code: 200, object: None, message: String::new(), scale: None };
     }
-    if code >= 300 {
+    if !(200..300).contains(&code) {
         let status: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let message = status["message"].as_str().unwrap_or_default().to_string();
         return Outcome { code, object: None, message, scale: None };
@@ -207,7 +212,7 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
     if let Action::Bind { pod, .. } = action {
         // A binding is answered with a status; the pod is read back, so that its room is known to be taken.
         let request = Request::get(path(Resource::Pods, &pod.namespace, &format!("/{}", pod.name)));
-        let (code, body) = send(cluster, who, request, String::new()).await;
+        let (code, body) = send(cluster, who.client(), who, request, String::new()).await;
         object = if code == 200 { Some((Resource::Pods, whole(body).await)) } else { None };
     }
     Outcome { code, object, message: String::new(), scale: None }

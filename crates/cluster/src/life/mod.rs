@@ -4,7 +4,8 @@
 //! One rule carries them: what is known ([`view`]) goes into pure decisions ([`controllers`], [`scheduler`],
 //! [`kubelet`]), out come plans ([`plan`]), and only the [`runner`] touches the API. Time comes from the cluster's
 //! clock and tokio's timers, so a paused runtime gives virtual time; nothing here is random, so a seeded cluster lives
-//! the same life every time.
+//! the same life every time. What goes wrong is told from outside: [`Life`] takes components down and skews their
+//! clocks, and [`crate::faults`] spoils their requests, which carry their names ([`Component::client`]).
 
 mod api;
 pub mod controllers;
@@ -12,19 +13,23 @@ mod events;
 pub mod kubelet;
 mod meter;
 pub mod plan;
+mod presence;
 mod runner;
 pub mod scheduler;
 mod status;
 mod tasks;
 pub mod view;
 
+use jiff::SignedDuration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 pub use kubelet::Times;
 pub use meter::Meter;
+pub use tasks::Component;
 
 use crate::cluster::Cluster;
+use presence::Command;
 
 /// How the cluster lives.
 #[derive(Debug, Clone, Default)]
@@ -44,34 +49,41 @@ pub struct Life {
     commands: UnboundedSender<Command>,
 }
 
-/// What is done to the cluster's components from outside.
-#[derive(Debug)]
-enum Command {
-    KubeletDown(String),
-    KubeletUp(String),
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
 }
 
 impl Life {
-    /// The kubelet of a node falls silent: its pods stay as they are, and after a while the node is given up.
+    /// A component crashes: it takes nothing any more, and forgets what it had to do. Other components go on.
+    pub fn crash(&self, component: Component) {
+        self.tell(Command::Down(component));
+    }
+
+    /// It starts again, and looks at everything of its kind.
+    pub fn restart(&self, component: Component) {
+        self.tell(Command::Up(component));
+    }
+
+    /// A node loses its kubelet; its pods stay as they are.
     pub fn kubelet_down(&self, node: &str) {
         self.tell(Command::KubeletDown(node.to_string()));
     }
 
-    /// It is back, and the node with it.
     pub fn kubelet_up(&self, node: &str) {
         self.tell(Command::KubeletUp(node.to_string()));
+    }
+
+    /// The clock of a component is wrong by so much from now on.
+    pub fn skew(&self, component: Component, offset: SignedDuration) {
+        self.tell(Command::Skew(component, offset));
     }
 
     fn tell(&self, command: Command) {
         if self.commands.send(command).is_err() {
             tracing::warn!("life has ended, and takes no commands");
         }
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.running.abort();
     }
 }
 

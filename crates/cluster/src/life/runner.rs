@@ -18,9 +18,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::api::{self, Outcome};
 use super::events::{self, Recorder};
 use super::plan::{Action, Note};
-use super::tasks::{Component, Queue, Task, concerned, concerned_by_kubelet, decide};
+use super::presence::{Command, Incarnation, Presence};
+use super::tasks::{Component, Queue, Task, concerned, decide};
 use super::view::{Change, Resource, Source, View};
-use super::{Command, Options, api::describe};
+use super::{Options, api::describe};
 use crate::cluster::Cluster;
 use crate::response::ServerBody;
 
@@ -53,6 +54,7 @@ pub async fn run(cluster: Cluster, options: Options, commands: UnboundedReceiver
         under_way: FuturesUnordered::new(),
         recorder: Recorder::default(),
         commands,
+        presence: Presence::default(),
     };
     runner.begin().await;
     let mut in_a_row: u64 = 0;
@@ -79,6 +81,7 @@ struct Runner {
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     recorder: Recorder,
     commands: UnboundedReceiver<Command>,
+    presence: Presence,
 }
 
 /// A task whose actions were carried out, up to the first that failed.
@@ -131,19 +134,12 @@ impl Runner {
     }
 
     fn obey(&mut self, command: &Command) {
-        let node = match command {
-            Command::KubeletDown(node) => {
-                self.view.fall_silent(node, self.now());
-                node
-            }
-            Command::KubeletUp(node) => {
-                self.view.speak_again(node);
-                node
-            }
-        };
-        for task in concerned_by_kubelet(&self.view, node) {
-            self.queue.add(task);
-        }
+        self.trace(|| format!("life {command:?}"));
+        let now = self.now();
+        let tasks = self.presence.obey(command, &mut self.view, now);
+        let (presence, view) = (&self.presence, &self.view);
+        self.queue.forget(|task| !presence.takes(view, task));
+        tasks.into_iter().for_each(|task| self.queue.add(task));
     }
 
     fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<(Resource, News)> {
@@ -175,9 +171,14 @@ impl Runner {
     }
 
     fn look_at(&mut self, task: Task) {
-        let plan = decide(&self.view, &task, &self.options.times, self.now());
+        if !self.presence.takes(&self.view, &task) {
+            self.queue.done(task, true);
+            return;
+        }
+        let now = self.presence.as_seen_by(task.0, self.now());
+        let plan = decide(&self.view, &task, &self.options.times, now);
         if let Some(at) = plan.recheck_at {
-            self.queue.add_at(task.clone(), at);
+            self.queue.add_at(task.clone(), self.presence.really(task.0, at));
         }
         if plan.actions.is_empty() {
             self.record(task.0, plan.notes);
@@ -189,7 +190,8 @@ impl Runner {
 
     fn begin_to(&mut self, of: For, actions: Vec<Action>) {
         let cluster = self.cluster.clone();
-        self.under_way.push(carry_out(cluster, of, actions).boxed());
+        let run = self.presence.incarnation(of.component());
+        self.under_way.push(carry_out(cluster, run, of, actions).boxed());
         // Without webhooks the server answers at once; the order of events then depends on nothing else.
         if let Some(Some(done)) = self.under_way.next().now_or_never() {
             self.finish(done);
@@ -234,7 +236,9 @@ impl Runner {
         }
         if failed {
             notes.clear();
-            self.queue.retry(task.clone(), self.now());
+            if self.presence.takes(&self.view, &task) {
+                self.queue.retry(task.clone(), self.now());
+            }
         }
         said.append(&mut notes);
         self.record(task.0, said);
@@ -245,18 +249,21 @@ impl Runner {
         if !outcome.succeeded() {
             tracing::debug!(?who, action = describe(action), code = outcome.code, outcome.message, "refused");
         }
-        if let Some(trace) = &self.options.trace {
-            let line = format!("{} {who:?} {} -> {}", self.now(), describe(action), outcome.code);
-            if trace.send(line).is_err() {
-                tracing::debug!("nobody reads the trace any more");
-            }
+        self.trace(|| format!("{who:?} {} -> {}", describe(action), outcome.code));
+    }
+
+    fn trace(&self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &self.options.trace
+            && trace.send(format!("{} {}", self.now(), line())).is_err()
+        {
+            tracing::debug!("nobody reads the trace any more");
         }
     }
 
     /// Until there are news, an answer, or something is due.
     async fn wait(&mut self) {
         let due = self.queue.next_time().map(|at| {
-            let left = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
+            let left = self.cluster.server().time_until(at);
             // Timers of tokio count in milliseconds, rounded up so that it is not too early.
             (left + Duration::from_millis(1)).min(LONGEST_SLEEP)
         });
@@ -295,9 +302,12 @@ enum Next {
     Told(Command),
 }
 
-async fn carry_out(cluster: Cluster, of: For, actions: Vec<Action>) -> Done {
+async fn carry_out(cluster: Cluster, run: Incarnation, of: For, actions: Vec<Action>) -> Done {
     let mut results = Vec::with_capacity(actions.len());
     for action in actions {
+        if !run.is_alive() {
+            break;
+        }
         let outcome = api::carry_out(&cluster, of.component(), &action).await;
         let goes_on = outcome.succeeded() || outcome.is_moot();
         results.push((action, outcome));
@@ -309,39 +319,61 @@ async fn carry_out(cluster: Cluster, of: For, actions: Vec<Action>) -> Done {
 }
 
 enum Following {
-    Listing,
-    Watching { from: u64 },
-    Reading(ServerBody),
+    /// A list of this revision or later.
+    Listing {
+        at_least: u64,
+    },
+    Watching {
+        from: u64,
+    },
+    Reading {
+        body: ServerBody,
+        from: u64,
+        last: Option<Bytes>,
+    },
 }
 
-/// A list, then all changes; when the watch ends or has missed something, from the start.
+/// A list, then all changes; a watch that ends goes on where it was, one that has missed something starts again.
 fn follow(cluster: Cluster, resource: Resource) -> Follower {
-    let start = (cluster, Following::Listing);
+    let start = (cluster, Following::Listing { at_least: 0 });
     Box::pin(futures::stream::unfold(start, move |(cluster, mut state)| async move {
         loop {
             match state {
-                Following::Listing => {
-                    let (code, list) = api::list(&cluster, resource).await;
+                Following::Listing { at_least } => {
+                    let (code, list) = api::list(&cluster, resource, at_least).await;
                     if code == 200
                         && let Ok(revision) = revision_of(&list)
                     {
                         return Some((News::Listed(list), (cluster, Following::Watching { from: revision })));
                     }
                     tracing::warn!(?resource, code, "cannot be listed");
-                    tokio::time::sleep(PAUSE).await;
-                    state = Following::Listing;
+                    cluster.server().pass(PAUSE).await;
+                    state = Following::Listing { at_least };
                 }
                 Following::Watching { from } => {
                     let (code, body) = api::watch(&cluster, resource, from).await;
-                    state = if code == 200 { Following::Reading(body) } else { Following::Listing };
+                    if code == 200 {
+                        state = Following::Reading { body, from, last: None };
+                    } else {
+                        cluster.server().pass(PAUSE).await;
+                        state = Following::Listing { at_least: from };
+                    }
                 }
-                Following::Reading(mut body) => {
+                Following::Reading { mut body, from, last } => {
                     // In this process, a frame of the body is what the server wrote in one go: whole lines.
                     match body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()) {
                         Some(lines) if !lines.starts_with(b"{\"type\":\"ERROR\"") => {
-                            return Some((News::Changed(lines), (cluster, Following::Reading(body))));
+                            let next = Following::Reading { body, from, last: Some(lines.clone()) };
+                            return Some((News::Changed(lines), (cluster, next)));
                         }
-                        _ => state = Following::Listing,
+                        Some(_) => state = Following::Listing { at_least: from },
+                        None => {
+                            if last.is_none() {
+                                // It may end at once again and again.
+                                cluster.server().pass(PAUSE).await;
+                            }
+                            state = Following::Watching { from: last.map_or(from, |it| reached(&it, from)) };
+                        }
                     }
                 }
             }
@@ -365,6 +397,21 @@ struct ListMeta {
 fn revision_of(list: &[u8]) -> Result<u64, serde_json::Error> {
     let list: List<'_> = serde_json::from_slice(list)?;
     list.metadata.resource_version.parse().map_err(serde::de::Error::custom)
+}
+
+/// The revision of the last of these changes.
+fn reached(lines: &[u8], before: u64) -> u64 {
+    #[derive(Deserialize)]
+    struct Changed {
+        object: Object,
+    }
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: ListMeta,
+    }
+    let events = serde_json::Deserializer::from_slice(lines).into_iter::<Changed>();
+    let last = events.map_while(Result::ok).last();
+    last.and_then(|event| event.object.metadata.resource_version.parse().ok()).unwrap_or(before)
 }
 
 fn listed(view: &mut View, resource: Resource, list: &[u8]) -> Result<Vec<Change>, serde_json::Error> {

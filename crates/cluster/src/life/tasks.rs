@@ -58,6 +58,31 @@ impl Component {
     }
 }
 
+impl Component {
+    pub const ALL: [Self; 11] = [
+        Self::Node,
+        Self::Kubelet,
+        Self::Scheduler,
+        Self::ReplicaSet,
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::DaemonSet,
+        Self::Job,
+        Self::Budget,
+        Self::StaleDisruption,
+        Self::PodGc,
+    ];
+
+    /// The name of its client, for fault rules. What all of them read is asked for by [`INFORMERS`].
+    pub fn client(self) -> &'static str {
+        let (user, agent) = self.identity();
+        if agent == CONTROLLERS { user.rsplit(':').next().unwrap_or(user) } else { agent }
+    }
+}
+
+/// The client of the lists and watches that the components share.
+pub const INFORMERS: &str = "informers";
+
 const CONTROLLERS: &str = "kube-controller-manager";
 
 pub fn decide(view: &View, (component, key): &Task, times: &Times, now: Timestamp) -> Plan {
@@ -283,6 +308,18 @@ impl Queue {
         None
     }
 
+    /// Forgets all that is waiting or set for a time, and earlier failures; what is under way comes back by
+    /// [`Queue::done`].
+    pub fn forget(&mut self, mine: impl Fn(&Task) -> bool) {
+        self.order.retain(|task| !mine(task));
+        self.waiting.retain(|task| !mine(task));
+        self.queued.retain(|task| !mine(task));
+        self.times.retain(|(_, task)| !mine(task));
+        self.time_of.retain(|task, _| !mine(task));
+        self.failures.retain(|task, _| !mine(task));
+        self.busy.iter_mut().filter(|(task, _)| mine(task)).for_each(|(_, again)| *again = false);
+    }
+
     pub fn done(&mut self, task: Task, succeeded: bool) {
         let again = self.busy.remove(&task).unwrap_or_default();
         if succeeded {
@@ -320,6 +357,28 @@ mod tests {
         assert_eq!(queue.take(), None, "it is busy");
         queue.done(web.clone(), true);
         assert_eq!(queue.take(), Some(web));
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_come_back() {
+        let mut queue = Queue::default();
+        let [web, busy, late] = ["web", "busy", "late"].map(|name| task(Component::ReplicaSet, name));
+        let other = task(Component::Job, "other");
+        queue.add(busy.clone());
+        assert_eq!(queue.take(), Some(busy.clone()));
+        for task in [&busy, &web, &other] {
+            queue.add(task.clone());
+        }
+        queue.add_at(late.clone(), at(10));
+        queue.retry(web.clone(), at(0));
+        queue.forget(|task| task.0 == Component::ReplicaSet);
+        assert_eq!((queue.next_time(), queue.take(), queue.take()), (None, Some(other), None));
+        queue.done(busy, false);
+        assert_eq!(queue.take(), None, "nobody looks at it again");
+        queue.add(web.clone());
+        assert_eq!(queue.take(), Some(web.clone()));
+        queue.retry(web, at(0));
+        assert_eq!(queue.next_time().unwrap().as_millisecond(), 10, "earlier failures are forgotten");
     }
 
     #[test]
