@@ -1,5 +1,6 @@
 //! Those who want pods gone: ask, take it back, wait for the end.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,9 +158,7 @@ impl RequestHandle {
             match self.set_finalizers(&request, &json!(others)).await {
                 Ok(()) => return Ok(()),
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-                Err(kube::Error::Api(status)) if status.is_conflict() => {
-                    sleep(CONFLICT_PAUSE * 2_u32.pow(attempt)).await
-                }
+                Err(kube::Error::Api(status)) if status.is_conflict() => self.pause(attempt).await,
                 Err(other) => return Err(other.into()),
             }
         }
@@ -256,10 +255,18 @@ impl RequestHandle {
                     Err(other) => return Err(other.into()),
                 }
             }
-            sleep(CONFLICT_PAUSE * 2_u32.pow(attempt)).await;
+            self.pause(attempt).await;
         }
         let pod = self.pod.name.clone();
         Err(if deleting { RequestError::OlderRequestRemains(pod) } else { RequestError::Contended(pod) })
+    }
+
+    /// Requesters that were in each other's way wait for different times, each always for the same.
+    async fn pause(&self, attempt: u32) {
+        let mut hasher = DefaultHasher::new();
+        (&self.requester.finalizer, attempt).hash(&mut hasher);
+        let whole = CONFLICT_PAUSE * 2_u32.pow(attempt);
+        sleep(whole / 2 + whole.mul_f64((hasher.finish() % 1000) as f64 / 1000.0)).await;
     }
 
     fn new_request(&self) -> EvictionRequest {
