@@ -60,6 +60,9 @@ impl Turn {
     /// Evicts the pod as the disruption budgets allow. To be preferred to [`Self::delete_pod`]. Possible while the turn is ours
     /// and after we have completed it.
     ///
+    /// A client made from [`kube::Config`] with `default_retry` tries a refused eviction again for minutes before it says
+    /// so. Switch that off to learn of [`Refusal::Budget`] at once.
+    ///
     /// # Errors
     /// The turn is lost, or the API server did not answer.
     pub async fn evict_pod(&self) -> Result<Removal, TurnError> {
