@@ -207,7 +207,8 @@ impl Data {
     async fn remove(&self, name: &str) -> Result<()> {
         match self.maps.delete(name, &DeleteParams::default()).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            other => Ok(drop(other?)),
+            Ok(_) => Ok(()),
+            Err(other) => Err(other.into()),
         }
     }
 }

@@ -128,7 +128,7 @@ impl RequestHandle {
 
     /// The name of the request: the UID of the pod.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub fn request_name(&self) -> &str {
         &self.pod.uid
     }
 
@@ -137,7 +137,7 @@ impl RequestHandle {
     /// # Errors
     /// The API server did not answer.
     pub async fn read(&self) -> Result<Option<EvictionRequest>, RequestError> {
-        Ok(self.requests().get_opt(self.name()).await?)
+        Ok(self.requests().get_opt(self.request_name()).await?)
     }
 
     /// Takes the wish back. The request is deleted once nobody wants it, unless an interceptor has forbidden that; then the pod
@@ -281,7 +281,7 @@ impl RequestHandle {
     async fn set_finalizers(&self, request: &EvictionRequest, finalizers: &Value) -> Result<(), kube::Error> {
         let metadata = json!({"resourceVersion": request.resource_version(), "finalizers": finalizers});
         let patch = Patch::Merge(json!({"metadata": metadata}));
-        self.requests().patch(self.name(), &PatchParams::default(), &patch).await.map(drop)
+        self.requests().patch(self.request_name(), &PatchParams::default(), &patch).await.map(drop)
     }
 
     async fn outcome(&self, followed: &Followed) -> Option<Outcome> {
@@ -309,7 +309,7 @@ impl RequestHandle {
 
     fn follow(&self) -> Following {
         let pods = watcher::watch_object(self.pods(), &self.pod.name).default_backoff();
-        let requests = watcher::watch_object(self.requests(), self.name()).default_backoff();
+        let requests = watcher::watch_object(self.requests(), self.request_name()).default_backoff();
         let withdrawn = stream::unfold(self.withdrawn.subscribe(), |mut withdrawn| async {
             withdrawn.changed().await.ok()?;
             Some((Seen::Withdrawn, withdrawn))

@@ -23,11 +23,12 @@ use usher_tests::{TestCluster, crds};
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS: usize = 6;
 
-/// Builds the example as the tests are built and gives its path.
+/// Builds the example with the features that a test of the whole workspace has, so that nothing is built twice there, and gives
+/// its path.
 async fn example() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "-p", "usher-interceptors", "--example", "database", "--message-format=json"])
+        .args(["build", "--workspace", "--example", "database", "--message-format=json"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())
         .output()
