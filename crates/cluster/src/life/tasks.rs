@@ -59,7 +59,7 @@ impl Component {
 }
 
 impl Component {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Node,
         Self::Kubelet,
         Self::Scheduler,
@@ -71,6 +71,9 @@ impl Component {
         Self::Budget,
         Self::StaleDisruption,
         Self::PodGc,
+        Self::NodeLifecycle,
+        Self::TaintEviction,
+        Self::Claim,
     ];
 
     /// The name of its client, for fault rules. What all of them read is asked for by [`INFORMERS`].
