@@ -7,4 +7,5 @@
 
 pub mod eviction_request;
 mod intern;
+mod pauses;
 pub mod queue;

@@ -14,8 +14,8 @@ use crate::rest::errors;
 use crate::server::Server;
 use crate::store::Key;
 
-/// Answers a get or list as it was so many revisions ago; as it is now where the past is not kept, or where the
-/// request says which state it wants.
+/// Answers a get or list as it was so many revisions ago; as it is now where the past is not kept, and where the
+/// request does not allow it: a real server answers from its cache only if a `resourceVersion` is given.
 pub(super) async fn read<B>(
     server: &Arc<Server>,
     user: &User,
@@ -46,7 +46,7 @@ fn revision<B>(server: &Server, request: &Request<B>, revisions: u64) -> Option<
     if query.get("continue").is_some() || query.get("resourceVersionMatch") == Some("Exact") {
         return None;
     }
-    let least: u64 = query.get("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or_default();
+    let least: u64 = query.get("resourceVersion")?.parse().ok()?;
     Some(server.store.revision().saturating_sub(revisions).max(least).max(1))
 }
 

@@ -76,7 +76,9 @@ impl Index {
 
     /// Pods that are not in a new list are gone.
     pub fn only_pods(&mut self, there: &HashSet<Key>) -> Vec<Key> {
-        let gone: Vec<Key> = self.pods.keys().filter(|key| !there.contains(key)).cloned().collect();
+        let mut gone: Vec<Key> = self.pods.keys().filter(|key| !there.contains(key)).cloned().collect();
+        // In an order that does not depend on hashes: the same history gives the same decisions.
+        gone.sort_unstable();
         gone.iter().flat_map(|key| self.pod_gone(key)).collect()
     }
 

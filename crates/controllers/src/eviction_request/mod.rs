@@ -28,6 +28,7 @@ use usher_decide::waiting_on::WaitingOn;
 pub use index::{Decided, Index};
 pub use observer::{Nobody, Observer};
 
+use crate::pauses::Pauses;
 use crate::queue::Queue;
 
 /// So many requests are worked on at a time.
@@ -76,7 +77,7 @@ where
         + Send
         + 'static,
 {
-    let events = watcher(api, watcher::Config::default()).default_backoff();
+    let events = watcher(api, watcher::Config::default()).backoff(Pauses::default());
     Box::pin(events.filter_map(move |event| async move {
         match event {
             Ok(event) => Some(into(event)),
