@@ -17,6 +17,8 @@ mod explain;
 mod live;
 mod output;
 mod requests;
+#[cfg(test)]
+mod samples;
 mod span;
 mod standing;
 mod surroundings;
