@@ -14,8 +14,6 @@ use crate::{Ending, Error, Streams, Surroundings};
 pub struct Arguments {
     #[command(flatten)]
     pods: PodArguments,
-    #[command(flatten)]
-    connection: Connection,
     /// In whose name it was asked.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_REQUESTER, value_parser = arguments::requester)]
     requester: Requester,
@@ -25,6 +23,8 @@ pub struct Arguments {
     /// Confirms --all-requesters.
     #[arg(long, requires = "all_requesters")]
     force: bool,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 pub async fn run(

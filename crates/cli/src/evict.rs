@@ -18,8 +18,6 @@ use crate::{Ending, Error, Streams, Surroundings, span};
 pub struct Arguments {
     #[command(flatten)]
     pods: PodArguments,
-    #[command(flatten)]
-    connection: Connection,
     /// In whose name to ask: a DNS subdomain. Only the same name can take it back.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_REQUESTER, value_parser = arguments::requester)]
     requester: Requester,
@@ -32,9 +30,19 @@ pub struct Arguments {
     /// Stop following after this long; 0 means never.
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = arguments::timeout)]
     timeout: Option<SignedDuration>,
-    /// Say what would be done: `client` sends nothing, `server` has the server check it.
-    #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "wait")]
+    /// Only say what would be done: `client` sends nothing, `server` has the server check it [bare: client].
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "client",
+        conflicts_with = "wait"
+    )]
     dry_run: Option<DryRun>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -25,11 +25,11 @@ pub struct Arguments {
     /// The pod; `pod/NAME` does as well.
     #[arg(value_name = "POD", value_parser = pod_name)]
     pod: String,
-    #[command(flatten)]
-    connection: Connection,
     /// Print all that is known in this format.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     output: Option<Structured>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// Where the managers agree on who leads.

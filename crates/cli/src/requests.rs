@@ -21,8 +21,6 @@ use rows::{Changes, Columns, table};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    #[command(flatten)]
-    connection: Connection,
     /// The requests of all namespaces.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
@@ -35,6 +33,8 @@ pub struct Arguments {
     /// Keep showing what changes.
     #[arg(short, long)]
     watch: bool,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -95,8 +95,15 @@ pub async fn run(
     let world = World::read(client, namespace, labels).await?;
     say_if_hidden(&world, streams.err)?;
     if world.requests.is_empty() {
-        let place = namespace.map_or(String::new(), |namespace| format!(" in namespace {namespace:?}"));
-        writeln!(streams.err, "nobody is asked to leave{place}")?;
+        match namespace {
+            Some(namespace) => {
+                writeln!(
+                    streams.err,
+                    "nobody is asked to leave in namespace {namespace:?}; -A shows all namespaces"
+                )?;
+            }
+            None => writeln!(streams.err, "nobody is asked to leave")?,
+        }
         return Ok(Ending::Done);
     }
     streams.out.write_all(table(&world, columns, Timestamp::now()).as_bytes())?;

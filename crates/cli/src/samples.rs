@@ -49,8 +49,9 @@ pub fn budget(name: &str, allowed: i32) -> Value {
 
 pub fn world(pods: &[Value], requests: &[Value], budgets: &[Value]) -> World {
     let pods = pods.iter().map(|pod| Pod::from(serde_json::from_value::<PodOnWire>(pod.clone()).unwrap()));
-    let requests =
-        requests.iter().map(|one| Request::from(serde_json::from_value::<RequestOnWire>(one.clone()).unwrap()));
+    let requests = requests
+        .iter()
+        .map(|one| Request::from(serde_json::from_value::<RequestOnWire>(one.clone()).unwrap()));
     let budgets = budgets.iter().map(|budget| Budget::from(&serde_json::from_value(budget.clone()).unwrap()));
     World {
         pods: pods.map(|pod| (pod.key.clone(), pod)).collect(),

@@ -133,7 +133,8 @@ impl Waits {
         match self {
             Self::On(waiting_on) => waiting_on.advice(),
             Self::Refused(refusal) => refusal.advice(),
-            Self::Manager(_) | Self::Nothing => "wait a moment".to_string(),
+            Self::Manager(_) => "wait a moment; if it lasts, see whether the manager runs".to_string(),
+            Self::Nothing => "nothing".to_string(),
         }
     }
 

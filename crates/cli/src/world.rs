@@ -95,7 +95,12 @@ pub async fn list<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, Error
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
-    Ok(list_raw(api, labels).await?)
+    list_raw(api, labels).await.map_err(|why| match (labels, Error::from(why)) {
+        (Some(labels), Error::Refused(why)) => Error::Refused(format!(
+            "the selector {labels:?} is not understood: {why}; write for example app=web"
+        )),
+        (_, other) => other,
+    })
 }
 
 /// Page by page. A list that takes so long that the server has forgotten its beginning starts anew.

@@ -48,9 +48,7 @@ async fn main() -> ExitCode {
             why.exit()
         }
         Err(why) => {
-            let text = why.to_string();
-            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            eprintln!("{}", lines.join("; "));
+            eprintln!("{}", one_line(&why.to_string()));
             return ExitCode::from(2);
         }
     };
@@ -83,4 +81,9 @@ async fn people(command: usher_cli::Command, surroundings: &Surroundings) -> Exi
             ExitCode::FAILURE
         }
     }
+}
+
+fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join("; ").replace(":; ", ": ")
 }

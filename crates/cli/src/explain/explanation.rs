@@ -216,8 +216,18 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
                 Some(pod) => forecast(pod, &named, &budgets, now),
                 None => Waits::Nothing,
             };
+            let sentence = match (&waits, named.first()) {
+                (Waits::Manager(Due::GiveTurn), Some(first)) => {
+                    format!("{} would have the first turn", first.interceptor_class)
+                }
+                (Waits::Manager(_), _) => {
+                    "it would be evicted at once: it has no interceptor, and no budget is in the way"
+                        .to_string()
+                }
+                (waits, _) => waits.sentence(),
+            };
             let interceptors = named.into_iter().map(|one| facts(one, TurnFacts::ToCome)).collect();
-            told(Explanation { interceptors, ..explanation }, waits)
+            Explanation { sentence, ..told(Explanation { interceptors, ..explanation }, waits) }
         }
     }
 }

@@ -52,7 +52,12 @@ fn an_interceptor_that_has_its_turn() {
     });
     let mut found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 0)]);
     found.events = vec![
-        event("2026-01-01T11:45:01Z", "Normal", "InterceptorSelected", "backup.example.com has the first turn"),
+        event(
+            "2026-01-01T11:45:01Z",
+            "Normal",
+            "InterceptorSelected",
+            "backup.example.com has the first turn",
+        ),
         event(
             "2026-01-01T11:50:00Z",
             "Normal",
@@ -160,14 +165,19 @@ fn a_manager_that_does_not_act_is_told_of() {
 
     request["metadata"]["creationTimestamp"] = json!("2026-01-01T11:59:55Z");
     let young = told(&self::found(Some(pod("web-1", "node-1")), Some(request), &[]));
-    assert!(young.contains("What to do    wait a moment\n"), "{young}");
+    assert!(
+        young.contains("What to do    wait a moment; if it lasts, see whether the manager runs\n"),
+        "{young}"
+    );
 }
 
 #[test]
 fn whether_a_budget_frees_is_not_held_against_a_manager_that_may_run() {
     let request = request("web-1");
     let mut found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 1)]);
-    assert!(told(&found).contains("What to do    wait a moment\n"));
+    assert!(
+        told(&found).contains("What to do    wait a moment; if it lasts, see whether the manager runs\n")
+    );
     found.leader = Leader::Missing;
     assert!(told(&found).contains("the manager does not seem to run: it could evict the pod since"));
 }

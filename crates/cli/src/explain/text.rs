@@ -208,14 +208,8 @@ fn turn(turn: TurnFacts, now: Timestamp) -> String {
 }
 
 fn not_asked(text: &mut Text, explanation: &Explanation, surroundings: &Surroundings) {
-    let first = explanation.interceptors.first().map(|first| first.class.as_str());
-    let forecast = match (&explanation.waiting_on, first) {
-        (Waits::Manager(Due::GiveTurn), Some(first)) => format!("{first} would have the first turn"),
-        (Waits::Manager(_) | Waits::Nothing, _) => {
-            "it would be evicted at once: it has no interceptor, and no budget is in the way".to_string()
-        }
-        (waits, _) => surroundings.alarming(&waits.sentence()),
-    };
+    let sentence = &explanation.sentence;
+    let forecast = if explanation.is_blocked { surroundings.alarming(sentence) } else { sentence.clone() };
     text.put("If asked", &forecast);
     if explanation.is_blocked {
         text.put("Before that", &explanation.advice);
