@@ -146,7 +146,8 @@ impl Place {
         let line = Line::try_parse_from(words).unwrap_or_else(|why| panic!("{why}"));
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let streams = Streams { out: &mut out, err: &mut err };
-        let running = usher_cli::run(line.command, &Surroundings::plain(), streams);
+        let surroundings = Surroundings::plain();
+        let running = usher_cli::run(line.command, &surroundings, streams);
         let ending = tokio::time::timeout(PATIENCE, running).await.unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Printed { ending, out: text(out), err: text(err) }

@@ -221,7 +221,9 @@ fn tell(
 ) -> Told {
     let name = &requester.name;
     let (request, mut text) = match asked {
-        Asked::Created(request) => (request, format!("asked to leave as {name}; {}", next(request))),
+        Asked::Created(request) => {
+            (request, format!("asked to leave as {name}; {}", next(request, warnings.is_empty())))
+        }
         Asked::Joined(request) => {
             let others: Vec<&str> = request
                 .finalizers()
@@ -258,14 +260,15 @@ fn tell(
     Told { text, warnings, subject }
 }
 
-fn next(request: &EvictionRequest) -> String {
+fn next(request: &EvictionRequest, is_evictable: bool) -> String {
     let mut interceptors = request.spec.interceptors.clone();
     interceptors.sort_by(usher_api::eviction_request::selection_order);
     match interceptors.first() {
         Some(first) => {
             format!("{} has the first of {} turns", first.interceptor_class, interceptors.len())
         }
-        None => "it has no interceptor, so the eviction API is next".to_string(),
+        None if is_evictable => "it has no interceptor, so the eviction API is next".to_string(),
+        None => "it has no interceptor".to_string(),
     }
 }
 

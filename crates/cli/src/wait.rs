@@ -20,8 +20,10 @@ use crate::table::Table;
 use crate::world::World;
 use crate::{Ending, Error, Streams, Surroundings, span};
 
-/// Times on the screen move on by themselves.
+/// Things change by the passing of time, too.
 const TICK: Duration = Duration::from_secs(1);
+/// The manager acts in less than this, if it runs.
+const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 /// So many pods are shown at a time.
 const SHOWN: usize = 10;
 
@@ -76,11 +78,13 @@ pub struct Following {
     started: Timestamp,
     subjects: Vec<Subject>,
     said: BTreeMap<Key, String>,
+    /// Since when it is the manager's turn, which is over in a moment and then not worth a line.
+    at_manager: BTreeMap<Key, Timestamp>,
 }
 
 impl Following {
     pub fn new(subjects: Vec<Subject>, started: Timestamp) -> Self {
-        Self { started, subjects, said: BTreeMap::new() }
+        Self { started, subjects, said: BTreeMap::new(), at_manager: BTreeMap::new() }
     }
 
     fn outcomes(&self, world: &World, now: Timestamp) -> Vec<(&Subject, Outcome)> {
@@ -91,7 +95,15 @@ impl Following {
     pub fn lines(&mut self, world: &World, now: Timestamp) -> String {
         let mut text = String::new();
         let mut said = std::mem::take(&mut self.said);
+        let mut at_manager = std::mem::take(&mut self.at_manager);
         for (subject, outcome) in self.outcomes(world, now) {
+            if matches!(&outcome, Outcome::Waiting { waits: Waits::Manager(_), .. }) {
+                if now < *at_manager.entry(subject.pod.clone()).or_insert(now) + MOMENT {
+                    continue;
+                }
+            } else {
+                at_manager.remove(&subject.pod);
+            }
             let news = match &outcome {
                 Outcome::Gone => "gone".to_string(),
                 Outcome::Withdrawn => "stays, as the request was taken back".to_string(),
@@ -107,6 +119,7 @@ impl Following {
             }
         }
         self.said = said;
+        self.at_manager = at_manager;
         text
     }
 
@@ -228,7 +241,7 @@ pub async fn until_gone(
                 stopped?;
                 break Ending::Interrupted;
             }
-            _ = tick.tick(), if screen.is_some() => {}
+            _ = tick.tick() => {}
         }
     };
     if let Some(screen) = &screen {

@@ -180,6 +180,9 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
     let budgets: Vec<&Budget> = pod.iter().flat_map(|pod| found.world.budgets_of(pod)).collect();
     let asked = found.request.as_ref().and_then(slim_request);
     let mut events: Vec<EventFacts> = found.events.iter().map(event).collect();
+    // The same is told of the request and of the pod.
+    events.sort_by_key(|event| (event.reason.clone(), event.message.clone(), event.at));
+    events.dedup_by(|later, event| (&later.reason, &later.message) == (&event.reason, &event.message));
     events.sort_by_key(|event| event.at);
     events.drain(..events.len().saturating_sub(EVENTS));
 

@@ -64,6 +64,12 @@ fn an_interceptor_that_has_its_turn() {
             "InterceptorSelected",
             "backup.example.com completed, now it is the turn of db.example.com",
         ),
+        event(
+            "2026-01-01T11:45:02Z",
+            "Normal",
+            "InterceptorSelected",
+            "backup.example.com has the first turn",
+        ),
     ];
     assert_eq!(
         told(&found),

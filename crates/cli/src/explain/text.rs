@@ -105,7 +105,8 @@ fn asked(
     if request.cancellation_policy == Policy::Forbid {
         text.put("Taking back", "forbidden by the interceptor: it goes on until the pod is gone");
     }
-    if !request.message.is_empty() && request.message != explanation.sentence {
+    // Without an interceptor the message is the manager's own, which the lines above say better.
+    if !request.message.is_empty() && !explanation.interceptors.is_empty() {
         text.put("Message", &request.message);
     }
     let deadline = span::human(SignedDuration::from_secs(request.deadline_seconds));

@@ -44,6 +44,18 @@ fn a_line_is_said_once_until_something_changes() {
 }
 
 #[test]
+fn the_manager_is_not_worth_a_line_unless_it_takes_long() {
+    let mut following = following(&["web-1"]);
+    let world = world(&[pod("web-1", "n1")], &[request("web-1")], &[]);
+    assert_eq!(following.lines(&world, now()), "");
+    assert_eq!(following.lines(&world, now() + SignedDuration::from_secs(4)), "");
+    assert_eq!(
+        following.lines(&world, now() + SignedDuration::from_secs(5)),
+        "pod/web-1: waits: nothing stands in the way of the eviction; the manager is to do it\n"
+    );
+}
+
+#[test]
 fn a_pod_of_the_same_name_is_another_pod() {
     let mut newer = pod("web-1", "n1");
     newer["metadata"]["uid"] = json!("another");
