@@ -255,7 +255,7 @@ pub async fn until_gone(
             hints.watch, hints.cancel
         )?,
         Ending::NotGone => {
-            write!(streams.err, "{summary}still asked to leave; take it back: {}\n", hints.cancel)?;
+            writeln!(streams.err, "{summary}still asked to leave; take it back: {}", hints.cancel)?;
         }
         _ => write!(streams.out, "{summary}")?,
     }

@@ -297,8 +297,12 @@ fn recorded_attempt(full: &EvictionRequest, request: &Request) -> Option<Attempt
     let refusal = recorded_refusal(request)?;
     let counter = request.status.failed_api_eviction_counter;
     (counter > 0).then_some(())?;
-    let at = last_write(full, |manager, subresource| manager == MANAGER && subresource == "status")?;
+    let at = last_write(full, is_status_of_manager)?;
     Some(Attempt { at, answer: Answer::Refused(refusal), counter: counter - 1 })
+}
+
+fn is_status_of_manager(manager: &str, subresource: &str) -> bool {
+    manager == MANAGER && subresource == "status"
 }
 
 fn last_write(full: &EvictionRequest, by: impl Fn(&str, &str) -> bool) -> Option<Timestamp> {
@@ -315,7 +319,7 @@ fn since(waits: &Waits, request: &Request, found: &Found) -> Option<Timestamp> {
         condition.map(|condition| condition.last_transition_time.0)
     };
     match waits {
-        Waits::On(WaitingOn::Interceptor { class, .. }) => turn_began(request, class, found),
+        Waits::On(WaitingOn::Interceptor { class, .. }) => turn_began(class, found),
         Waits::On(WaitingOn::Progress { at, .. } | WaitingOn::Evicted { at }) => Some(*at),
         Waits::On(WaitingOn::Termination { .. }) => {
             let meta = &found.pod.as_ref()?.metadata;
@@ -331,14 +335,14 @@ fn since(waits: &Waits, request: &Request, found: &Found) -> Option<Timestamp> {
     }
 }
 
-/// The newest event that gave it the turn tells; the first one has it about since the request was made.
-fn turn_began(request: &Request, class: &str, found: &Found) -> Option<Timestamp> {
+/// The newest event that gave it the turn tells, or else the manager's last write: it writes when it gives a turn.
+fn turn_began(class: &str, found: &Found) -> Option<Timestamp> {
     let given = found.events.iter().filter(|event| {
         matches!(event.reason.as_deref(), Some("InterceptorSelected" | "InterceptorSilent"))
             && event.message.as_deref().is_some_and(|message| message.contains(class))
     });
-    let is_first = request.interceptors.first().is_some_and(|first| first.interceptor_class == class);
-    given.filter_map(event_time).max().or(is_first.then_some(request.created))
+    let written = || found.request.as_ref().and_then(|full| last_write(full, is_status_of_manager));
+    given.filter_map(event_time).max().or_else(written)
 }
 
 /// What tells of the manager.

@@ -96,6 +96,20 @@ Events        14m ago   Normal   InterceptorSelected   backup.example.com has th
     );
 }
 
+#[test]
+fn without_events_the_manager_s_write_tells_since_when_a_turn_lasts() {
+    let mut request = request("web-1");
+    request["spec"]["interceptors"] = interceptors();
+    request["status"] =
+        json!({"activeInterceptorClass": "db.example.com", "progressTimestamp": "2026-01-01T11:57:00Z"});
+    request["metadata"]["managedFields"] = json!([
+        {"manager": "usher", "operation": "Update", "subresource": "status", "time": "2026-01-01T11:52:00Z"},
+        {"manager": "db", "operation": "Update", "subresource": "status", "time": "2026-01-01T11:57:00Z"},
+    ]);
+    let text = told(&found(Some(pod("web-1", "node-1")), Some(request), &[]));
+    assert!(text.contains("Since         8m ago (2026-01-01 11:52:00Z)\n"), "{text}");
+}
+
 fn blocked(reason: &str, message: &str, failures: i32) -> Value {
     json!({
         "failedAPIEvictionCounter": failures, "message": message, "conditions": [{
