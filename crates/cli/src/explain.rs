@@ -1,6 +1,7 @@
 //! `usher explain`: why a pod has not left yet, since when, until when, and what the reader can do.
 
 mod explanation;
+mod manager;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -18,7 +19,8 @@ use crate::output::Structured;
 use crate::requests::say_if_hidden;
 use crate::world::{World, list};
 use crate::{Ending, Error, Streams, Surroundings};
-use explanation::{Found, Leader, explain};
+use explanation::{Found, explain};
+use manager::Leader;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {

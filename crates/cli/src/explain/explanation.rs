@@ -9,24 +9,19 @@ use usher_api::{
     EvictionRequest, EvictionRequestCancellationPolicy as Policy, EvictionRequestStatus, Interceptor,
     interceptors_of,
 };
-use usher_decide::eviction_request::{
-    Answer, Attempt, BLOCKED_CONDITION, Left, Passing, Refusal, Turn, overdue_at, turn,
-};
+use usher_decide::eviction_request::{Answer, Attempt, BLOCKED_CONDITION, Refusal, overdue_at};
 use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
 use usher_decide::waiting_on::WaitingOn;
 
+use super::manager::{
+    Known, Leader, ManagerFacts, is_status_of_manager, last_write, manager, recorded_attempt,
+};
 use crate::DEFAULT_REQUESTER;
-use crate::standing::{Due, Standing, Waits, recorded_refusal};
+use crate::standing::{Due, Standing, Waits};
 use crate::world::World;
 
-/// What the manager is to do at once should be done by then.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
-/// A leader that has not said for so long that it is there is none any more.
-pub const LEASE_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// So many events are told, the newest.
 const EVENTS: usize = 8;
-/// The manager's field manager.
-const MANAGER: &str = "usher";
 
 /// What an explanation is made from.
 pub struct Found {
@@ -38,25 +33,6 @@ pub struct Found {
     pub world: World,
     pub events: Vec<Event>,
     pub leader: Leader,
-}
-
-/// Whether a manager says that it is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(tag = "lease", rename_all_fields = "camelCase")]
-pub enum Leader {
-    /// The lease may not be read.
-    Unknown,
-    /// There is no lease.
-    Missing,
-    Renewed {
-        at: Timestamp,
-    },
-}
-
-impl Leader {
-    fn is_fresh(self, now: Timestamp) -> bool {
-        matches!(self, Self::Renewed { at } if now < at + LEASE_PATIENCE)
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -157,16 +133,6 @@ pub struct EventFacts {
     pub kind: String,
     pub reason: String,
     pub message: String,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ManagerFacts {
-    /// What it is to do.
-    pub due: Due,
-    pub due_since: Timestamp,
-    #[serde(flatten)]
-    pub leader: Leader,
 }
 
 pub fn explain(found: &Found, now: Timestamp) -> Explanation {
@@ -292,26 +258,6 @@ fn forecast(pod: &Pod, named: &[Interceptor], budgets: &[&Budget], now: Timestam
     }
 }
 
-/// The last refusal, at the time at which the manager last wrote the status.
-fn recorded_attempt(full: &EvictionRequest, request: &Request) -> Option<Attempt> {
-    let refusal = recorded_refusal(request)?;
-    let counter = request.status.failed_api_eviction_counter;
-    (counter > 0).then_some(())?;
-    let at = last_write(full, is_status_of_manager)?;
-    Some(Attempt { at, answer: Answer::Refused(refusal), counter: counter - 1 })
-}
-
-fn is_status_of_manager(manager: &str, subresource: &str) -> bool {
-    manager == MANAGER && subresource == "status"
-}
-
-fn last_write(full: &EvictionRequest, by: impl Fn(&str, &str) -> bool) -> Option<Timestamp> {
-    let writes = full.metadata.managed_fields.iter().flatten().filter(|entry| {
-        by(entry.manager.as_deref().unwrap_or_default(), entry.subresource.as_deref().unwrap_or_default())
-    });
-    writes.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max()
-}
-
 /// Since when it waits like this.
 fn since(waits: &Waits, request: &Request, found: &Found) -> Option<Timestamp> {
     let blocked = || {
@@ -343,33 +289,6 @@ fn turn_began(class: &str, found: &Found) -> Option<Timestamp> {
     });
     let written = || found.request.as_ref().and_then(|full| last_write(full, is_status_of_manager));
     given.filter_map(event_time).max().or_else(written)
-}
-
-/// What tells of the manager.
-struct Known<'a> {
-    full: &'a EvictionRequest,
-    request: &'a Request,
-    attempt: Option<&'a Attempt>,
-    leader: Leader,
-}
-
-/// What the manager should have done by now, and since when: counted from the last change that it could see.
-fn manager(standing: &Standing, known: &Known<'_>, has_budget: bool, now: Timestamp) -> Option<ManagerFacts> {
-    let due = standing.due?;
-    // Since when a budget is as it is, and who else waits for it, is not known here: then only the lease tells.
-    let depends_on_budget = has_budget && matches!(due, Due::Evict | Due::Report);
-    if depends_on_budget && (known.leader == Leader::Unknown || known.leader.is_fresh(now)) {
-        return None;
-    }
-    let request = known.request;
-    let changed = last_write(known.full, |_, _| true).map_or(request.created, |at| at.max(request.created));
-    let silent = matches!(
-        turn(request, now),
-        Turn::Pass { why: Passing::Silent { .. }, .. } | Turn::Nobody(Left::Silent { .. })
-    );
-    let retry = known.attempt.map(|attempt| attempt.retry_at(&request.pod_uid));
-    let since = [Some(changed), silent.then(|| overdue_at(request)), retry].into_iter().flatten().max()?;
-    (now >= since + PATIENCE).then_some(ManagerFacts { due, due_since: since, leader: known.leader })
 }
 
 fn turns(request: &Request, now: Timestamp) -> Vec<InterceptorFacts> {

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::explanation::{Found, Leader, explain};
+use super::explanation::{Found, explain};
+use super::manager::Leader;
 use super::text;
 use crate::Surroundings;
 use crate::samples::{NOW, budget, pod, request, world};

@@ -3,9 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
-use super::explanation::{
-    Explanation, InterceptorFacts, LEASE_PATIENCE, Leader, PodFacts, RequestFacts, TurnFacts,
-};
+use super::explanation::{Explanation, InterceptorFacts, PodFacts, RequestFacts, TurnFacts};
+use super::manager::{LEASE_PATIENCE, Leader};
 use crate::standing::{Due, Waits};
 use crate::table::Table;
 use crate::{Surroundings, span};
