@@ -23,6 +23,8 @@ use usher_controllers::eviction_request::{Nobody, run};
 use usher_tests::TestCluster;
 use usher_tests::living::node;
 
+const MISSING: &str = "EvictionRequests are not installed in this cluster: kubectl apply -f deploy/crds";
+
 /// Nothing here takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -54,7 +56,8 @@ impl Printed {
 struct Place {
     cluster: TestCluster,
     client: Client,
-    _life: Life,
+    /// Pods run only where there is life.
+    _life: Option<Life>,
     controller: Option<JoinHandle<()>>,
 }
 
@@ -73,21 +76,36 @@ impl Place {
         let times = Times { start: quick, run: quick, terminate: quick };
         let life = life::start(&embedded, life::Options { times, trace: None });
         let client = cluster.client("admin").unwrap();
-        Self { cluster, client, _life: life, controller: None }
+        Self { cluster, client, _life: Some(life), controller: None }
+    }
+
+    /// A real API server, on which pods stay pending.
+    async fn real() -> Self {
+        let cluster = TestCluster::real().await.unwrap();
+        let client = cluster.client("admin").unwrap();
+        Self { cluster, client, _life: None, controller: None }
     }
 
     async fn with_controller() -> Self {
         let mut place = Self::bare().await;
-        let definitions: Api<CustomResourceDefinition> = Api::all(place.client.clone());
+        place.install().await;
+        place.create::<Node>(Api::all(place.client.clone()), node("n1")).await;
+        place.control();
+        place
+    }
+
+    async fn install(&self) {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for (_, definition) in usher_api::crd::crds() {
             definitions.create(&PostParams::default(), &definition).await.unwrap();
             let name = definition.name_any();
-            place.until(definitions.clone(), &name, conditions::is_crd_established()).await;
+            self.until(definitions.clone(), &name, conditions::is_crd_established()).await;
         }
-        place.create::<Node>(Api::all(place.client.clone()), node("n1")).await;
-        let running = run(place.client.clone(), Clock::system(), Box::new(Nobody));
-        place.controller = Some(tokio::spawn(running));
-        place
+    }
+
+    fn control(&mut self) {
+        let running = run(self.client.clone(), Clock::system(), Box::new(Nobody));
+        self.controller = Some(tokio::spawn(running));
     }
 
     fn api<K>(&self) -> Api<K>
@@ -114,13 +132,17 @@ impl Place {
 
     /// A pod that runs.
     async fn pod(&self, name: &str, app: &str, annotations: Value) -> Pod {
+        self.pending_pod(name, app, annotations).await;
+        self.until(self.api::<Pod>(), name, conditions::is_pod_running()).await.unwrap()
+    }
+
+    async fn pending_pod(&self, name: &str, app: &str, annotations: Value) -> Pod {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "labels": {"app": app}, "annotations": annotations},
             "spec": {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1},
         });
-        self.create::<Pod>(self.api(), pod).await;
-        self.until(self.api::<Pod>(), name, conditions::is_pod_running()).await.unwrap()
+        self.create::<Pod>(self.api(), pod).await
     }
 
     /// A budget that keeps so many pods, once it is counted.
@@ -159,12 +181,11 @@ async fn without_the_definitions_every_command_says_what_to_install() {
     let place = Place::bare().await;
     place.create::<Node>(Api::all(place.client.clone()), node("n1")).await;
     place.pod("web-1", "web", json!({})).await;
-    let missing = "EvictionRequests are not installed in this cluster: kubectl apply -f deploy/crds";
     for line in ["requests", "requests -w", "requests -o json", "explain web-1", "cancel web-1"] {
-        assert_eq!(place.usher(line).await.error(), missing, "{line}");
+        assert_eq!(place.usher(line).await.error(), MISSING, "{line}");
     }
     let evict = place.usher("evict web-1").await;
-    assert_eq!((evict.code(), evict.err), (1, format!("error: pod/web-1: {missing}\n")));
+    assert_eq!((evict.code(), evict.err), (1, format!("error: pod/web-1: {MISSING}\n")));
 }
 
 #[tokio::test]
@@ -330,4 +351,49 @@ async fn a_budget_that_blocks_is_told_at_the_timeout_and_the_request_can_be_take
     assert_eq!(cancelled.code(), 0, "{cancelled:?}");
     assert_eq!(waited.code(), 4, "{waited:?}");
     assert!(waited.out.ends_with("pod/web-1: stays, as the request was taken back\n"), "{waited:?}");
+}
+
+/// Many ask for the same pod at the same time, and take it back at the same time: nobody is lost.
+async fn everybody_is_heard(place: &Place) {
+    let uid = place.pending_pod("many", "many", json!({})).await.uid().unwrap();
+    let evict: Vec<String> =
+        (0..8).map(|number| format!("evict many --requester r{number}.example.com")).collect();
+    let asked = futures::future::join_all(evict.iter().map(|line| place.usher(line))).await;
+    assert!(asked.iter().all(|printed| printed.code() == 0), "{asked:?}");
+    let request = place.api::<EvictionRequest>().get(&uid).await.unwrap();
+    assert_eq!(request.finalizers().len(), 8, "{:?}", request.finalizers());
+    let cancel: Vec<String> =
+        (1..8).map(|number| format!("cancel many --requester r{number}.example.com")).collect();
+    let taken_back = futures::future::join_all(cancel.iter().map(|line| place.usher(line))).await;
+    assert!(taken_back.iter().all(|printed| printed.code() == 0), "{taken_back:?}");
+    let request = place.api::<EvictionRequest>().get(&uid).await.unwrap();
+    assert_eq!(request.finalizers(), ["requester.evictionrequest.coordination.k8s.io/name_r0.example.com"]);
+}
+
+#[tokio::test]
+async fn everybody_who_asks_at_once_is_heard() {
+    let place = Place::bare().await;
+    place.install().await;
+    everybody_is_heard(&place).await;
+}
+
+#[tokio::test]
+async fn the_real_server_is_understood_as_well() {
+    if usher_testbed::skip_real("cli: the commands on the real API server") {
+        return;
+    }
+    let mut place = Place::real().await;
+    for line in ["requests", "requests -w"] {
+        assert_eq!(place.usher(line).await.error(), MISSING, "{line}");
+    }
+    place.install().await;
+    everybody_is_heard(&place).await;
+    let explained = place.usher("explain many").await;
+    assert!(explained.out.contains("Requested by  r0.example.com\n"), "{explained:?}");
+    assert!(place.usher("explain nope").await.error().starts_with("pod \"nope\" is not in namespace"));
+    assert!(place.usher("requests -l app=)").await.error().contains("is not understood"));
+    place.control();
+    let waited = place.usher("evict many --wait").await;
+    assert_eq!(waited.code(), 0, "{waited:?}");
+    assert!(waited.out.ends_with("s\n") && waited.out.contains("the pod is gone after "), "{waited:?}");
 }
