@@ -312,6 +312,11 @@ async fn waiting_ends_when_all_pods_are_gone() {
     for name in ["web-1", "web-2", "web-3"] {
         place.pod(name, "web", json!({})).await;
     }
+    let none = place.usher("cancel -l app=web").await;
+    assert_eq!(
+        none.error(),
+        "admin.usher.dev asks none of the pods with the labels \"app=web\" to leave: see usher requests -n default"
+    );
     let waited = place.usher("evict -l app=web --requester me.example.com --wait").await;
     assert_eq!(waited.code(), 0, "{waited:?}");
     for name in ["web-1", "web-2", "web-3"] {

@@ -36,6 +36,7 @@ pub async fn run(
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
     let whose = if arguments.all_requesters { Whose::All } else { Whose::One(arguments.requester.clone()) };
     let mut ending = Ending::Done;
+    let mut taken_back = 0;
     for found in find(client, namespace, &arguments.pods).await? {
         let (pod, request, is_terminating) = match found {
             Ok(pod) => {
@@ -57,11 +58,24 @@ pub async fn run(
         let withdrawn = withdraw(client, namespace, &request, &whose).await?;
         let (is_done, text) = tell(&withdrawn, &whose, is_terminating, &surroundings.program);
         if is_done {
+            taken_back += 1;
             writeln!(streams.out, "pod/{pod}: {text}")?;
-        } else {
+        } else if arguments.pods.selector.is_none() {
             writeln!(streams.err, "error: pod/{pod}: {text}")?;
             ending = Ending::Incomplete;
         }
+    }
+    // Of many pods that are selected, only some may have been asked.
+    if let (Some(selector), 0) = (&arguments.pods.selector, taken_back) {
+        let who = match &whose {
+            Whose::One(requester) => requester.name.as_str(),
+            Whose::All => "nobody",
+        };
+        let verb = if matches!(whose, Whose::All) { "asks" } else { "asks none of" };
+        return Err(Error::Refused(format!(
+            "{who} {verb} the pods with the labels {selector:?} to leave: see {} requests -n {namespace}",
+            surroundings.program
+        )));
     }
     Ok(ending)
 }
