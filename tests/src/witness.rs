@@ -29,6 +29,8 @@ pub struct Seen {
 
 /// An answer may take a while, and news that come meanwhile are nobody's fault.
 const TOLERANCE: i64 = 10;
+/// So many seconds the clocks of the parts may differ, says the specification.
+const SKEW: i64 = 30;
 
 #[derive(Clone)]
 pub struct Witness {
@@ -93,7 +95,7 @@ impl Witness {
                 .or_else(|| time(&request["metadata"]["creationTimestamp"]))
                 .unwrap_or_default();
             let silent = self.cluster.server().now().duration_since(since).as_secs();
-            let overdue = silent >= spec["progressDeadlineSeconds"].as_i64().unwrap_or(i64::MAX);
+            let overdue = silent + SKEW >= spec["progressDeadlineSeconds"].as_i64().unwrap_or(i64::MAX);
             let lowest = spec["interceptors"].as_array().into_iter().flatten();
             let lowest = lowest.min_by_key(|i| {
                 (i["priority"].as_i64(), std::cmp::Reverse(i["interceptorClass"].as_str().map(str::to_owned)))

@@ -120,6 +120,7 @@ impl Watch {
             };
             tokio::select! {
                 biased;
+                biased;
                 frame = self.body.frame() => {
                     let Ok(frame) = frame?;
                     return Some(frame);

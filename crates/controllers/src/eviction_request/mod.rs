@@ -182,6 +182,9 @@ impl Controller {
             self.done_with(&key, now);
             return;
         };
+        for other in decided.granted.clone() {
+            self.look_at_soon(other, now);
+        }
         self.observer.waits(&decided.request, decided.decision.waiting_on.as_ref(), now);
         self.queue.set_time(&key, decided.decision.recheck_at);
         if decided.decision.effects.is_empty() {
