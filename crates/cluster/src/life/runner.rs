@@ -16,7 +16,8 @@ use serde_json::value::RawValue;
 
 use super::api::{self, Outcome};
 use super::plan::Action;
-use super::tasks::{Component, Queue, Task, concerned, decide};
+use super::scheduler::is_waiting;
+use super::tasks::{Component, Queue, Task, concerned, decide, waiting};
 use super::view::{Change, Resource, Source, View};
 use super::{Options, api::describe};
 use crate::cluster::Cluster;
@@ -125,6 +126,9 @@ impl Runner {
     }
 
     fn concern(&mut self, change: &Change) {
+        if let Change::Pod { before: Some(pod), after: None } = change {
+            self.queue.not_refused(&pod.key());
+        }
         for task in concerned(&self.view, change) {
             self.queue.add(task);
         }
@@ -134,6 +138,18 @@ impl Runner {
         let plan = decide(&self.view, &task, &self.options.times, self.now());
         if let Some(at) = plan.recheck_at {
             self.queue.add_at(task.clone(), at);
+        }
+        for task in waiting(&self.view, &task) {
+            self.queue.add(task);
+        }
+        if task.0 == Component::Scheduler {
+            let binds = plan.actions.iter().any(|action| matches!(action, Action::Bind { .. }));
+            let waits = self.view.pods.get(&task.1).is_some_and(|pod| is_waiting(pod));
+            if waits && !binds {
+                self.queue.refused(task.1.clone());
+            } else {
+                self.queue.not_refused(&task.1);
+            }
         }
         if plan.actions.is_empty() {
             self.queue.done(task, true);
