@@ -98,7 +98,7 @@ async fn bare_writes() -> Result<f64> {
         let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let status = json!({"status": {
             "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "startTime": "2026-01-01T00:00:00Z",
-            "conditions": ["Initialized", "ContainersReady", "Ready"].map(condition),
+            "conditions": (["Initialized", "ContainersReady", "Ready"].map(condition)),
             "containerStatuses": [{
                 "name": "c", "image": "i", "imageID": "", "ready": true, "started": true, "restartCount": 0,
                 "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
@@ -298,7 +298,7 @@ fn memory_mib(line: &str) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// What this process has used so far, from its start, in all threads.
+/// What the one thread of this process has used so far.
 fn cpu_seconds() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/schedstat")?;
     let nanos: f64 = stat.split_whitespace().next().unwrap_or_default().parse()?;

@@ -8,6 +8,7 @@
 
 mod api;
 pub mod controllers;
+pub mod heartbeat;
 pub mod kubelet;
 mod meter;
 pub mod plan;
@@ -37,16 +38,18 @@ pub struct Options {
 /// A living cluster; life ends when this is dropped, the cluster stays.
 #[derive(Debug)]
 pub struct Life {
-    running: JoinHandle<()>,
+    running: [JoinHandle<()>; 2],
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.running.abort();
+        self.running.iter().for_each(JoinHandle::abort);
     }
 }
 
 /// Brings a cluster to life. Needs a tokio runtime.
 pub fn start(cluster: &Cluster, options: Options) -> Life {
-    Life { running: tokio::spawn(runner::run(cluster.clone(), options)) }
+    let heartbeats = heartbeat::Heartbeats::new(cluster, options.trace.clone());
+    let beating = tokio::spawn(heartbeats.clone().run());
+    Life { running: [tokio::spawn(runner::run(cluster.clone(), options, heartbeats)), beating] }
 }

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::api::{self, Outcome};
+use super::heartbeat::Heartbeats;
 use super::plan::Action;
 use super::scheduler::is_waiting;
 use super::tasks::{Component, Queue, Task, concerned, decide, waiting};
@@ -40,7 +42,7 @@ enum News {
 
 type Follower = Pin<Box<dyn Stream<Item = News> + Send>>;
 
-pub async fn run(cluster: Cluster, options: Options) {
+pub async fn run(cluster: Cluster, options: Options, heartbeats: Arc<Heartbeats>) {
     let followers =
         Resource::FOLLOWED.iter().map(|resource| (*resource, follow(cluster.clone(), *resource))).collect();
     let mut runner = Runner {
@@ -50,6 +52,7 @@ pub async fn run(cluster: Cluster, options: Options) {
         queue: Queue::default(),
         followers,
         under_way: FuturesUnordered::new(),
+        heartbeats,
     };
     runner.begin().await;
     let mut in_a_row: u64 = 0;
@@ -74,6 +77,7 @@ struct Runner {
     queue: Queue,
     followers: Vec<(Resource, Follower)>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+    heartbeats: Arc<Heartbeats>,
 }
 
 /// A task whose actions were carried out, up to the first that failed.
@@ -126,8 +130,11 @@ impl Runner {
     }
 
     fn concern(&mut self, change: &Change) {
-        if let Change::Pod { before: Some(pod), after: None } = change {
-            self.queue.not_refused(&pod.key());
+        match change {
+            Change::Pod { before: Some(pod), after: None } => self.queue.not_refused(&pod.key()),
+            Change::Node { after: Some(node), .. } => self.heartbeats.seen(node, self.now()),
+            Change::Node { before: Some(node), after: None } => self.heartbeats.gone(&node.metadata.name),
+            _ => {}
         }
         for task in concerned(&self.view, change) {
             self.queue.add(task);
@@ -246,10 +253,10 @@ async fn carry_out(cluster: Cluster, task: Task, actions: Vec<Action>) -> Done {
 enum Following {
     Listing,
     Watching { from: u64 },
-    Reading(ServerBody),
+    Reading { body: ServerBody, reached: u64 },
 }
 
-/// A list, then all changes; when the watch ends or has missed something, from the start.
+/// A list, then all changes; a watch that ends goes on where it was, one that has missed something starts again.
 fn follow(cluster: Cluster, resource: Resource) -> Follower {
     let start = (cluster, Following::Listing);
     Box::pin(futures::stream::unfold(start, move |(cluster, mut state)| async move {
@@ -268,15 +275,17 @@ fn follow(cluster: Cluster, resource: Resource) -> Follower {
                 }
                 Following::Watching { from } => {
                     let (code, body) = api::watch(&cluster, resource, from).await;
-                    state = if code == 200 { Following::Reading(body) } else { Following::Listing };
+                    state = if code == 200 { Following::Reading { body, reached: from } } else { Following::Listing };
                 }
-                Following::Reading(mut body) => {
+                Following::Reading { mut body, reached } => {
                     // In this process, a frame of the body is what the server wrote in one go: whole lines.
                     match body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()) {
                         Some(lines) if !lines.starts_with(b"{\"type\":\"ERROR\"") => {
-                            return Some((News::Changed(lines), (cluster, Following::Reading(body))));
+                            let state = Following::Reading { reached: reached_by(&lines).unwrap_or(reached), body };
+                            return Some((News::Changed(lines), (cluster, state)));
                         }
-                        _ => state = Following::Listing,
+                        Some(_) => state = Following::Listing,
+                        None => state = Following::Watching { from: reached },
                     }
                 }
             }
@@ -314,6 +323,21 @@ struct Event<'a> {
     kind: &'a str,
     #[serde(borrow)]
     object: &'a RawValue,
+}
+
+/// The revision of the last of these events.
+fn reached_by(lines: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Told {
+        object: Dated,
+    }
+    #[derive(Deserialize)]
+    struct Dated {
+        metadata: ListMeta,
+    }
+    let last = lines.trim_ascii_end().rsplit(|byte| *byte == b'\n').next()?;
+    let told: Told = serde_json::from_slice(last).ok()?;
+    told.object.metadata.resource_version.parse().ok()
 }
 
 fn changed(view: &mut View, resource: Resource, lines: &[u8]) -> Result<Vec<Change>, serde_json::Error> {

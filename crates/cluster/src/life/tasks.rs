@@ -8,13 +8,14 @@ use super::controllers::{daemon_set, deployment, disruption, job, pod_gc, replic
 use super::plan::Plan;
 use super::view::{Change, Owner, Pod, Resource, View, condition};
 use super::scheduler::Help;
-use super::{Times, kubelet, scheduler};
+use super::{Times, heartbeat, kubelet, scheduler};
 use crate::store::Key;
 
 /// A component and the object it looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
     Node,
+    Heartbeat,
     Kubelet,
     Scheduler,
     /// Pods that wait, after a change that may help them: the key is the node that has room, or none for company.
@@ -35,7 +36,7 @@ impl Component {
     /// The user that it acts as, and what it says it is.
     pub fn identity(self) -> (&'static str, &'static str) {
         match self {
-            Self::Node | Self::Kubelet => ("system:node", "kubelet"),
+            Self::Node | Self::Heartbeat | Self::Kubelet => ("system:node", "kubelet"),
             Self::Scheduler | Self::Waiting => ("system:kube-scheduler", "kube-scheduler"),
             Self::ReplicaSet => ("system:serviceaccount:kube-system:replicaset-controller", CONTROLLERS),
             Self::Deployment => ("system:serviceaccount:kube-system:deployment-controller", CONTROLLERS),
@@ -55,6 +56,7 @@ const CONTROLLERS: &str = "kube-controller-manager";
 pub fn decide(view: &View, (component, key): &Task, times: &Times, now: Timestamp) -> Plan {
     match component {
         Component::Node => kubelet::decide_node(view, key, now),
+        Component::Heartbeat => heartbeat::decide(view, key, now),
         Component::Kubelet => kubelet::decide(view, key, times, now),
         Component::Scheduler => scheduler::decide(view, key, now),
         Component::Waiting => Plan::nothing(),
@@ -120,6 +122,8 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
             }
             if let Some(node) = after {
                 tasks.push((Component::Node, node.key()));
+                let new = before.as_ref().is_none_or(|before| before.metadata.uid != node.metadata.uid);
+                tasks.extend(new.then(|| (Component::Heartbeat, node.key())));
                 if before.as_ref().is_none_or(|before| before.is_ready() != node.is_ready()) {
                     let pods = view.pods_on(&node.metadata.name);
                     tasks.extend(pods.map(|pod| (Component::Kubelet, pod.key())));

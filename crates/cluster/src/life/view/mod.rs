@@ -44,6 +44,8 @@ pub enum Resource {
     Budgets,
     /// Only ever created; nobody follows them.
     Claims,
+    /// Only written, as heartbeats; nobody follows them.
+    Leases,
 }
 
 impl Resource {
@@ -71,6 +73,7 @@ impl Resource {
             Self::Jobs => ("/apis/batch/v1", "jobs", true),
             Self::Budgets => ("/apis/policy/v1", "poddisruptionbudgets", true),
             Self::Claims => ("/api/v1", "persistentvolumeclaims", true),
+            Self::Leases => ("/apis/coordination.k8s.io/v1", "leases", true),
         }
     }
 }
@@ -199,7 +202,7 @@ impl View {
             Resource::StatefulSets => other(resource, put(&mut self.stateful_sets, json, source)?),
             Resource::DaemonSets => other(resource, put(&mut self.daemon_sets, json, source)?),
             Resource::Jobs => other(resource, put(&mut self.jobs, json, source)?),
-            Resource::Claims => None,
+            Resource::Claims | Resource::Leases => None,
         })
     }
 
@@ -241,7 +244,7 @@ impl View {
             Resource::StatefulSets => self.stateful_sets.objects.remove(key).map(drop).and(None),
             Resource::DaemonSets => self.daemon_sets.objects.remove(key).map(drop).and(None),
             Resource::Jobs => self.jobs.objects.remove(key).map(drop).and(None),
-            Resource::Claims => None,
+            Resource::Claims | Resource::Leases => None,
         }
     }
 
@@ -283,7 +286,7 @@ impl View {
             Resource::DaemonSets => self.daemon_sets.objects.keys().cloned().collect(),
             Resource::Jobs => self.jobs.objects.keys().cloned().collect(),
             Resource::Budgets => self.budgets.objects.keys().cloned().collect(),
-            Resource::Claims => Vec::new(),
+            Resource::Claims | Resource::Leases => Vec::new(),
         }
     }
 
@@ -297,7 +300,7 @@ impl View {
             Resource::DaemonSets => &mut self.daemon_sets.seen,
             Resource::Jobs => &mut self.jobs.seen,
             Resource::Budgets => &mut self.budgets.seen,
-            Resource::Claims => return,
+            Resource::Claims | Resource::Leases => return,
         };
         *seen = revision.max(*seen);
     }
