@@ -24,9 +24,10 @@ check: toolchain ## format, lints, generated files, dependency direction
 	hack/check-generated
 	hack/check-dependencies
 
-bench: toolchain ## the embedded store at 150,000 pods, against kube-apiserver and etcd in the same run
+bench: toolchain ## the embedded store at 150,000 pods, against kube-apiserver and etcd in the same run; then the living cluster
 	$(CARGO) run -p usher-testbed -- build
 	$(CARGO) bench -p usher-tests --bench store
+	$(CARGO) bench -p usher-tests --bench life
 
 record: toolchain ## ask the real control plane for the corpus' answers again
 	USHER_RECORD=1 $(CARGO) test -p usher-tests --test conformance the_recordings

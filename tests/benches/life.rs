@@ -39,9 +39,17 @@ async fn main() -> Result<()> {
     settle(&service, &workloads).await?;
     let (took, cpu) = (started.elapsed(), cpu_seconds()? - cpu);
     let virtual_seconds = cluster.server().now().as_second() - START;
-    println!("{nodes} nodes, {pods} pods of {} workloads: {virtual_seconds} s of cluster time", workloads.len());
+    println!(
+        "{nodes} nodes, {pods} pods of {} workloads: {virtual_seconds} s of cluster time",
+        workloads.len()
+    );
     check(&service, nodes, pods).await?;
-    report.line("from nothing to all pods running (s)", format!("{:.0}", took.as_secs_f64()), "<= 240", took <= Duration::from_secs(240));
+    report.line(
+        "from nothing to all pods running (s)",
+        format!("{:.0}", took.as_secs_f64()),
+        "<= 240",
+        took <= Duration::from_secs(240),
+    );
     println!("CPU time: {cpu:.0} s");
     let per_pod = cpu * 1e6 / pods as f64;
     report.line(
@@ -50,7 +58,12 @@ async fn main() -> Result<()> {
         "<= 3",
         per_pod <= 3.0 * bare,
     );
-    report.line("peak memory (MiB, whole process)", format!("{:.0}", memory_mib("VmHWM:")?), "<= 2048", memory_mib("VmHWM:")? <= 2048.0);
+    report.line(
+        "peak memory (MiB, whole process)",
+        format!("{:.0}", memory_mib("VmHWM:")?),
+        "<= 2048",
+        memory_mib("VmHWM:")? <= 2048.0,
+    );
     idle_hour(&cluster, nodes, &mut report).await?;
     if report.missed > 0 {
         bail!("{} of the aims missed", report.missed);
@@ -127,7 +140,8 @@ async fn populate(service: &ClusterService, nodes: usize, pods: usize) -> Result
         send(service, Method::POST, "/api/v1/nodes", &node).await?;
     }
     for index in 0..NAMESPACES {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace(index)}});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace(index)}});
         send(service, Method::POST, "/api/v1/namespaces", &namespace).await?;
     }
     let mut made = Vec::new();
@@ -254,8 +268,16 @@ async fn idle_hour(cluster: &Cluster, nodes: usize, report: &mut Report) -> Resu
     let (started, cpu) = (Instant::now(), cpu_seconds()?);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let (took, cpu) = (started.elapsed(), cpu_seconds()? - cpu);
-    println!("{} writes, {cpu:.1} s of CPU time in the idle hour", cluster.server().store.revision() - revision);
-    report.line("an idle hour (s)", format!("{:.1}", took.as_secs_f64()), "<= 5", took <= Duration::from_secs(5));
+    println!(
+        "{} writes, {cpu:.1} s of CPU time in the idle hour",
+        cluster.server().store.revision() - revision
+    );
+    report.line(
+        "an idle hour (s)",
+        format!("{:.1}", took.as_secs_f64()),
+        "<= 5",
+        took <= Duration::from_secs(5),
+    );
     let started = Instant::now();
     let leases = get(&service, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await?;
     let took = started.elapsed();
@@ -266,7 +288,12 @@ async fn idle_hour(cluster: &Cluster, nodes: usize, report: &mut Report) -> Resu
     };
     let fresh = leases["items"].as_array().into_iter().flatten().filter(fresh).count();
     ensure!(fresh == nodes, "{fresh} of {nodes} leases are fresh");
-    report.line("the first look at all leases after it (s)", format!("{:.1}", took.as_secs_f64()), "<= 5", took <= Duration::from_secs(5));
+    report.line(
+        "the first look at all leases after it (s)",
+        format!("{:.1}", took.as_secs_f64()),
+        "<= 5",
+        took <= Duration::from_secs(5),
+    );
     Ok(())
 }
 
@@ -276,7 +303,8 @@ async fn get(service: &ClusterService, path: &str) -> Result<Value> {
 
 async fn send(service: &ClusterService, method: Method, path: &str, body: &Value) -> Result<Value> {
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    let content = if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
+    let content =
+        if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
     let request = http::Request::builder()
         .method(method)
         .uri(path)

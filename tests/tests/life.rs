@@ -190,7 +190,8 @@ async fn a_pod_that_fits_nowhere_says_why_and_is_placed_when_there_is_room() {
     );
     assert_eq!(
         condition["message"],
-        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. preemption: 0/2 nodes are \
+         available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
     );
     living.delete(&format!("{PODS}/first")).await.unwrap();
     let placed =

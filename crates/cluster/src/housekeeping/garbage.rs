@@ -15,12 +15,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
 /// A new owner reference may name somebody who is already gone; a deletion may have begun that waits for dependents.
-pub async fn written(
-    server: &Arc<Server>,
-    kind: &Kind,
-    object: &Arc<Object>,
-    owned_anew: bool,
-) {
+pub async fn written(server: &Arc<Server>, kind: &Kind, object: &Arc<Object>, owned_anew: bool) {
     if owned_anew {
         collect(server, kind, &object.key).await;
     }

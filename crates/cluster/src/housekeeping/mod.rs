@@ -22,8 +22,15 @@ use crate::store::Object;
 /// A change that housekeeping may have to follow up.
 pub enum Happened {
     /// `owned_anew`: it names owners that it did not name before.
-    Written { kind: Arc<Kind>, object: Arc<Object>, owned_anew: bool },
-    Deleted { kind: Arc<Kind>, object: Arc<Object> },
+    Written {
+        kind: Arc<Kind>,
+        object: Arc<Object>,
+        owned_anew: bool,
+    },
+    Deleted {
+        kind: Arc<Kind>,
+        object: Arc<Object>,
+    },
 }
 
 /// Runs until the server is gone.

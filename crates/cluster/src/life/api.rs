@@ -51,7 +51,8 @@ async fn send(
     let user =
         User { name: name.into(), uid: String::new(), groups: vec![MASTERS.into(), AUTHENTICATED.into()] };
     // What others see when they look is made here; these looks change nothing.
-    let request = request.extension(Unseen).header(header::USER_AGENT, agent).body(Full::new(Bytes::from(body)));
+    let request =
+        request.extension(Unseen).header(header::USER_AGENT, agent).body(Full::new(Bytes::from(body)));
     let Ok(request) = request else {
         // Only names that the server would not have stored make no path.
         return (400, ServerBody::default());

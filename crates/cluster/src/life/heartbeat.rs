@@ -145,8 +145,7 @@ impl Heartbeats {
     /// A node is there, or differs.
     pub fn seen(&self, node: &Node, now: Timestamp) {
         let conditions = &node.status.conditions;
-        let conditions =
-            REPORTED.into_iter().filter(|kind| condition(conditions, kind).is_some()).collect();
+        let conditions = REPORTED.into_iter().filter(|kind| condition(conditions, kind).is_some()).collect();
         let mut kubelets = self.kubelets.lock();
         match kubelets.get_mut(&node.metadata.name) {
             Some(known) if known.uid == node.metadata.uid => known.conditions = conditions,
@@ -185,7 +184,8 @@ impl Heartbeats {
     pub async fn run(self: Arc<Self>) {
         let onlookers = self.cluster.server().onlookers.clone();
         loop {
-            let watched = [Sight::Nodes, Sight::Leases].into_iter().filter(|sight| onlookers.are_watching(*sight));
+            let watched =
+                [Sight::Nodes, Sight::Leases].into_iter().filter(|sight| onlookers.are_watching(*sight));
             let watched: Vec<Sight> = watched.collect();
             let next = watched.iter().filter_map(|sight| self.next(*sight)).min();
             let Some(next) = next else {
@@ -239,7 +239,8 @@ impl Heartbeats {
     async fn carry_out(&self, action: &Action) -> u16 {
         let outcome = api::carry_out(&self.cluster, Component::Heartbeat, action).await;
         if let Some(trace) = &self.trace {
-            let line = format!("{} {:?} {} -> {}", self.now(), Component::Heartbeat, describe(action), outcome.code);
+            let line =
+                format!("{} {:?} {} -> {}", self.now(), Component::Heartbeat, describe(action), outcome.code);
             if trace.send(line).is_err() {
                 tracing::debug!("nobody reads the trace any more");
             }
@@ -278,7 +279,10 @@ mod tests {
         assert_eq!(kubelet.due(Sight::Nodes, at(302)), None);
         assert_eq!(kubelet.due(Sight::Nodes, at(3600)), Some(at(3303)));
         kubelet.write(Sight::Leases, "n", at(3593));
-        assert_eq!((kubelet.due(Sight::Leases, at(3600)), kubelet.next(Sight::Leases)), (None, Some(at(3603))));
+        assert_eq!(
+            (kubelet.due(Sight::Leases, at(3600)), kubelet.next(Sight::Leases)),
+            (None, Some(at(3603)))
+        );
     }
 
     #[test]

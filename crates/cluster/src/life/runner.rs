@@ -275,13 +275,18 @@ fn follow(cluster: Cluster, resource: Resource) -> Follower {
                 }
                 Following::Watching { from } => {
                     let (code, body) = api::watch(&cluster, resource, from).await;
-                    state = if code == 200 { Following::Reading { body, reached: from } } else { Following::Listing };
+                    state = if code == 200 {
+                        Following::Reading { body, reached: from }
+                    } else {
+                        Following::Listing
+                    };
                 }
                 Following::Reading { mut body, reached } => {
                     // In this process, a frame of the body is what the server wrote in one go: whole lines.
                     match body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()) {
                         Some(lines) if !lines.starts_with(b"{\"type\":\"ERROR\"") => {
-                            let state = Following::Reading { reached: reached_by(&lines).unwrap_or(reached), body };
+                            let state =
+                                Following::Reading { reached: reached_by(&lines).unwrap_or(reached), body };
                             return Some((News::Changed(lines), (cluster, state)));
                         }
                         Some(_) => state = Following::Listing,

@@ -97,6 +97,7 @@ fn choose(view: &View, pod: &Pod) -> Result<String, String> {
     let neighbours = Neighbours::of(view, pod);
     let spreading = Spreading::of(view, &guest);
     let mut against: BTreeMap<Reason, usize> = BTreeMap::new();
+    let mut about_others = 0;
     let mut good: Vec<&Berth> = Vec::new();
     let mut look = |berth: &'_ Berth| {
         let reason = guest
@@ -105,6 +106,7 @@ fn choose(view: &View, pod: &Pod) -> Result<String, String> {
             .or_else(|| neighbours.against(&berth.node));
         if let Some(reason) = reason {
             *against.entry(reason).or_default() += 1;
+            about_others += usize::from(guest.is_about_others(reason, berth));
         }
         reason.is_none()
     };
@@ -120,163 +122,28 @@ fn choose(view: &View, pod: &Pod) -> Result<String, String> {
         good.extend(roster.from(start(pod, roster.len())).filter(|berth| look(berth)).take(enough));
     }
     let best = score::best(&guest, &neighbours, &spreading, &good);
-    best.map(|berth| berth.node.metadata.name.clone()).ok_or_else(|| refusal(roster.len(), &against))
+    best.map(|berth| berth.node.metadata.name.clone())
+        .ok_or_else(|| refusal(roster.len(), &against, about_others))
 }
 
-/// What the real scheduler writes, preemption included: that never finds anybody here.
-fn refusal(nodes: usize, against: &BTreeMap<Reason, usize>) -> String {
+/// As the real scheduler writes it. Preemption, too, has something to say about each node; here it finds no victims.
+fn refusal(nodes: usize, against: &BTreeMap<Reason, usize>, about_others: usize) -> String {
     let listed = |counted: Vec<(usize, &str)>| {
-        let mut texts: Vec<String> = counted.iter().map(|(count, text)| format!("{count} {text}")).collect();
+        let some = counted.iter().filter(|(count, _)| *count > 0);
+        let mut texts: Vec<String> = some.map(|(count, text)| format!("{count} {text}")).collect();
         // Sorted as texts, number included.
         texts.sort();
         texts.join(", ")
     };
     let reasons = listed(against.iter().map(|(reason, count)| (*count, reason.text())).collect());
-    format!("0/{nodes} nodes are available: {reasons}.")
+    let preemption = listed(vec![
+        (about_others, "No preemption victims found for incoming pod"),
+        (nodes - about_others, "Preemption is not helpful for scheduling"),
+    ]);
+    format!(
+        "0/{nodes} nodes are available: {reasons}. preemption: 0/{nodes} nodes are available: {preemption}."
+    )
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::life::controllers::testing::{at, node, pod, view};
-    use serde_json::{Value, json};
-
-    fn waiting(change: impl FnOnce(&mut Value)) -> Value {
-        let mut pod = pod("p", "");
-        pod["status"] = json!({"phase": "Pending"});
-        change(&mut pod);
-        pod
-    }
-
-    /// The node that is chosen, or the reason for none.
-    fn outcome(objects: &[Value]) -> String {
-        let plan = decide(&view(objects), &Key::new("default", "p"), at(0));
-        match &plan.actions[..] {
-            [Action::Bind { node, .. }] => node.clone(),
-            [Action::Patch { patch, .. }] => {
-                patch["status"]["conditions"][0]["message"].as_str().unwrap().to_string()
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn changed(name: &str, change: impl FnOnce(&mut Value)) -> Value {
-        let mut node = node(name);
-        change(&mut node);
-        node
-    }
-
-    #[test]
-    fn the_least_used_node_wins() {
-        let mut busy = pod("q", "a");
-        busy["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "2"}});
-        assert_eq!(outcome(&[node("a"), node("b"), busy, waiting(|_| {})]), "b");
-    }
-
-    #[test]
-    fn each_rule_against_a_node_is_counted_in_the_reason() {
-        let cordoned = changed("a", |node| node["spec"]["unschedulable"] = true.into());
-        let tainted = changed("b", |node| {
-            node["spec"]["taints"] = json!([{"key": "k", "value": "v", "effect": "NoSchedule"}])
-        });
-        let small = changed("c", |node| node["status"]["allocatable"]["cpu"] = "100m".into());
-        let full = changed("d", |node| node["status"]["allocatable"]["pods"] = "0".into());
-        let big =
-            waiting(|pod| pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "2"}}));
-        assert_eq!(
-            outcome(&[cordoned, tainted, small, full, big]),
-            "0/4 nodes are available: 1 Insufficient cpu, 1 Too many pods, 1 node(s) had untolerated taint(s), \
-             1 node(s) were unschedulable."
-        );
-    }
-
-    #[test]
-    fn selectors_and_required_affinity_must_match() {
-        let blue = changed("b", |node| node["metadata"]["labels"]["color"] = "blue".into());
-        let nodes = [node("a"), blue];
-        let with = |spec: Value| {
-            let pod = waiting(|pod| {
-                for (field, value) in spec.as_object().unwrap() {
-                    pod["spec"][field] = value.clone();
-                }
-            });
-            outcome(&[nodes[0].clone(), nodes[1].clone(), pod])
-        };
-        let required = |terms: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
-        assert_eq!(with(json!({"nodeSelector": {"color": "blue"}})), "b");
-        assert_eq!(
-            with(required(json!([{"matchExpressions": [{"key": "color", "operator": "Exists"}]}]))),
-            "b"
-        );
-        assert_eq!(
-            with(required(
-                json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}])
-            )),
-            "b"
-        );
-        assert_eq!(
-            with(json!({"nodeSelector": {"color": "red"}})),
-            "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
-        );
-    }
-
-    #[test]
-    fn tolerations_open_tainted_and_cordoned_nodes() {
-        let closed = changed("a", |node| {
-            node["spec"] = json!({"unschedulable": true, "taints": [
-                {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
-            ]});
-        });
-        let tolerant = waiting(|pod| {
-            pod["spec"]["tolerations"] = json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}]);
-        });
-        assert_eq!(outcome(&[closed, tolerant]), "a");
-    }
-
-    #[test]
-    fn anti_affinity_holds_in_both_directions() {
-        let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
-            "labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname",
-        }]}});
-        let alone = waiting(|pod| pod["spec"]["affinity"] = apart.clone());
-        assert_eq!(outcome(&[node("a"), node("b"), pod("q", "a"), alone.clone()]), "b");
-        assert_eq!(
-            outcome(&[node("a"), pod("q", "a"), alone]),
-            "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."
-        );
-        let mut shy = pod("q", "a");
-        shy["spec"]["affinity"] = apart;
-        assert_eq!(
-            outcome(&[node("a"), shy, waiting(|_| {})]),
-            "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."
-        );
-    }
-
-    #[test]
-    fn affinity_needs_company_except_for_the_first_of_its_kind() {
-        let together = |app: &str| {
-            json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
-                "labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname",
-            }]}})
-        };
-        let near = waiting(|pod| pod["spec"]["affinity"] = together("web"));
-        assert_eq!(outcome(&[node("a"), node("b"), pod("q", "b"), near.clone()]), "b");
-        assert_eq!(outcome(&[node("a"), near]), "a", "it matches its own rule");
-        assert_eq!(
-            outcome(&[node("a"), waiting(|pod| pod["spec"]["affinity"] = together("db"))]),
-            "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."
-        );
-    }
-
-    #[test]
-    fn gated_pods_and_those_of_other_schedulers_are_left_alone() {
-        for change in [json!({"schedulingGates": [{"name": "g"}]}), json!({"schedulerName": "mine"})] {
-            let pod = waiting(|pod| {
-                for (field, value) in change.as_object().unwrap() {
-                    pod["spec"][field] = value.clone();
-                }
-            });
-            assert_eq!(decide(&view(&[node("a"), pod]), &Key::new("default", "p"), at(0)), Plan::nothing());
-        }
-    }
-}
+mod tests;

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::controllers::{daemon_set, deployment, disruption, job, pod_gc, replica_set, stateful_set};
 use super::plan::Plan;
-use super::view::{Change, Owner, Pod, Resource, View, condition};
 use super::scheduler::Help;
+use super::view::{Change, Owner, Pod, Resource, View, condition};
 use super::{Times, heartbeat, kubelet, scheduler};
 use crate::store::Key;
 

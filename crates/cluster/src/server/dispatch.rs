@@ -33,7 +33,8 @@ impl Server {
         let answer = match read_body(body).await {
             Ok(body) => {
                 let seen = parts.extensions.get::<Unseen>().is_none();
-                self.answer(&parts.method, &parts.uri, parts.headers, (body, seen), trusted, &mut warnings).await
+                self.answer(&parts.method, &parts.uri, parts.headers, (body, seen), trusted, &mut warnings)
+                    .await
             }
             Err(error) => Err(error),
         };
@@ -94,8 +95,11 @@ impl Server {
                  'Metadata', 'Object', 'None', or empty"
             )));
         }
-        let onlooker =
-            if seen { self.onlookers.look(kind, verb, path.name.as_deref().unwrap_or_default()).await } else { None };
+        let onlooker = if seen {
+            self.onlookers.look(kind, verb, path.name.as_deref().unwrap_or_default()).await
+        } else {
+            None
+        };
         let mut call = Call {
             server: self,
             kind: kind.clone(),

@@ -81,9 +81,22 @@ impl<'a> Guest<'a> {
         first
     }
 
+    /// Whether there would be a way if other pods went.
+    pub fn is_about_others(&self, reason: Reason, berth: &Berth) -> bool {
+        match reason {
+            Reason::Cpu | Reason::Memory | Reason::Slots => {
+                let (has, wants) = (berth.has.requests, self.wants);
+                wants.cpu <= has.cpu && wants.memory <= has.memory
+            }
+            Reason::Spread | Reason::AntiAffinity | Reason::Repelled => true,
+            _ => false,
+        }
+    }
+
     fn kept_out(&self, node: &Node) -> Option<Reason> {
         if node.spec.unschedulable {
-            let cordon = Taint { key: UNSCHEDULABLE.into(), value: String::new(), effect: "NoSchedule".into() };
+            let cordon =
+                Taint { key: UNSCHEDULABLE.into(), value: String::new(), effect: "NoSchedule".into() };
             if !tolerates(&self.pod.spec.tolerations, &cordon) {
                 return Some(Reason::Unschedulable);
             }

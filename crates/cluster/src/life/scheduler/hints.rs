@@ -80,7 +80,9 @@ mod tests {
     #[test]
     fn only_what_the_scheduler_looks_at_helps() {
         assert!(!nodes(|_| {}));
-        assert!(!nodes(|node| node["status"]["conditions"][0]["lastHeartbeatTime"] = "1970-01-01T00:05:00Z".into()));
+        assert!(!nodes(
+            |node| node["status"]["conditions"][0]["lastHeartbeatTime"] = "1970-01-01T00:05:00Z".into()
+        ));
         assert!(nodes(|node| node["metadata"]["labels"]["color"] = "blue".into()));
         assert!(nodes(|node| node["status"]["allocatable"]["cpu"] = "8".into()));
         assert!(nodes(|node| node["spec"] = json!({"unschedulable": true})));

@@ -22,9 +22,10 @@ impl<'a> Neighbours<'a> {
             Some((rule.topology.as_str(), view.crowds().of(&rule.whom)?.by(&rule.topology)?))
         };
         // Only who finds nobody anywhere may be the first, and only if it fits its own terms.
-        let is_first = wishes.near.iter().all(|rule| {
-            counts(rule).is_none_or(|(_, places)| places.is_empty()) && rule.whom.has(pod)
-        });
+        let is_first = wishes
+            .near
+            .iter()
+            .all(|rule| counts(rule).is_none_or(|(_, places)| places.is_empty()) && rule.whom.has(pod));
         let near =
             wishes.near.iter().map(|rule| (rule.topology.as_str(), counts(rule).map(|(_, places)| places)));
         let mut found = Self {

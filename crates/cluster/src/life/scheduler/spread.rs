@@ -100,7 +100,8 @@ fn constraint<'a>(
     let crowd = view.crowds().of(&spread.rule.whom);
     let own = i64::from(spread.rule.whom.has(guest.pod));
     let everywhere = crowd.and_then(|crowd| crowd.by(topology));
-    let all_count = labels.len() == 1 && !spread.honors_taints && !(spread.honors_affinity && guest.selects());
+    let all_count =
+        labels.len() == 1 && !spread.honors_taints && !(spread.honors_affinity && guest.selects());
     let mut domains = 0;
     let mut least = i64::MAX;
     let counted = if all_count {

@@ -193,10 +193,9 @@ impl Crowds {
             for namespace in namespaces(&rule.whom) {
                 let about = self.opinions.entry(namespace.into()).or_default();
                 let key = (rule.whom.clone(), rule.topology.clone(), stance);
-                let opinion = about.entry(key.clone()).or_insert_with(|| Opinion {
-                    selectors: rule.whom.selectors(),
-                    places: Counts::new(),
-                });
+                let opinion = about
+                    .entry(key.clone())
+                    .or_insert_with(|| Opinion { selectors: rule.whom.selectors(), places: Counts::new() });
                 add(&mut opinion.places, place, sign, true);
                 if opinion.places.is_empty() {
                     about.remove(&key);

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::wishes::Wishes;
 use super::wire::{Condition, Object, condition, or_default, time};
+use super::wishes::Wishes;
 use crate::validation::quantity::Quantity;
 
 pub type Pod = Object<PodSpec, PodStatus>;

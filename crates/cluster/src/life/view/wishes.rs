@@ -57,7 +57,11 @@ fn selector(text: &str) -> LabelSelector {
         let never = json!({"matchExpressions": [{"key": "", "operator": "Exists"}]});
         LabelSelector::from_object(Some(&never)).unwrap_or_default()
     };
-    if object.is_null() { nobody() } else { LabelSelector::from_object(Some(&object)).unwrap_or_else(|_| nobody()) }
+    if object.is_null() {
+        nobody()
+    } else {
+        LabelSelector::from_object(Some(&object)).unwrap_or_else(|_| nobody())
+    }
 }
 
 /// How a pod that has its place thinks of certain others near it.
@@ -156,8 +160,10 @@ fn spread(pod: &Pod, given: &SpreadConstraint) -> Spread {
             }
         }
     }
-    let whom =
-        Whom { namespaces: Some(vec![pod.metadata.namespace.clone()]), selectors: vec![selector.to_string()] };
+    let whom = Whom {
+        namespaces: Some(vec![pod.metadata.namespace.clone()]),
+        selectors: vec![selector.to_string()],
+    };
     Spread {
         rule: Rule { whom, topology: given.topology_key.clone(), stance: None },
         max_skew: given.max_skew,
@@ -174,7 +180,8 @@ fn whom(pod: &Pod, term: &PodTerm) -> Whom {
     let mut names = term.namespaces.clone();
     let by_label = term.namespace_selector.as_object();
     let selectors = vec![term.label_selector.to_string()];
-    if by_label.is_some_and(|by_label| by_label.values().all(|part| *part == json!({}) || *part == json!([]))) {
+    if by_label.is_some_and(|by_label| by_label.values().all(|part| *part == json!({}) || *part == json!([])))
+    {
         return Whom { namespaces: None, selectors };
     }
     let named = &term.namespace_selector["matchLabels"]["kubernetes.io/metadata.name"];
