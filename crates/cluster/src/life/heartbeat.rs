@@ -96,7 +96,8 @@ impl Kubelet {
     /// When it makes the beat after the last that was written.
     fn next(&self, sight: Sight) -> Option<Timestamp> {
         let (every, written) = self.beats(sight);
-        let next = written.max(self.since) + every;
+        // One that is back begins with a beat.
+        let next = if self.since > written { self.since } else { written + every };
         self.silent.is_none_or(|silent| next <= silent).then_some(next)
     }
 
@@ -292,6 +293,9 @@ mod tests {
         assert_eq!(kubelet.due(Sight::Leases, at(3600)), Some(at(33)));
         kubelet.write(Sight::Leases, "n", at(33));
         assert_eq!((kubelet.due(Sight::Leases, at(3600)), kubelet.next(Sight::Leases)), (None, None));
+        (kubelet.silent, kubelet.since) = (None, at(100));
+        assert_eq!(kubelet.next(Sight::Leases), Some(at(100)), "it is back");
+        assert_eq!(kubelet.due(Sight::Leases, at(105)), Some(at(100)));
     }
 
     #[test]
