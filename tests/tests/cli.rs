@@ -74,7 +74,7 @@ impl Place {
         let (cluster, embedded) = TestCluster::embedded_with(true).await.unwrap();
         let quick = Duration::from_millis(10);
         let times = Times { start: quick, run: quick, terminate: quick };
-        let life = life::start(&embedded, life::Options { times, trace: None });
+        let life = life::start(&embedded, life::Options { times, ..life::Options::default() });
         let client = cluster.client("admin").unwrap();
         Self { cluster, client, _life: Some(life), controller: None }
     }

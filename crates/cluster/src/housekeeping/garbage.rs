@@ -15,13 +15,16 @@ const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
 /// A new owner reference may name somebody who is already gone; a deletion may have begun that waits for dependents.
-pub async fn written(server: &Arc<Server>, kind: &Kind, object: &Arc<Object>) {
-    if !object.meta.owners.is_empty() {
+pub async fn written(server: &Arc<Server>, kind: &Kind, object: &Arc<Object>, owned_anew: bool) {
+    if owned_anew {
         collect(server, kind, &object.key).await;
     }
-    let value = object.value();
-    if metadata::is_deleting(&value) {
-        see_to_dependents(server, kind, &value).await;
+    // Most objects are not being deleted, and need not be decoded to see that.
+    if std::str::from_utf8(&object.bytes).is_ok_and(|text| text.contains("\"deletionTimestamp\"")) {
+        let value = object.value();
+        if metadata::is_deleting(&value) {
+            see_to_dependents(server, kind, &value).await;
+        }
     }
 }
 

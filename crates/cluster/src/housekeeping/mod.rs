@@ -21,8 +21,16 @@ use crate::store::Object;
 
 /// A change that housekeeping may have to follow up.
 pub enum Happened {
-    Written { kind: Arc<Kind>, object: Arc<Object> },
-    Deleted { kind: Arc<Kind>, object: Arc<Object> },
+    /// `owned_anew`: it names owners that it did not name before.
+    Written {
+        kind: Arc<Kind>,
+        object: Arc<Object>,
+        owned_anew: bool,
+    },
+    Deleted {
+        kind: Arc<Kind>,
+        object: Arc<Object>,
+    },
 }
 
 /// Runs until the server is gone.
@@ -30,8 +38,8 @@ pub async fn run(server: Weak<Server>, mut happened: UnboundedReceiver<Happened>
     while let Some(change) = happened.recv().await {
         let Some(server) = server.upgrade() else { return };
         match change {
-            Happened::Written { kind, object } => {
-                garbage::written(&server, &kind, &object).await;
+            Happened::Written { kind, object, owned_anew } => {
+                garbage::written(&server, &kind, &object, owned_anew).await;
                 namespaces::written(&server, &kind, &object).await;
             }
             Happened::Deleted { kind, object } => {

@@ -119,8 +119,8 @@ fn meta_of(json: &[u8]) -> Option<Meta> {
 /// Who says it.
 fn source(who: Component) -> &'static str {
     match who {
-        Component::Node | Component::Kubelet => "kubelet",
-        Component::Scheduler => "default-scheduler",
+        Component::Node | Component::Heartbeat | Component::Kubelet => "kubelet",
+        Component::Scheduler | Component::Waiting => "default-scheduler",
         Component::ReplicaSet => "replicaset-controller",
         Component::Deployment => "deployment-controller",
         Component::StatefulSet => "statefulset-controller",
@@ -149,6 +149,7 @@ fn kind(resource: Resource) -> &'static str {
         Resource::Claims => "PersistentVolumeClaim",
         Resource::Volumes => "PersistentVolume",
         Resource::Events => "Event",
+        Resource::Leases => "Lease",
     }
 }
 

@@ -10,6 +10,7 @@
 mod api;
 pub mod controllers;
 mod events;
+pub mod heartbeat;
 pub mod kubelet;
 mod meter;
 pub mod plan;
@@ -45,13 +46,13 @@ pub struct Options {
 /// A living cluster; life ends when this is dropped, the cluster stays.
 #[derive(Debug)]
 pub struct Life {
-    running: JoinHandle<()>,
+    running: [JoinHandle<()>; 2],
     commands: UnboundedSender<Command>,
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.running.abort();
+        self.running.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -90,5 +91,8 @@ impl Life {
 /// Brings a cluster to life. Needs a tokio runtime.
 pub fn start(cluster: &Cluster, options: Options) -> Life {
     let (commands, told) = unbounded_channel();
-    Life { running: tokio::spawn(runner::run(cluster.clone(), options, told)), commands }
+    let heartbeats = heartbeat::Heartbeats::new(cluster, options.trace.clone());
+    let beating = tokio::spawn(heartbeats.clone().run());
+    let living = tokio::spawn(runner::run(cluster.clone(), options, heartbeats, told));
+    Life { running: [living, beating], commands }
 }

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::view::{Meta, Owner, Resource};
 
-/// The object that an action is meant for. An object of that name with another uid is another object.
+/// The object that an action is meant for. An object of that name with another uid is another object; without a uid,
+/// any of that name will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub resource: Resource,

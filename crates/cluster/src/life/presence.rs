@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::scheduler::is_waiting;
 use super::tasks::{Component, Task, concerned_by_kubelet};
 use super::view::View;
 use crate::store::Key;
@@ -52,15 +53,26 @@ impl Presence {
     pub fn obey(&mut self, command: &Command, view: &mut View, now: Timestamp) -> Vec<Task> {
         match command {
             Command::Down(component) => {
-                self.down.insert(*component);
-                if let Some(run) = self.incarnations.remove(component) {
-                    run.0.store(false, Ordering::Release);
+                let component = component.process();
+                self.down.insert(component);
+                let parts = self.incarnations.extract_if(.., |part, _| part.process() == component);
+                parts.for_each(|(_, run)| run.0.store(false, Ordering::Release));
+                if component != Component::Kubelet {
+                    return Vec::new();
                 }
-                Vec::new()
+                view.all_fall_silent(now);
+                everything(view, Component::NodeLifecycle)
             }
             Command::Up(component) => {
-                self.down.remove(component);
-                everything(view, *component)
+                let component = component.process();
+                self.down.remove(&component);
+                if component == Component::Kubelet {
+                    view.all_speak_again();
+                    let of_nodes = [Component::Node, Component::NodeLifecycle];
+                    let of_nodes = of_nodes.into_iter().flat_map(|of| everything(view, of));
+                    return of_nodes.chain(everything(view, component)).collect();
+                }
+                everything(view, component)
             }
             Command::KubeletDown(node) => {
                 view.fall_silent(node, now);
@@ -79,11 +91,11 @@ impl Presence {
 
     /// Whether anybody is there to look at the task.
     pub fn takes(&self, view: &View, (component, key): &Task) -> bool {
-        if self.down.contains(component) {
+        if self.down.contains(&component.process()) {
             return false;
         }
         match component {
-            Component::Node => view.silent_since(&key.name).is_none(),
+            Component::Node | Component::Heartbeat => view.silent_since(&key.name).is_none(),
             Component::Kubelet => {
                 view.pods.get(key).is_none_or(|pod| view.silent_since(&pod.spec.node_name).is_none())
             }
@@ -114,11 +126,13 @@ fn everything(view: &View, component: Component) -> Vec<Task> {
         table.map(|(key, _)| key.clone()).collect()
     }
     let keys = match component {
-        Component::Node | Component::NodeLifecycle => all(view.nodes.iter()),
+        Component::Node | Component::Heartbeat | Component::NodeLifecycle => all(view.nodes.iter()),
         Component::Kubelet | Component::StaleDisruption | Component::PodGc | Component::TaintEviction => {
             all(view.pods.iter())
         }
-        Component::Scheduler => view.unscheduled().cloned().collect(),
+        Component::Scheduler => all(view.pods.iter().filter(|(_, pod)| is_waiting(pod))),
+        // It has no objects of its own: whoever waits is looked at by the scheduler.
+        Component::Waiting => Vec::new(),
         Component::ReplicaSet => all(view.replica_sets.iter()),
         Component::Deployment => all(view.deployments.iter()),
         Component::StatefulSet => all(view.stateful_sets.iter()),
@@ -143,15 +157,45 @@ mod tests {
     fn who_is_down_takes_nothing_and_looks_at_everything_when_back() {
         let mut view = view(&[node("n"), pod("a", "n"), pod("b", "n")]);
         let mut presence = Presence::default();
-        let run = presence.incarnation(Component::Kubelet);
-        assert_eq!(presence.obey(&Command::Down(Component::Kubelet), &mut view, at(0)), []);
+        let run = presence.incarnation(Component::PodGc);
+        assert_eq!(presence.obey(&Command::Down(Component::PodGc), &mut view, at(0)), []);
         assert!(!run.is_alive());
-        assert!(!presence.takes(&view, &of(Component::Kubelet, "a")));
-        assert!(presence.takes(&view, &of(Component::PodGc, "a")), "the others are up");
-        let again = presence.obey(&Command::Up(Component::Kubelet), &mut view, at(0));
-        assert_eq!(again, [of(Component::Kubelet, "a"), of(Component::Kubelet, "b")]);
-        assert!(presence.takes(&view, &of(Component::Kubelet, "a")));
-        assert!(presence.incarnation(Component::Kubelet).is_alive());
+        assert!(!presence.takes(&view, &of(Component::PodGc, "a")));
+        assert!(presence.takes(&view, &of(Component::Kubelet, "a")), "the others are up");
+        let again = presence.obey(&Command::Up(Component::PodGc), &mut view, at(0));
+        assert_eq!(again, [of(Component::PodGc, "a"), of(Component::PodGc, "b")]);
+        assert!(presence.takes(&view, &of(Component::PodGc, "a")));
+        assert!(presence.incarnation(Component::PodGc).is_alive());
+    }
+
+    #[test]
+    fn parts_of_a_process_are_down_with_it() {
+        let mut view = view(&[node("n"), pod("a", "n"), pod("waits", "")]);
+        let mut presence = Presence::default();
+        let run = presence.incarnation(Component::Waiting);
+        presence.obey(&Command::Down(Component::Scheduler), &mut view, at(0));
+        assert!(!run.is_alive() && !presence.takes(&view, &of(Component::Waiting, "n")));
+        let again = presence.obey(&Command::Up(Component::Scheduler), &mut view, at(0));
+        assert_eq!(again, [of(Component::Scheduler, "waits")]);
+    }
+
+    #[test]
+    fn kubelets_that_crash_are_all_silent() {
+        let mut view = view(&[node("n"), node("m"), pod("a", "n")]);
+        let mut presence = Presence::default();
+        let node = |component, name: &str| (component, Key::new("", name));
+        presence.obey(&Command::KubeletDown("m".into()), &mut view, at(5));
+        let watched = presence.obey(&Command::Down(Component::Kubelet), &mut view, at(7));
+        assert_eq!(watched, [node(Component::NodeLifecycle, "m"), node(Component::NodeLifecycle, "n")]);
+        assert_eq!(["m", "n"].map(|name| view.silent_since(name)), [Some(at(5)), Some(at(7))]);
+        let takes = |presence: &Presence, view: &View| {
+            [of(Component::Kubelet, "a"), node(Component::Heartbeat, "n"), node(Component::Heartbeat, "m")]
+                .map(|task| presence.takes(view, &task))
+        };
+        assert_eq!(takes(&presence, &view), [false; 3]);
+        let again = presence.obey(&Command::Up(Component::Kubelet), &mut view, at(9));
+        assert!(again.contains(&of(Component::Kubelet, "a")) && again.contains(&node(Component::Node, "n")));
+        assert_eq!(takes(&presence, &view), [true, true, false], "one is still silent by itself");
     }
 
     #[test]

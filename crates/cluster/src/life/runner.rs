@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,9 +18,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::api::{self, Outcome};
 use super::events::{self, Recorder};
-use super::plan::{Action, Note};
+use super::heartbeat::Heartbeats;
+use super::plan::{Action, Note, Plan};
 use super::presence::{Command, Incarnation, Presence};
-use super::tasks::{Component, Queue, Task, concerned, decide};
+use super::scheduler::is_waiting;
+use super::tasks::{Component, Queue, Task, concerned, decide, waiting};
 use super::view::{Change, Resource, Source, View};
 use super::{Options, api::describe};
 use crate::cluster::Cluster;
@@ -42,7 +45,12 @@ enum News {
 
 type Follower = Pin<Box<dyn Stream<Item = News> + Send>>;
 
-pub async fn run(cluster: Cluster, options: Options, commands: UnboundedReceiver<Command>) {
+pub async fn run(
+    cluster: Cluster,
+    options: Options,
+    heartbeats: Arc<Heartbeats>,
+    commands: UnboundedReceiver<Command>,
+) {
     let followers =
         Resource::FOLLOWED.iter().map(|resource| (*resource, follow(cluster.clone(), *resource))).collect();
     let mut runner = Runner {
@@ -55,6 +63,7 @@ pub async fn run(cluster: Cluster, options: Options, commands: UnboundedReceiver
         recorder: Recorder::default(),
         commands,
         presence: Presence::default(),
+        heartbeats,
     };
     runner.begin().await;
     let mut in_a_row: u64 = 0;
@@ -82,6 +91,7 @@ struct Runner {
     recorder: Recorder,
     commands: UnboundedReceiver<Command>,
     presence: Presence,
+    heartbeats: Arc<Heartbeats>,
 }
 
 /// A task whose actions were carried out, up to the first that failed.
@@ -137,9 +147,24 @@ impl Runner {
         self.trace(|| format!("life {command:?}"));
         let now = self.now();
         let tasks = self.presence.obey(command, &mut self.view, now);
+        match command {
+            Command::KubeletDown(node) | Command::KubeletUp(node) => self.tell_heartbeats(node),
+            Command::Down(of) | Command::Up(of) if of.process() == Component::Kubelet => {
+                self.view.nodes.iter().for_each(|(key, _)| self.tell_heartbeats(&key.name));
+            }
+            _ => {}
+        }
         let (presence, view) = (&self.presence, &self.view);
         self.queue.forget(|task| !presence.takes(view, task));
         tasks.into_iter().for_each(|task| self.queue.add(task));
+    }
+
+    /// A kubelet that is down makes no beats.
+    fn tell_heartbeats(&self, node: &str) {
+        match self.view.silent_since(node) {
+            Some(since) => self.heartbeats.silence(node, since),
+            None => self.heartbeats.resume(node, self.now()),
+        }
     }
 
     fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<(Resource, News)> {
@@ -165,6 +190,15 @@ impl Runner {
     fn concern(&mut self, change: &Change) {
         self.view.remember(change, self.now());
         self.record(Component::Kubelet, events::of_change(&self.view, change));
+        match change {
+            Change::Pod { before: Some(pod), after: None } => self.queue.not_refused(&pod.key()),
+            Change::Node { after: Some(node), .. } => {
+                self.heartbeats.seen(node, self.now());
+                self.tell_heartbeats(&node.metadata.name);
+            }
+            Change::Node { before: Some(node), after: None } => self.heartbeats.gone(&node.metadata.name),
+            _ => {}
+        }
         for task in concerned(&self.view, change) {
             self.queue.add(task);
         }
@@ -180,12 +214,29 @@ impl Runner {
         if let Some(at) = plan.recheck_at {
             self.queue.add_at(task.clone(), self.presence.really(task.0, at));
         }
+        self.serve_waiting(&task, &plan);
         if plan.actions.is_empty() {
             self.record(task.0, plan.notes);
             self.queue.done(task, true);
             return;
         }
         self.begin_to(For::Task(task, plan.notes), plan.actions);
+    }
+
+    /// Who waits for a node is asked again when there is something new, but not too often.
+    fn serve_waiting(&mut self, task: &Task, plan: &Plan) {
+        for task in waiting(&self.view, task) {
+            self.queue.add(task);
+        }
+        if task.0 == Component::Scheduler {
+            let binds = plan.actions.iter().any(|action| matches!(action, Action::Bind { .. }));
+            let waits = self.view.pods.get(&task.1).is_some_and(|pod| is_waiting(pod));
+            if waits && !binds {
+                self.queue.refused(task.1.clone());
+            } else {
+                self.queue.not_refused(&task.1);
+            }
+        }
     }
 
     fn begin_to(&mut self, of: For, actions: Vec<Action>) {

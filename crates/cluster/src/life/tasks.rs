@@ -9,16 +9,20 @@ use super::controllers::{
     taint_eviction,
 };
 use super::plan::Plan;
-use super::view::{Change, Owner, Pod, Resource, View};
-use super::{Times, kubelet, scheduler};
+use super::scheduler::Help;
+use super::view::{Change, Owner, Pod, Resource, View, condition};
+use super::{Times, heartbeat, kubelet, scheduler};
 use crate::store::Key;
 
 /// A component and the object it looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
     Node,
+    Heartbeat,
     Kubelet,
     Scheduler,
+    /// Pods that wait, after a change that may help them: the key is the node that has room, or none for company.
+    Waiting,
     ReplicaSet,
     Deployment,
     StatefulSet,
@@ -38,8 +42,8 @@ impl Component {
     /// The user that it acts as, and what it says it is.
     pub fn identity(self) -> (&'static str, &'static str) {
         match self {
-            Self::Node | Self::Kubelet => ("system:node", "kubelet"),
-            Self::Scheduler => ("system:kube-scheduler", "kube-scheduler"),
+            Self::Node | Self::Heartbeat | Self::Kubelet => ("system:node", "kubelet"),
+            Self::Scheduler | Self::Waiting => ("system:kube-scheduler", "kube-scheduler"),
             Self::ReplicaSet => ("system:serviceaccount:kube-system:replicaset-controller", CONTROLLERS),
             Self::Deployment => ("system:serviceaccount:kube-system:deployment-controller", CONTROLLERS),
             Self::StatefulSet => ("system:serviceaccount:kube-system:statefulset-controller", CONTROLLERS),
@@ -59,6 +63,7 @@ impl Component {
 }
 
 impl Component {
+    /// Those that crash by themselves.
     pub const ALL: [Self; 14] = [
         Self::Node,
         Self::Kubelet,
@@ -76,6 +81,15 @@ impl Component {
         Self::Claim,
     ];
 
+    /// Who crashes with it.
+    pub fn process(self) -> Self {
+        match self {
+            Self::Heartbeat => Self::Kubelet,
+            Self::Waiting => Self::Scheduler,
+            itself => itself,
+        }
+    }
+
     /// The name of its client, for fault rules. What all of them read is asked for by [`INFORMERS`].
     pub fn client(self) -> &'static str {
         let (user, agent) = self.identity();
@@ -91,8 +105,10 @@ const CONTROLLERS: &str = "kube-controller-manager";
 pub fn decide(view: &View, (component, key): &Task, times: &Times, now: Timestamp) -> Plan {
     match component {
         Component::Node => kubelet::decide_node(view, key, now),
+        Component::Heartbeat => heartbeat::decide(view, key, now),
         Component::Kubelet => kubelet::decide(view, key, times, now),
         Component::Scheduler => scheduler::decide(view, key, now),
+        Component::Waiting => Plan::nothing(),
         Component::ReplicaSet => replica_set::decide(view, key, now),
         Component::Deployment => deployment::decide(view, key, now),
         Component::StatefulSet => stateful_set::decide(view, key, now),
@@ -128,31 +144,41 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
             }
             if let Some(pod) = after {
                 let key = pod.key();
-                tasks.push((Component::Kubelet, key.clone()));
-                tasks.push((Component::StaleDisruption, key.clone()));
+                if !pod.spec.node_name.is_empty() {
+                    tasks.push((Component::Kubelet, key.clone()));
+                }
+                if condition(&pod.status.conditions, "DisruptionTarget").is_some() {
+                    tasks.push((Component::StaleDisruption, key.clone()));
+                }
                 if pod_gc::may_concern(view, pod) {
                     tasks.push((Component::PodGc, key.clone()));
                 }
                 if view.driving_since(&pod.spec.node_name).is_some() {
                     tasks.push((Component::TaintEviction, key.clone()));
                 }
-                tasks.push((Component::Scheduler, key));
+                if scheduler::is_worth_a_look(before.as_deref(), pod) {
+                    tasks.push((Component::Scheduler, key));
+                }
             }
-            let was_there = before.as_ref().is_some_and(|pod| takes_room(pod));
-            let is_there = after.as_ref().is_some_and(|pod| takes_room(pod));
-            if was_there && !is_there {
-                reschedule(view, &mut tasks);
-            } else if is_there && !was_there {
-                // It may be the company that others wait for.
-                let key = |key: &&Key| {
-                    view.pods.get(key).is_some_and(|pod| !pod.spec.affinity.pod_affinity.required.is_empty())
-                };
-                tasks.extend(view.unscheduled().filter(key).map(|key| (Component::Scheduler, key.clone())));
+            match scheduler::help_by_pod(before.as_deref(), after.as_deref()) {
+                Help::No => {}
+                Help::Room => {
+                    let node = before.as_ref().map_or("", |pod| pod.spec.node_name.as_str());
+                    tasks.push((Component::Waiting, Key::new("", node)));
+                    let kept_away = before.as_ref().is_some_and(|pod| !pod.wishes().apart.is_empty());
+                    tasks.extend(kept_away.then(|| (Component::Waiting, Key::new("", ANYWHERE))));
+                }
+                Help::Company => tasks.push((Component::Waiting, Key::new("", ""))),
             }
         }
         Change::Node { before, after } => {
-            reschedule(view, &mut tasks);
-            tasks.extend(view.daemon_sets.iter().map(|(key, _)| (Component::DaemonSet, key.clone())));
+            let helped = scheduler::helped_by_node(before.as_deref(), after.as_deref());
+            if helped {
+                tasks.push((Component::Waiting, Key::new("", ANYWHERE)));
+            }
+            if helped || after.is_none() {
+                tasks.extend(view.daemon_sets.iter().map(|(key, _)| (Component::DaemonSet, key.clone())));
+            }
             if let (Some(node), None) = (before, after) {
                 let pods = view.pods_on(&node.metadata.name);
                 tasks.extend(pods.map(|pod| (Component::PodGc, pod.key())));
@@ -161,6 +187,8 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 tasks.push((Component::Node, node.key()));
                 tasks.push((Component::NodeLifecycle, node.key()));
                 let pods = || view.pods_on(&node.metadata.name);
+                let new = before.as_ref().is_none_or(|before| before.metadata.uid != node.metadata.uid);
+                tasks.extend(new.then(|| (Component::Heartbeat, node.key())));
                 if before.as_ref().is_none_or(|before| before.is_ready() != node.is_ready()) {
                     tasks.extend(pods().map(|pod| (Component::Kubelet, pod.key())));
                     // Whether pods are driven off a lost node depends on how many others are lost.
@@ -210,13 +238,17 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
     tasks
 }
 
-fn takes_room(pod: &Pod) -> bool {
-    !pod.spec.node_name.is_empty() && !pod.is_terminal()
-}
+/// Room may be on any node; no node has this name.
+const ANYWHERE: &str = "*";
 
-/// Room may have appeared.
-fn reschedule(view: &View, tasks: &mut Vec<Task>) {
-    tasks.extend(view.unscheduled().map(|key| (Component::Scheduler, key.clone())));
+/// The pods that were refused and may find a node now.
+pub fn waiting(view: &View, (component, place): &Task) -> Vec<Task> {
+    if *component != Component::Waiting {
+        return Vec::new();
+    }
+    let helped =
+        view.refused().filter(|pod| &*place.name == ANYWHERE || scheduler::is_helped(view, pod, &place.name));
+    helped.map(|pod| (Component::Scheduler, pod.key())).collect()
 }
 
 fn owner_of_pod(view: &View, pod: &Pod, owner: &Owner, gone: bool, tasks: &mut Vec<Task>) {
@@ -250,10 +282,21 @@ pub struct Queue {
     times: BTreeSet<(Timestamp, Task)>,
     time_of: BTreeMap<Task, Timestamp>,
     failures: BTreeMap<Task, u32>,
+    /// Pods that got no node: how often, and when they may be looked at again.
+    refused: BTreeMap<Key, (u32, Timestamp)>,
+    now: Timestamp,
 }
 
 impl Queue {
     pub fn add(&mut self, task: Task) {
+        if task.0 == Component::Scheduler
+            && let Some((_, until)) = self.refused.get(&task.1)
+            && *until > self.now
+        {
+            let until = *until;
+            self.add_at(task, until);
+            return;
+        }
         if let Some(again) = self.busy.get_mut(&task) {
             *again = true;
         } else if self.queued.insert(task.clone()) {
@@ -281,12 +324,26 @@ impl Queue {
         self.add_at(task, now + jiff::SignedDuration::from_millis(millis));
     }
 
+    /// A pod got no node: it is not looked at again for a second, then two, up to ten.
+    pub fn refused(&mut self, pod: Key) {
+        let (times, until) = self.refused.entry(pod).or_default();
+        let seconds = (1_i64 << (*times).min(4)).min(10);
+        *times += 1;
+        *until = self.now + jiff::SignedDuration::from_secs(seconds);
+    }
+
+    /// It got one, or needs none any more.
+    pub fn not_refused(&mut self, pod: &Key) {
+        self.refused.remove(pod);
+    }
+
     pub fn next_time(&self) -> Option<Timestamp> {
         self.times.first().map(|(at, _)| *at)
     }
 
     /// Moves what is due into the order.
     pub fn wake(&mut self, now: Timestamp) {
+        self.now = now;
         while let Some((at, _)) = self.times.first()
             && *at <= now
             && let Some((_, task)) = self.times.pop_first()
@@ -320,6 +377,7 @@ impl Queue {
         self.times.retain(|(_, task)| !mine(task));
         self.time_of.retain(|task, _| !mine(task));
         self.failures.retain(|task, _| !mine(task));
+        self.refused.retain(|pod, _| !mine(&(Component::Scheduler, pod.clone())));
         self.busy.iter_mut().filter(|(task, _)| mine(task)).for_each(|(_, again)| *again = false);
     }
 
@@ -393,6 +451,27 @@ mod tests {
         assert_eq!((queue.take(), queue.take()), (Some(a.clone()), None));
         queue.done(a, true);
         assert_eq!(queue.take(), Some(b));
+    }
+
+    #[test]
+    fn a_pod_that_got_no_node_is_looked_at_later_and_later() {
+        let mut queue = Queue::default();
+        let pod = task(Component::Scheduler, "p");
+        let mut waits = Vec::new();
+        for round in 0..6 {
+            queue.wake(at(100 * round));
+            queue.refused(pod.1.clone());
+            queue.add(pod.clone());
+            assert_eq!(queue.take(), None);
+            waits.push(queue.next_time().unwrap().as_second() - 100 * round);
+            queue.wake(queue.next_time().unwrap());
+            assert_eq!(queue.take(), Some(pod.clone()));
+            queue.done(pod.clone(), true);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
+        queue.not_refused(&pod.1);
+        queue.add(pod.clone());
+        assert_eq!(queue.take(), Some(pod));
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub async fn create_object(
         let candidate = if generates { object.clone() } else { std::mem::take(&mut object) };
         match call.server.store.create(&kind.storage, key.clone(), answer::to_stored(&kind, candidate)) {
             Ok(stored) => {
-                call.server.after_write(&kind, &stored);
+                call.server.after_write(&kind, None, &stored);
                 return Ok(Outcome::Stored(stored));
             }
             Err(WriteError::Exists) if generates => {}

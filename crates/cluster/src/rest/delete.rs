@@ -204,7 +204,7 @@ pub async fn delete_object(
             Plan::Nothing => return Ok(Deleted::Leaving(current)),
             Plan::Mark(marked) => {
                 call.server.store.update(&kind.storage, key, current.revision, marked).map(|stored| {
-                    call.server.after_write(&kind, &stored);
+                    call.server.after_write(&kind, Some(&current), &stored);
                     Deleted::Leaving(stored)
                 })
             }

@@ -32,6 +32,7 @@ use crate::negotiate::Form;
 use crate::request::{Query, ResourcePath};
 use crate::response::ServerResponse;
 use crate::server::Server;
+use crate::server::onlookers::Onlooker;
 use crate::store::Key;
 
 /// One request about a resource, with everything that was found out about it.
@@ -46,6 +47,8 @@ pub struct Call<'a> {
     pub form: Form,
     pub body: Bytes,
     pub warnings: Vec<String>,
+    /// Stays as long as a watch does.
+    pub onlooker: Option<Arc<Onlooker>>,
 }
 
 impl Call<'_> {

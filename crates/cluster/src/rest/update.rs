@@ -169,7 +169,7 @@ impl Change {
             return Ok(Arc::new(current.with_value(stored)));
         }
         let stored = store.update(&kind.storage, &self.key, current.revision, stored)?;
-        call.server.after_write(kind, &stored);
+        call.server.after_write(kind, Some(current), &stored);
         Ok(stored)
     }
 }

@@ -17,6 +17,7 @@ use crate::negotiate::Form;
 use crate::response::{self, ServerResponse};
 use crate::selectors::Selection;
 use crate::server::Server;
+use crate::server::onlookers::Onlooker;
 use crate::store::{EventKind, LogEvent, Object};
 
 /// Events that are looked at in one go; bounds how long the store is held and how large a chunk gets.
@@ -42,6 +43,7 @@ struct Watch {
     /// The first table carries the columns.
     first: bool,
     over: bool,
+    _onlooker: Option<Arc<Onlooker>>,
 }
 
 pub fn watch(call: &Call<'_>) -> ApiResult<ServerResponse> {
@@ -80,6 +82,7 @@ pub fn watch(call: &Call<'_>) -> ApiResult<ServerResponse> {
         ends,
         first: true,
         over: false,
+        _onlooker: call.onlooker.clone(),
     };
     Ok(response::watch(stream(watch)))
 }

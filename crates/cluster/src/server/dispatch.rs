@@ -8,6 +8,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use super::Server;
+use super::onlookers::Unseen;
 use crate::attributes::{Attributes, User};
 use crate::auth::impersonation;
 use crate::discovery;
@@ -31,7 +32,9 @@ impl Server {
         let mut warnings = Vec::new();
         let answer = match read_body(body).await {
             Ok(body) => {
-                self.answer(&parts.method, &parts.uri, parts.headers, body, trusted, &mut warnings).await
+                let seen = parts.extensions.get::<Unseen>().is_none();
+                self.answer(&parts.method, &parts.uri, parts.headers, (body, seen), trusted, &mut warnings)
+                    .await
             }
             Err(error) => Err(error),
         };
@@ -45,7 +48,7 @@ impl Server {
         method: &Method,
         uri: &http::Uri,
         headers: HeaderMap,
-        body: Bytes,
+        (body, seen): (Bytes, bool),
         trusted: Option<&User>,
         warnings: &mut Vec<String>,
     ) -> ApiResult<ServerResponse> {
@@ -92,6 +95,11 @@ impl Server {
                  'Metadata', 'Object', 'None', or empty"
             )));
         }
+        let onlooker = if seen {
+            self.onlookers.look(kind, verb, path.name.as_deref().unwrap_or_default()).await
+        } else {
+            None
+        };
         let mut call = Call {
             server: self,
             kind: kind.clone(),
@@ -103,6 +111,7 @@ impl Server {
             form,
             body,
             warnings: Vec::new(),
+            onlooker,
         };
         if !call.kind.warning.is_empty() {
             warnings.push(call.kind.warning.clone());

@@ -4,6 +4,7 @@ mod access;
 mod admit;
 pub mod custom_kinds;
 mod dispatch;
+pub mod onlookers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::housekeeping::{self, Happened};
 use crate::kinds::{Kind, Registry};
 use crate::managed_fields;
 use crate::store::{Key, Object, Store};
+use onlookers::Onlookers;
 
 /// How a cluster is made.
 pub struct Options {
@@ -79,6 +81,8 @@ pub struct Server {
     /// The priority class for pods that name none.
     default_class: Derived<Option<Value>>,
     happened: Option<mpsc::UnboundedSender<Happened>>,
+    /// Who looks at nodes and leases.
+    pub onlookers: Arc<Onlookers>,
 }
 
 impl Server {
@@ -109,6 +113,7 @@ impl Server {
             webhooks: Derived::default(),
             default_class: Derived::default(),
             happened: options.housekeeping.then_some(happened),
+            onlookers: Arc::default(),
         });
         server.seed_objects();
         if options.housekeeping {
@@ -245,12 +250,14 @@ impl Server {
         }
     }
 
-    /// Called after each write of an object.
-    pub fn after_write(&self, kind: &Arc<Kind>, object: &Arc<Object>) {
+    /// Called after each write of an object, with what was there before.
+    pub fn after_write(&self, kind: &Arc<Kind>, before: Option<&Object>, object: &Arc<Object>) {
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             self.definition_written(object);
         }
-        self.report(|| Happened::Written { kind: kind.clone(), object: object.clone() });
+        let owners = &object.meta.owners;
+        let owned_anew = !owners.is_empty() && before.is_none_or(|before| before.meta.owners != *owners);
+        self.report(|| Happened::Written { kind: kind.clone(), object: object.clone(), owned_anew });
     }
 
     /// Called after each object that went.

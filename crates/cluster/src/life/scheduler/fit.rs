@@ -1,18 +1,20 @@
-//! What speaks against a node for a pod.
+//! What speaks against a node for a pod, as far as the node itself goes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::life::view::{Node, NodeSelector, NodeTerm, Pod, PodTerm, Requests, Taint, Toleration, View};
-use crate::selectors::LabelSelector;
+use crate::life::view::{Berth, Node, NodeSelector, NodeTerm, Pod, Requests, Taint, Toleration};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     Unschedulable,
     Tainted,
     NotSelected,
+    NotNamed,
     Cpu,
     Memory,
     Slots,
+    Spread,
+    SpreadLabel,
     Affinity,
     AntiAffinity,
     Repelled,
@@ -24,9 +26,14 @@ impl Reason {
             Self::Unschedulable => "node(s) were unschedulable",
             Self::Tainted => "node(s) had untolerated taint(s)",
             Self::NotSelected => "node(s) didn't match Pod's node affinity/selector",
+            Self::NotNamed => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
             Self::Cpu => "Insufficient cpu",
             Self::Memory => "Insufficient memory",
             Self::Slots => "Too many pods",
+            Self::Spread => "node(s) didn't match pod topology spread constraints",
+            Self::SpreadLabel => {
+                "node(s) didn't match pod topology spread constraints (missing required label)"
+            }
             Self::Affinity => "node(s) didn't match pod affinity rules",
             Self::AntiAffinity => "node(s) didn't match pod anti-affinity rules",
             Self::Repelled => "node(s) didn't satisfy existing pods anti-affinity rules",
@@ -34,36 +41,95 @@ impl Reason {
     }
 }
 
-/// The first rule that fails is the reason; only resources can lack together.
-pub fn against(view: &View, pod: &Pod, wants: Requests, neighbours: &Neighbours, node: &Node) -> Vec<Reason> {
-    if node.spec.unschedulable {
-        let cordon = Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Taint::default() };
-        if !tolerates(&pod.spec.tolerations, &cordon) {
-            return vec![Reason::Unschedulable];
+/// A pod and what is found out about it once, before nodes are looked at.
+pub struct Guest<'a> {
+    pub pod: &'a Pod,
+    pub wants: Requests,
+    /// It has a say in which nodes it goes to.
+    selects: bool,
+}
+
+impl<'a> Guest<'a> {
+    pub fn of(pod: &'a Pod) -> Self {
+        let required = pod.spec.affinity.node_affinity.required.is_some();
+        Self { pod, wants: pod.requests(), selects: required || !pod.spec.node_selector.is_empty() }
+    }
+
+    /// The first rule that fails is the reason; only room can lack in several ways, and what lacks is told one by one.
+    pub fn against(&self, berth: &Berth, mut lacks: impl FnMut(Reason)) -> Option<Reason> {
+        if !berth.is_open
+            && let Some(reason) = self.kept_out(&berth.node)
+        {
+            return Some(reason);
+        }
+        if self.selects && !self.is_for(&berth.node) {
+            return Some(Reason::NotSelected);
+        }
+        let (has, used, wants) = (&berth.has, &berth.used, self.wants);
+        let checks = [
+            (used.pods + 1 > has.pods, Reason::Slots),
+            (wants.cpu > 0 && used.requests.cpu + wants.cpu > has.requests.cpu, Reason::Cpu),
+            (wants.memory > 0 && used.requests.memory + wants.memory > has.requests.memory, Reason::Memory),
+        ];
+        let mut first = None;
+        for (_, reason) in checks.into_iter().filter(|(lacking, _)| *lacking) {
+            match first {
+                None => first = Some(reason),
+                Some(_) => lacks(reason),
+            }
+        }
+        first
+    }
+
+    /// Whether there would be a way if other pods went.
+    pub fn is_about_others(&self, reason: Reason, berth: &Berth) -> bool {
+        match reason {
+            Reason::Cpu | Reason::Memory | Reason::Slots => {
+                let (has, wants) = (berth.has.requests, self.wants);
+                wants.cpu <= has.cpu && wants.memory <= has.memory
+            }
+            Reason::Spread | Reason::AntiAffinity | Reason::Repelled => true,
+            _ => false,
         }
     }
-    let closed = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-    if node.spec.taints.iter().filter(closed).any(|taint| !tolerates(&pod.spec.tolerations, taint)) {
-        return vec![Reason::Tainted];
+
+    fn kept_out(&self, node: &Node) -> Option<Reason> {
+        if node.spec.unschedulable {
+            let cordon = Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Taint::default() };
+            if !tolerates(&self.pod.spec.tolerations, &cordon) {
+                return Some(Reason::Unschedulable);
+            }
+        }
+        (!self.tolerates_all(node)).then_some(Reason::Tainted)
     }
-    if !matches_selectors(&pod.spec.node_selector, pod.spec.affinity.node_affinity.required.as_ref(), node) {
-        return vec![Reason::NotSelected];
+
+    pub fn tolerates_all(&self, node: &Node) -> bool {
+        let closed = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+        node.spec.taints.iter().filter(closed).all(|taint| tolerates(&self.pod.spec.tolerations, taint))
     }
-    let (has, used) = (node.allocatable(), view.used_on(&node.metadata.name));
-    let mut lacks = Vec::new();
-    if used.pods + 1 > node.allocatable_pods() {
-        lacks.push(Reason::Slots);
+
+    /// Its node selector and required affinity allow the node.
+    pub fn is_for(&self, node: &Node) -> bool {
+        let spec = &self.pod.spec;
+        matches_selectors(&spec.node_selector, spec.affinity.node_affinity.required.as_ref(), node)
     }
-    if wants.cpu > 0 && used.requests.cpu + wants.cpu > has.cpu {
-        lacks.push(Reason::Cpu);
+
+    pub fn selects(&self) -> bool {
+        self.selects
     }
-    if wants.memory > 0 && used.requests.memory + wants.memory > has.memory {
-        lacks.push(Reason::Memory);
+
+    /// The only nodes that can be, where all terms name theirs.
+    pub fn named_nodes(&self) -> Option<Vec<&'a str>> {
+        let terms = &self.pod.spec.affinity.node_affinity.required.as_ref()?.node_selector_terms;
+        let mut names = Vec::new();
+        for term in terms {
+            let named = term.match_fields.iter().find(|r| r.key == "metadata.name" && r.operator == "In")?;
+            names.extend(named.values.iter().map(String::as_str));
+        }
+        names.sort_unstable();
+        names.dedup();
+        (!names.is_empty()).then_some(names)
     }
-    if lacks.is_empty() {
-        lacks.extend(neighbours.against(node));
-    }
-    lacks
 }
 
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -90,7 +156,7 @@ pub fn matches_selectors(
 }
 
 /// All requirements of a term hold; a term without any matches nothing.
-fn term_matches(term: &NodeTerm, node: &Node) -> bool {
+pub fn term_matches(term: &NodeTerm, node: &Node) -> bool {
     let requirement = |value: Option<&str>, operator: &str, values: &[String]| {
         let number = || value.and_then(|text| text.parse::<i64>().ok());
         let bound = || values.first().and_then(|text| text.parse::<i64>().ok());
@@ -109,83 +175,4 @@ fn term_matches(term: &NodeTerm, node: &Node) -> bool {
     !(term.match_expressions.is_empty() && term.match_fields.is_empty())
         && term.match_expressions.iter().all(|r| requirement(label(&r.key), &r.operator, &r.values))
         && term.match_fields.iter().all(|r| requirement(field(&r.key), &r.operator, &r.values))
-}
-
-/// Where pods are that attract or repel this one: values of topology labels, found once for all nodes.
-pub struct Neighbours {
-    /// Each term of affinity: its topology key and where it is fulfilled; `None` if the pod may be the first.
-    attracted: Vec<(String, Option<BTreeSet<String>>)>,
-    avoids: BTreeSet<(String, String)>,
-    avoided: BTreeSet<(String, String)>,
-}
-
-impl Neighbours {
-    pub fn of(view: &View, pod: &Pod) -> Self {
-        let affinity = &pod.spec.affinity;
-        let mut found = Self { attracted: Vec::new(), avoids: BTreeSet::new(), avoided: BTreeSet::new() };
-        for term in &affinity.pod_anti_affinity.required {
-            let places = places(view, pod, term).into_iter();
-            found.avoids.extend(places.map(|place| (term.topology_key.clone(), place)));
-        }
-        for term in &affinity.pod_affinity.required {
-            let places = places(view, pod, term);
-            let first = places.is_empty() && term_selects(term, pod, pod);
-            found.attracted.push((term.topology_key.clone(), (!first).then_some(places)));
-        }
-        for other in view.repelling() {
-            for term in &other.spec.affinity.pod_anti_affinity.required {
-                if term_selects(term, other, pod)
-                    && let Some(place) = place_of(view, other, &term.topology_key)
-                {
-                    found.avoided.insert((term.topology_key.clone(), place));
-                }
-            }
-        }
-        found
-    }
-
-    fn against(&self, node: &Node) -> Option<Reason> {
-        let labels = &node.metadata.labels;
-        let attracted = self.attracted.iter().all(|(key, places)| {
-            labels.get(key).is_some_and(|value| places.as_ref().is_none_or(|places| places.contains(value)))
-        });
-        let in_any =
-            |set: &BTreeSet<(String, String)>| set.iter().any(|(key, value)| labels.get(key) == Some(value));
-        if !attracted {
-            Some(Reason::Affinity)
-        } else if in_any(&self.avoids) {
-            Some(Reason::AntiAffinity)
-        } else if in_any(&self.avoided) {
-            Some(Reason::Repelled)
-        } else {
-            None
-        }
-    }
-}
-
-/// The values of the topology label where pods are that the term of `pod` selects.
-fn places(view: &View, pod: &Pod, term: &PodTerm) -> BTreeSet<String> {
-    let own = [pod.metadata.namespace.clone()];
-    let namespaces = if term.namespaces.is_empty() { &own[..] } else { &term.namespaces[..] };
-    let pods = namespaces.iter().flat_map(|namespace| view.pods.in_namespace(namespace));
-    pods.filter(|(_, other)| !other.is_terminal() && term_selects(term, pod, other))
-        .filter_map(|(_, other)| place_of(view, other, &term.topology_key))
-        .collect()
-}
-
-fn place_of(view: &View, pod: &Pod, topology_key: &str) -> Option<String> {
-    let node = view.nodes.get(&crate::store::Key::new("", &pod.spec.node_name))?;
-    node.metadata.labels.get(topology_key).cloned()
-}
-
-/// Whether a term of `owner` speaks of `other`. Without a selector it speaks of nobody.
-fn term_selects(term: &PodTerm, owner: &Pod, other: &Pod) -> bool {
-    let near = if term.namespaces.is_empty() {
-        owner.metadata.namespace == other.metadata.namespace
-    } else {
-        term.namespaces.contains(&other.metadata.namespace)
-    };
-    near && !term.label_selector.is_null()
-        && LabelSelector::from_object(Some(&term.label_selector))
-            .is_ok_and(|selector| selector.matches_map(&other.metadata.labels))
 }

@@ -3,25 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Budget, Followed, Pod, ReplicaSet, Requests, Revision, Table, View};
+use super::crowds::Crowds;
+use super::roster::{Roster, Used};
+use super::{Budget, Followed, Node, Pod, ReplicaSet, Revision, Table, View};
 use crate::selectors::LabelSelector;
 use crate::store::Key;
-
-/// What the pods of a node take of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Used {
-    pub requests: Requests,
-    pub pods: i64,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
     pods_by_owner: HashMap<String, BTreeSet<Key>>,
     pods_by_node: HashMap<String, BTreeSet<Key>>,
-    used: HashMap<String, Used>,
-    unscheduled: BTreeSet<Key>,
-    /// Scheduled pods that do not want certain others near them.
-    repelling: BTreeSet<Key>,
+    roster: Roster,
+    crowds: Crowds,
+    /// Pods that were told that there is no node for them.
+    refused: BTreeSet<Key>,
     replica_sets_by_owner: HashMap<String, BTreeSet<Key>>,
     revisions_by_owner: HashMap<String, BTreeSet<Key>>,
     /// The pods that a budget speaks for.
@@ -31,7 +26,10 @@ pub(super) struct Indexes {
 }
 
 fn add(index: &mut HashMap<String, BTreeSet<Key>>, of: &str, key: &Key) {
-    index.entry(of.to_string()).or_default().insert(key.clone());
+    match index.get_mut(of) {
+        Some(keys) => _ = keys.insert(key.clone()),
+        None => _ = index.insert(of.to_string(), BTreeSet::from([key.clone()])),
+    }
 }
 
 fn take(index: &mut HashMap<String, BTreeSet<Key>>, of: &str, key: &Key) {
@@ -43,21 +41,35 @@ fn take(index: &mut HashMap<String, BTreeSet<Key>>, of: &str, key: &Key) {
     }
 }
 
+/// Where the pod stands in all indexes but those by label.
+fn standing(pod: &Pod) -> (&str, &str, &str, bool, bool) {
+    let owner = pod.metadata.controller().map_or("", |owner| owner.uid.as_str());
+    (owner, &pod.spec.node_name, &pod.status.pod_ip, pod.is_terminal(), pod.is_refused())
+}
+
 impl Indexes {
-    pub fn pod(&mut self, before: Option<&Pod>, after: Option<&Pod>, budgets: &Table<Budget>) {
-        if let Some(pod) = before {
-            self.leave(pod);
+    pub fn pod(
+        &mut self,
+        before: Option<&Pod>,
+        after: Option<&Pod>,
+        (pods, nodes, budgets): (&Table<Pod>, &Table<Node>, &Table<Budget>),
+    ) {
+        let is_same_being = |(before, after): (&Pod, &Pod)| before.metadata.uid == after.metadata.uid;
+        let both = before.zip(after).filter(|both| is_same_being(*both));
+        if both.is_none_or(|(before, after)| standing(before) != standing(after)) {
+            if let Some(pod) = before {
+                self.leave(pod);
+            }
+            if let Some(pod) = after {
+                self.enter(pod);
+            }
         }
-        if let Some(pod) = after {
-            self.enter(pod);
+        self.crowds.pod(before, after, pods, nodes);
+        if both.is_some_and(|(before, after)| before.metadata.labels == after.metadata.labels) {
+            return;
         }
         let Some(pod) = after.or(before) else { return };
         let key = pod.key();
-        if before.is_some()
-            && after.is_some_and(|after| before.is_some_and(|b| b.metadata.labels == after.metadata.labels))
-        {
-            return;
-        }
         for (budget, _) in budgets.in_namespace(&key.namespace) {
             let Some(members) = self.members.get_mut(budget) else { continue };
             let selected = after
@@ -70,6 +82,17 @@ impl Indexes {
         }
     }
 
+    pub fn node(&mut self, before: Option<&Node>, after: Option<&Arc<Node>>, pods: &Table<Pod>) {
+        let Some(name) = before.or(after.map(|node| &**node)).map(|node| &node.metadata.name) else { return };
+        let on_it = self.pods_by_node.get(name).into_iter().flatten();
+        let on_it = on_it.filter_map(|key| pods.get(key)).map(|pod| &**pod);
+        self.crowds.node(before, after.map(|node| &**node), on_it.clone());
+        match after {
+            Some(node) => self.roster.put(node, || used_by(on_it)),
+            None => self.roster.remove(name),
+        }
+    }
+
     fn enter(&mut self, pod: &Pod) {
         let key = pod.key();
         if let Some(owner) = pod.metadata.controller() {
@@ -78,18 +101,16 @@ impl Indexes {
         if !pod.status.pod_ip.is_empty() {
             *self.addresses.entry(pod.status.pod_ip.clone()).or_default() += 1;
         }
-        if pod.is_unscheduled() {
-            self.unscheduled.insert(key.clone());
+        if pod.is_refused() {
+            self.refused.insert(key.clone());
         }
         if !pod.spec.node_name.is_empty() {
             add(&mut self.pods_by_node, &pod.spec.node_name, &key);
             if !pod.is_terminal() {
-                let used = self.used.entry(pod.spec.node_name.clone()).or_default();
-                used.requests.add(pod.requests());
-                used.pods += 1;
-                if !pod.spec.affinity.pod_anti_affinity.required.is_empty() {
-                    self.repelling.insert(key);
-                }
+                self.roster.change(&pod.spec.node_name, |used| {
+                    used.requests.add(pod.requests());
+                    used.pods += 1;
+                });
             }
         }
     }
@@ -105,15 +126,14 @@ impl Indexes {
                 self.addresses.remove(&pod.status.pod_ip);
             }
         }
-        self.unscheduled.remove(&key);
-        self.repelling.remove(&key);
+        self.refused.remove(&key);
         if !pod.spec.node_name.is_empty() {
             take(&mut self.pods_by_node, &pod.spec.node_name, &key);
-            if !pod.is_terminal()
-                && let Some(used) = self.used.get_mut(&pod.spec.node_name)
-            {
-                used.requests.subtract(pod.requests());
-                used.pods -= 1;
+            if !pod.is_terminal() {
+                self.roster.change(&pod.spec.node_name, |used| {
+                    used.requests.subtract(pod.requests());
+                    used.pods -= 1;
+                });
             }
         }
     }
@@ -162,6 +182,14 @@ impl Indexes {
     }
 }
 
+fn used_by<'a>(pods: impl Iterator<Item = &'a Pod>) -> Used {
+    pods.filter(|pod| !pod.is_terminal()).fold(Used::default(), |mut used, pod| {
+        used.requests.add(pod.requests());
+        used.pods += 1;
+        used
+    })
+}
+
 fn matches(selector: &LabelSelector, pod: &Pod) -> bool {
     selector.matches_map(&pod.metadata.labels)
 }
@@ -178,18 +206,19 @@ impl View {
         keys.filter_map(|key| self.pods.get(key))
     }
 
-    pub fn used_on(&self, node: &str) -> Used {
-        self.indexes.used.get(node).copied().unwrap_or_default()
+    /// The nodes with their room.
+    pub fn roster(&self) -> &Roster {
+        &self.indexes.roster
     }
 
-    /// Pods that wait for a node.
-    pub fn unscheduled(&self) -> impl Iterator<Item = &Key> {
-        self.indexes.unscheduled.iter()
+    /// Who is where, for the rules that pods have about each other.
+    pub fn crowds(&self) -> &Crowds {
+        &self.indexes.crowds
     }
 
-    /// Scheduled pods with anti-affinity of their own.
-    pub fn repelling(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.indexes.repelling.iter().filter_map(|key| self.pods.get(key))
+    /// Pods that wait for a node after they were told that there is none.
+    pub fn refused(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.indexes.refused.iter().filter_map(|key| self.pods.get(key))
     }
 
     pub fn replica_sets_of(&self, uid: &str) -> Vec<&Arc<ReplicaSet>> {

@@ -3,30 +3,37 @@
 //! The view is fed by one list and watch per resource, and by the answers to the components' own writes, so that a
 //! decision never misses what was decided just before it.
 
+mod crowds;
 mod indexes;
 mod node;
 mod pod;
+mod roster;
 mod scales;
 mod silence;
 mod wire;
+mod wishes;
 mod workload;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-pub use indexes::Used;
+pub use crowds::{Count, Counts, Crowds};
 pub use node::{Node, Room, Taint};
-pub use pod::{Container, NodeSelector, NodeTerm, Pod, PodSpec, PodTerm, Requests, Toleration};
+pub use pod::{Container, NodeSelector, NodeTerm, Pod, PodSpec, Requests, Toleration};
+pub use roster::{Berth, Roster};
 pub use scales::Scale;
 pub use wire::{Amount, Condition, Followed, Meta, Object, Owner, condition};
+pub use wishes::{Rule, Spread, Stance, Wishes};
 pub use workload::{
     Budget, BudgetStatus, Claim, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, Revision,
     StatefulSet,
 };
 
+use crate::life::scheduler::{Help, Refusals, help_by_pod, helped_by_node};
 use crate::store::Key;
 use indexes::Indexes;
 
@@ -44,9 +51,10 @@ pub enum Resource {
     ReplicationControllers,
     Revisions,
     Claims,
-    /// Only ever made, as are events; nobody follows them.
+    /// Only ever made, as are events, or written, as are leases; nobody follows them.
     Volumes,
     Events,
+    Leases,
 }
 
 impl Resource {
@@ -81,6 +89,7 @@ impl Resource {
             Self::Claims => ("/api/v1", "persistentvolumeclaims", true),
             Self::Volumes => ("/api/v1", "persistentvolumes", false),
             Self::Events => ("/api/v1", "events", true),
+            Self::Leases => ("/apis/coordination.k8s.io/v1", "leases", true),
         }
     }
 }
@@ -170,9 +179,32 @@ pub struct View {
     indexes: Indexes,
     since: silence::Since,
     scales: scales::Scales,
+    refusals: Refusals,
 }
 
 impl View {
+    /// What the scheduler has told pods that it found no node for.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    fn node_changed(&mut self, before: Option<&Arc<Node>>, after: Option<&Arc<Node>>) {
+        let (before, now) = (before.map(|node| &**node), after.map(|node| &**node));
+        self.indexes.node(before, after, &self.pods);
+        if helped_by_node(before, now) {
+            self.refusals.there_is_room();
+        }
+    }
+
+    fn pod_changed(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
+        self.indexes.pod(before, after, (&self.pods, &self.nodes, &self.budgets));
+        match help_by_pod(before, after) {
+            Help::Room => self.refusals.there_is_room(),
+            Help::Company => self.refusals.there_is_company(),
+            Help::No => {}
+        }
+    }
+
     /// Takes in an object as it is now; `None` if that is no news.
     pub fn written(
         &mut self,
@@ -183,11 +215,12 @@ impl View {
         Ok(match resource {
             Resource::Nodes => {
                 let Some((before, after)) = put(&mut self.nodes, json, source)? else { return Ok(None) };
+                self.node_changed(before.as_ref(), Some(&after));
                 Some(Change::Node { before, after: Some(after) })
             }
             Resource::Pods => {
                 let Some((before, after)) = put(&mut self.pods, json, source)? else { return Ok(None) };
-                self.indexes.pod(before.as_deref(), Some(&after), &self.budgets);
+                self.pod_changed(before.as_deref(), Some(&after));
                 Some(Change::Pod { before, after: Some(after) })
             }
             Resource::ReplicaSets => {
@@ -215,26 +248,27 @@ impl View {
                 self.indexes.revision(&after, true);
                 Some(Change::Revision { revision: after })
             }
-            Resource::Volumes | Resource::Events => None,
+            Resource::Volumes | Resource::Events | Resource::Leases => None,
         })
     }
 
     /// The watch says that an object is gone.
     pub fn deleted(&mut self, resource: Resource, json: &[u8]) -> Result<Option<Change>, serde_json::Error> {
-        let meta = serde_json::from_slice::<OnlyMeta>(json)?.metadata;
-        self.reached(resource, meta.revision());
-        Ok(self.forget(resource, &Key::new(&meta.namespace, &meta.name)))
+        let name: Named<'_> = serde_json::from_slice(json)?;
+        self.reached(resource, name.revision());
+        Ok(self.forget(resource, &name.key()))
     }
 
     fn forget(&mut self, resource: Resource, key: &Key) -> Option<Change> {
         match resource {
             Resource::Nodes => {
                 let before = self.nodes.objects.remove(key)?;
+                self.node_changed(Some(&before), None);
                 Some(Change::Node { before: Some(before), after: None })
             }
             Resource::Pods => {
                 let before = self.pods.objects.remove(key)?;
-                self.indexes.pod(Some(&before), None, &self.budgets);
+                self.pod_changed(Some(&before), None);
                 Some(Change::Pod { before: Some(before), after: None })
             }
             Resource::ReplicaSets => {
@@ -265,7 +299,7 @@ impl View {
                 self.indexes.revision(&before, false);
                 Some(Change::Revision { revision: before })
             }
-            Resource::Volumes | Resource::Events => None,
+            Resource::Volumes | Resource::Events | Resource::Leases => None,
         }
     }
 
@@ -280,13 +314,13 @@ impl View {
         let mut there = BTreeSet::new();
         for item in items {
             let json = item.get().as_bytes();
-            let meta = serde_json::from_slice::<OnlyMeta>(json)?.metadata;
-            there.insert(Key::new(&meta.namespace, &meta.name));
+            let name: Named<'_> = serde_json::from_slice(json)?;
+            there.insert(name.key());
             match self.written(resource, json, Source::Watch) {
                 Ok(change) => changes.extend(change),
                 // One bad object is nobody else's problem.
                 Err(why) => {
-                    tracing::warn!(?resource, name = meta.name, %why, "cannot be read, and is ignored")
+                    tracing::warn!(?resource, name = %name.metadata.name, %why, "cannot be read, and is ignored")
                 }
             }
         }
@@ -312,7 +346,7 @@ impl View {
             }
             Resource::Revisions => self.revisions.objects.keys().cloned().collect(),
             Resource::Claims => self.claims.objects.keys().cloned().collect(),
-            Resource::Volumes | Resource::Events => Vec::new(),
+            Resource::Volumes | Resource::Events | Resource::Leases => Vec::new(),
         }
     }
 
@@ -329,15 +363,39 @@ impl View {
             Resource::ReplicationControllers => &mut self.replication_controllers.seen,
             Resource::Revisions => &mut self.revisions.seen,
             Resource::Claims => &mut self.claims.seen,
-            Resource::Volumes | Resource::Events => return,
+            Resource::Volumes | Resource::Events | Resource::Leases => return,
         };
         *seen = revision.max(*seen);
     }
 }
 
+/// Which object it is, in which state.
 #[derive(Deserialize)]
-struct OnlyMeta {
-    metadata: Meta,
+struct Named<'a> {
+    #[serde(borrow)]
+    metadata: Name<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Name<'a> {
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+}
+
+impl Named<'_> {
+    fn revision(&self) -> u64 {
+        self.metadata.resource_version.parse().unwrap_or_default()
+    }
+
+    fn key(&self) -> Key {
+        Key::new(&self.metadata.namespace, &self.metadata.name)
+    }
 }
 
 fn other<O: Followed>(resource: Resource, put: Option<Put<O>>) -> Option<Change> {
@@ -352,9 +410,10 @@ fn put<O: Followed + DeserializeOwned>(
     json: &[u8],
     source: Source,
 ) -> Result<Option<Put<O>>, serde_json::Error> {
-    let object: O = serde_json::from_slice(json)?;
-    let revision = object.meta().revision();
-    let known = table.objects.get(&object.key()).map(|known| known.meta().revision());
+    // Most of what the watch tells is known from the answer to the write, and need not be read again.
+    let name: Named<'_> = serde_json::from_slice(json)?;
+    let (key, revision) = (name.key(), name.revision());
+    let known = table.objects.get(&key).map(|known| known.meta().revision());
     match source {
         Source::Watch => table.seen = revision.max(table.seen),
         Source::Answer if revision <= table.seen => return Ok(None),
@@ -363,7 +422,7 @@ fn put<O: Followed + DeserializeOwned>(
     if known.is_some_and(|known| known >= revision) {
         return Ok(None);
     }
-    let object = Arc::new(object);
-    let before = table.objects.insert(object.key(), object.clone());
+    let object = Arc::new(serde_json::from_slice::<O>(json)?);
+    let before = table.objects.insert(key, object.clone());
     Ok(Some((before, object)))
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::wire::{Condition, Object, condition, or_default, time};
+use super::wishes::Wishes;
 use crate::validation::quantity::Quantity;
 
 pub type Pod = Object<PodSpec, PodStatus>;
@@ -32,6 +33,27 @@ pub struct PodSpec {
     #[serde(deserialize_with = "or_default")]
     pub readiness_gates: Vec<ReadinessGate>,
     pub host_network: bool,
+    #[serde(deserialize_with = "or_default")]
+    pub topology_spread_constraints: Vec<SpreadConstraint>,
+    /// What [`Pod::wishes`] found, once somebody asked.
+    #[serde(skip)]
+    pub(super) wishes: std::sync::OnceLock<Option<Box<Wishes>>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SpreadConstraint {
+    pub max_skew: i64,
+    pub min_domains: Option<i64>,
+    pub topology_key: String,
+    pub when_unsatisfiable: String,
+    pub label_selector: Value,
+    #[serde(deserialize_with = "or_default")]
+    pub match_label_keys: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    pub node_affinity_policy: String,
+    #[serde(deserialize_with = "or_default")]
+    pub node_taints_policy: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -47,8 +69,21 @@ pub struct Container {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    #[serde(deserialize_with = "or_default")]
-    pub requests: BTreeMap<String, String>,
+    /// Read once: they are asked for with every change of the pod.
+    #[serde(deserialize_with = "requests")]
+    pub requests: Requests,
+}
+
+fn requests<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Requests, D::Error> {
+    let given = Option::<Requested>::deserialize(from)?.unwrap_or_default();
+    Ok(Requests { cpu: millis(given.cpu.as_ref()), memory: whole(given.memory.as_ref()) })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Requested {
+    cpu: Option<String>,
+    memory: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -84,6 +119,15 @@ pub struct Affinity {
 pub struct NodeAffinity {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub required: Option<NodeSelector>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution", deserialize_with = "or_default")]
+    pub preferred: Vec<PreferredNodeTerm>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct PreferredNodeTerm {
+    pub weight: i64,
+    pub preference: NodeTerm,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -115,6 +159,15 @@ pub struct NodeRequirement {
 pub struct PodAffinity {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "or_default")]
     pub required: Vec<PodTerm>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution", deserialize_with = "or_default")]
+    pub preferred: Vec<PreferredPodTerm>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PreferredPodTerm {
+    pub weight: i64,
+    pub pod_affinity_term: PodTerm,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -123,6 +176,7 @@ pub struct PodTerm {
     pub label_selector: Value,
     #[serde(deserialize_with = "or_default")]
     pub namespaces: Vec<String>,
+    pub namespace_selector: Value,
     pub topology_key: String,
 }
 
@@ -239,18 +293,20 @@ impl Pod {
         self.spec.node_name.is_empty() && !self.is_terminal() && !self.is_deleting()
     }
 
+    /// The scheduler has said that there is no node for it.
+    pub fn is_refused(&self) -> bool {
+        self.is_unscheduled()
+            && condition(&self.status.conditions, "PodScheduled").is_some_and(|told| told.status == "False")
+    }
+
     /// What the pod asks of its node: containers and sidecars together, or the largest single init container.
     pub fn requests(&self) -> Requests {
-        let of = |container: &Container| Requests {
-            cpu: millis(container.resources.requests.get("cpu")),
-            memory: whole(container.resources.requests.get("memory")),
-        };
         let mut sum = Requests::default();
         for container in self.spec.containers.iter().chain(self.sidecars()) {
-            sum.add(of(container));
+            sum.add(container.resources.requests);
         }
         for container in self.spec.init_containers.iter().filter(|c| c.restart_policy != "Always") {
-            let first = of(container);
+            let first = container.resources.requests;
             sum.cpu = sum.cpu.max(first.cpu);
             sum.memory = sum.memory.max(first.memory);
         }

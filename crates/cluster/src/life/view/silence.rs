@@ -11,6 +11,8 @@ use crate::store::Key;
 pub(super) struct Since {
     /// Kubelets that say nothing any more.
     silent: BTreeMap<String, Timestamp>,
+    /// All of them.
+    all_silent: Option<Timestamp>,
     /// Nodes with a taint that drives pods off.
     driving: BTreeMap<String, Timestamp>,
     /// Nodes that pods are bound to, but that are not there.
@@ -32,7 +34,7 @@ fn is_unready(node: &Node) -> bool {
 impl View {
     /// Since when the kubelet of a node has been silent.
     pub fn silent_since(&self, node: &str) -> Option<Timestamp> {
-        self.since.silent.get(node).copied()
+        self.since.silent.get(node).copied().into_iter().chain(self.since.all_silent).min()
     }
 
     /// The kubelet of a node stops: nothing is started, ended or reported there.
@@ -43,6 +45,16 @@ impl View {
     /// The kubelet of a node is back.
     pub fn speak_again(&mut self, node: &str) {
         self.since.silent.remove(node);
+    }
+
+    /// The kubelets of all nodes stop.
+    pub fn all_fall_silent(&mut self, now: Timestamp) {
+        self.since.all_silent.get_or_insert(now);
+    }
+
+    /// All are back, but for those that were silent by themselves.
+    pub fn all_speak_again(&mut self) {
+        self.since.all_silent = None;
     }
 
     /// Since when a node has had a `NoExecute` taint.
