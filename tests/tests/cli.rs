@@ -238,7 +238,7 @@ async fn a_request_is_joined_shown_explained_and_taken_back() {
     );
     let again = place.usher("evict db-0 --deadline 1h").await;
     assert!(
-        again.out.starts_with("pod/db-0: had been asked to leave as admin.usher.dev already, "),
+        again.out.starts_with("pod/db-0: has been asked to leave as admin.usher.dev since "),
         "{again:?}"
     );
     assert_eq!(

@@ -1,7 +1,7 @@
 //! `usher evict`: asks pods to leave, and if wanted waits until they have.
 
 use futures::StreamExt as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::names::requester_of;
@@ -235,10 +235,8 @@ fn tell(
             (request, format!("asked to leave as {name}; {others} had asked before"))
         }
         Asked::Already(request) => {
-            let created = request.creation_timestamp().map(|time| span::age(time.0, Timestamp::now()));
-            let text =
-                format!("had been asked to leave as {name} already, {} ago", created.unwrap_or_default());
-            (request, text)
+            let since = request.creation_timestamp().map(|time| time.0.to_string());
+            (request, format!("has been asked to leave as {name} since {}", since.unwrap_or_default()))
         }
     };
     if dry_run {

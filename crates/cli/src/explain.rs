@@ -6,7 +6,6 @@ mod manager;
 mod tests;
 mod text;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Pod as FullPod};
 use kube::api::ListParams;
@@ -48,7 +47,7 @@ pub async fn run(
     let connected = arguments.connection.open().await?;
     let found = find(&connected.client, &connected.namespace, &arguments.pod).await?;
     say_if_hidden(&found.world, streams.err)?;
-    let now = Timestamp::now();
+    let now = surroundings.now();
     let explanation = explain(&found, now);
     let text = match arguments.output {
         Some(format) => format.render(&explanation)?,

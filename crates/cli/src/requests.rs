@@ -106,7 +106,7 @@ pub async fn run(
         }
         return Ok(Ending::Done);
     }
-    streams.out.write_all(table(&world, columns, Timestamp::now()).as_bytes())?;
+    streams.out.write_all(table(&world, columns, surroundings.now()).as_bytes())?;
     Ok(Ending::Done)
 }
 
@@ -137,7 +137,7 @@ async fn follow(
     let mut changes = Changes::default();
     let mut tick = tokio::time::interval(TICK);
     loop {
-        let now = Timestamp::now();
+        let now = surroundings.now();
         match &screen {
             Some(screen) => draw(screen, &live.world, columns, now),
             None => {

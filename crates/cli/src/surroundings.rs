@@ -3,17 +3,22 @@
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
 
 /// How kubectl finds its plugins.
 const PLUGIN_FILE: &str = "kubectl-usher";
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Surroundings {
     /// What the person types to get here, for hints and usage.
     pub program: String,
     /// Text may be drawn over.
     pub is_terminal: bool,
     pub colours: bool,
+    /// The time, by which ages are told.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl Surroundings {
@@ -21,12 +26,18 @@ impl Surroundings {
         let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
         let is_terminal = std::io::stdout().is_terminal() && variable("TERM") != "dumb";
         let program = program_of(std::env::args_os().next().as_deref());
-        Self { program, is_terminal, colours: is_terminal && variable("NO_COLOR").is_empty() }
+        let colours = is_terminal && variable("NO_COLOR").is_empty();
+        Self { program, is_terminal, colours, clock: Arc::new(Timestamp::now) }
     }
 
     /// Nobody looks: a pipe, or a test.
     pub fn plain() -> Self {
-        Self { program: "usher".to_string(), is_terminal: false, colours: false }
+        let clock = Arc::new(Timestamp::now);
+        Self { program: "usher".to_string(), is_terminal: false, colours: false, clock }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
     }
 
     pub fn bold(&self, text: &str) -> String {

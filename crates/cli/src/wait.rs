@@ -212,7 +212,7 @@ pub async fn until_gone(
         _ => None,
     };
     let scope = Scope { namespace: Some(namespace.to_string()), pod_name, ..Scope::default() };
-    let mut following = Following::new(subjects, Timestamp::now());
+    let mut following = Following::new(subjects, surroundings.now());
     let mut live = Live::start(client, &scope).await?;
     say_if_hidden(&live.world, streams.err)?;
     let screen = surroundings.is_terminal.then(screen);
@@ -220,7 +220,7 @@ pub async fn until_gone(
     let mut out_of_time = std::pin::pin!(out_of_time(timeout));
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let ending = loop {
-        let now = Timestamp::now();
+        let now = surroundings.now();
         match &screen {
             Some(screen) => {
                 let picture = following.picture(&live.world, surroundings, now);
@@ -247,7 +247,7 @@ pub async fn until_gone(
     if let Some(screen) = &screen {
         screen.finish_and_clear();
     }
-    let summary = following.summary(&live.world, Timestamp::now());
+    let summary = following.summary(&live.world, surroundings.now());
     match ending {
         Ending::Interrupted => writeln!(
             streams.err,

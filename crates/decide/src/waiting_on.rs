@@ -138,8 +138,8 @@ impl WaitingOn {
                     )
                 } else {
                     format!(
-                        "all {expected_pods} pods of budget {name} are healthy and it wants {desired_healthy}: add a replica, \
-                         or allow a disruption in the budget"
+                        "budget {name} wants {desired_healthy} healthy and has no more than {expected_pods}: add a replica, or \
+                         allow a disruption in the budget"
                     )
                 }
             }

@@ -1,17 +1,21 @@
-//! `usher demo`: a living cluster in this process and a short session on it.
+//! `usher demo`: a living cluster with Usher in this process, and what Usher does for its pods.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+use kube::Client;
 use serde_json::{Value, json};
-use usher_cluster::clock::SystemClock;
+use usher_cluster::Cluster;
+use usher_cluster::clock::ScaledClock;
 use usher_cluster::life;
+use usher_interceptors::{InterceptorClass, InterceptorRunner, Turn, TurnError};
 
 use crate::local::{Kubeconfig, Local, interruption};
-use crate::session::Session;
+use crate::shell::Shell;
+use crate::{manifests, resident};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -24,30 +28,53 @@ pub struct Arguments {
     stay: bool,
 }
 
-/// Pods start at once, and take a moment to end, so that the session can show it.
-const TIMES: life::Times =
-    life::Times { start: Duration::ZERO, run: Duration::from_secs(5), terminate: Duration::from_secs(3) };
+/// A second here is a minute in the cluster, so that a deadline of ten minutes can be shown.
+const SPEED: f64 = 60.0;
+const TIMES: life::Times = life::Times {
+    start: Duration::from_secs(30),
+    run: Duration::from_secs(60),
+    terminate: Duration::from_secs(30),
+};
+/// For anything that is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The interceptors of the database: one that works, and one that never says a word.
+const BACKUP: &str = "backup.shop.example";
+const SILENT: &str = "silent.shop.example";
 
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let local = Local::start("demo", Arc::new(SystemClock)).await?;
+    let clock = ScaledClock::new(SPEED).map_err(anyhow::Error::msg)?;
+    let local = Local::start("demo", Arc::new(clock)).await?;
     let kubeconfig = local.kubeconfig(arguments.kubeconfig, "demo")?;
     let _life = life::start(&local.cluster, life::Options { times: TIMES, ..life::Options::default() });
-    let url = local.serving.url();
-    println!("An embedded cluster is up at {url}. It lives in this process and nowhere else.");
     let stays = arguments.stay || std::io::stdin().is_terminal();
     tokio::select! {
-        played = play(&local, &kubeconfig, stays) => played,
+        played = play(&local.cluster, &kubeconfig, stays) => played,
         interrupted = interruption() => interrupted,
     }
 }
 
 /// The session, and then the cluster for others to use, until somebody interrupts it.
-async fn play(local: &Local, kubeconfig: &Kubeconfig, stays: bool) -> anyhow::Result<()> {
-    session(&Session::on(&local.cluster)).await?;
+async fn play(cluster: &Cluster, kubeconfig: &Kubeconfig, stays: bool) -> anyhow::Result<()> {
+    let _resident = resident::move_in(cluster).await?;
+    println!("A cluster with Usher lives in this process. A second here is a minute there.");
+    for object in objects() {
+        manifests::create(cluster, &object).await?;
+    }
+    let client = Client::new(cluster.service(), "default");
+    let clock = resident::clock_of(cluster);
+    let runner =
+        InterceptorRunner::new(client, InterceptorClass::new(BACKUP)?).with_clock(move || clock.now());
+    let clock = resident::clock_of(cluster);
+    let shell = Shell::new(&kubeconfig.0, &clock);
+    tokio::select! {
+        never = runner.run(back_up) => match never {},
+        shown = session(&shell, cluster) => shown?,
+    }
     if stays {
         println!("\nThe cluster stays up until Ctrl-C. In another shell:\n");
         println!("  export KUBECONFIG={}", kubeconfig.0.display());
-        println!("  kubectl get nodes,pods,er,nm -A");
+        println!("  kubectl get nodes,pods,er -A");
         std::future::pending::<()>().await;
     }
     println!(
@@ -57,126 +84,143 @@ async fn play(local: &Local, kubeconfig: &Kubeconfig, stays: bool) -> anyhow::Re
     Ok(())
 }
 
-const PODS: &str = "/api/v1/namespaces/shop/pods";
-const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
-const REQUESTS: &str = "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/shop/evictionrequests";
-const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
-
-async fn session(session: &Session) -> anyhow::Result<()> {
-    println!("\n# Usher's two kinds are custom resources.");
-    for (_, definition) in usher_api::crd::crds() {
-        let definition = serde_json::to_value(definition)?;
-        session.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await?;
+/// What the owner of the database wrote: it copies the data before the pod goes.
+async fn back_up(turn: Turn) -> Result<(), TurnError> {
+    for percent in [25, 50, 75] {
+        turn.progress(format!("{percent} % of the data is copied")).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
-
-    println!("\n# Two nodes, a shop with two pods, and a budget that lets one go at a time.");
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
-    session.create("/api/v1/namespaces", &namespace).await?;
-    for name in ["node-1", "node-2"] {
-        session.create("/api/v1/nodes", &node(name)).await?;
-    }
-    session.create("/apis/apps/v1/namespaces/shop/deployments", &deployment()).await?;
-    session.create(BUDGETS, &budget()).await?;
-    settled(session).await?;
-    session.show("kubectl get pods -n shop", PODS).await?;
-    session.show("kubectl get pdb -n shop", BUDGETS).await?;
-
-    println!(
-        "\n# The eviction API as it is today: the first pod goes, the second is refused until the first is replaced."
-    );
-    let pods = session.get(PODS).await?.body["items"].as_array().cloned().unwrap_or_default();
-    for pod in &pods {
-        let name = text(&pod["metadata"]["name"]);
-        println!("$ evict {name}");
-        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
-        session
-            .post(&format!("{PODS}/{name}/eviction"), &eviction, &format!("Pod {name} is being evicted"))
-            .await?;
-    }
-    session.show("kubectl get pods -n shop", PODS).await?;
-
-    println!(
-        "\n# What Usher adds: ask for the eviction, and declare the maintenance. Bad input is refused by the schema."
-    );
-    let Some(pod) = pods.last() else { bail!("the shop has no pods") };
-    session.create(REQUESTS, &request(pod, 5)).await?;
-    session.create(REQUESTS, &request(pod, 1800)).await?;
-    session.show("kubectl get er -n shop", REQUESTS).await?;
-    session.create(MAINTENANCES, &maintenance()).await?;
-    println!("$ kubectl patch nm kernel --type merge -p '{{\"spec\":{{\"stage\":\"Idle\"}}}}'");
-    let back = json!({"spec": {"stage": "Idle"}});
-    session.patch(&format!("{MAINTENANCES}/kernel"), &back, "stage set back").await?;
-    session.show("kubectl get nm", MAINTENANCES).await
+    turn.complete("all data is copied").await
 }
 
-/// Waits until the budget has counted two healthy pods.
-async fn settled(session: &Session) -> anyhow::Result<()> {
-    let counted = async {
+async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
+    println!(
+        "\n# 1. A database with two interceptors. The first copies its data; the second never says a word."
+    );
+    running(cluster, "db-0").await?;
+    shell.usher("evict db-0 -n shop --deadline 10m").await?;
+    shell.usher_until("requests -n shop", &[BACKUP, "(1/2)", "interceptor,"]).await?;
+    shell.usher_until("explain db-0 -n shop", &["75 %"]).await?;
+    shell.usher_until("requests -n shop", &[SILENT, "(2/2)", "interceptor,"]).await?;
+    println!(
+        "\n# It stays silent for the ten minutes of its deadline. Then the pod is evicted all the same."
+    );
+    shell.usher_until("requests -n shop", &[NOBODY]).await?;
+
+    println!("\n# 2. Somebody asks, and thinks again: the pod stays.");
+    running(cluster, "cart-0").await?;
+    shell.usher("evict cart-0 -n shop").await?;
+    shell.usher("cancel cart-0 -n shop").await?;
+    shell.usher_until("requests -n shop", &[NOBODY]).await?;
+    shell.usher("explain cart-0 -n shop").await?;
+
+    println!(
+        "\n# 3. A single replica behind a budget that lets nobody go. Usher says why, and what would help."
+    );
+    let web = pod_of(cluster, "web").await?;
+    shell.usher(&format!("evict {web} -n shop")).await?;
+    shell.usher_until(&format!("explain {web} -n shop"), &["disruption budget web"]).await?;
+    println!("\n# The owner adds a replica, as advised. The budget has room as soon as it is ready.");
+    println!("\n$ kubectl scale deployment web -n shop --replicas=2");
+    scale(cluster, "web", 2).await?;
+    println!("deployment.apps/web scaled");
+    shell.usher_until("requests -n shop", &[NOBODY]).await
+}
+
+/// What `usher requests` says when all is done.
+const NOBODY: &str = "nobody is asked to leave";
+
+/// What is at a path of the cluster.
+async fn get(cluster: &Cluster, path: &str) -> anyhow::Result<Value> {
+    let request = http::Request::get(path).body(Vec::new())?;
+    Ok(Client::new(cluster.service(), "default").request(request).await?)
+}
+
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+/// Waits until a pod runs.
+async fn running(cluster: &Cluster, name: &str) -> anyhow::Result<()> {
+    let path = format!("{PODS}?fieldSelector=metadata.name%3D{name},status.phase%3DRunning");
+    until(cluster, &path, |pods| pods["items"].as_array().is_some_and(|all| !all.is_empty()))
+        .await
+        .map(|_| ())
+}
+
+/// The name of a running pod of an application whose budget has counted it.
+async fn pod_of(cluster: &Cluster, app: &str) -> anyhow::Result<String> {
+    let budget = format!("/apis/policy/v1/namespaces/shop/poddisruptionbudgets/{app}");
+    until(cluster, &budget, |budget| budget["status"]["currentHealthy"] == 1).await?;
+    let pods = get(cluster, &format!("{PODS}?labelSelector=app%3D{app}")).await?;
+    let name = pods["items"][0]["metadata"]["name"].as_str().map(str::to_string);
+    name.with_context(|| format!("{app} has no pod"))
+}
+
+async fn until(cluster: &Cluster, path: &str, wanted: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+    let found = async {
         loop {
-            let budget = session.get(&format!("{BUDGETS}/web")).await?.body;
-            if budget["status"]["currentHealthy"] == 2 {
-                return anyhow::Ok(());
+            let object = get(cluster, path).await?;
+            if wanted(&object) {
+                return anyhow::Ok(object);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), counted)
+    tokio::time::timeout(PATIENCE, found)
         .await
-        .context("the shop did not open within 20 s")?
+        .with_context(|| format!("{path} did not get ready in time"))?
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+async fn scale(cluster: &Cluster, deployment: &str, replicas: i32) -> anyhow::Result<()> {
+    let path = format!("/apis/apps/v1/namespaces/shop/deployments/{deployment}/scale");
+    let patch = json!({"spec": {"replicas": replicas}}).to_string();
+    let request = http::Request::patch(path)
+        .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
+        .body(patch.into_bytes())?;
+    Client::new(cluster.service(), "default").request::<Value>(request).await?;
+    Ok(())
 }
 
-fn node(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
-    })
-}
-
-fn deployment() -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "web", "image": "shop/web:1"}]},
+/// Two nodes, and a shop with a database, a cart and a website.
+fn objects() -> Vec<Value> {
+    let node = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
+        })
+    };
+    let interceptor = |class: &str| format!("{}{class}", usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX);
+    let workload = |kind: &str, app: &str, annotations: Value| {
+        let mut object = json!({
+            "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": app, "namespace": "shop"},
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": {"app": app}},
+                "template": {
+                    "metadata": {"labels": {"app": app}, "annotations": annotations},
+                    "spec": {"containers": [{"name": app, "image": format!("shop/{app}:1")}]},
+                },
             },
-        },
-    })
-}
-
-fn budget() -> Value {
-    json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-    })
-}
-
-fn request(pod: &Value, deadline: i64) -> Value {
-    let (name, uid) = (&pod["metadata"]["name"], &pod["metadata"]["uid"]);
-    json!({
-        "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
-        "metadata": {
-            "name": uid,
-            "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io"],
-        },
-        "spec": {"podRef": {"name": name, "uid": uid}, "progressDeadlineSeconds": deadline},
-    })
-}
-
-fn maintenance() -> Value {
-    json!({
-        "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "kernel"},
-        "spec": {
-            "stage": "Cordon", "reason": "new kernel",
-            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [
-                {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]},
-            ]}]},
-        },
-    })
+        });
+        if kind == "StatefulSet" {
+            object["spec"]["serviceName"] = app.into();
+        }
+        object
+    };
+    vec![
+        node("node-1"),
+        node("node-2"),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
+        workload(
+            "StatefulSet",
+            "db",
+            json!({interceptor(BACKUP): "12000/backup", interceptor(SILENT): "500"}),
+        ),
+        workload("StatefulSet", "cart", json!({interceptor(SILENT): "500"})),
+        workload("Deployment", "web", json!({})),
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        }),
+    ]
 }

@@ -2,8 +2,10 @@
 
 mod demo;
 mod local;
+mod manifests;
+mod resident;
 mod sandbox;
-mod session;
+mod shell;
 
 use std::process::ExitCode;
 
@@ -23,7 +25,7 @@ struct Arguments {
 enum Command {
     #[command(flatten)]
     People(usher_cli::Command),
-    /// Start an embedded cluster, show a short session on it, and say how to point kubectl at it.
+    /// Start an embedded cluster with Usher, show what it does in under a minute, and say how to point kubectl at it.
     ///
     /// At a terminal the cluster stays up until Ctrl-C; otherwise the command ends after the session.
     Demo(demo::Arguments),

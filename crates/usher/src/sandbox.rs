@@ -1,6 +1,5 @@
 //! `usher sandbox`: a cluster that lives in this process, to try things on with kubectl.
 
-mod manifests;
 mod sample;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use usher_cluster::clock::ScaledClock;
 use usher_cluster::life::{self, Times};
 
 use crate::local::{Local, interruption};
+use crate::{manifests, resident};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -66,11 +66,15 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
     let _life = life::start(&local.cluster, life::Options { times: TIMES, ..life::Options::default() });
     let mut interrupted = std::pin::pin!(interruption());
-    let filled = fill(&local.cluster, arguments.nodes, arguments.workloads, &given);
-    tokio::select! {
-        filled = filled => filled?,
+    let started = async {
+        let resident = resident::move_in(&local.cluster).await?;
+        fill(&local.cluster, arguments.nodes, arguments.workloads, &given).await?;
+        anyhow::Ok(resident)
+    };
+    let _resident = tokio::select! {
+        started = started => started?,
         stopped = &mut interrupted => return stopped,
-    }
+    };
     say_how_to_use(&kubeconfig.0, arguments.nodes);
     interrupted.await
 }
@@ -81,9 +85,6 @@ async fn fill(
     workloads: Workloads,
     given: &[(PathBuf, Vec<Value>)],
 ) -> anyhow::Result<()> {
-    for (_, definition) in usher_api::crd::crds() {
-        manifests::create(cluster, &serde_json::to_value(definition)?).await?;
-    }
     for number in 1..=nodes {
         manifests::create(cluster, &sample::node(number)).await?;
     }
@@ -103,8 +104,8 @@ async fn fill(
 
 fn say_how_to_use(kubeconfig: &Path, nodes: u16) {
     println!(
-        "A cluster with {nodes} nodes lives here until Ctrl-C. In another shell: export KUBECONFIG={} && kubectl get \
-         nodes,pods -A",
+        "A cluster with {nodes} nodes and Usher lives here until Ctrl-C. In another shell: export KUBECONFIG={} && kubectl \
+         get nodes,pods -A",
         kubeconfig.display()
     );
 }

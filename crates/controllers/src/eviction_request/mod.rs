@@ -130,7 +130,7 @@ impl Controller {
                 self.work(now);
             }
             let due = self.queue.next_time().into_iter().chain(self.budgets.next_time()).min();
-            let sleep = sleep_until(due, now);
+            let sleep = sleep_until(due.map(|at| self.clock.time_until(at)));
             tokio::select! {
                 biased;
                 told = news.next() => match told {
@@ -382,13 +382,9 @@ fn is_over(decided: &Decided) -> bool {
         && !matches!(decided.decision.waiting_on, Some(WaitingOn::PodLookup))
 }
 
-async fn sleep_until(due: Option<Timestamp>, now: Timestamp) {
+async fn sleep_until(due: Option<Duration>) {
     match due {
-        Some(at) => {
-            let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-            // Timers count in milliseconds, rounded up so that it is not too early.
-            tokio::time::sleep((left + Duration::from_millis(1)).min(LONGEST_SLEEP)).await;
-        }
+        Some(left) => tokio::time::sleep(left.min(LONGEST_SLEEP)).await,
         None => std::future::pending().await,
     }
 }

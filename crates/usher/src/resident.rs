@@ -1,0 +1,68 @@
+//! Usher in an embedded cluster: its definitions, its webhook and its controllers, all in this process.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use kube::Client;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use usher_apply::Clock;
+use usher_cluster::Cluster;
+use usher_cluster::admission::in_process;
+use usher_controllers::eviction_request::{self, Nobody};
+use usher_webhook::configurations::{self, Target};
+use usher_webhook::{Admission, Endpoint};
+
+use crate::manifests;
+
+/// Where the cluster believes the webhook to be; it is answered here instead.
+const WEBHOOK: &str = "https://webhook.usher.internal";
+
+/// Usher at work; it ends when this is dropped.
+pub struct Resident {
+    running: JoinHandle<()>,
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+/// The cluster's time, which may go faster than that of this machine.
+pub fn clock_of(cluster: &Cluster) -> Clock {
+    let (now, timers) = (cluster.server().clone(), cluster.server().clone());
+    Clock::with_timers(move || now.now(), move |at| timers.time_until(at))
+}
+
+/// Installs Usher and starts it.
+pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
+    for (_, definition) in usher_api::crd::crds() {
+        manifests::create(cluster, &serde_json::to_value(definition)?).await?;
+    }
+    let client = Client::new(cluster.service(), "default");
+    let clock = clock_of(cluster);
+    let webhook_clock = clock.clone();
+    let admission =
+        Arc::new(Admission::new(client.clone()).with_clock(Arc::new(move || webhook_clock.now())));
+    for endpoint in Endpoint::ALL {
+        let admission = admission.clone();
+        let answer = move |review: Value| {
+            let admission = admission.clone();
+            async move {
+                let review = review.to_string();
+                admission.answer(endpoint, review.as_bytes()).await.map_err(|why| why.to_string())
+            }
+        };
+        let url = format!("{WEBHOOK}{}", endpoint.path());
+        cluster.server().endpoints.register_url(&url, in_process(answer));
+    }
+    let target = Target::Url { base: WEBHOOK.to_string(), ca_bundle: None };
+    for configuration in
+        [configurations::mutating(&target), configurations::validating(&target, configurations::NAMESPACE)]
+    {
+        manifests::create(cluster, &configuration).await.context("the webhook cannot be registered")?;
+    }
+    let running = tokio::spawn(eviction_request::run(client, clock, Box::new(Nobody)));
+    Ok(Resident { running })
+}
