@@ -2,6 +2,7 @@
 
 mod demo;
 mod local;
+mod manager;
 mod sandbox;
 mod session;
 
@@ -28,6 +29,10 @@ enum Command {
     ///
     /// It runs until Ctrl-C and leaves nothing behind.
     Sandbox(sandbox::Arguments),
+    /// Run the controllers in a cluster.
+    ///
+    /// Replicas elect one that acts. It runs until SIGTERM, then finishes the calls under way and releases the lease.
+    Manager(manager::Arguments),
 }
 
 #[tokio::main]
@@ -49,6 +54,7 @@ async fn main() -> ExitCode {
     let ended = match arguments.command {
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Sandbox(arguments) => sandbox::run(arguments).await,
+        Command::Manager(arguments) => manager::run(arguments).await,
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
