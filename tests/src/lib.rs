@@ -9,7 +9,9 @@ pub mod crds;
 pub mod follower;
 pub mod kubectl;
 pub mod living;
+pub mod requests;
 pub mod verbs;
 pub mod webhook_server;
+pub mod witness;
 
 pub use cluster::{Answer, Request, TestCluster};

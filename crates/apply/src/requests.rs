@@ -1,14 +1,13 @@
 //! The effects of a decision on an eviction request, carried out in their order, up to the first that fails.
 
-use k8s_openapi::api::core::v1::Pod as FullPod;
-use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use usher_api::{EvictionRequest, EvictionRequestStatus};
 use usher_decide::decision::Effect;
 use usher_decide::eviction_request::{Answer, Refusal};
-use usher_decide::snapshot::{Pod, PodOnWire, Request};
+use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::events::Events;
 use crate::refusal::refusal_of;
@@ -30,6 +29,8 @@ pub struct Outcome {
     pub answer: Option<Answer>,
     /// A look-up, or an eviction, found that the pod of that UID does not exist.
     pub pod_is_gone: bool,
+    /// The request as it is on the server, where that is not what was looked at.
+    pub fresh: Option<Box<Request>>,
     /// A look-up found the pod.
     pub pod_found: Option<Box<Pod>>,
     /// Something else failed, and the rest was not done.
@@ -56,6 +57,7 @@ impl Requests {
         for effect in effects {
             let done = match effect {
                 Effect::LookUpPod => self.look_up(request, &mut outcome).await,
+                Effect::Confirm => self.confirm(request, &mut outcome).await,
                 Effect::Evict => self.evict(request, &mut outcome).await,
                 Effect::WriteStatus(status) => self.write_status(request, &mut version, status).await,
                 Effect::Delete => self.delete(request, &mut version).await,
@@ -97,17 +99,32 @@ impl Requests {
         }
     }
 
-    async fn evict(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
-        let preconditions = Preconditions { uid: Some(request.pod_uid.to_string()), resource_version: None };
-        let parameters = EvictParams {
-            delete_options: Some(DeleteParams {
-                preconditions: Some(preconditions),
-                ..DeleteParams::default()
-            }),
-            ..EvictParams::default()
+    async fn confirm(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
+        let requests: Api<RequestOnWire> = Api::namespaced(self.client.clone(), &request.key.namespace);
+        let fresh = match requests.get_opt(&request.key.name).await {
+            Ok(Some(fresh)) => Request::from(fresh),
+            Ok(None) => return Err(Failure::Outdated),
+            Err(why) => return Err(Failure::Later(why.to_string())),
         };
-        let pods: Api<FullPod> = Api::namespaced(self.client.clone(), &request.key.namespace);
-        match pods.evict(&request.pod_name, &parameters).await {
+        if fresh.resource_version == request.resource_version {
+            return Ok(());
+        }
+        outcome.fresh = Some(Box::new(fresh));
+        Err(Failure::Outdated)
+    }
+
+    async fn evict(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
+        // By hand: kube's own `evict` (5.0) writes `delete_options`, a field that the server does not know, so the
+        // precondition would be lost.
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": &*request.pod_name, "namespace": &*request.key.namespace},
+            "deleteOptions": {"preconditions": {"uid": &*request.pod_uid}},
+        });
+        let pods: Api<PodOnWire> = Api::namespaced(self.client.clone(), &request.key.namespace);
+        let answer: Result<Value, Error> =
+            pods.create_subresource("eviction", &request.pod_name, &PostParams::default(), &eviction).await;
+        match answer {
             Ok(_) => outcome.answer = Some(Answer::Accepted),
             Err(Error::Api(status)) => match refusal_of(&status) {
                 None => outcome.pod_is_gone = true,

@@ -33,6 +33,9 @@ pub enum Effect {
     LookUpPod,
     /// Replace the status.
     WriteStatus(Box<EvictionRequestStatus>),
+    /// Go on only if the request on the server is still the one that was looked at: a watch may be late, and a pod
+    /// whose interceptor reports progress, or whose request was withdrawn, must not be evicted.
+    Confirm,
     /// Evict the pod through the eviction API.
     Evict,
     /// Delete the request.

@@ -86,6 +86,8 @@ impl Index {
         let pod_key = request.pod_key();
         let seen = self.pods.get(&pod_key).is_some_and(|pod| pod.uid == request.pod_uid);
         match self.requests.get_mut(&key) {
+            // The server was asked meanwhile, and the watch is behind what it said.
+            Some(entry) if entry.request.uid == request.uid && is_older(&request, &entry.request) => {}
             Some(entry) if entry.request.uid == request.uid => {
                 entry.request = Arc::new(request);
                 entry.seen |= seen;
@@ -240,4 +242,10 @@ impl Index {
             self.pods.remove(&pod_key);
         }
     }
+}
+
+/// Versions of one object count up.
+fn is_older(request: &Request, known: &Request) -> bool {
+    let version = |request: &Request| request.resource_version.parse::<u64>().ok();
+    version(request).zip(version(known)).is_some_and(|(new, known)| new < known)
 }

@@ -245,6 +245,11 @@ impl Controller {
             self.index.pod_is_gone(&key);
             self.look_at_soon(key.clone(), now);
         }
+        if let Some(fresh) = outcome.fresh {
+            self.request_seen(*fresh, now);
+            self.done_with(&key, now);
+            return;
+        }
         match outcome.failure {
             None => {
                 self.queue.succeeded(&key);

@@ -79,7 +79,7 @@ pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Dec
             };
             let requesters: Vec<&str> = request.requesters().collect();
             let message = format!("evicting the pod as {} asked: {why}", requesters.join(", "));
-            Decision::default().act(Effect::Evict).act(Notice::normal(
+            Decision::default().act(Effect::Confirm).act(Effect::Evict).act(Notice::normal(
                 &[About::Pod, About::Owner],
                 "Evicting",
                 message,

@@ -51,9 +51,10 @@ impl Budget {
             }
     }
 
-    /// All of its pods are healthy and still nobody may go: only a change to the application or the budget can help.
+    /// All of its pods are healthy, none is on its way out, and still nobody may go: only a change to the application
+    /// or the budget can help.
     pub fn can_never_free(&self) -> bool {
-        self.allowed <= 0 && self.current_healthy >= self.expected_pods
+        self.allowed <= 0 && self.current_healthy >= self.expected_pods && self.disrupted_pods.is_empty()
     }
 }
 

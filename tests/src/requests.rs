@@ -1,0 +1,68 @@
+//! Eviction requests on a living cluster: the controller beside it, and hands to play requesters and interceptors.
+
+use anyhow::Result;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use usher_apply::Clock;
+use usher_cluster::Cluster;
+use usher_controllers::eviction_request::{self, Nobody};
+
+use crate::crds;
+use crate::living::{Living, PODS};
+use crate::witness::Witness;
+
+pub const REQUESTS: &str =
+    "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// The finalizer of the requester that the tests play.
+pub const DRAIN: &str = "requester.evictionrequest.coordination.k8s.io/name_drain.example.com";
+
+/// A controller that runs until this is dropped, as if its process were killed.
+#[derive(Debug)]
+pub struct Running(JoinHandle<()>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Starts the eviction request controller on the cluster's clock, under the eyes of a witness.
+#[must_use]
+pub fn start_controller(cluster: &Cluster, witness: &Witness) -> Running {
+    let server = cluster.server().clone();
+    let clock = Clock::from_fn(move || server.now());
+    let client = Client::new(witness.clone(), "default");
+    Running(tokio::spawn(eviction_request::run(client, clock, Box::new(Nobody))))
+}
+
+impl Living {
+    /// Installs the definitions of eviction requests and node maintenances.
+    ///
+    /// # Errors
+    /// One was refused.
+    pub async fn install_crds(&self) -> Result<()> {
+        for definition in crds::definitions()? {
+            self.create(DEFINITIONS, &definition).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the eviction of a pod, with interceptors as the webhook would find them. The path of the request.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub async fn request(&self, pod: &str, interceptors: &Value) -> Result<String> {
+        let pod = self.get(&format!("{PODS}/{pod}")).await?;
+        let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        let request = json!({
+            "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+            "metadata": {"name": uid, "finalizers": [DRAIN]},
+            "spec": {"podRef": {"name": pod["metadata"]["name"], "uid": uid}, "interceptors": interceptors},
+        });
+        self.create(REQUESTS, &request).await?;
+        Ok(format!("{REQUESTS}/{uid}"))
+    }
+}

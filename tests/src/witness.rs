@@ -1,0 +1,143 @@
+//! A witness between the controller and the server: it sees every eviction that really arrives, and holds it against
+//! what the server knows at that moment. Its rules are stated here anew, not taken from the code under test.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use jiff::Timestamp;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tower::{Service, ServiceExt};
+use usher_cluster::{Cluster, ClusterService};
+
+/// What was seen, and what should not have been.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub evictions: usize,
+    /// By method, of the requests that write.
+    pub writes: usize,
+    pub reads: usize,
+    pub breaches: Vec<String>,
+}
+
+#[derive(Clone)]
+pub struct Witness {
+    cluster: Cluster,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Witness {
+    #[must_use]
+    pub fn of(cluster: &Cluster) -> Self {
+        Self { cluster: cluster.clone(), seen: Arc::default() }
+    }
+
+    #[must_use]
+    pub fn seen(&self) -> Arc<Mutex<Seen>> {
+        self.seen.clone()
+    }
+
+    async fn object(&self, path: &str) -> Option<Value> {
+        let request = Request::get(path).body(Full::new(Bytes::new())).ok()?;
+        let Ok(response) = self.cluster.service().oneshot(request).await;
+        let found = response.status().is_success();
+        let Ok(body) = response.into_body().collect().await;
+        found.then(|| serde_json::from_slice(&body.to_bytes()).ok()).flatten()
+    }
+
+    /// The rules for an eviction by the eviction request controller.
+    async fn judge(&self, path: &str, body: &[u8]) -> Result<(), String> {
+        let parts: Vec<&str> = path.split('/').collect();
+        let (Some(namespace), Some(name)) = (parts.get(4), parts.get(6)) else {
+            return Err(format!("{path} is no eviction"));
+        };
+        let eviction: Value = serde_json::from_slice(body).unwrap_or_default();
+        let Some(uid) = eviction["deleteOptions"]["preconditions"]["uid"].as_str() else {
+            return Err(format!("{name} is evicted without its UID"));
+        };
+        let requests = format!(
+            "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/{namespace}/evictionrequests"
+        );
+        let Some(request) = self.object(&format!("{requests}/{uid}")).await else {
+            return Err(format!("{name} is evicted without a request"));
+        };
+        let (spec, status) = (&request["spec"], &request["status"]);
+        if spec["podRef"]["uid"] != uid || spec["podRef"]["name"] != *name {
+            return Err(format!("{name} is not the pod of its request"));
+        }
+        let forbid = status["evictionRequestCancellationPolicy"] == "Forbid";
+        let asks = |finalizer: &Value| finalizer.as_str().is_some_and(|text| text.contains("/name_"));
+        let wanted = request["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(asks));
+        if !wanted && !forbid {
+            return Err(format!("{name} is evicted although nobody asks for it any more"));
+        }
+        if let Some(class) = status["activeInterceptorClass"].as_str() {
+            let time = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+            let since = time(&status["progressTimestamp"])
+                .or_else(|| time(&request["metadata"]["creationTimestamp"]))
+                .unwrap_or_default();
+            let silent = self.cluster.server().now().duration_since(since).as_secs();
+            let overdue = silent >= spec["progressDeadlineSeconds"].as_i64().unwrap_or(i64::MAX);
+            let lowest = spec["interceptors"].as_array().into_iter().flatten();
+            let lowest = lowest.min_by_key(|i| {
+                (i["priority"].as_i64(), std::cmp::Reverse(i["interceptorClass"].as_str().map(str::to_owned)))
+            });
+            if lowest.is_some_and(|last| last["interceptorClass"] != class) {
+                return Err(format!("{name} is evicted although interceptors after {class} are left"));
+            }
+            if status["activeInterceptorCompleted"] != true && !overdue {
+                return Err(format!("{name} is evicted although {class} reported {silent} s ago"));
+            }
+        } else if spec["interceptors"].as_array().is_some_and(|all| !all.is_empty()) {
+            return Err(format!("{name} is evicted before its interceptors had a turn"));
+        }
+        let pod = self.object(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await;
+        if let Some(pod) = pod.filter(|pod| pod["metadata"]["uid"] == uid) {
+            let daemon = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            if daemon.into_iter().any(|owner| owner["kind"] == "DaemonSet") {
+                return Err(format!("{name} belongs to a daemon set"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Service<Request<Body>> for Witness {
+    type Response = <ClusterService as Service<Request<Full<Bytes>>>>::Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let witness = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            let is_eviction = head.method == Method::POST && head.uri.path().ends_with("/eviction");
+            {
+                let mut seen = witness.seen.lock();
+                match head.method {
+                    Method::GET => seen.reads += 1,
+                    // Events are told beside the work.
+                    _ if head.uri.path().contains("/events") => {}
+                    _ => seen.writes += 1,
+                }
+                seen.evictions += usize::from(is_eviction);
+            }
+            if is_eviction && let Err(breach) = witness.judge(head.uri.path(), &body).await {
+                witness.seen.lock().breaches.push(breach);
+            }
+            witness.cluster.service().oneshot(Request::from_parts(head, Full::new(body))).await
+        })
+    }
+}
