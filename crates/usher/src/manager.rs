@@ -113,7 +113,9 @@ impl Parts {
     async fn lead(&self) {
         let gates = &self.arguments.feature_gates;
         if !gates.is_on(Gate::EvictionRequestApi) {
-            tracing::warn!("feature gate EvictionRequestAPI is off: eviction requests are kept, and not acted on");
+            tracing::warn!(
+                "feature gate EvictionRequestAPI is off: eviction requests are kept, and not acted on"
+            );
             self.health.stands_by();
             return self.stopped().await;
         }
@@ -131,12 +133,8 @@ impl Parts {
         let _leading = Leading::begin(self);
         let health = self.health.clone();
         let observer = self.metrics.observer(move || health.synced());
-        let controller = eviction_request::run_until(
-            self.client.clone(),
-            self.clock.clone(),
-            observer,
-            self.stopped(),
-        );
+        let controller =
+            eviction_request::run_until(self.client.clone(), self.clock.clone(), observer, self.stopped());
         self.health.pulse().beside(controller).await;
     }
 
@@ -173,4 +171,3 @@ fn identity() -> String {
     let host = ["POD_NAME", "HOSTNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     format!("{}_{:016x}", host.as_deref().unwrap_or("usher"), RandomState::new().hash_one(0_u8))
 }
-

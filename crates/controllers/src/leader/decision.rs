@@ -87,7 +87,13 @@ mod tests {
             ("no lease yet", None, None, 0, Step::Acquire),
             ("nobody has it", None, held("", 0), 0, Step::Acquire),
             ("another has it, just seen", None, held("other", 100), 100, Step::Wait { until: at(115) }),
-            ("another is silent, not long enough", None, held("other", 100), 114, Step::Wait { until: at(115) }),
+            (
+                "another is silent, not long enough",
+                None,
+                held("other", 100),
+                114,
+                Step::Wait { until: at(115) },
+            ),
             ("another is silent for too long", None, held("other", 100), 115, Step::Acquire),
             ("ours from a write whose answer was lost", None, held("me", 100), 100, Step::Acquire),
             ("ours and fresh", Some(at(100)), held("me", 100), 102, Step::Renew),
@@ -114,12 +120,12 @@ mod tests {
                 duration: times.lease,
                 since: start + Duration::from_secs(delay),
             };
-            let taken = (0..60).map(|s| start + Duration::from_secs(s)).find(|now| {
-                decide("other", None, Some(&seen), &times, *now) == Step::Acquire
-            });
-            let given_up = (0..60).map(|s| start + Duration::from_secs(s)).find(|now| {
-                decide("leader", Some(start), Some(&seen), &times, *now) == Step::Lost
-            });
+            let taken = (0..60)
+                .map(|s| start + Duration::from_secs(s))
+                .find(|now| decide("other", None, Some(&seen), &times, *now) == Step::Acquire);
+            let given_up = (0..60)
+                .map(|s| start + Duration::from_secs(s))
+                .find(|now| decide("leader", Some(start), Some(&seen), &times, *now) == Step::Lost);
             assert!(given_up.unwrap() < taken.unwrap(), "seen {delay} s late");
         }
     }

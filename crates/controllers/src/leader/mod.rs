@@ -179,7 +179,9 @@ impl Election {
     async fn release(&self, known: &mut Knowledge) {
         match timeout(RELEASE_WITHIN, self.write(known, "", Duration::from_secs(1))).await {
             Ok(Ok(())) => tracing::info!(lease = self.name, "released"),
-            Ok(Err(why)) => tracing::warn!(lease = self.name, %why, "not released: others wait until it ends"),
+            Ok(Err(why)) => {
+                tracing::warn!(lease = self.name, %why, "not released: others wait until it ends")
+            }
             Err(_) => tracing::warn!(lease = self.name, "not released in time: others wait until it ends"),
         }
     }

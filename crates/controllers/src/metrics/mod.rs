@@ -30,9 +30,8 @@ use waits::Waits;
 /// Pods with more interceptors than this are counted together.
 const MOST_INTERCEPTORS: usize = 10;
 /// From a second to a day: interceptors may take hours.
-const REMOVAL_SECONDS: [f64; 14] = [
-    1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21_600.0, 86_400.0,
-];
+const REMOVAL_SECONDS: [f64; 14] =
+    [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21_600.0, 86_400.0];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Evicted {
@@ -200,11 +199,7 @@ impl Counts {
             self.removal.clone(),
         );
         let queue = &self.queue;
-        registry.register(
-            "workqueue_depth",
-            "Requests that wait to be looked at",
-            queue.depth.clone(),
-        );
+        registry.register("workqueue_depth", "Requests that wait to be looked at", queue.depth.clone());
         registry.register("workqueue_adds", "Requests that were to be looked at", queue.adds.clone());
         registry.register(
             "workqueue_retries",

@@ -22,11 +22,8 @@ fn clock() -> (Clock, Arc<AtomicI64>) {
 
 fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Option<&str>) -> Request {
     let of = |requester: &&str| format!("requester.evictionrequest.coordination.k8s.io/name_{requester}");
-    let interceptor = |class: &&str| Interceptor {
-        interceptor_class: (*class).to_string(),
-        priority: 100,
-        role: None,
-    };
+    let interceptor =
+        |class: &&str| Interceptor { interceptor_class: (*class).to_string(), priority: 100, role: None };
     Request {
         key: Key::new("ns", name),
         uid: name.into(),

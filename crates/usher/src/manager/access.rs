@@ -33,9 +33,9 @@ impl Arguments {
                     .await
                     .with_context(|| format!("{} cannot be used", file.display()))
             }
-            None if self.context.is_some() => {
-                Config::from_kubeconfig(&options).await.context("the kubeconfig cannot be used with --context")
-            }
+            None if self.context.is_some() => Config::from_kubeconfig(&options)
+                .await
+                .context("the kubeconfig cannot be used with --context"),
             None => Config::infer()
                 .await
                 .context("no cluster: name a file with --kubeconfig, or run in a pod with a service account"),

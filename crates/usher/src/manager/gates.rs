@@ -41,7 +41,10 @@ pub fn parse(text: &str) -> Result<Gates, String> {
         let (name, value) =
             part.split_once('=').ok_or_else(|| format!("{part}: write it as {part}=true or {part}=false"))?;
         let Some(gate) = Gate::ALL.into_iter().find(|gate| gate.name() == name.trim()) else {
-            return Err(format!("there is no feature gate {name}; there are: {}", Gate::ALL.map(Gate::name).join(", ")));
+            return Err(format!(
+                "there is no feature gate {name}; there are: {}",
+                Gate::ALL.map(Gate::name).join(", ")
+            ));
         };
         let on = match value.trim().to_ascii_lowercase().as_str() {
             "true" | "t" | "1" => true,

@@ -24,7 +24,9 @@ enum Format {
 }
 
 fn level(text: &str) -> Result<Targets, String> {
-    text.parse().map_err(|_| "not error, warn, info, debug, trace, or a list such as warn,usher_controllers=debug".to_string())
+    text.parse().map_err(|_| {
+        "not error, warn, info, debug, trace, or a list such as warn,usher_controllers=debug".to_string()
+    })
 }
 
 pub fn start(arguments: &Arguments) -> anyhow::Result<()> {
