@@ -87,7 +87,8 @@ impl Stage {
             self.who.store(number, Relaxed);
             tokio::select! {
                 () = sleep(Duration::from_millis(100)) => {}
-                _ = stop.changed() => {}
+                // Whoever could have asked is gone: the scene is over.
+                changed = stop.changed() => if changed.is_err() { return },
             }
         }
     }

@@ -19,9 +19,24 @@ fn objects(yaml: &str) -> BTreeMap<String, Value> {
         let text = |value: &Value| value.as_str().unwrap_or("-").to_string();
         let meta = &object["metadata"];
         let key = format!("{} {} {}", text(&object["kind"]), text(&meta["namespace"]), text(&meta["name"]));
-        (key, object)
+        (key, with_whole_numbers(object))
     };
     documents.into_iter().filter(|document| !document.is_null()).map(named).collect()
+}
+
+/// `0.0` and `0` are the same number to Kubernetes, and kustomize writes the one as the other.
+fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 => Value::from(float as i64),
+            _ => Value::Number(number),
+        },
+        Value::Array(all) => all.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, field)| (name, with_whole_numbers(field))).collect()
+        }
+        value => value,
+    }
 }
 
 async fn helm(arguments: &[&str]) -> Output {

@@ -14,6 +14,8 @@ use tokio::time::sleep;
 use usher_testbed::{ControlPlane, Options};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// In full: newer API servers have a kind of the same name in another group.
+const REQUEST: &str = "evictionrequests.evictionrequest.coordination.k8s.io";
 const ON: &str = "EvictionRequestAPI=true";
 const OFF: &str = "EvictionRequestAPI=false";
 
@@ -214,14 +216,14 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     scene.pod("a").await;
     let a = scene.request("a").await;
     scene.gone("pod", "a").await;
-    scene.gone("evictionrequest", &a).await;
+    scene.gone(REQUEST, &a).await;
 
     // Step 4: the budget of pod B lets nobody go.
     scene.pod("b").await;
     scene.closed_budget("b").await;
     let b = scene.request("b").await;
     let counter = |request: &Value| request["status"]["failedAPIEvictionCounter"].as_i64().unwrap_or(0);
-    scene.until("is refused", "evictionrequest", &b, |request| counter(request) > 0).await;
+    scene.until("is refused", REQUEST, &b, |request| counter(request) > 0).await;
     for name in [
         "evictionrequest_controller_evictions{result=\"accepted\",reason=\"Accepted\"} 1\n",
         "evictionrequest_controller_evictions{result=\"refused\",reason=\"DisruptionBudget\"} ",
@@ -257,7 +259,7 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     sleep(Duration::from_secs(3)).await;
     let pod = scene.get("pod", "b").await;
     assert!(pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null(), "{pod}");
-    assert!(!scene.get("evictionrequest", &b).await.is_null());
+    assert!(!scene.get(REQUEST, &b).await.is_null());
     assert!(
         manager.page(manager.health, "/healthz").is_some_and(|(code, _)| code == 200) && !manager.leads()
     );
@@ -268,19 +270,19 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     first.until_leads().await;
     let second = scene.manager(ON).await;
     scene.gone("pod", "b").await;
-    scene.gone("evictionrequest", &b).await;
+    scene.gone(REQUEST, &b).await;
 
     // The leader is killed while a request waits for a budget. The other one finishes it.
     scene.pod("c").await;
     scene.closed_budget("c").await;
     let c = scene.request("c").await;
-    scene.until("is refused", "evictionrequest", &c, |request| counter(request) > 0).await;
+    scene.until("is refused", REQUEST, &c, |request| counter(request) > 0).await;
     assert!(first.leads() && !second.leads(), "one of two acts");
     first.process.kill().await.unwrap();
     scene.kubectl(&["delete", "poddisruptionbudget", "c"], None).await;
     second.until_leads().await;
     scene.gone("pod", "c").await;
-    scene.gone("evictionrequest", &c).await;
+    scene.gone(REQUEST, &c).await;
     second.end().await;
     scene.plane.stop().await.unwrap();
 }

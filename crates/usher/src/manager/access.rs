@@ -7,6 +7,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Arguments {
     /// The kubeconfig to use. By default $KUBECONFIG or the one in the home folder, else the service account of the pod.
     #[arg(long, value_name = "FILE")]

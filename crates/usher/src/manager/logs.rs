@@ -6,6 +6,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Arguments {
     /// How log lines are written.
     #[arg(long, value_enum, default_value_t = Format::Text)]
