@@ -17,6 +17,10 @@ use usher_cluster::{Cluster, Options};
 /// How long, in virtual time, something may take that the cluster does by itself.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// Pods take 2 seconds to start and 3 to end.
+pub const TIMES: Times =
+    Times { start: Duration::from_secs(2), run: Duration::from_secs(10), terminate: Duration::from_secs(3) };
+
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const NODES: &str = "/api/v1/nodes";
 pub const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -28,7 +32,7 @@ pub const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudge
 /// A cluster with its life, and the trace of what its components wrote.
 pub struct Living {
     pub cluster: Cluster,
-    _life: Life,
+    pub life: Life,
     trace: UnboundedReceiver<String>,
 }
 
@@ -38,17 +42,23 @@ impl Living {
     /// # Errors
     /// A node was refused.
     pub async fn start(seed: u64, nodes: usize) -> Result<Self> {
+        let (sender, trace) = unbounded_channel();
+        let options = life::Options { times: TIMES, trace: Some(sender), ..life::Options::default() };
+        let living = Self::start_with(seed, nodes, options).await?;
+        Ok(Self { trace, ..living })
+    }
+
+    /// The same, with life as given; its trace goes where that says.
+    ///
+    /// # Errors
+    /// A node was refused.
+    pub async fn start_with(seed: u64, nodes: usize, options: life::Options) -> Result<Self> {
         let start = jiff::Timestamp::from_second(1_800_000_000)?;
         let clock = Arc::new(TokioClock::starting_at(start));
         let cluster = Cluster::new(Options { clock, seed: Some(seed), ..Options::default() });
-        let (sender, trace) = unbounded_channel();
-        let times = Times {
-            start: Duration::from_secs(2),
-            run: Duration::from_secs(10),
-            terminate: Duration::from_secs(3),
-        };
-        let life = life::start(&cluster, life::Options { times, trace: Some(sender) });
-        let living = Self { cluster, _life: life, trace };
+        let (_, trace) = unbounded_channel();
+        let life = life::start(&cluster, options);
+        let living = Self { cluster, life, trace };
         for number in 1..=nodes {
             living.create(NODES, &node(&format!("n{number}"))).await?;
         }

@@ -1,7 +1,6 @@
 //! Eviction requests on a living cluster: the controller beside it, and hands to play requesters and interceptors.
 
 use anyhow::Result;
-use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_apply::Clock;
@@ -34,8 +33,7 @@ impl Drop for Running {
 pub fn start_controller(cluster: &Cluster, witness: &Witness) -> Running {
     let server = cluster.server().clone();
     let clock = Clock::from_fn(move || server.now());
-    let client = Client::new(witness.clone(), "default");
-    Running(tokio::spawn(eviction_request::run(client, clock, Box::new(Nobody))))
+    Running(tokio::spawn(eviction_request::run(witness.client("manager-1"), clock, Box::new(Nobody))))
 }
 
 impl Living {

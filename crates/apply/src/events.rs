@@ -40,6 +40,8 @@ struct News {
     reason: &'static str,
     message: String,
     is_warning: bool,
+    /// Whether another message of the same reason is the same news: an owner has many pods.
+    is_counted: bool,
 }
 
 impl Events {
@@ -62,8 +64,14 @@ impl Events {
 
     pub(crate) fn tell(&self, request: &Request, pod: Option<&Pod>, notice: &Notice) {
         for about in notice.about {
-            let Some((about, message)) = subject(*about, request, pod, &notice.message) else { continue };
-            let news = News { about, reason: notice.reason, message, is_warning: notice.is_warning };
+            let Some((subject, message)) = subject(*about, request, pod, &notice.message) else { continue };
+            let news = News {
+                about: subject,
+                reason: notice.reason,
+                message,
+                is_warning: notice.is_warning,
+                is_counted: *about == About::Owner,
+            };
             if self.sender.try_send(news).is_err() {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
@@ -120,7 +128,7 @@ fn subject(
 struct Writer {
     client: Client,
     clock: Clock,
-    told: HashMap<(String, &'static str), Told>,
+    told: HashMap<(String, &'static str, String), Told>,
     written: i128,
 }
 
@@ -135,7 +143,8 @@ impl Writer {
         let now = self.clock.now();
         let namespace = news.about.namespace.clone().unwrap_or_default();
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        let key = (news.about.uid.clone().unwrap_or_default(), news.reason);
+        let words = if news.is_counted { String::new() } else { news.message.clone() };
+        let key = (news.about.uid.clone().unwrap_or_default(), news.reason, words);
         if let Some(told) = self.told.get_mut(&key) {
             told.count += 1;
             if now < told.at + PAUSE {

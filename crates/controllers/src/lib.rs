@@ -12,5 +12,6 @@ pub mod eviction_request;
 mod intern;
 pub mod leader;
 pub mod metrics;
+mod pauses;
 pub mod pulse;
 pub mod queue;

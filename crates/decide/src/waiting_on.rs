@@ -127,7 +127,10 @@ impl WaitingOn {
                  status.activeInterceptorCompleted"
             ),
             Self::Progress { .. } => "wait for whoever reports the progress".to_string(),
-            Self::Budget { name, allowed: _, current_healthy, desired_healthy, expected_pods } => {
+            Self::Budget { name, allowed, .. } if *allowed > 0 => {
+                format!("wait: budget {name} lets {allowed} go now, and others are before this pod")
+            }
+            Self::Budget { name, current_healthy, desired_healthy, expected_pods, .. } => {
                 if current_healthy < expected_pods {
                     format!(
                         "{} of the {expected_pods} pods of budget {name} are not ready: bring them up, then it frees",

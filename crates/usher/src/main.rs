@@ -9,11 +9,12 @@ mod session;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use usher_cli::{Streams, Surroundings};
 
 /// Walks pods off nodes politely.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(name = "usher", version, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -21,6 +22,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    People(usher_cli::Command),
     /// Start an embedded cluster, show a short session on it, and say how to point kubectl at it.
     ///
     /// At a terminal the cluster stays up until Ctrl-C; otherwise the command ends after the session.
@@ -33,11 +36,16 @@ enum Command {
     ///
     /// Replicas elect one that acts. It runs until SIGTERM, then finishes the calls under way and releases the lease.
     Manager(manager::Arguments),
+    /// Print a completion script for your shell, as in: source <(usher completion bash).
+    Completion { shell: usher_cli::Shell },
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let surroundings = Surroundings::of_this_process();
+    let named = Arguments::command().bin_name(surroundings.program.clone());
+    let parsed = named.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(why)
             if !why.use_stderr() || why.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
@@ -45,13 +53,16 @@ async fn main() -> ExitCode {
             why.exit()
         }
         Err(why) => {
-            let text = why.to_string();
-            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            eprintln!("{}", lines.join("; "));
+            eprintln!("{}", one_line(&why.to_string()));
             return ExitCode::from(2);
         }
     };
     let ended = match arguments.command {
+        Command::People(command) => return people(command, &surroundings).await,
+        Command::Completion { shell } => {
+            let written = usher_cli::complete(shell, &mut Arguments::command(), &mut std::io::stdout());
+            written.map_err(anyhow::Error::from)
+        }
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Sandbox(arguments) => sandbox::run(arguments).await,
         Command::Manager(arguments) => manager::run(arguments).await,
@@ -64,4 +75,21 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+async fn people(command: usher_cli::Command, surroundings: &Surroundings) -> ExitCode {
+    let streams = Streams { out: &mut std::io::stdout(), err: &mut std::io::stderr() };
+    match usher_cli::run(command, surroundings, streams).await {
+        Ok(ending) => ending.into(),
+        Err(why) if why.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join("; ").replace(":; ", ": ")
 }

@@ -43,6 +43,8 @@ pub struct Decided {
     pub request: Arc<Request>,
     pub pod: Option<Arc<Pod>>,
     pub decision: Decision,
+    /// Others that were given room meanwhile, and are to be looked at.
+    pub granted: Vec<Key>,
 }
 
 impl Index {
@@ -76,7 +78,9 @@ impl Index {
 
     /// Pods that are not in a new list are gone.
     pub fn only_pods(&mut self, there: &HashSet<Key>) -> Vec<Key> {
-        let gone: Vec<Key> = self.pods.keys().filter(|key| !there.contains(key)).cloned().collect();
+        let mut gone: Vec<Key> = self.pods.keys().filter(|key| !there.contains(key)).cloned().collect();
+        // In an order that does not depend on hashes: the same history gives the same decisions.
+        gone.sort_unstable();
         gone.iter().flat_map(|key| self.pod_gone(key)).collect()
     }
 
@@ -159,6 +163,29 @@ impl Index {
 
     /// Decides on a request, and enters it at its budget or takes it from there.
     pub fn decide(&mut self, key: &Key, now: Timestamp) -> Option<Decided> {
+        let (mut decided, budget) = self.decide_as_it_is(key, now)?;
+        let Some(budget) = budget else {
+            if !decided.decision.effects.contains(&Effect::Evict) {
+                self.leave(key);
+            }
+            return Some(decided);
+        };
+        if let Some(pod) = &decided.pod {
+            let (pod, node, since) = (pod.key.name.clone(), pod.node.clone(), decided.request.created);
+            self.ledger.wait(&budget, Place { request: key.clone(), pod, node, since });
+            self.to_ask.insert(budget.clone());
+        }
+        // There may be room at once; then it never waits, and nobody is told that it does.
+        let granted = self.ledger.grant(&budget, now);
+        if granted.contains(key) {
+            decided = self.decide_as_it_is(key, now)?.0;
+        }
+        decided.granted = granted.into_iter().filter(|other| other != key).collect();
+        Some(decided)
+    }
+
+    /// The decision, and the budget at which the request is to wait.
+    fn decide_as_it_is(&self, key: &Key, now: Timestamp) -> Option<(Decided, Option<Key>)> {
         let granted = self.ledger.is_granted(key);
         let entry = self.requests.get(key)?;
         let request = entry.request.clone();
@@ -174,26 +201,14 @@ impl Index {
             (Some(pod), Some(budgets)) => budgets.values().filter(|budget| budget.selects(pod)).collect(),
             _ => Vec::new(),
         };
-        let case = Case {
-            request: &request,
-            pod: target,
-            budgets: &selecting,
-            attempt: entry.attempt.as_ref(),
-            granted,
-        };
+        let attempt = entry.attempt.as_ref();
+        let case = Case { request: &request, pod: target, budgets: &selecting, attempt, granted };
         let decision = decide(&case, now);
         let budget = match (&decision.waiting_on, &selecting[..]) {
             (Some(WaitingOn::Budget { .. }), [budget]) => Some(budget.key.clone()),
             _ => None,
         };
-        if let (Some(budget), Some(pod)) = (&budget, &pod) {
-            let (pod, node, since) = (pod.key.name.clone(), pod.node.clone(), request.created);
-            self.ledger.wait(budget, Place { request: key.clone(), pod, node, since });
-            self.to_ask.insert(budget.clone());
-        } else if !decision.effects.contains(&Effect::Evict) {
-            self.leave(key);
-        }
-        Some(Decided { request, pod, decision })
+        Some((Decided { request, pod, decision, granted: Vec::new() }, budget))
     }
 
     /// Who may go now at a budget: as many as it has room for, or one to try a budget that does not move. Also when to

@@ -28,6 +28,7 @@ use usher_decide::waiting_on::WaitingOn;
 pub use index::{Decided, Index};
 pub use observer::{Nobody, Observer};
 
+use crate::pauses::Pauses;
 use crate::queue::Queue;
 
 /// So many requests are worked on at a time.
@@ -88,7 +89,7 @@ where
         + Send
         + 'static,
 {
-    let events = watcher(api, watcher::Config::default()).default_backoff();
+    let events = watcher(api, watcher::Config::default()).backoff(Pauses::default());
     Box::pin(events.filter_map(move |event| async move {
         match event {
             Ok(event) => Some(into(event)),
@@ -203,6 +204,9 @@ impl Controller {
             self.done_with(&key, now);
             return;
         };
+        for other in decided.granted.clone() {
+            self.look_at_soon(other, now);
+        }
         self.observer.waits(&decided.request, decided.decision.waiting_on.as_ref(), now);
         self.queue.set_time(&key, decided.decision.recheck_at);
         if decided.decision.effects.is_empty() {

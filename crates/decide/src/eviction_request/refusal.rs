@@ -3,6 +3,12 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+// Sentences that are read again by `Refusal::from_reason`.
+const TWO_BUDGETS_START: &str = "the disruption budgets ";
+const TWO_BUDGETS_END: &str = " all select the pod, and the server evicts no pod that has more than one";
+const NOT_ALLOWED_START: &str = "Usher may not evict the pod: ";
+const SERVER_START: &str = "the server failed with ";
+
 /// A failed eviction, told apart by what one can do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "refusal", rename_all_fields = "camelCase")]
@@ -42,14 +48,13 @@ impl Refusal {
                 "a disruption budget refuses the eviction".to_string()
             }
             Self::Budget { message } | Self::BudgetNotReady { message, .. } => message.clone(),
-            Self::TwoBudgets { names } => format!(
-                "the disruption budgets {} all select the pod, and the server evicts no pod that has more than one",
-                names.join(" and ")
-            ),
+            Self::TwoBudgets { names } => {
+                format!("{TWO_BUDGETS_START}{}{TWO_BUDGETS_END}", names.join(" and "))
+            }
             Self::Webhook { message } => message.clone(),
             Self::Throttled { .. } => "the server is too busy to evict the pod now".to_string(),
-            Self::NotAllowed { message } => format!("Usher may not evict the pod: {message}"),
-            Self::Server { code, message } => format!("the server failed with {code}: {message}"),
+            Self::NotAllowed { message } => format!("{NOT_ALLOWED_START}{message}"),
+            Self::Server { code, message } => format!("{SERVER_START}{code}: {message}"),
         }
     }
 
@@ -67,6 +72,29 @@ impl Refusal {
             Self::NotAllowed { .. } => "give Usher's account its roles back (deploy/)".to_string(),
             Self::Server { .. } => "wait; if it lasts, look at the API server".to_string(),
         }
+    }
+
+    /// The refusal that a condition with this reason and message tells of, as far as it can be told from them.
+    pub fn from_reason(reason: &str, message: &str) -> Option<Self> {
+        let owned = || message.to_string();
+        Some(match reason {
+            "DisruptionBudget" => Self::Budget { message: owned() },
+            "DisruptionBudgetNotReady" => Self::BudgetNotReady { message: owned(), retry_after: None },
+            "MoreThanOneDisruptionBudget" => {
+                let names = message.strip_prefix(TWO_BUDGETS_START)?.strip_suffix(TWO_BUDGETS_END)?;
+                Self::TwoBudgets { names: names.split(" and ").map(str::to_string).collect() }
+            }
+            "AdmissionWebhook" => Self::Webhook { message: owned() },
+            "TooManyRequests" => Self::Throttled { retry_after: None },
+            "NotAllowed" => {
+                Self::NotAllowed { message: message.strip_prefix(NOT_ALLOWED_START)?.to_string() }
+            }
+            "ServerError" => {
+                let (code, message) = message.strip_prefix(SERVER_START)?.split_once(": ")?;
+                Self::Server { code: code.parse().ok()?, message: message.to_string() }
+            }
+            _ => return None,
+        })
     }
 
     fn retry_after(&self) -> Option<u32> {
@@ -124,6 +152,24 @@ mod tests {
 
     fn attempt(counter: i32, refusal: Refusal) -> Attempt {
         Attempt { at: Timestamp::UNIX_EPOCH, answer: Answer::Refused(refusal), counter }
+    }
+
+    #[test]
+    fn what_a_condition_tells_can_be_read_again() {
+        let message = || "no: not now".to_string();
+        for refusal in [
+            Refusal::Budget { message: message() },
+            Refusal::BudgetNotReady { message: message(), retry_after: None },
+            Refusal::TwoBudgets { names: vec!["a".into(), "b".into()] },
+            Refusal::Webhook { message: message() },
+            Refusal::Throttled { retry_after: None },
+            Refusal::NotAllowed { message: message() },
+            Refusal::Server { code: 503, message: message() },
+        ] {
+            assert_eq!(Refusal::from_reason(refusal.reason(), &refusal.sentence()), Some(refusal));
+        }
+        assert_eq!(Refusal::from_reason("DaemonSetPod", "no"), None);
+        assert_eq!(Refusal::from_reason("ServerError", "something else"), None);
     }
 
     #[test]

@@ -1,0 +1,286 @@
+//! `usher evict`: asks pods to leave, and if wanted waits until they have.
+
+use futures::StreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod as FullPod;
+use kube::{Api, Client, ResourceExt as _};
+use usher_api::names::requester_of;
+use usher_api::{EvictionRequest, interceptors_of};
+
+use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
+use crate::ask::{Asked, PodTarget, ask};
+use crate::error::is_missing;
+use crate::wait::{self, Hints, Subject};
+use crate::world::list;
+use crate::{Ending, Error, Streams, Surroundings, span};
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    pods: PodArguments,
+    /// In whose name to ask: a DNS subdomain. Only the same name can take it back.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_REQUESTER, value_parser = arguments::requester)]
+    requester: Requester,
+    /// How long an interceptor may stay silent before the next one has its turn, from 10m to 6h [default: 30m].
+    #[arg(long, value_name = "DURATION", value_parser = arguments::deadline)]
+    deadline: Option<i32>,
+    /// Follow until the pods are gone. Ctrl-C stops following, and the request stays.
+    #[arg(long)]
+    wait: bool,
+    /// Stop following after this long; 0 means never.
+    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = arguments::timeout)]
+    timeout: Option<SignedDuration>,
+    /// Only say what would be done: `client` sends nothing, `server` has the server check it [bare: client].
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "client",
+        conflicts_with = "wait"
+    )]
+    dry_run: Option<DryRun>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum DryRun {
+    Client,
+    Server,
+}
+
+/// So many pods are asked at a time.
+const AT_A_TIME: usize = 16;
+
+pub async fn run(
+    arguments: Arguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let connected = arguments.connection.open().await?;
+    let (client, namespace) = (&connected.client, connected.namespace.as_str());
+    let mut ending = Ending::Done;
+    let mut pods = Vec::new();
+    for found in find(client, namespace, &arguments.pods).await? {
+        match found {
+            Ok(pod) => pods.push(pod),
+            Err(why) => {
+                writeln!(streams.err, "error: {why}")?;
+                ending = Ending::Incomplete;
+            }
+        }
+    }
+
+    let mut subjects = Vec::new();
+    let asked = pods.iter().map(|pod| one(client, namespace, pod, &arguments));
+    let mut asked = futures::stream::iter(asked).buffered(AT_A_TIME);
+    while let Some((name, result)) = asked.next().await {
+        match result {
+            Ok(told) => {
+                writeln!(streams.out, "pod/{name}: {}", told.text)?;
+                for warning in told.warnings {
+                    writeln!(streams.err, "warning: pod/{name}: {warning}")?;
+                }
+                subjects.extend(told.subject);
+            }
+            Err(why) => {
+                writeln!(streams.err, "error: pod/{name}: {why}")?;
+                ending = Ending::Incomplete;
+            }
+        }
+    }
+    streams.out.flush()?;
+    if subjects.is_empty() || arguments.dry_run.is_some() {
+        return Ok(ending);
+    }
+    let hints = Hints {
+        watch: format!("{} requests -n {namespace} -w", surroundings.program),
+        cancel: cancel_command(&surroundings.program, namespace, &arguments),
+    };
+    if !arguments.wait {
+        if surroundings.is_terminal {
+            writeln!(streams.err, "watch it: {}\ntake it back: {}", hints.watch, hints.cancel)?;
+        }
+        return Ok(ending);
+    }
+    let timeout = arguments.timeout.filter(|timeout| !timeout.is_zero());
+    let waited =
+        wait::until_gone(client, namespace, subjects, timeout, &hints, surroundings, streams).await?;
+    Ok(if waited == Ending::Done { ending } else { waited })
+}
+
+fn cancel_command(program: &str, namespace: &str, arguments: &Arguments) -> String {
+    let pods = match &arguments.pods.selector {
+        Some(selector) => format!("-l {selector}"),
+        None => arguments.pods.pods.join(" "),
+    };
+    let requester = match arguments.requester.name.as_str() {
+        DEFAULT_REQUESTER => String::new(),
+        name => format!(" --requester {name}"),
+    };
+    format!("{program} cancel {pods} -n {namespace}{requester}")
+}
+
+/// The pods that are meant; those that are named and missing as errors.
+pub async fn find(
+    client: &Client,
+    namespace: &str,
+    wanted: &PodArguments,
+) -> Result<Vec<Result<FullPod, Error>>, Error> {
+    let pods: Api<FullPod> = Api::namespaced(client.clone(), namespace);
+    if let Some(selector) = &wanted.selector {
+        let found = list(&pods, Some(selector)).await?;
+        if found.is_empty() {
+            return Err(Error::NoPodSelected {
+                namespace: namespace.to_string(),
+                selector: selector.clone(),
+            });
+        }
+        return Ok(found.into_iter().map(Ok).collect());
+    }
+    let mut names = wanted.pods.clone();
+    names.sort();
+    names.dedup();
+    let found = names.iter().map(|name| async {
+        match pods.get(name).await {
+            Ok(pod) => Ok(Ok(pod)),
+            Err(why) if is_missing(&why) => {
+                Ok(Err(Error::NoSuchPod { namespace: namespace.to_string(), name: name.clone() }))
+            }
+            Err(why) => Err(Error::from(why)),
+        }
+    });
+    let found: Vec<Result<Result<FullPod, Error>, Error>> =
+        futures::stream::iter(found).buffered(AT_A_TIME).collect().await;
+    found.into_iter().collect()
+}
+
+/// What is said about one pod.
+struct Told {
+    text: String,
+    warnings: Vec<String>,
+    /// Something to wait for.
+    subject: Option<Subject>,
+}
+
+async fn one(
+    client: &Client,
+    namespace: &str,
+    pod: &FullPod,
+    arguments: &Arguments,
+) -> (String, Result<Told, Error>) {
+    let name = pod.name_any();
+    let result = ask_one(client, namespace, pod, arguments).await;
+    (name, result)
+}
+
+async fn ask_one(
+    client: &Client,
+    namespace: &str,
+    pod: &FullPod,
+    arguments: &Arguments,
+) -> Result<Told, Error> {
+    let target = PodTarget {
+        namespace: namespace.to_string(),
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+    };
+    let subject = Some(Subject::new(namespace, &target.name, &target.uid));
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    if matches!(phase, "Succeeded" | "Failed") {
+        return Ok(Told {
+            text: format!("has ended already ({phase})"),
+            warnings: Vec::new(),
+            subject: None,
+        });
+    }
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Ok(Told { text: "is terminating already".to_string(), warnings: Vec::new(), subject });
+    }
+    let requester = &arguments.requester;
+    let warnings = warnings(pod);
+    if arguments.dry_run == Some(DryRun::Client) {
+        let text = format!("would be asked to leave as {} (dry run)", requester.name);
+        return Ok(Told { text, warnings, subject });
+    }
+    let dry_run = arguments.dry_run == Some(DryRun::Server);
+    let asked = ask(client, &target, requester, arguments.deadline, dry_run).await?;
+    Ok(tell(&asked, pod, requester, arguments.deadline, dry_run, warnings, subject))
+}
+
+fn tell(
+    asked: &Asked,
+    pod: &FullPod,
+    requester: &Requester,
+    deadline: Option<i32>,
+    dry_run: bool,
+    mut warnings: Vec<String>,
+    subject: Option<Subject>,
+) -> Told {
+    let name = &requester.name;
+    let (request, mut text) = match asked {
+        Asked::Created(request) => {
+            (request, format!("asked to leave as {name}; {}", next(request, warnings.is_empty())))
+        }
+        Asked::Joined(request) => {
+            let others: Vec<&str> = request
+                .finalizers()
+                .iter()
+                .filter_map(|finalizer| requester_of(finalizer))
+                .filter(|other| *other != name.as_str())
+                .collect();
+            let others = if others.is_empty() { "somebody".to_string() } else { others.join(", ") };
+            (request, format!("asked to leave as {name}; {others} had asked before"))
+        }
+        Asked::Already(request) => {
+            let created = request.creation_timestamp().map(|time| span::age(time.0, Timestamp::now()));
+            let text =
+                format!("had been asked to leave as {name} already, {} ago", created.unwrap_or_default());
+            (request, text)
+        }
+    };
+    if dry_run {
+        text.push_str(" (server dry run)");
+    }
+    let actual = request.spec.progress_deadline_seconds;
+    if deadline.is_some_and(|wanted| wanted != actual) {
+        let actual = span::human(SignedDuration::from_secs(actual.into()));
+        warnings.push(format!("the request has the deadline {actual} already, which cannot be changed"));
+    }
+    let named = interceptors_of(pod.annotations()).map(|named| named.len()).unwrap_or_default();
+    if named > 0 && request.spec.interceptors.is_empty() {
+        warnings.push(
+            "the pod names interceptors, but the request has none: Usher's webhook does not seem to be installed, and \
+             the pod is evicted without them"
+                .to_string(),
+        );
+    }
+    Told { text, warnings, subject }
+}
+
+fn next(request: &EvictionRequest, is_evictable: bool) -> String {
+    let mut interceptors = request.spec.interceptors.clone();
+    interceptors.sort_by(usher_api::eviction_request::selection_order);
+    match interceptors.first() {
+        Some(first) => {
+            format!("{} has the first of {} turns", first.interceptor_class, interceptors.len())
+        }
+        None if is_evictable => "it has no interceptor, so the eviction API is next".to_string(),
+        None => "it has no interceptor".to_string(),
+    }
+}
+
+/// What the person should know before it does not happen.
+fn warnings(pod: &FullPod) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let is_mirror = pod.annotations().contains_key("kubernetes.io/config.mirror");
+    let mut owners = pod.owner_references().iter();
+    if is_mirror {
+        warnings.push("it mirrors a static pod, which only its node can end".to_string());
+    } else if owners.any(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet") {
+        warnings.push("it belongs to a DaemonSet, so only an interceptor can end it".to_string());
+    }
+    warnings
+}

@@ -1,0 +1,370 @@
+//! An explanation as data, made from what was found and the time.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Event, Pod as FullPod};
+use kube::ResourceExt as _;
+use serde::Serialize;
+use usher_api::names::requester_finalizer;
+use usher_api::{
+    EvictionRequest, EvictionRequestCancellationPolicy as Policy, EvictionRequestStatus, Interceptor,
+    interceptors_of,
+};
+use usher_decide::eviction_request::{Answer, Attempt, BLOCKED_CONDITION, Refusal, overdue_at};
+use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::waiting_on::WaitingOn;
+
+use super::manager::{
+    Known, Leader, ManagerFacts, is_status_of_manager, last_write, manager, recorded_attempt,
+};
+use crate::DEFAULT_REQUESTER;
+use crate::standing::{Due, Standing, Waits};
+use crate::world::World;
+
+/// So many events are told, the newest.
+const EVENTS: usize = 8;
+
+/// What an explanation is made from.
+pub struct Found {
+    pub namespace: String,
+    pub name: String,
+    pub pod: Option<FullPod>,
+    pub request: Option<EvictionRequest>,
+    /// With the budgets of the namespace.
+    pub world: World,
+    pub events: Vec<Event>,
+    pub leader: Leader,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    pub namespace: String,
+    pub name: String,
+    /// Absent if the pod is gone.
+    pub pod: Option<PodFacts>,
+    /// Absent if nobody asks the pod to leave.
+    pub request: Option<RequestFacts>,
+    /// With a request: what it waits on. Without: what would be in the way.
+    pub waiting_on: Waits,
+    pub is_blocked: bool,
+    pub sentence: String,
+    pub advice: String,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    pub interceptors: Vec<InterceptorFacts>,
+    /// Why the pod's interceptor annotations cannot be read.
+    pub invalid_annotations: Vec<String>,
+    pub budgets: Vec<BudgetFacts>,
+    pub events: Vec<EventFacts>,
+    /// Set if the manager has had time to act and did not.
+    pub manager: Option<ManagerFacts>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodFacts {
+    pub uid: String,
+    pub node: String,
+    pub phase: String,
+    pub ready: bool,
+    /// When its grace ends, if it terminates.
+    pub terminating_until: Option<Timestamp>,
+    pub owner: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestFacts {
+    pub name: String,
+    pub created: Timestamp,
+    pub requesters: Vec<String>,
+    pub deadline_seconds: i64,
+    pub cancellation_policy: Policy,
+    pub refused_evictions: i32,
+    pub message: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InterceptorFacts {
+    pub class: String,
+    pub priority: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    pub turn: TurnFacts,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all_fields = "camelCase")]
+pub enum TurnFacts {
+    /// It had its turn.
+    Over,
+    /// It has its turn and has said that it is done.
+    Completed,
+    /// It has its turn and was silent for too long.
+    Silent {
+        progress: Option<Timestamp>,
+    },
+    Active {
+        progress: Option<Timestamp>,
+        until: Timestamp,
+        expected_finish: Option<Timestamp>,
+    },
+    ToCome,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetFacts {
+    pub name: String,
+    pub allowed: i32,
+    pub current_healthy: i32,
+    pub desired_healthy: i32,
+    pub expected_pods: i32,
+    /// The pod may go now as far as this budget is concerned.
+    pub lets_pass: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventFacts {
+    pub at: Option<Timestamp>,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub reason: String,
+    pub message: String,
+}
+
+pub fn explain(found: &Found, now: Timestamp) -> Explanation {
+    let pod = found.pod.as_ref().and_then(slim_pod);
+    let named = found.pod.as_ref().map(|pod| interceptors_of(pod.annotations()));
+    let (named, invalid) = match named {
+        Some(Ok(named)) => (named, Vec::new()),
+        Some(Err(errors)) => (Vec::new(), errors.iter().map(ToString::to_string).collect()),
+        None => (Vec::new(), Vec::new()),
+    };
+    let budgets: Vec<&Budget> = pod.iter().flat_map(|pod| found.world.budgets_of(pod)).collect();
+    let asked = found.request.as_ref().and_then(slim_request);
+    let mut events: Vec<EventFacts> = found.events.iter().map(event).collect();
+    // The same is told of the request and of the pod.
+    events.sort_by_key(|event| (event.reason.clone(), event.message.clone(), event.at));
+    events.dedup_by(|later, event| (&later.reason, &later.message) == (&event.reason, &event.message));
+    events.sort_by_key(|event| event.at);
+    events.drain(..events.len().saturating_sub(EVENTS));
+
+    let explanation = Explanation {
+        namespace: found.namespace.clone(),
+        name: found.name.clone(),
+        pod: found.pod.as_ref().zip(pod.as_ref()).map(|(full, pod)| pod_facts(full, pod)),
+        request: asked.as_ref().map(request_facts),
+        waiting_on: Waits::Nothing,
+        is_blocked: false,
+        sentence: String::new(),
+        advice: String::new(),
+        since: None,
+        until: None,
+        interceptors: Vec::new(),
+        invalid_annotations: invalid,
+        budgets: pod.iter().flat_map(|pod| budgets.iter().map(|budget| budget_facts(budget, pod))).collect(),
+        events,
+        manager: None,
+    };
+    match (&found.request, &asked) {
+        (Some(full), Some(request)) => {
+            let attempt = recorded_attempt(full, request);
+            let standing = Standing::of(request, pod.as_ref(), &budgets, attempt.as_ref(), now);
+            let since = since(&standing.waits, request, found);
+            let known = Known { full, request, attempt: attempt.as_ref(), leader: found.leader };
+            let manager = manager(&standing, &known, !budgets.is_empty(), now);
+            let explanation =
+                Explanation { interceptors: turns(request, now), since, manager, ..explanation };
+            told(explanation, standing.waits)
+        }
+        _ => {
+            let waits = match &pod {
+                Some(pod) => forecast(pod, &named, &budgets, now),
+                None => Waits::Nothing,
+            };
+            let sentence = match (&waits, named.first()) {
+                (Waits::Manager(Due::GiveTurn), Some(first)) => {
+                    format!("{} would have the first turn", first.interceptor_class)
+                }
+                (Waits::Manager(_), _) => {
+                    "it would be evicted at once: it has no interceptor, and no budget is in the way"
+                        .to_string()
+                }
+                (waits, _) => waits.sentence(),
+            };
+            let interceptors = named.into_iter().map(|one| facts(one, TurnFacts::ToCome)).collect();
+            Explanation { sentence, ..told(Explanation { interceptors, ..explanation }, waits) }
+        }
+    }
+}
+
+fn told(explanation: Explanation, waits: Waits) -> Explanation {
+    let until = match &waits {
+        Waits::On(WaitingOn::Termination { grace_ends, .. }) => Some(*grace_ends),
+        Waits::On(waiting_on) => waiting_on.until(),
+        _ => None,
+    };
+    Explanation {
+        is_blocked: waits.is_blocked(),
+        sentence: waits.sentence(),
+        advice: waits.advice(),
+        until,
+        waiting_on: waits,
+        ..explanation
+    }
+}
+
+fn slim_pod(pod: &FullPod) -> Option<Pod> {
+    let value = serde_json::to_value(pod).ok()?;
+    serde_json::from_value::<PodOnWire>(value).ok().map(Pod::from)
+}
+
+fn slim_request(request: &EvictionRequest) -> Option<Request> {
+    let value = serde_json::to_value(request).ok()?;
+    serde_json::from_value::<RequestOnWire>(value).ok().map(Request::from)
+}
+
+/// What would happen if somebody asked now: the decision on a request that is not there.
+fn forecast(pod: &Pod, named: &[Interceptor], budgets: &[&Budget], now: Timestamp) -> Waits {
+    let request = Request {
+        key: Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() },
+        uid: "".into(),
+        resource_version: String::new(),
+        created: now,
+        is_deleting: false,
+        finalizers: requester_finalizer(DEFAULT_REQUESTER).into_iter().collect(),
+        pod_name: pod.key.name.clone(),
+        pod_uid: pod.uid.clone(),
+        interceptors: named.into(),
+        deadline: SignedDuration::from_secs(
+            usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT.into(),
+        ),
+        status: EvictionRequestStatus::default(),
+    };
+    // The server would refuse what no status tells of yet, so the decision is told what it would say.
+    let refusal = Refusal::Server { code: 500, message: String::new() };
+    let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0 };
+    let attempt = (budgets.len() > 1).then_some(attempt);
+    let standing = Standing::of(&request, Some(pod), budgets, attempt.as_ref(), now);
+    match standing.waits {
+        Waits::On(WaitingOn::Refused { refusal: refusal @ Refusal::TwoBudgets { .. }, .. }) => {
+            Waits::Refused(refusal)
+        }
+        Waits::On(WaitingOn::Refused { .. }) => Waits::Manager(Due::Evict),
+        other => other,
+    }
+}
+
+/// Since when it waits like this.
+fn since(waits: &Waits, request: &Request, found: &Found) -> Option<Timestamp> {
+    let blocked = || {
+        let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True");
+        condition.map(|condition| condition.last_transition_time.0)
+    };
+    match waits {
+        Waits::On(WaitingOn::Interceptor { class, .. }) => turn_began(class, found),
+        Waits::On(WaitingOn::Progress { at, .. } | WaitingOn::Evicted { at }) => Some(*at),
+        Waits::On(WaitingOn::Termination { .. }) => {
+            let meta = &found.pod.as_ref()?.metadata;
+            let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
+            meta.deletion_timestamp.as_ref()?.0.checked_sub(grace).ok()
+        }
+        Waits::On(WaitingOn::Finalizers { .. }) => {
+            found.request.as_ref()?.metadata.deletion_timestamp.as_ref().map(|time| time.0)
+        }
+        Waits::On(WaitingOn::PodLookup | WaitingOn::UnknownInterceptor { .. }) => None,
+        Waits::On(_) | Waits::Refused(_) => blocked().or(Some(request.created)),
+        Waits::Manager(_) | Waits::Nothing => None,
+    }
+}
+
+/// The newest event that gave it the turn tells, or else the manager's last write: it writes when it gives a turn.
+fn turn_began(class: &str, found: &Found) -> Option<Timestamp> {
+    let given = found.events.iter().filter(|event| {
+        matches!(event.reason.as_deref(), Some("InterceptorSelected" | "InterceptorSilent"))
+            && event.message.as_deref().is_some_and(|message| message.contains(class))
+    });
+    let written = || found.request.as_ref().and_then(|full| last_write(full, is_status_of_manager));
+    given.filter_map(event_time).max().or_else(written)
+}
+
+fn turns(request: &Request, now: Timestamp) -> Vec<InterceptorFacts> {
+    let status = &request.status;
+    let active = status.active_interceptor_class.as_deref();
+    let position = request.interceptors.iter().position(|one| Some(one.interceptor_class.as_str()) == active);
+    let progress = status.progress_timestamp.as_ref().map(|time| time.0);
+    let current = if status.active_interceptor_completed {
+        TurnFacts::Completed
+    } else if now >= overdue_at(request) {
+        TurnFacts::Silent { progress }
+    } else {
+        TurnFacts::Active {
+            progress,
+            until: overdue_at(request),
+            expected_finish: status.expected_interceptor_finish_time.as_ref().map(|time| time.0),
+        }
+    };
+    let state = |at: usize| match position {
+        Some(position) if at < position => TurnFacts::Over,
+        Some(position) if at == position => current,
+        _ => TurnFacts::ToCome,
+    };
+    request.interceptors.iter().enumerate().map(|(at, one)| facts(one.clone(), state(at))).collect()
+}
+
+fn facts(interceptor: Interceptor, turn: TurnFacts) -> InterceptorFacts {
+    let Interceptor { interceptor_class, priority, role } = interceptor;
+    InterceptorFacts { class: interceptor_class, priority, role, turn }
+}
+
+fn pod_facts(full: &FullPod, pod: &Pod) -> PodFacts {
+    let phase = full.status.as_ref().and_then(|status| status.phase.clone());
+    PodFacts {
+        uid: pod.uid.to_string(),
+        node: pod.node.to_string(),
+        phase: phase.unwrap_or_else(|| "Pending".to_string()),
+        ready: pod.ready,
+        terminating_until: pod.deletion,
+        owner: pod.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name)),
+    }
+}
+
+fn request_facts(request: &Request) -> RequestFacts {
+    RequestFacts {
+        name: request.key.name.to_string(),
+        created: request.created,
+        requesters: request.requesters().map(str::to_string).collect(),
+        deadline_seconds: request.deadline.as_secs(),
+        cancellation_policy: request.status.eviction_request_cancellation_policy,
+        refused_evictions: request.status.failed_api_eviction_counter,
+        message: request.status.message.clone(),
+    }
+}
+
+fn budget_facts(budget: &Budget, pod: &Pod) -> BudgetFacts {
+    BudgetFacts {
+        name: budget.key.name.to_string(),
+        allowed: budget.allowed,
+        current_healthy: budget.current_healthy,
+        desired_healthy: budget.desired_healthy,
+        expected_pods: budget.expected_pods,
+        lets_pass: budget.allowed > 0 || budget.lets_pass(pod),
+    }
+}
+
+fn event_time(event: &Event) -> Option<Timestamp> {
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
+    last.or_else(|| event.event_time.as_ref().map(|time| time.0))
+}
+
+fn event(event: &Event) -> EventFacts {
+    EventFacts {
+        at: event_time(event),
+        kind: event.type_.clone().unwrap_or_default(),
+        reason: event.reason.clone().unwrap_or_default(),
+        message: event.message.clone().unwrap_or_default(),
+    }
+}

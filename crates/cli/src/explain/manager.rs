@@ -1,0 +1,97 @@
+//! What a request and its lease tell of the manager: when it last wrote, and whether it has not acted although it could.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use usher_api::EvictionRequest;
+use usher_decide::eviction_request::{Answer, Attempt, Left, Passing, Turn, overdue_at, turn};
+use usher_decide::snapshot::Request;
+
+use crate::standing::{Due, Standing, recorded_refusal};
+
+/// What the manager is to do at once should be done by then.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+/// A leader that has not said for so long that it is there is none any more.
+pub const LEASE_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// The manager's field manager.
+const MANAGER: &str = "usher";
+
+/// Whether a manager says that it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "lease", rename_all_fields = "camelCase")]
+pub enum Leader {
+    /// The lease may not be read.
+    Unknown,
+    /// There is no lease.
+    Missing,
+    Renewed {
+        at: Timestamp,
+    },
+}
+
+impl Leader {
+    fn is_fresh(self, now: Timestamp) -> bool {
+        matches!(self, Self::Renewed { at } if now < at + LEASE_PATIENCE)
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ManagerFacts {
+    /// What it is to do.
+    pub due: Due,
+    pub due_since: Timestamp,
+    #[serde(flatten)]
+    pub leader: Leader,
+}
+
+/// The last refusal, at the time at which the manager last wrote the status.
+pub fn recorded_attempt(full: &EvictionRequest, request: &Request) -> Option<Attempt> {
+    let refusal = recorded_refusal(request)?;
+    let counter = request.status.failed_api_eviction_counter;
+    (counter > 0).then_some(())?;
+    let at = last_write(full, is_status_of_manager)?;
+    Some(Attempt { at, answer: Answer::Refused(refusal), counter: counter - 1 })
+}
+
+pub fn is_status_of_manager(manager: &str, subresource: &str) -> bool {
+    manager == MANAGER && subresource == "status"
+}
+
+pub fn last_write(full: &EvictionRequest, by: impl Fn(&str, &str) -> bool) -> Option<Timestamp> {
+    let writes = full.metadata.managed_fields.iter().flatten().filter(|entry| {
+        by(entry.manager.as_deref().unwrap_or_default(), entry.subresource.as_deref().unwrap_or_default())
+    });
+    writes.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max()
+}
+
+/// What tells of the manager.
+pub struct Known<'a> {
+    pub full: &'a EvictionRequest,
+    pub request: &'a Request,
+    pub attempt: Option<&'a Attempt>,
+    pub leader: Leader,
+}
+
+/// What the manager should have done by now, and since when: counted from the last change that it could see.
+pub fn manager(
+    standing: &Standing,
+    known: &Known<'_>,
+    has_budget: bool,
+    now: Timestamp,
+) -> Option<ManagerFacts> {
+    let due = standing.due?;
+    // Since when a budget is as it is, and who else waits for it, is not known here: then only the lease tells.
+    let depends_on_budget = has_budget && matches!(due, Due::Evict | Due::Report);
+    if depends_on_budget && (known.leader == Leader::Unknown || known.leader.is_fresh(now)) {
+        return None;
+    }
+    let request = known.request;
+    let changed = last_write(known.full, |_, _| true).map_or(request.created, |at| at.max(request.created));
+    let silent = matches!(
+        turn(request, now),
+        Turn::Pass { why: Passing::Silent { .. }, .. } | Turn::Nobody(Left::Silent { .. })
+    );
+    let retry = known.attempt.map(|attempt| attempt.retry_at(&request.pod_uid));
+    let since = [Some(changed), silent.then(|| overdue_at(request)), retry].into_iter().flatten().max()?;
+    (now >= since + PATIENCE).then_some(ManagerFacts { due, due_since: since, leader: known.leader })
+}

@@ -1,0 +1,310 @@
+//! Explanations as people read them.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::explanation::{Found, explain};
+use super::manager::Leader;
+use super::text;
+use crate::Surroundings;
+use crate::samples::{NOW, budget, pod, request, world};
+
+fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> Found {
+    Found {
+        namespace: "shop".into(),
+        name: "web-1".into(),
+        pod: pod.map(|pod| serde_json::from_value(pod).unwrap()),
+        request: request.map(|request| serde_json::from_value(request).unwrap()),
+        world: world(&[], &[], budgets),
+        events: Vec::new(),
+        leader: Leader::Unknown,
+    }
+}
+
+fn told(found: &Found) -> String {
+    let now: Timestamp = NOW.parse().unwrap();
+    text::render(&explain(found, now), &Surroundings::plain(), now)
+}
+
+fn event(at: &str, kind: &str, reason: &str, message: &str) -> k8s_openapi::api::core::v1::Event {
+    serde_json::from_value(json!({
+        "metadata": {"name": "e"}, "involvedObject": {}, "lastTimestamp": at, "type": kind, "reason": reason,
+        "message": message,
+    }))
+    .unwrap()
+}
+
+fn interceptors() -> Value {
+    json!([
+        {"interceptorClass": "backup.example.com", "priority": 12000},
+        {"interceptorClass": "db.example.com", "priority": 11000, "role": "knowledgeable"},
+        {"interceptorClass": "replicaset.apps.k8s.io", "priority": 10000, "role": "controller"},
+    ])
+}
+
+#[test]
+fn an_interceptor_that_has_its_turn() {
+    let mut request = request("web-1");
+    request["spec"]["interceptors"] = interceptors();
+    request["status"] = json!({
+        "activeInterceptorClass": "db.example.com", "progressTimestamp": "2026-01-01T11:57:00Z",
+        "expectedInterceptorFinishTime": "2026-01-01T12:05:00Z", "message": "moving 3 of 5 shards",
+        "evictionRequestCancellationPolicy": "Forbid",
+    });
+    let mut found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 0)]);
+    found.events = vec![
+        event(
+            "2026-01-01T11:45:01Z",
+            "Normal",
+            "InterceptorSelected",
+            "backup.example.com has the first turn",
+        ),
+        event(
+            "2026-01-01T11:50:00Z",
+            "Normal",
+            "InterceptorSelected",
+            "backup.example.com completed, now it is the turn of db.example.com",
+        ),
+        event(
+            "2026-01-01T11:45:02Z",
+            "Normal",
+            "InterceptorSelected",
+            "backup.example.com has the first turn",
+        ),
+    ];
+    assert_eq!(
+        told(&found),
+        "\
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not left yet.
+
+Waiting on    interceptor db.example.com has its turn
+Since         10m ago (2026-01-01 11:50:00Z)
+Until         in 27m (2026-01-01 12:27:00Z) at the latest, if it stays silent; it expects to be done in 5m (2026-01-01 12:05:00Z)
+What to do    wait; if db.example.com is stuck, look at its logs. It can give up by setting status.activeInterceptorCompleted
+
+Requested by  admin.usher.dev
+Requested     15m ago (2026-01-01 11:45:00Z)
+Taking back   forbidden by the interceptor: it goes on until the pod is gone
+Message       moving 3 of 5 shards
+Turns         1/3   backup.example.com       12000                 turn is over
+              2/3   db.example.com           11000/knowledgeable   has its turn, last word 3m ago
+              3/3   replicaset.apps.k8s.io   10000/controller      comes later
+              then the eviction API; a silence of 30m passes the turn on
+Budgets       web: does not let the pod go; 0 allowed, 3 of 3 healthy, 3 wanted
+Events        14m ago   Normal   InterceptorSelected   backup.example.com has the first turn
+              10m ago   Normal   InterceptorSelected   backup.example.com completed, now it is the turn of db.example.com
+"
+    );
+}
+
+#[test]
+fn without_events_the_manager_s_write_tells_since_when_a_turn_lasts() {
+    let mut request = request("web-1");
+    request["spec"]["interceptors"] = interceptors();
+    request["status"] =
+        json!({"activeInterceptorClass": "db.example.com", "progressTimestamp": "2026-01-01T11:57:00Z"});
+    request["metadata"]["managedFields"] = json!([
+        {"manager": "usher", "operation": "Update", "subresource": "status", "time": "2026-01-01T11:52:00Z"},
+        {"manager": "db", "operation": "Update", "subresource": "status", "time": "2026-01-01T11:57:00Z"},
+    ]);
+    let text = told(&found(Some(pod("web-1", "node-1")), Some(request), &[]));
+    assert!(text.contains("Since         8m ago (2026-01-01 11:52:00Z)\n"), "{text}");
+}
+
+fn blocked(reason: &str, message: &str, failures: i32) -> Value {
+    json!({
+        "failedAPIEvictionCounter": failures, "message": message, "conditions": [{
+            "type": "EvictionBlocked", "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T11:48:00Z",
+        }],
+    })
+}
+
+#[test]
+fn a_budget_that_has_nothing_left() {
+    let mut request = request("web-1");
+    let sentence = "disruption budget web does not allow the pod to be evicted";
+    request["status"] = blocked("DisruptionBudget", sentence, 1);
+    let found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 0)]);
+    assert_eq!(
+        told(&found),
+        "\
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not left yet.
+
+Waiting on    disruption budget web does not allow the pod to be evicted
+Since         12m ago (2026-01-01 11:48:00Z)
+Until         that changes; nothing moves by itself
+What to do    all 3 pods of budget web are healthy and it wants 3: add a replica, or allow a disruption in the budget
+
+Requested by  admin.usher.dev
+Requested     15m ago (2026-01-01 11:45:00Z)
+Turns         no interceptor; the eviction API, which was refused once
+Budgets       web: does not let the pod go; 0 allowed, 3 of 3 healthy, 3 wanted
+"
+    );
+}
+
+#[test]
+fn a_webhook_that_refuses_is_tried_again_at_a_time() {
+    let mut request = request("web-1");
+    let sentence = "admission webhook \"hold.example.com\" denied the request: not now";
+    request["status"] = blocked("AdmissionWebhook", sentence, 6);
+    let refused = "Waiting on    admission webhook \"hold.example.com\" denied the request: not now\n\
+                   Since         12m ago (2026-01-01 11:48:00Z)\n";
+    let advice = "What to do    ask the owner of the webhook; its message says why\n";
+
+    let unknown = told(&found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]));
+    let until = "Until         tried again by itself, with pauses of up to 15m\n";
+    assert!(unknown.contains(&format!("{refused}{until}{advice}")), "{unknown}");
+
+    request["metadata"]["managedFields"] = json!([
+        {"manager": "usher", "operation": "Update", "subresource": "status", "time": "2026-01-01T11:59:50Z"},
+    ]);
+    let known = told(&found(Some(pod("web-1", "node-1")), Some(request), &[]));
+    let until = "Until         in 25s (2026-01-01 12:00:24Z)\n";
+    assert!(known.contains(&format!("{refused}{until}{advice}")), "{known}");
+    assert!(!known.contains("manager"), "{known}");
+}
+
+#[test]
+fn a_manager_that_does_not_act_is_told_of() {
+    let mut request = request("web-1");
+    request["spec"]["interceptors"] = interceptors();
+    let mut found = found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]);
+    let text = told(&found);
+    assert!(
+        text.contains(
+            "What to do    the manager does not seem to run: it could give the next turn since 15m ago (2026-01-01 \
+             11:45:00Z); see kubectl get pods -n usher-system\n"
+        ),
+        "{text}"
+    );
+    found.leader = Leader::Renewed { at: "2026-01-01T11:30:00Z".parse().unwrap() };
+    assert!(told(&found).contains("and renewed its lease 30m ago (2026-01-01 11:30:00Z) last"));
+    found.leader = Leader::Renewed { at: "2026-01-01T11:59:58Z".parse().unwrap() };
+    assert!(told(&found).contains("the manager runs, but could give the next turn since"));
+
+    request["metadata"]["creationTimestamp"] = json!("2026-01-01T11:59:55Z");
+    let young = told(&self::found(Some(pod("web-1", "node-1")), Some(request), &[]));
+    assert!(
+        young.contains("What to do    wait a moment; if it lasts, see whether the manager runs\n"),
+        "{young}"
+    );
+}
+
+#[test]
+fn whether_a_budget_frees_is_not_held_against_a_manager_that_may_run() {
+    let request = request("web-1");
+    let mut found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 1)]);
+    assert!(
+        told(&found).contains("What to do    wait a moment; if it lasts, see whether the manager runs\n")
+    );
+    found.leader = Leader::Missing;
+    assert!(told(&found).contains("the manager does not seem to run: it could evict the pod since"));
+}
+
+#[test]
+fn termination_that_something_holds() {
+    let mut pod = pod("web-1", "node-1");
+    pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:59:00Z");
+    pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+    pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let text = told(&found(Some(pod), Some(request("web-1")), &[]));
+    assert!(
+        text.starts_with(
+            "\
+Pod shop/web-1 on node-1 (terminating, 60s late, of ReplicaSet/web-abc) has not left yet.
+
+Waiting on    the pod is terminating and held by the finalizers example.com/hold
+Since         90s ago (2026-01-01 11:58:30Z)
+Until         60s ago (2026-01-01 11:59:00Z)
+What to do    ask the owners of the finalizers to let go
+"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_pod_that_nobody_asks_to_leave() {
+    let mut pod = pod("web-1", "node-1");
+    assert_eq!(
+        told(&found(Some(pod.clone()), None, &[])),
+        "\
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) is not asked to leave.
+
+If asked      it would be evicted at once: it has no interceptor, and no budget is in the way
+To ask        usher evict web-1 -n shop
+"
+    );
+    assert_eq!(
+        told(&found(Some(pod.clone()), None, &[budget("web", 0), budget("all", 1)])),
+        "\
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) is not asked to leave.
+
+If asked      the disruption budgets all and web all select the pod, and the server evicts no pod that has more than one
+Before that   change the selectors of all and web so that one of them is left
+To ask        usher evict web-1 -n shop
+Budgets       all: lets the pod go; 1 allowed, 3 of 3 healthy, 2 wanted
+              web: does not let the pod go; 0 allowed, 3 of 3 healthy, 3 wanted
+              the server evicts no pod that has more than one budget
+"
+    );
+    pod["metadata"]["annotations"] = json!({
+        "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com": "11000/knowledgeable",
+        "interceptor.evictionrequest.coordination.k8s.io/priority_low.example.com": "2000",
+    });
+    assert_eq!(
+        told(&found(Some(pod.clone()), None, &[])),
+        "\
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) is not asked to leave.
+
+If asked      db.example.com would have the first turn
+To ask        usher evict web-1 -n shop
+
+Interceptors  1/2   db.example.com    11000/knowledgeable
+              2/2   low.example.com   2000
+"
+    );
+    pod["metadata"]["annotations"] =
+        json!({"interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com": "soon"});
+    let text = told(&found(Some(pod), None, &[]));
+    assert!(text.contains("\nAnnotation    "), "{text}");
+}
+
+#[test]
+fn a_request_that_outlives_its_pod() {
+    let mut request = request("web-1");
+    request["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:58:00Z");
+    request["metadata"]["finalizers"] = json!(["audit.example.com/log"]);
+    let text = told(&found(None, Some(request), &[]));
+    assert!(
+        text.starts_with(
+            "\
+Pod shop/web-1 is gone; only its request is still there.
+
+Waiting on    the request is held by the finalizers audit.example.com/log
+Since         2m ago (2026-01-01 11:58:00Z)
+Until         not known
+What to do    ask the owners of the finalizers to let go
+
+Requested by  nobody any more
+"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn machines_get_the_same_in_fields() {
+    let mut request = request("web-1");
+    request["status"] = blocked("DisruptionBudget", "x", 2);
+    let found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 0)]);
+    let value = serde_json::to_value(explain(&found, NOW.parse().unwrap())).unwrap();
+    assert_eq!(value["waitingOn"]["kind"], "Budget");
+    assert_eq!(value["waitingOn"]["currentHealthy"], 3);
+    assert_eq!((&value["isBlocked"], &value["since"]), (&json!(true), &json!("2026-01-01T11:48:00Z")));
+    assert_eq!(value["request"]["requesters"], json!(["admin.usher.dev"]));
+    assert_eq!(value["budgets"][0]["letsPass"], false);
+    assert_eq!((&value["until"], &value["manager"]), (&Value::Null, &Value::Null));
+}

@@ -1,0 +1,121 @@
+//! The commands people type: ask pods to leave, see who asks and what is waited for, take it back, and have it explained.
+//!
+//! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
+//! where a request stands is asked of `usher-decide` ([`standing`]) and never worked out here. What people see is made
+//! by pure functions of objects and the time: the table in [`requests`], the progress in [`wait`], the text in
+//! [`explain`]. Only the commands themselves talk to the server.
+//!
+//! Depends on the API types and the decisions; nothing here changes a pod.
+
+mod arguments;
+mod ask;
+mod cancel;
+mod connect;
+mod error;
+mod evict;
+mod explain;
+mod live;
+mod output;
+mod requests;
+#[cfg(test)]
+mod samples;
+mod span;
+mod standing;
+mod surroundings;
+mod table;
+mod wait;
+mod world;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+pub use arguments::DEFAULT_REQUESTER;
+pub use error::Error;
+pub use surroundings::Surroundings;
+
+/// The commands for people.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Ask pods to leave, politely: interceptors first, then the eviction API within the disruption budgets.
+    ///
+    /// Asking again changes nothing. Exit codes with --wait: 0 all pods are gone, 3 some are not gone at the timeout, 4 the
+    /// request was withdrawn, 130 interrupted.
+    Evict(evict::Arguments),
+    /// List the eviction requests: whose turn it is and what each waits on.
+    Requests(requests::Arguments),
+    /// Take back what was asked for with `evict`.
+    Cancel(cancel::Arguments),
+    /// Say why a pod has not left yet, since when, until when, and what you can do.
+    Explain(explain::Arguments),
+}
+
+/// How a command ended, if nothing went wrong with the command itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Done,
+    /// Something was not done; it was said what.
+    Incomplete,
+    /// Pods are still there at the timeout.
+    NotGone,
+    /// The request was taken back, so the pods stay.
+    Withdrawn,
+    Interrupted,
+}
+
+impl Ending {
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Incomplete => 1,
+            Self::NotGone => 3,
+            Self::Withdrawn => 4,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Ending> for ExitCode {
+    fn from(ending: Ending) -> Self {
+        ending.code().into()
+    }
+}
+
+/// Where a command writes: what was asked for, and remarks.
+pub struct Streams<'a> {
+    pub out: &'a mut (dyn Write + Send),
+    pub err: &'a mut (dyn Write + Send),
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// The command could not do its work; the error is one line that says what to do.
+pub async fn run(
+    command: Command,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    match command {
+        Command::Evict(arguments) => evict::run(arguments, surroundings, streams).await,
+        Command::Requests(arguments) => requests::run(arguments, surroundings, streams).await,
+        Command::Cancel(arguments) => cancel::run(arguments, surroundings, streams).await,
+        Command::Explain(arguments) => explain::run(arguments, surroundings, streams).await,
+    }
+}
+
+/// Writes a completion script for this command line.
+///
+/// # Errors
+/// It cannot be written.
+pub fn complete(
+    shell: clap_complete::Shell,
+    command: &mut clap::Command,
+    out: &mut (dyn Write + Send),
+) -> Result<(), Error> {
+    let mut script = Vec::new();
+    let name = command.get_name().to_string();
+    clap_complete::generate(shell, command, name, &mut script);
+    Ok(out.write_all(&script)?)
+}
+
+pub use clap_complete::Shell;

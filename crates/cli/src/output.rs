@@ -1,0 +1,26 @@
+//! Objects as JSON and YAML.
+
+use serde::Serialize;
+
+use crate::Error;
+
+/// How an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Structured {
+    Json,
+    Yaml,
+}
+
+impl Structured {
+    pub fn render(self, object: &impl Serialize) -> Result<String, Error> {
+        let text = match self {
+            Self::Json => serde_json::to_string_pretty(object).map_err(|why| why.to_string()),
+            Self::Yaml => serde_saphyr::to_string(object).map_err(|why| why.to_string()),
+        };
+        let mut text = text.map_err(|why| Error::Server(format!("the answer cannot be written: {why}")))?;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,163 @@
+//! `usher requests`: a table of who is asked to leave, whose turn it is, and what is waited for.
+
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use jiff::Timestamp;
+use kube::{Client, Resource as _, ResourceExt as _};
+use serde_json::json;
+use usher_api::EvictionRequest;
+
+use crate::arguments::{Connection, selector};
+use crate::live::{Live, Scope};
+use crate::output::Structured;
+use crate::world::{World, list, scoped};
+use crate::{Ending, Error, Streams, Surroundings};
+use rows::{Changes, Columns, table};
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The requests of all namespaces.
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// Requests by their labels, which include those of the pod.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = selector)]
+    selector: Option<String>,
+    /// How to print them.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
+    /// Keep showing what changes.
+    #[arg(short, long)]
+    watch: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// More columns.
+    Wide,
+    Json,
+    Yaml,
+    /// Only the names.
+    Name,
+}
+
+/// Times in the table move on by themselves.
+const TICK: Duration = Duration::from_secs(1);
+
+pub async fn run(
+    arguments: Arguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let structured = match arguments.output {
+        Some(Output::Json) => Some(Structured::Json),
+        Some(Output::Yaml) => Some(Structured::Yaml),
+        _ => None,
+    };
+    let wants_names = arguments.output == Some(Output::Name);
+    if arguments.watch && (structured.is_some() || wants_names) {
+        return Err(Error::Refused("--watch prints tables: leave out -o, or use -o wide".to_string()));
+    }
+    let connected = arguments.connection.open().await?;
+    let namespace = (!arguments.all_namespaces).then_some(connected.namespace.as_str());
+    let labels = arguments.selector.as_deref();
+    let client = &connected.client;
+    if let Some(format) = structured {
+        let items = objects(client, namespace, labels).await?;
+        let whole = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items});
+        streams.out.write_all(format.render(&whole)?.as_bytes())?;
+        return Ok(Ending::Done);
+    }
+    if wants_names {
+        for request in objects(client, namespace, labels).await? {
+            let kind = EvictionRequest::kind(&()).to_lowercase();
+            writeln!(streams.out, "{kind}.{}/{}", EvictionRequest::group(&()), request.name_any())?;
+        }
+        return Ok(Ending::Done);
+    }
+    let columns =
+        Columns { namespace: arguments.all_namespaces, wide: arguments.output == Some(Output::Wide) };
+    if arguments.watch {
+        let scope = Scope {
+            namespace: namespace.map(str::to_string),
+            request_labels: arguments.selector.clone(),
+            ..Scope::default()
+        };
+        let live = Live::start(client, &scope).await?;
+        return follow(live, columns, surroundings, streams).await;
+    }
+    let world = World::read(client, namespace, labels).await?;
+    say_if_hidden(&world, streams.err)?;
+    if world.requests.is_empty() {
+        match namespace {
+            Some(namespace) => {
+                writeln!(
+                    streams.err,
+                    "nobody is asked to leave in namespace {namespace:?}; -A shows all namespaces"
+                )?;
+            }
+            None => writeln!(streams.err, "nobody is asked to leave")?,
+        }
+        return Ok(Ending::Done);
+    }
+    streams.out.write_all(table(&world, columns, Timestamp::now()).as_bytes())?;
+    Ok(Ending::Done)
+}
+
+async fn objects(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: Option<&str>,
+) -> Result<Vec<EvictionRequest>, Error> {
+    list(&scoped::<EvictionRequest>(client, namespace), labels).await
+}
+
+pub fn say_if_hidden(world: &World, err: &mut (dyn std::io::Write + Send)) -> Result<(), Error> {
+    if world.budgets_are_hidden {
+        writeln!(err, "note: you may not list disruption budgets here, so they are not considered")?;
+    }
+    Ok(())
+}
+
+/// Draws the table anew at a terminal; elsewhere adds a line for each request that has changed.
+async fn follow(
+    mut live: Live,
+    columns: Columns,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    say_if_hidden(&live.world, streams.err)?;
+    let screen = surroundings.is_terminal.then(crate::wait::screen);
+    let mut changes = Changes::default();
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        let now = Timestamp::now();
+        match &screen {
+            Some(screen) => draw(screen, &live.world, columns, now),
+            None => {
+                let lines = changes.lines(&live.world, columns, now);
+                streams.out.write_all(lines.as_bytes())?;
+                streams.out.flush()?;
+            }
+        }
+        tokio::select! {
+            changed = live.changed() => changed?,
+            _ = tick.tick(), if screen.is_some() => {}
+        }
+    }
+}
+
+fn draw(screen: &ProgressBar, world: &World, columns: Columns, now: Timestamp) {
+    let text = if world.requests.is_empty() {
+        "nobody is asked to leave".to_string()
+    } else {
+        table(world, columns, now)
+    };
+    screen.set_message(text.trim_end().to_string());
+}

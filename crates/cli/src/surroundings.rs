@@ -1,0 +1,70 @@
+//! Where a command runs: under which name, and whether somebody looks at a terminal.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+/// How kubectl finds its plugins.
+const PLUGIN_FILE: &str = "kubectl-usher";
+
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// What the person types to get here, for hints and usage.
+    pub program: String,
+    /// Text may be drawn over.
+    pub is_terminal: bool,
+    pub colours: bool,
+}
+
+impl Surroundings {
+    pub fn of_this_process() -> Self {
+        let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
+        let is_terminal = std::io::stdout().is_terminal() && variable("TERM") != "dumb";
+        let program = program_of(std::env::args_os().next().as_deref());
+        Self { program, is_terminal, colours: is_terminal && variable("NO_COLOR").is_empty() }
+    }
+
+    /// Nobody looks: a pipe, or a test.
+    pub fn plain() -> Self {
+        Self { program: "usher".to_string(), is_terminal: false, colours: false }
+    }
+
+    pub fn bold(&self, text: &str) -> String {
+        self.coloured("1", text)
+    }
+
+    pub fn alarming(&self, text: &str) -> String {
+        self.coloured("33", text)
+    }
+
+    fn coloured(&self, code: &str, text: &str) -> String {
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+fn program_of(argument: Option<&OsStr>) -> String {
+    let file = argument.map(Path::new).and_then(Path::file_stem);
+    let name = if file == Some(OsStr::new(PLUGIN_FILE)) { "kubectl usher" } else { "usher" };
+    name.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linked_as_a_plugin_it_speaks_of_kubectl() {
+        let program = |text: &str| program_of(Some(OsStr::new(text)));
+        assert_eq!(program("/usr/local/bin/kubectl-usher"), "kubectl usher");
+        assert_eq!(program("target/debug/usher"), "usher");
+        assert_eq!(program_of(None), "usher");
+    }
+
+    #[test]
+    fn colours_are_only_there_if_wanted() {
+        let mut surroundings = Surroundings::plain();
+        assert_eq!(surroundings.bold("x"), "x");
+        surroundings.colours = true;
+        assert_eq!(surroundings.bold("x"), "\x1b[1mx\x1b[0m");
+    }
+}

@@ -1,0 +1,270 @@
+//! Following pods until they are gone.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use usher_api::EvictionRequestCancellationPolicy as Policy;
+use usher_decide::snapshot::Key;
+use usher_decide::waiting_on::WaitingOn;
+
+use crate::live::{Live, Scope};
+use crate::requests::say_if_hidden;
+use crate::standing::{Standing, Waits, turn_text};
+use crate::table::Table;
+use crate::world::World;
+use crate::{Ending, Error, Streams, Surroundings, span};
+
+/// Things change by the passing of time, too.
+const TICK: Duration = Duration::from_secs(1);
+/// The manager acts in less than this, if it runs.
+const MOMENT: SignedDuration = SignedDuration::from_secs(5);
+/// So many pods are shown at a time.
+const SHOWN: usize = 10;
+
+/// A pod that is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    pod: Key,
+    uid: String,
+}
+
+impl Subject {
+    pub fn new(namespace: &str, name: &str, uid: &str) -> Self {
+        Self { pod: Key::new(namespace, name), uid: uid.to_string() }
+    }
+}
+
+/// What to type next.
+#[derive(Debug, Clone)]
+pub struct Hints {
+    pub watch: String,
+    pub cancel: String,
+}
+
+/// How far one pod has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Gone,
+    Withdrawn,
+    Waiting { turn: String, waits: Waits },
+}
+
+pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> Outcome {
+    let pod = world.pods.get(&subject.pod).filter(|pod| *pod.uid == *subject.uid);
+    let Some(pod) = pod.filter(|pod| !pod.phase.is_terminal()) else { return Outcome::Gone };
+    let request = world.request_of(pod);
+    if let Some(grace_ends) = pod.deletion {
+        let waits = Waits::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers.clone() });
+        return Outcome::Waiting { turn: String::new(), waits };
+    }
+    let Some(request) = request else { return Outcome::Withdrawn };
+    let may_be_withdrawn = request.status.eviction_request_cancellation_policy == Policy::Allow;
+    if request.requesters().next().is_none() && may_be_withdrawn {
+        return Outcome::Withdrawn;
+    }
+    let waits = Standing::in_world(world, request, now).waits;
+    Outcome::Waiting { turn: turn_text(request, now), waits }
+}
+
+/// What is followed, and what was said about it.
+#[derive(Debug)]
+pub struct Following {
+    started: Timestamp,
+    subjects: Vec<Subject>,
+    said: BTreeMap<Key, String>,
+    /// Since when it is the manager's turn, which is over in a moment and then not worth a line.
+    at_manager: BTreeMap<Key, Timestamp>,
+}
+
+impl Following {
+    pub fn new(subjects: Vec<Subject>, started: Timestamp) -> Self {
+        Self { started, subjects, said: BTreeMap::new(), at_manager: BTreeMap::new() }
+    }
+
+    fn outcomes(&self, world: &World, now: Timestamp) -> Vec<(&Subject, Outcome)> {
+        self.subjects.iter().map(|subject| (subject, outcome(world, subject, now))).collect()
+    }
+
+    /// A line for each pod of which there are news.
+    pub fn lines(&mut self, world: &World, now: Timestamp) -> String {
+        let mut text = String::new();
+        let mut said = std::mem::take(&mut self.said);
+        let mut at_manager = std::mem::take(&mut self.at_manager);
+        for (subject, outcome) in self.outcomes(world, now) {
+            if matches!(&outcome, Outcome::Waiting { waits: Waits::Manager(_), .. }) {
+                if now < *at_manager.entry(subject.pod.clone()).or_insert(now) + MOMENT {
+                    continue;
+                }
+            } else {
+                at_manager.remove(&subject.pod);
+            }
+            let news = match &outcome {
+                Outcome::Gone => "gone".to_string(),
+                Outcome::Withdrawn => "stays, as the request was taken back".to_string(),
+                Outcome::Waiting { waits, .. } => format!("waits: {}", waits.sentence()),
+            };
+            if said.get(&subject.pod) != Some(&news) {
+                let after = match outcome {
+                    Outcome::Gone => format!(" after {}", span::age(self.started, now)),
+                    _ => String::new(),
+                };
+                text.push_str(&format!("pod/{}: {news}{after}\n", subject.pod.name));
+                said.insert(subject.pod.clone(), news);
+            }
+        }
+        self.said = said;
+        self.at_manager = at_manager;
+        text
+    }
+
+    /// All of it, for a screen.
+    pub fn picture(&self, world: &World, surroundings: &Surroundings, now: Timestamp) -> String {
+        let outcomes = self.outcomes(world, now);
+        let gone = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Gone).count();
+        let head = format!("{gone} of {} gone after {}", pods(outcomes.len()), span::age(self.started, now));
+        let mut table = Table::default();
+        let mut hidden = 0;
+        for (subject, outcome) in &outcomes {
+            let (turn, waiting_on) = match outcome {
+                Outcome::Gone => continue,
+                Outcome::Withdrawn => (String::new(), "taken back".to_string()),
+                Outcome::Waiting { turn, waits } => {
+                    let phrase = waits.phrase(now);
+                    let phrase = if waits.is_blocked() { surroundings.alarming(&phrase) } else { phrase };
+                    (turn.clone(), phrase)
+                }
+            };
+            if table.len() < SHOWN {
+                table.row(vec![format!("  {}", subject.pod.name), turn, waiting_on]);
+            } else {
+                hidden += 1;
+            }
+        }
+        let more = if hidden > 0 { format!("  and {hidden} more\n") } else { String::new() };
+        format!("{}\n{}{more}", surroundings.bold(&head), table.render())
+    }
+
+    /// How it ended, if all is over.
+    pub fn ending(&self, world: &World, now: Timestamp) -> Option<Ending> {
+        let outcomes = self.outcomes(world, now);
+        if outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Waiting { .. })) {
+            return None;
+        }
+        let withdrawn = outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Withdrawn);
+        Some(if withdrawn { Ending::Withdrawn } else { Ending::Done })
+    }
+
+    /// What is said at the end.
+    pub fn summary(&self, world: &World, now: Timestamp) -> String {
+        let outcomes = self.outcomes(world, now);
+        let after = span::age(self.started, now);
+        let mut text = String::new();
+        for (subject, outcome) in &outcomes {
+            let pod = &subject.pod.name;
+            match outcome {
+                Outcome::Gone => {}
+                Outcome::Withdrawn => {
+                    text.push_str(&format!("pod/{pod}: stays, as the request was taken back\n"));
+                }
+                Outcome::Waiting { waits, .. } => text.push_str(&format!(
+                    "pod/{pod}: not gone after {after}: {}; {}\n",
+                    waits.sentence(),
+                    waits.advice()
+                )),
+            }
+        }
+        match (outcomes.len(), text.is_empty()) {
+            (1, true) => format!("the pod is gone after {after}\n"),
+            (count, true) => format!("all {} are gone after {after}\n", pods(count)),
+            (_, false) => text,
+        }
+    }
+}
+
+fn pods(count: usize) -> String {
+    if count == 1 { "1 pod".to_string() } else { format!("{count} pods") }
+}
+
+/// Text that is drawn over and over at the same place.
+pub fn screen() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
+    bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar
+}
+
+pub async fn until_gone(
+    client: &Client,
+    namespace: &str,
+    subjects: Vec<Subject>,
+    timeout: Option<SignedDuration>,
+    hints: &Hints,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let pod_name = match &subjects[..] {
+        [one] => Some(one.pod.name.to_string()),
+        _ => None,
+    };
+    let scope = Scope { namespace: Some(namespace.to_string()), pod_name, ..Scope::default() };
+    let mut following = Following::new(subjects, Timestamp::now());
+    let mut live = Live::start(client, &scope).await?;
+    say_if_hidden(&live.world, streams.err)?;
+    let screen = surroundings.is_terminal.then(screen);
+    let mut tick = tokio::time::interval(TICK);
+    let mut out_of_time = std::pin::pin!(out_of_time(timeout));
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    let ending = loop {
+        let now = Timestamp::now();
+        match &screen {
+            Some(screen) => {
+                let picture = following.picture(&live.world, surroundings, now);
+                screen.set_message(picture.trim_end().to_string());
+            }
+            None => {
+                streams.out.write_all(following.lines(&live.world, now).as_bytes())?;
+                streams.out.flush()?;
+            }
+        }
+        if let Some(ending) = following.ending(&live.world, now) {
+            break ending;
+        }
+        tokio::select! {
+            changed = live.changed() => changed?,
+            () = &mut out_of_time => break Ending::NotGone,
+            stopped = &mut interrupted => {
+                stopped?;
+                break Ending::Interrupted;
+            }
+            _ = tick.tick() => {}
+        }
+    };
+    if let Some(screen) = &screen {
+        screen.finish_and_clear();
+    }
+    let summary = following.summary(&live.world, Timestamp::now());
+    match ending {
+        Ending::Interrupted => writeln!(
+            streams.err,
+            "interrupted; the pods are still asked to leave\nwatch it: {}\ntake it back: {}",
+            hints.watch, hints.cancel
+        )?,
+        Ending::NotGone => {
+            writeln!(streams.err, "{summary}still asked to leave; take it back: {}", hints.cancel)?;
+        }
+        _ => write!(streams.out, "{summary}")?,
+    }
+    Ok(ending)
+}
+
+async fn out_of_time(timeout: Option<SignedDuration>) {
+    match timeout {
+        Some(timeout) => tokio::time::sleep(timeout.unsigned_abs()).await,
+        None => std::future::pending().await,
+    }
+}

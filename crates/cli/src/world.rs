@@ -1,0 +1,136 @@
+//! What is known of the cluster: the pods, requests and budgets that matter, read once.
+
+use std::collections::BTreeMap;
+
+use futures::future::try_join_all;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
+
+use crate::Error;
+use crate::error::{is_code, is_missing};
+
+/// So many objects are read at a time.
+const PAGE: u32 = 500;
+/// Up to so many pods are asked for one by one; a whole namespace may be much larger.
+const FEW: usize = 20;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct World {
+    pub pods: BTreeMap<Key, Pod>,
+    pub requests: BTreeMap<Key, Request>,
+    pub budgets: BTreeMap<Key, Budget>,
+    /// Budgets may not be read, so nothing can be said about them.
+    pub budgets_are_hidden: bool,
+}
+
+impl World {
+    pub fn pod_of(&self, request: &Request) -> Option<&Pod> {
+        self.pods.get(&request.pod_key())
+    }
+
+    pub fn request_of(&self, pod: &Pod) -> Option<&Request> {
+        self.requests.get(&Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() })
+    }
+
+    pub fn budgets_of(&self, pod: &Pod) -> Vec<&Budget> {
+        self.budgets.values().filter(|budget| budget.selects(pod)).collect()
+    }
+
+    /// The requests of a namespace, or of all, with their pods and budgets.
+    pub async fn read(client: &Client, namespace: Option<&str>, labels: Option<&str>) -> Result<Self, Error> {
+        let requests: Vec<RequestOnWire> = list(&scoped(client, namespace), labels).await?;
+        let requests: Vec<Request> = requests.into_iter().map(Request::from).collect();
+        let mut world = Self::default();
+        if requests.len() <= FEW {
+            let pods = try_join_all(requests.iter().map(|request| read_pod(client, request))).await?;
+            world.pods = pods.into_iter().flatten().map(|pod| (pod.key.clone(), pod)).collect();
+        } else {
+            let pods: Vec<PodOnWire> = list(&scoped(client, namespace), None).await?;
+            world.pods = pods.into_iter().map(Pod::from).map(|pod| (pod.key.clone(), pod)).collect();
+        }
+        if !requests.is_empty() {
+            world.read_budgets(client, namespace).await?;
+        }
+        world.requests = requests.into_iter().map(|request| (request.key.clone(), request)).collect();
+        Ok(world)
+    }
+
+    pub async fn read_budgets(&mut self, client: &Client, namespace: Option<&str>) -> Result<(), Error> {
+        match list_raw::<PodDisruptionBudget>(&scoped(client, namespace), None).await {
+            Ok(budgets) => {
+                let budgets = budgets.iter().map(Budget::from);
+                self.budgets = budgets.map(|budget| (budget.key.clone(), budget)).collect();
+            }
+            Err(why) if is_code(&why, 403) => self.budgets_are_hidden = true,
+            Err(why) => return Err(why.into()),
+        }
+        Ok(())
+    }
+}
+
+/// All objects of a namespace, or of all.
+pub fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+async fn read_pod(client: &Client, request: &Request) -> Result<Option<Pod>, Error> {
+    let pods: Api<PodOnWire> = Api::namespaced(client.clone(), &request.key.namespace);
+    match pods.get(&request.pod_name).await {
+        Ok(pod) => Ok(Some(pod.into())),
+        Err(why) if is_missing(&why) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
+}
+
+pub async fn list<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    list_raw(api, labels).await.map_err(|why| match (labels, Error::from(why)) {
+        (Some(labels), Error::Refused(why)) => Error::Refused(format!(
+            "the selector {labels:?} is not understood: {why}; write for example app=web"
+        )),
+        (_, other) => other,
+    })
+}
+
+/// Page by page. A list that takes so long that the server has forgotten its beginning starts anew.
+async fn list_raw<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut parameters = ListParams::default().limit(PAGE);
+    parameters.label_selector = labels.map(str::to_string);
+    let mut all = Vec::new();
+    loop {
+        match api.list(&parameters).await {
+            Ok(page) => {
+                let more = page.metadata.continue_.filter(|token| !token.is_empty());
+                all.extend(page.items);
+                match more {
+                    Some(token) => parameters.continue_token = Some(token),
+                    None => return Ok(all),
+                }
+            }
+            Err(why) if is_code(&why, 410) && parameters.continue_token.is_some() => {
+                parameters.continue_token = None;
+                all.clear();
+            }
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// The name that every object on a server has.
+pub fn key_of(object: &impl ResourceExt) -> Key {
+    Key::new(object.namespace().unwrap_or_default(), object.name_any())
+}

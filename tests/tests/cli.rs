@@ -1,0 +1,404 @@
+//! The commands that people type, on an embedded cluster that lives, with the controller at work.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
+
+use std::time::Duration;
+
+use clap::Parser;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams};
+use kube::runtime::wait::{Condition, await_condition, conditions};
+use kube::{Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use usher_api::EvictionRequest;
+use usher_apply::Clock;
+use usher_cli::{Ending, Error, Streams, Surroundings};
+use usher_cluster::life::{self, Life, Times};
+use usher_controllers::eviction_request::{Nobody, run};
+use usher_tests::TestCluster;
+use usher_tests::living::node;
+
+const MISSING: &str = "EvictionRequests are not installed in this cluster: kubectl apply -f deploy/crds";
+
+/// Nothing here takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Parser)]
+struct Line {
+    #[command(subcommand)]
+    command: usher_cli::Command,
+}
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+struct Printed {
+    ending: Result<Ending, Error>,
+    out: String,
+    err: String,
+}
+
+impl Printed {
+    fn code(&self) -> u8 {
+        self.ending.as_ref().map_or(1, |ending| ending.code())
+    }
+
+    fn error(&self) -> String {
+        self.ending.as_ref().unwrap_err().to_string()
+    }
+}
+
+/// A living cluster with its controller; both end when dropped.
+struct Place {
+    cluster: TestCluster,
+    client: Client,
+    /// Pods run only where there is life.
+    _life: Option<Life>,
+    controller: Option<JoinHandle<()>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(controller) = &self.controller {
+            controller.abort();
+        }
+    }
+}
+
+impl Place {
+    async fn bare() -> Self {
+        let (cluster, embedded) = TestCluster::embedded_with(true).await.unwrap();
+        let quick = Duration::from_millis(10);
+        let times = Times { start: quick, run: quick, terminate: quick };
+        let life = life::start(&embedded, life::Options { times, trace: None });
+        let client = cluster.client("admin").unwrap();
+        Self { cluster, client, _life: Some(life), controller: None }
+    }
+
+    /// A real API server, on which pods stay pending.
+    async fn real() -> Self {
+        let cluster = TestCluster::real().await.unwrap();
+        let client = cluster.client("admin").unwrap();
+        Self { cluster, client, _life: None, controller: None }
+    }
+
+    async fn with_controller() -> Self {
+        let mut place = Self::bare().await;
+        place.install().await;
+        place.create::<Node>(Api::all(place.client.clone()), node("n1")).await;
+        place.control();
+        place
+    }
+
+    async fn install(&self) {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for (_, definition) in usher_api::crd::crds() {
+            definitions.create(&PostParams::default(), &definition).await.unwrap();
+            let name = definition.name_any();
+            self.until(definitions.clone(), &name, conditions::is_crd_established()).await;
+        }
+    }
+
+    fn control(&mut self) {
+        let running = run(self.client.clone(), Clock::system(), Box::new(Nobody));
+        self.controller = Some(tokio::spawn(running));
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn create<K>(&self, api: Api<K>, object: Value) -> K
+    where
+        K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+    {
+        let object: K = serde_json::from_value(object).unwrap();
+        api.create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    async fn until<K>(&self, api: Api<K>, name: &str, condition: impl Condition<K>) -> Option<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    {
+        tokio::time::timeout(PATIENCE, await_condition(api, name, condition)).await.unwrap().unwrap()
+    }
+
+    /// A pod that runs.
+    async fn pod(&self, name: &str, app: &str, annotations: Value) -> Pod {
+        self.pending_pod(name, app, annotations).await;
+        self.until(self.api::<Pod>(), name, conditions::is_pod_running()).await.unwrap()
+    }
+
+    async fn pending_pod(&self, name: &str, app: &str, annotations: Value) -> Pod {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": app}, "annotations": annotations},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1},
+        });
+        self.create::<Pod>(self.api(), pod).await
+    }
+
+    /// A budget that keeps so many pods, once it is counted.
+    async fn budget(&self, app: &str, keeps: i32) {
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app},
+            "spec": {"minAvailable": keeps, "selector": {"matchLabels": {"app": app}}},
+        });
+        self.create::<PodDisruptionBudget>(self.api(), budget).await;
+        let is_counted = |budget: Option<&PodDisruptionBudget>| {
+            let status = budget.and_then(|budget| budget.status.as_ref());
+            status.is_some_and(|status| status.current_healthy.unwrap_or(0) >= 1)
+        };
+        self.until(self.api::<PodDisruptionBudget>(), app, is_counted).await;
+    }
+
+    /// Runs a command line, split at white space.
+    async fn usher(&self, line: &str) -> Printed {
+        let mut words: Vec<&str> = vec!["usher"];
+        words.extend(line.split_whitespace());
+        let kubeconfig = self.cluster.kubeconfig().display().to_string();
+        words.extend(["--kubeconfig", &kubeconfig]);
+        let line = Line::try_parse_from(words).unwrap_or_else(|why| panic!("{why}"));
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let streams = Streams { out: &mut out, err: &mut err };
+        let surroundings = Surroundings::plain();
+        let running = usher_cli::run(line.command, &surroundings, streams);
+        let ending = tokio::time::timeout(PATIENCE, running).await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Printed { ending, out: text(out), err: text(err) }
+    }
+}
+
+#[tokio::test]
+async fn without_the_definitions_every_command_says_what_to_install() {
+    let place = Place::bare().await;
+    place.create::<Node>(Api::all(place.client.clone()), node("n1")).await;
+    place.pod("web-1", "web", json!({})).await;
+    for line in ["requests", "requests -w", "requests -o json", "explain web-1", "cancel web-1"] {
+        assert_eq!(place.usher(line).await.error(), MISSING, "{line}");
+    }
+    let evict = place.usher("evict web-1").await;
+    assert_eq!((evict.code(), evict.err), (1, format!("error: pod/web-1: {MISSING}\n")));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_so() {
+    let place = Place::with_controller().await;
+    let nobody = place.usher("requests").await;
+    let text = "nobody is asked to leave in namespace \"default\"; -A shows all namespaces\n";
+    assert_eq!((nobody.code(), nobody.err.as_str()), (0, text));
+    let missing =
+        "pod \"nope\" is not in namespace \"default\": name another with -n, or see kubectl get pods -A";
+    assert_eq!(place.usher("explain nope").await.error(), missing);
+    for line in ["evict nope", "cancel nope"] {
+        let printed = place.usher(line).await;
+        assert_eq!((printed.code(), printed.err), (1, format!("error: {missing}\n")), "{line}");
+    }
+    let selected = place.usher("evict -l app=none").await;
+    assert!(selected.error().starts_with("no pod in namespace \"default\" has the labels \"app=none\""));
+    let garbled = place.usher("evict -l app=)").await;
+    assert!(garbled.error().starts_with("the selector \"app=)\" is not understood: "), "{garbled:?}");
+    let context = place.usher("requests --context nowhere").await;
+    assert_eq!(context.error(), "the kubeconfig has no context \"nowhere\": see kubectl config get-contexts");
+}
+
+#[tokio::test]
+async fn a_request_is_joined_shown_explained_and_taken_back() {
+    let place = Place::with_controller().await;
+    let annotation = "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com";
+    let pod = place.pod("db-0", "db", json!({annotation: "11000/knowledgeable"})).await;
+    let uid = pod.uid().unwrap();
+    let explained = place.usher("explain pod/db-0").await.out;
+    assert!(explained.contains("If asked      db.example.com would have the first turn\n"), "{explained}");
+    assert!(explained.contains("To ask        usher evict db-0 -n default\n"), "{explained}");
+
+    let request = json!({
+        "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+        "metadata": {
+            "name": uid, "labels": {"app": "db"},
+            "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_drain.example.com"],
+        },
+        "spec": {
+            "podRef": {"name": "db-0", "uid": uid},
+            "interceptors": [{"interceptorClass": "db.example.com", "priority": 11000, "role": "knowledgeable"}],
+        },
+    });
+    place.create::<EvictionRequest>(place.api(), request).await;
+    let joined = place.usher("evict db-0").await;
+    assert_eq!(
+        joined.out, "pod/db-0: asked to leave as admin.usher.dev; drain.example.com had asked before\n",
+        "{joined:?}"
+    );
+    let again = place.usher("evict db-0 --deadline 1h").await;
+    assert!(
+        again.out.starts_with("pod/db-0: had been asked to leave as admin.usher.dev already, "),
+        "{again:?}"
+    );
+    assert_eq!(
+        again.err,
+        "warning: pod/db-0: the request has the deadline 30m already, which cannot be changed\n"
+    );
+
+    let has_turn = |request: Option<&EvictionRequest>| {
+        let status = request.and_then(|request| request.status.as_ref());
+        status.is_some_and(|status| status.active_interceptor_class.as_deref() == Some("db.example.com"))
+    };
+    place.until(place.api::<EvictionRequest>(), &uid, has_turn).await;
+    let table = place.usher("requests -l app=db").await.out;
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split("   ").map(str::trim).collect();
+    assert_eq!(
+        row[..4],
+        ["db-0", "n1", "drain.example.com,admin.usher.dev", "db.example.com (1/1)"],
+        "{table}"
+    );
+    assert!(table.contains("interceptor, 30m left") || table.contains("interceptor, 29m left"), "{table}");
+    assert_eq!(place.usher("requests -l app=other").await.out, "");
+    let list: Value = serde_json::from_str(&place.usher("requests -A -o json").await.out).unwrap();
+    assert_eq!(list["items"][0]["spec"]["podRef"]["name"], "db-0");
+    let yaml: Value = serde_saphyr::from_str(&place.usher("requests -o yaml").await.out).unwrap();
+    assert_eq!(yaml, list);
+    let name = place.usher("requests -o name").await.out;
+    assert_eq!(name, format!("evictionrequest.evictionrequest.coordination.k8s.io/{uid}\n"));
+
+    let explained = place.usher("explain db-0").await.out;
+    assert!(explained.contains("Waiting on    interceptor db.example.com has its turn\n"), "{explained}");
+    assert!(explained.contains("db.example.com has the first turn\n"), "events: {explained}");
+    let explained: Value = serde_json::from_str(&place.usher("explain db-0 -o json").await.out).unwrap();
+    assert_eq!(explained["waitingOn"]["kind"], "Interceptor");
+    assert_eq!(explained["interceptors"][0]["turn"]["state"], "Active");
+
+    let cancelled = place.usher("cancel db-0").await;
+    assert_eq!(
+        cancelled.out,
+        "pod/db-0: taken back for admin.usher.dev; drain.example.com still asks, so the eviction goes on\n"
+    );
+    let again = place.usher("cancel db-0").await;
+    assert_eq!(again.code(), 1);
+    assert!(again.err.contains("use usher cancel --requester drain.example.com"), "{again:?}");
+    let cancelled = place.usher("cancel db-0 --all-requesters --force").await;
+    assert_eq!(
+        cancelled.out,
+        "pod/db-0: taken back for everybody; nobody else asks, so the eviction is called off\n"
+    );
+    place
+        .until(place.api::<EvictionRequest>(), &uid, |request: Option<&EvictionRequest>| request.is_none())
+        .await;
+    assert!(place.api::<Pod>().get("db-0").await.unwrap().metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test]
+async fn interceptors_that_the_request_lacks_are_warned_of() {
+    let place = Place::with_controller().await;
+    let annotation = "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com";
+    place.pod("db-0", "db", json!({annotation: "11000"})).await;
+    let client = place.usher("evict db-0 --dry-run").await;
+    assert_eq!(client.out, "pod/db-0: would be asked to leave as admin.usher.dev (dry run)\n");
+    let server = place.usher("evict db-0 --dry-run=server").await;
+    assert!(server.out.ends_with("(server dry run)\n"), "{server:?}");
+    assert!(server.err.contains("Usher's webhook does not seem to be installed"), "{server:?}");
+    assert!(place.api::<EvictionRequest>().list(&Default::default()).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn waiting_ends_when_all_pods_are_gone() {
+    let place = Place::with_controller().await;
+    for name in ["web-1", "web-2", "web-3"] {
+        place.pod(name, "web", json!({})).await;
+    }
+    let none = place.usher("cancel -l app=web").await;
+    assert_eq!(
+        none.error(),
+        "admin.usher.dev asks none of the pods with the labels \"app=web\" to leave: see usher requests -n default"
+    );
+    let waited = place.usher("evict -l app=web --requester me.example.com --wait").await;
+    assert_eq!(waited.code(), 0, "{waited:?}");
+    for name in ["web-1", "web-2", "web-3"] {
+        assert!(waited.out.contains(&format!("pod/{name}: gone after ")), "{waited:?}");
+    }
+    assert!(waited.out.contains("all 3 pods are gone after "), "{waited:?}");
+    assert!(place.api::<Pod>().list(&Default::default()).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn a_budget_that_blocks_is_told_at_the_timeout_and_the_request_can_be_taken_back() {
+    let place = Place::with_controller().await;
+    place.pod("web-1", "web", json!({})).await;
+    place.budget("web", 1).await;
+    let waited = place.usher("evict web-1 --wait --timeout 1s").await;
+    assert_eq!(waited.code(), 3, "{waited:?}");
+    assert!(waited.err.starts_with("pod/web-1: not gone after "), "{waited:?}");
+    assert!(waited.err.contains("add a replica, or allow a disruption in the budget"), "{waited:?}");
+    assert!(waited.err.contains("take it back: usher cancel web-1 -n default"), "{waited:?}");
+    let explained = place.usher("explain web-1").await.out;
+    assert!(
+        explained.contains("web: does not let the pod go; 0 allowed, 1 of 1 healthy, 1 wanted"),
+        "{explained}"
+    );
+    assert!(!explained.contains("the manager"), "it has done what it could: {explained}");
+
+    let (waited, cancelled) =
+        tokio::join!(place.usher("evict web-1 --requester two.example.com --wait"), async {
+            let asks_too = |request: Option<&EvictionRequest>| {
+                request
+                    .is_some_and(|one| one.finalizers().iter().any(|name| name.ends_with("two.example.com")))
+            };
+            let uid = place.api::<Pod>().get("web-1").await.unwrap().uid().unwrap();
+            place.until(place.api::<EvictionRequest>(), &uid, asks_too).await;
+            place.usher("cancel web-1 --all-requesters --force").await
+        });
+    assert_eq!(cancelled.code(), 0, "{cancelled:?}");
+    assert_eq!(waited.code(), 4, "{waited:?}");
+    assert!(waited.out.ends_with("pod/web-1: stays, as the request was taken back\n"), "{waited:?}");
+}
+
+/// Many ask for the same pod at the same time, and take it back at the same time: nobody is lost.
+async fn everybody_is_heard(place: &Place) {
+    let uid = place.pending_pod("many", "many", json!({})).await.uid().unwrap();
+    let evict: Vec<String> =
+        (0..8).map(|number| format!("evict many --requester r{number}.example.com")).collect();
+    let asked = futures::future::join_all(evict.iter().map(|line| place.usher(line))).await;
+    assert!(asked.iter().all(|printed| printed.code() == 0), "{asked:?}");
+    let request = place.api::<EvictionRequest>().get(&uid).await.unwrap();
+    assert_eq!(request.finalizers().len(), 8, "{:?}", request.finalizers());
+    let cancel: Vec<String> =
+        (1..8).map(|number| format!("cancel many --requester r{number}.example.com")).collect();
+    let taken_back = futures::future::join_all(cancel.iter().map(|line| place.usher(line))).await;
+    assert!(taken_back.iter().all(|printed| printed.code() == 0), "{taken_back:?}");
+    let request = place.api::<EvictionRequest>().get(&uid).await.unwrap();
+    assert_eq!(request.finalizers(), ["requester.evictionrequest.coordination.k8s.io/name_r0.example.com"]);
+}
+
+#[tokio::test]
+async fn everybody_who_asks_at_once_is_heard() {
+    let place = Place::bare().await;
+    place.install().await;
+    everybody_is_heard(&place).await;
+}
+
+#[tokio::test]
+async fn the_real_server_is_understood_as_well() {
+    if usher_testbed::skip_real("cli: the commands on the real API server") {
+        return;
+    }
+    let mut place = Place::real().await;
+    for line in ["requests", "requests -w"] {
+        assert_eq!(place.usher(line).await.error(), MISSING, "{line}");
+    }
+    place.install().await;
+    everybody_is_heard(&place).await;
+    let explained = place.usher("explain many").await;
+    assert!(explained.out.contains("Requested by  r0.example.com\n"), "{explained:?}");
+    assert!(place.usher("explain nope").await.error().starts_with("pod \"nope\" is not in namespace"));
+    assert!(place.usher("requests -l app=)").await.error().contains("is not understood"));
+    place.control();
+    let waited = place.usher("evict many --wait").await;
+    assert_eq!(waited.code(), 0, "{waited:?}");
+    assert!(waited.out.ends_with("s\n") && waited.out.contains("the pod is gone after "), "{waited:?}");
+}
