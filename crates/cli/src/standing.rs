@@ -82,7 +82,7 @@ fn due(decision: &Decision) -> Option<Due> {
         Effect::Delete | Effect::KeepFinalizers(_) => Some(Due::EndRequest),
         Effect::WriteStatus(_) if decision.waiting_on.is_some() => Some(Due::Report),
         Effect::WriteStatus(_) => Some(Due::GiveTurn),
-        Effect::LookUpPod | Effect::Tell(_) => None,
+        Effect::LookUpPod | Effect::Confirm | Effect::Tell(_) => None,
     })
 }
 

@@ -120,7 +120,6 @@ impl Watch {
             };
             tokio::select! {
                 biased;
-                biased;
                 frame = self.body.frame() => {
                     let Ok(frame) = frame?;
                     return Some(frame);

@@ -134,7 +134,6 @@ impl Watch {
             }
             tokio::select! {
                 biased;
-                biased;
                 changed = self.grown.changed() => if changed.is_err() {
                     // The resource is no longer served.
                     return None;
