@@ -266,7 +266,7 @@ impl prometheus_client::collector::Collector for AtRead {
             MetricType::Gauge,
         )?;
         for (reason, requests, _) in &waits {
-            let labels = ByReason { reason: *reason };
+            let labels = ByReason { reason };
             ConstGauge::new(i64::from(*requests)).encode(waiting.encode_family(&labels)?)?;
         }
         let mut blocked = encoder.encode_descriptor(
@@ -276,7 +276,7 @@ impl prometheus_client::collector::Collector for AtRead {
             MetricType::Counter,
         )?;
         for (reason, _, seconds) in &waits {
-            let labels = ByReason { reason: *reason };
+            let labels = ByReason { reason };
             ConstCounter::new(*seconds).encode(blocked.encode_family(&labels)?)?;
         }
         let mut unfinished = encoder.encode_descriptor(
