@@ -148,16 +148,7 @@ impl Scene {
         let (metrics, health) = (free_address(), free_address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
         command.arg("manager").arg("--kubeconfig").arg(&self.kubeconfig);
-        command.args([
-            "--namespace",
-            "usher-system",
-            "--log-format",
-            "json",
-            "--log-level",
-            "info,usher_controllers=debug",
-            "--feature-gates",
-            gates,
-        ]);
+        command.args(["--namespace", "usher-system", "--log-format", "json", "--feature-gates", gates]);
         command.args(["--metrics-address", &metrics.to_string(), "--health-address", &health.to_string()]);
         let process = command.kill_on_drop(true).spawn().unwrap();
         let manager = Manager { process, metrics, health };

@@ -19,7 +19,9 @@ pub struct Arguments {
 
 impl Arguments {
     pub async fn client(&self) -> anyhow::Result<Client> {
-        let config = self.config().await?;
+        let mut config = self.config().await?;
+        // The client would repeat what is answered with 429 by itself: evictions that a budget refuses.
+        config.default_retry = false;
         tracing::info!(server = %config.cluster_url, "API server");
         Client::try_from(config).context("the API server's address or credentials cannot be used")
     }
