@@ -126,7 +126,7 @@ impl Scene {
     }
 
     /// Asks for the eviction of a pod; the name of the request.
-    async fn request(&self, pod: &str) -> String {
+    async fn request(&self, pod: &str, interceptors: Value) -> String {
         let uid = self.get("pod", pod).await["metadata"]["uid"].as_str().unwrap().to_owned();
         self.create(&json!({
             "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
@@ -134,7 +134,7 @@ impl Scene {
                 "name": uid,
                 "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_drain.example.com"],
             },
-            "spec": {"podRef": {"name": pod, "uid": uid}},
+            "spec": {"podRef": {"name": pod, "uid": uid}, "interceptors": interceptors},
         }))
         .await;
         uid
@@ -214,21 +214,26 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     let manager = scene.manager(ON).await;
     manager.until_leads().await;
     scene.pod("a").await;
-    let a = scene.request("a").await;
+    let a = scene.request("a", json!([])).await;
     scene.gone("pod", "a").await;
     scene.gone(REQUEST, &a).await;
 
     // Step 4: the budget of pod B lets nobody go.
     scene.pod("b").await;
     scene.closed_budget("b").await;
-    let b = scene.request("b").await;
+    let b = scene.request("b", json!([])).await;
     let counter = |request: &Value| request["status"]["failedAPIEvictionCounter"].as_i64().unwrap_or(0);
     scene.until("is refused", REQUEST, &b, |request| counter(request) > 0).await;
+    // An interceptor has its turn with another pod.
+    scene.pod("d").await;
+    let d = scene.request("d", json!([{"interceptorClass": "db.example.com", "priority": 100}])).await;
+    let has_turn = |request: &Value| request["status"]["activeInterceptorClass"] == "db.example.com";
+    scene.until("has its turn", REQUEST, &d, has_turn).await;
     for name in [
         "evictionrequest_controller_evictions{result=\"accepted\",reason=\"Accepted\"} 1\n",
         "evictionrequest_controller_evictions{result=\"refused\",reason=\"DisruptionBudget\"} ",
-        "evictionrequest_controller_active_requester{requester=\"drain.example.com\"} 1\n",
-        "# TYPE evictionrequest_controller_active_interceptor gauge\n",
+        "evictionrequest_controller_active_requester{requester=\"drain.example.com\"} 2\n",
+        "evictionrequest_controller_active_interceptor{interceptor=\"db.example.com\"} 1\n",
         "evictionrequest_controller_pod_interceptors{interceptors=\"0\"} 1\n",
         "evictionrequest_controller_pod_removal_seconds_count 1\n",
         "evictionrequest_controller_blocked_seconds_total{reason=\"DisruptionBudget\"} ",
@@ -275,7 +280,7 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     // The leader is killed while a request waits for a budget. The other one finishes it.
     scene.pod("c").await;
     scene.closed_budget("c").await;
-    let c = scene.request("c").await;
+    let c = scene.request("c", json!([])).await;
     scene.until("is refused", REQUEST, &c, |request| counter(request) > 0).await;
     assert!(first.leads() && !second.leads(), "one of two acts");
     first.process.kill().await.unwrap();
