@@ -1,11 +1,11 @@
-//! Which programs make up the control plane, and exactly what they are built from.
+//! Which programs make up the control plane, and exactly what they and helm are built from.
 
 use std::fmt;
 
 /// The Kubernetes version that `modules/kubernetes` pins.
 pub const KUBERNETES_VERSION: &str = "v1.37.1";
 
-/// One program of the control plane.
+/// One program of the control plane, or helm, which a few tests need beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Binary {
     Etcd,
@@ -14,10 +14,11 @@ pub enum Binary {
     KubeControllerManager,
     KubeScheduler,
     Kwok,
+    Helm,
 }
 
 impl Binary {
-    /// In the order they are built: what a bare API server needs comes first.
+    /// The control plane, in the order it is built: what a bare API server needs comes first.
     pub const ALL: [Self; 6] = [
         Self::Etcd,
         Self::KubeApiserver,
@@ -40,6 +41,7 @@ impl Binary {
             Self::KubeControllerManager => "kube-controller-manager",
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
+            Self::Helm => "helm",
         }
     }
 
@@ -52,6 +54,7 @@ impl Binary {
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+            Self::Helm => "helm.sh/helm/v4/cmd/helm",
         }
     }
 
@@ -63,6 +66,7 @@ impl Binary {
                 &KUBERNETES
             }
             Self::Kwok => &KWOK,
+            Self::Helm => &HELM,
         }
     }
 
@@ -111,11 +115,32 @@ macro_rules! module {
 const ETCD: Module = module!("etcd");
 const KUBERNETES: Module = module!("kubernetes");
 const KWOK: Module = module!("kwok");
-pub(crate) const MODULES: [&Module; 3] = [&ETCD, &KUBERNETES, &KWOK];
+const HELM: Module = module!("helm");
 
-/// The newest `go` line of all modules: the oldest Go that can build them.
-pub(crate) fn required_go() -> GoVersion {
-    MODULES
+/// Programs that are cached together: a new pin of one builds all of them anew.
+pub(crate) struct Set {
+    pub(crate) modules: &'static [&'static Module],
+    pub(crate) binaries: &'static [Binary],
+    /// What is built, for whoever waits for it.
+    pub(crate) title: &'static str,
+}
+
+pub(crate) const CONTROL_PLANE: Set = Set {
+    modules: &[&ETCD, &KUBERNETES, &KWOK],
+    binaries: &Binary::ALL,
+    title: "programs of the control plane, once; the first time takes 10 to 15 minutes",
+};
+
+/// Apart from the control plane, which needs many minutes: only the tests of the chart ask for it.
+pub(crate) const CHARTS: Set = Set {
+    modules: &[&HELM],
+    binaries: &[Binary::Helm],
+    title: "program for the tests of the chart, once; the first time takes a few minutes",
+};
+
+/// The newest `go` line of the modules: the oldest Go that can build them.
+pub(crate) fn required_go(set: &Set) -> GoVersion {
+    set.modules
         .iter()
         .filter_map(|module| module.files[0].1.lines().find_map(|line| line.strip_prefix("go ")))
         .filter_map(GoVersion::parse)
@@ -168,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_binary_is_imported_by_the_module_it_is_built_in() {
-        for binary in Binary::ALL {
+        for binary in [CONTROL_PLANE, CHARTS].into_iter().flat_map(|set| set.binaries) {
             let tools = binary.module().files[2].1;
             assert!(tools.contains(&format!("\"{}\"", binary.package())), "{binary}");
         }
@@ -176,6 +201,7 @@ mod tests {
 
     #[test]
     fn some_go_version_is_required() {
-        assert!(required_go() >= GoVersion(1, 20, 0));
+        assert!(required_go(&CONTROL_PLANE) >= GoVersion(1, 20, 0));
+        assert!(required_go(&CHARTS) >= GoVersion(1, 20, 0));
     }
 }

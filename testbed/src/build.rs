@@ -1,7 +1,7 @@
 //! Finds the programs of the control plane: in `KUBEBUILDER_ASSETS`, in the cache, or by building them.
 
 use crate::Error;
-use crate::binaries::{Binary, GoVersion, MODULES, required_go};
+use crate::binaries::{Binary, CHARTS, CONTROL_PLANE, GoVersion, Set, required_go};
 use crate::cache::{self, BUILD_ENVIRONMENT, CACHE_VARIABLE};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -53,25 +53,30 @@ pub fn toolbox(needed: &[Binary]) -> Result<Toolbox, Error> {
     if rest.is_empty() {
         return Ok(toolbox);
     }
-    let go = Go::find(&rest)?;
-    let folder = cache::root()?.join(cache::key(&go.identity));
+    toolbox.paths.extend(built(&CONTROL_PLANE, &rest, assets.as_deref())?);
+    Ok(toolbox)
+}
+
+/// Programs of a set from the cache, where those that are missing are built first. `assets` have none of them.
+fn built(set: &Set, needed: &[Binary], assets: Option<&Path>) -> Result<BTreeMap<Binary, PathBuf>, Error> {
+    let go = Go::find(set, needed)?;
+    let folder = cache::root()?.join(cache::key(&go.identity, set));
     let missing = |binaries: &[Binary]| -> Vec<Binary> {
         binaries.iter().copied().filter(|binary| !folder.join(binary.name()).is_file()).collect()
     };
-    if !missing(&rest).is_empty() {
-        if let Some(assets) = &assets {
-            let names: Vec<_> = rest.iter().map(|binary| binary.name()).collect();
+    if !missing(needed).is_empty() {
+        if let Some(assets) = assets {
+            let names: Vec<_> = needed.iter().map(|binary| binary.name()).collect();
             eprintln!("testbed: {} has no {}: building", assets.display(), names.join(", "));
         }
         let _lock = lock(&folder)?;
         // Another process may have built them while this one waited for the lock.
-        let missing = missing(&rest);
+        let missing = missing(needed);
         if !missing.is_empty() {
-            build(&go, &folder, &missing)?;
+            build(set, &go, &folder, &missing)?;
         }
     }
-    toolbox.paths.extend(rest.into_iter().map(|binary| (binary, folder.join(binary.name()))));
-    Ok(toolbox)
+    Ok(needed.iter().map(|binary| (*binary, folder.join(binary.name()))).collect())
 }
 
 /// The path of kubectl alone, for use against any cluster. Builds nothing else.
@@ -81,6 +86,15 @@ pub fn toolbox(needed: &[Binary]) -> Result<Toolbox, Error> {
 pub async fn kubectl_path() -> Result<PathBuf, Error> {
     let toolbox = tokio::task::spawn_blocking(|| toolbox(&[Binary::Kubectl])).await??;
     Ok(toolbox.path(Binary::Kubectl).map(Path::to_path_buf).unwrap_or_default())
+}
+
+/// The path of helm, built where it is not cached. Nothing else is built, and nothing else builds it.
+///
+/// # Errors
+/// As for [`toolbox`].
+pub async fn helm_path() -> Result<PathBuf, Error> {
+    let built = tokio::task::spawn_blocking(|| built(&CHARTS, &[Binary::Helm], None)).await??;
+    Ok(built.into_values().next().unwrap_or_default())
 }
 
 /// The three programs that `KUBEBUILDER_ASSETS` must hold, and the others where it has them.
@@ -113,8 +127,8 @@ struct Go {
 }
 
 impl Go {
-    fn find(needed: &[Binary]) -> Result<Self, Error> {
-        let required = required_go();
+    fn find(set: &Set, needed: &[Binary]) -> Result<Self, Error> {
+        let required = required_go(set);
         let output = Command::new("go")
             .args(["env", "GOVERSION", "GOOS", "GOARCH", "GOCACHE"])
             .envs(BUILD_ENVIRONMENT)
@@ -151,12 +165,12 @@ fn lock(folder: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-fn build(go: &Go, folder: &Path, missing: &[Binary]) -> Result<(), Error> {
+fn build(set: &Set, go: &Go, folder: &Path, missing: &[Binary]) -> Result<(), Error> {
     cache::require_space(folder, BINARIES_MIB, CACHE_VARIABLE)?;
     cache::require_space(&go.cache, GO_CACHE_MIB, "GOCACHE")?;
     let modules = folder.join("modules");
-    write_modules(&modules)?;
-    let progress = Progress::new(missing.len());
+    write_modules(set, &modules)?;
+    let progress = Progress::new(set, missing.len());
     for (done, binary) in missing.iter().enumerate() {
         let step = progress.begin(*binary, done + 1);
         let built = build_one(*binary, &modules, folder);
@@ -166,8 +180,8 @@ fn build(go: &Go, folder: &Path, missing: &[Binary]) -> Result<(), Error> {
     fs::remove_dir_all(&modules).map_err(Error::io("cannot remove", &modules))
 }
 
-fn write_modules(folder: &Path) -> Result<(), Error> {
-    for module in MODULES {
+fn write_modules(set: &Set, folder: &Path) -> Result<(), Error> {
+    for module in set.modules {
         let folder = folder.join(module.name);
         fs::create_dir_all(&folder).map_err(Error::io("cannot create", &folder))?;
         for (name, content) in module.files {
@@ -235,11 +249,9 @@ struct Step {
 }
 
 impl Progress {
-    fn new(total: usize) -> Self {
+    fn new(set: &Set, total: usize) -> Self {
         let moving = io::stderr().is_terminal();
-        eprintln!(
-            "testbed: building {total} programs of the control plane, once; the first time takes 10 to 15 minutes"
-        );
+        eprintln!("testbed: building {total} {}", set.title);
         Self { total, moving }
     }
 

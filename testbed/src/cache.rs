@@ -1,7 +1,7 @@
 //! Where built binaries and running instances live: outside the work tree, and apart per content of what is built.
 
 use crate::Error;
-use crate::binaries::{Binary, MODULES};
+use crate::binaries::Set;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,21 +39,21 @@ pub(crate) const BUILD_ENVIRONMENT: [(&str, &str); 3] =
     [("CGO_ENABLED", "0"), ("GOFLAGS", "-mod=readonly -buildvcs=false"), ("GOWORK", "off")];
 
 /// Names what is built: another pin, flag, Go release or platform gives another key, so that a cache is never stale.
-pub(crate) fn key(go: &str) -> String {
+pub(crate) fn key(go: &str, set: &Set) -> String {
     let mut hash = Fnv::new();
     hash.add(go);
     for (variable, value) in BUILD_ENVIRONMENT {
         hash.add(variable);
         hash.add(value);
     }
-    for module in MODULES {
+    for module in set.modules {
         for (name, content) in module.files {
             hash.add(module.name);
             hash.add(name);
             hash.add(content);
         }
     }
-    for binary in Binary::ALL {
+    for binary in set.binaries {
         hash.add(binary.package());
         hash.add(&binary.ldflags());
     }
@@ -102,13 +102,15 @@ fn parse_df(output: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binaries::{CHARTS, CONTROL_PLANE};
 
     #[test]
     fn the_key_follows_what_is_built() {
-        let key_of = |go| key(go);
+        let key_of = |go| key(go, &CONTROL_PLANE);
         assert_eq!(key_of("go1.26.8 linux amd64"), key_of("go1.26.8 linux amd64"));
         assert_ne!(key_of("go1.26.8 linux amd64"), key_of("go1.26.9 linux amd64"));
         assert_eq!(key_of("x").len(), 32);
+        assert_ne!(key_of("x"), key("x", &CHARTS));
     }
 
     #[test]

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn missing_go_is_one_line_that_says_what_to_do() {
         let error = Error::GoMissing {
-            required: crate::binaries::required_go(),
+            required: crate::binaries::required_go(&crate::binaries::CONTROL_PLANE),
             needed: vec![Binary::KubeScheduler, Binary::Kwok],
         };
         let line = error.to_string();

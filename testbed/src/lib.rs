@@ -26,7 +26,7 @@ mod process;
 mod watchdog;
 
 pub use binaries::Binary;
-pub use build::{Toolbox, kubectl_path, toolbox};
+pub use build::{Toolbox, helm_path, kubectl_path, toolbox};
 pub use control_plane::ControlPlane;
 pub use error::Error;
 pub use instance::{Instance, find_instance, instances, stop_instance};

@@ -1,11 +1,17 @@
 //! Controllers: watches, snapshots and queues around the decisions of `usher-decide`.
 //!
 //! - [`eviction_request`]: the eviction request controller.
+//! - [`leader`]: one of several replicas acts.
+//! - [`metrics`]: what can be measured.
+//! - [`pulse`]: whether the loop still turns.
 //! - [`queue`]: what is to be looked at, and when.
 //!
 //! Nothing is decided here.
 
 pub mod eviction_request;
 mod intern;
+pub mod leader;
+pub mod metrics;
 mod pauses;
+pub mod pulse;
 pub mod queue;

@@ -2,6 +2,7 @@
 
 mod demo;
 mod local;
+mod manager;
 mod manifests;
 mod resident;
 mod sandbox;
@@ -33,6 +34,10 @@ enum Command {
     ///
     /// It runs until Ctrl-C and leaves nothing behind.
     Sandbox(sandbox::Arguments),
+    /// Run the controllers in a cluster.
+    ///
+    /// Replicas elect one that acts. It runs until SIGTERM, then finishes the calls under way and releases the lease.
+    Manager(manager::Arguments),
     /// Print a completion script for your shell, as in: source <(usher completion bash).
     Completion { shell: usher_cli::Shell },
 }
@@ -62,6 +67,7 @@ async fn main() -> ExitCode {
         }
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Sandbox(arguments) => sandbox::run(arguments).await,
+        Command::Manager(arguments) => manager::run(arguments).await,
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

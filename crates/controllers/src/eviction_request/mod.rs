@@ -33,6 +33,8 @@ use crate::queue::Queue;
 
 /// So many requests are worked on at a time.
 const AT_A_TIME: usize = 64;
+/// Calls under way may take so long when the controller is asked to stop.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
 /// Timers are set for no longer than this, so that they always fit.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
@@ -47,6 +49,16 @@ type NewsStream = Pin<Box<dyn Stream<Item = News> + Send>>;
 
 /// Runs the controller until the future is dropped.
 pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
+    run_until(client, clock, observer, std::future::pending()).await;
+}
+
+/// Runs the controller until it is asked to stop; the calls under way are given a while to finish.
+pub async fn run_until(
+    client: Client,
+    clock: Clock,
+    observer: Box<dyn Observer>,
+    stop: impl Future<Output = ()>,
+) {
     let events = Events::start(client.clone(), clock.clone());
     let news = futures::stream::select_all([
         follow(Api::<PodOnWire>::all(client.clone()), News::Pod),
@@ -64,7 +76,7 @@ pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
         listing: Listing::default(),
         missing: 3,
     };
-    controller.run(news).await;
+    controller.run(news, stop).await;
 }
 
 /// A watch that starts anew after errors, with pauses.
@@ -119,7 +131,8 @@ struct Controller {
 }
 
 impl Controller {
-    async fn run(mut self, mut news: SelectAll<NewsStream>) {
+    async fn run(mut self, mut news: SelectAll<NewsStream>, stop: impl Future<Output = ()>) {
+        let mut stop = std::pin::pin!(stop);
         loop {
             // What has happened already comes first, so that decisions are made on what is, not on what was.
             while let Some(Some(told)) = news.next().now_or_never() {
@@ -133,6 +146,7 @@ impl Controller {
             let sleep = sleep_until(due.map(|at| self.clock.time_until(at)));
             tokio::select! {
                 biased;
+                () = &mut stop => break,
                 told = news.next() => match told {
                     Some(told) => self.learn(told),
                     None => return,
@@ -140,6 +154,14 @@ impl Controller {
                 Some(done) = self.under_way.next() => self.finish(done),
                 () = sleep => {}
             }
+        }
+        let finished = async {
+            while let Some(done) = self.under_way.next().await {
+                self.finish(done);
+            }
+        };
+        if tokio::time::timeout(LONGEST_FAREWELL, finished).await.is_err() {
+            tracing::warn!("calls were still under way at the end; the next leader goes on");
         }
     }
 

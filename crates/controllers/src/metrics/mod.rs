@@ -1,0 +1,383 @@
+//! Metrics of the eviction request controller, by the names of the specification.
+//!
+//! The specification speaks of metrics "per EvictionRequest and Pod". A label for each of 150,000 pods would be more
+//! than any Prometheus can take, so they are by result, class and requester, and the last two are bounded: see
+//! [`tally`]. Which request waits for what is in its status, its events and `usher explain`.
+
+pub mod tally;
+pub mod text;
+mod waits;
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use usher_apply::Clock;
+use usher_decide::eviction_request::Answer;
+use usher_decide::snapshot::Request;
+use usher_decide::waiting_on::WaitingOn;
+
+use crate::eviction_request::Observer;
+use tally::Tally;
+use waits::Waits;
+
+/// Pods with more interceptors than this are counted together.
+const MOST_INTERCEPTORS: usize = 10;
+/// From a second to a day: interceptors may take hours.
+const REMOVAL_SECONDS: [f64; 14] =
+    [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21_600.0, 86_400.0];
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Evicted {
+    result: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByInterceptor {
+    interceptor: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByRequester {
+    requester: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByCount {
+    interceptors: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByName {
+    name: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByLease {
+    name: String,
+}
+
+/// The queue of the controller, as others label theirs.
+const QUEUE: ByName = ByName { name: "evictionrequests" };
+
+/// All metrics of this process. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    counts: Arc<Mutex<Counts>>,
+    leads: Family<ByLease, Gauge>,
+    clock: Clock,
+}
+
+struct Counts {
+    evictions: Family<Evicted, Counter>,
+    active_interceptors: Tally<ByInterceptor>,
+    active_requesters: Tally<ByRequester>,
+    pod_interceptors: Family<ByCount, Gauge>,
+    removal: Histogram,
+    waits: Waits,
+    queue: QueueCounts,
+}
+
+struct QueueCounts {
+    depth: Family<ByName, Gauge>,
+    adds: Family<ByName, Counter>,
+    retries: Family<ByName, Counter>,
+    queued: Family<ByName, Histogram, fn() -> Histogram>,
+    worked: Family<ByName, Histogram, fn() -> Histogram>,
+    busy: u32,
+    /// The sum of the times at which what is under way began.
+    begun: f64,
+}
+
+fn short_times() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_1, 4.0, 12))
+}
+
+impl QueueCounts {
+    /// The seconds of all work that is under way. It grows without end where something hangs.
+    fn unfinished(&self, now: Timestamp) -> f64 {
+        (f64::from(self.busy) * seconds(now) - self.begun).max(0.0)
+    }
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
+}
+
+impl Metrics {
+    pub fn new(clock: Clock) -> Self {
+        let counts = Counts {
+            evictions: Family::default(),
+            active_interceptors: Tally::new(|interceptor| ByInterceptor { interceptor }),
+            active_requesters: Tally::new(|requester| ByRequester { requester }),
+            pod_interceptors: Family::default(),
+            removal: Histogram::new(REMOVAL_SECONDS),
+            waits: Waits::default(),
+            queue: QueueCounts {
+                depth: Family::default(),
+                adds: Family::default(),
+                retries: Family::default(),
+                queued: Family::new_with_constructor(short_times),
+                worked: Family::new_with_constructor(short_times),
+                busy: 0,
+                begun: 0.0,
+            },
+        };
+        let leads = Family::default();
+        let mut registry = Registry::default();
+        counts.register(&mut registry);
+        registry.register(
+            "leader_election_master_status",
+            "Whether this process is the leader, by the name of the lease",
+            leads.clone(),
+        );
+        let counts = Arc::new(Mutex::new(counts));
+        registry.register_collector(Box::new(AtRead { counts: counts.clone(), clock: clock.clone() }));
+        Self { registry: Arc::new(registry), counts, leads, clock }
+    }
+
+    /// Whether this process leads.
+    pub fn leads(&self, lease: &str, leads: bool) {
+        self.leads.get_or_create(&ByLease { name: lease.to_string() }).set(leads.into());
+    }
+
+    /// Counts for a run of the controller. What there is, as opposed to what has happened, is forgotten with it.
+    /// `synced` is called when the watches have told what there is.
+    pub fn observer(&self, synced: impl Fn() + Send + 'static) -> Box<dyn Observer> {
+        Box::new(Counting { counts: self.counts.clone(), clock: self.clock.clone(), synced })
+    }
+
+    /// What a scrape gets; see [`text::CONTENT_TYPE`].
+    ///
+    /// # Errors
+    /// A metric could not be written.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut open_metrics = String::new();
+        prometheus_client::encoding::text::encode(&mut open_metrics, &self.registry)?;
+        Ok(text::classic(&open_metrics))
+    }
+}
+
+impl Counts {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "evictionrequest_controller_evictions",
+            "Calls of the eviction API, by what came of them",
+            self.evictions.clone(),
+        );
+        registry.register(
+            "evictionrequest_controller_active_interceptor",
+            "Requests in which an interceptor has its turn, by its class; rare ones beyond 100 are called other",
+            self.active_interceptors.gauges(),
+        );
+        registry.register(
+            "evictionrequest_controller_active_requester",
+            "Requests that somebody wants, by requester; those beyond 100 are called other",
+            self.active_requesters.gauges(),
+        );
+        registry.register(
+            "evictionrequest_controller_pod_interceptors",
+            "Pods that are requested to leave, by how many interceptors they have",
+            self.pod_interceptors.clone(),
+        );
+        registry.register(
+            "evictionrequest_controller_pod_removal_seconds",
+            "Seconds from a request to the end of its pod",
+            self.removal.clone(),
+        );
+        let queue = &self.queue;
+        registry.register("workqueue_depth", "Requests that wait to be looked at", queue.depth.clone());
+        registry.register("workqueue_adds", "Requests that were to be looked at", queue.adds.clone());
+        registry.register(
+            "workqueue_retries",
+            "Requests that are looked at again after a failure",
+            queue.retries.clone(),
+        );
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "Seconds that requests waited to be looked at",
+            queue.queued.clone(),
+        );
+        registry.register(
+            "workqueue_work_duration_seconds",
+            "Seconds that the work on a request took",
+            queue.worked.clone(),
+        );
+        // They exist before anything happens, so that rates begin at nothing.
+        queue.depth.get_or_create_owned(&QUEUE);
+        queue.adds.get_or_create_owned(&QUEUE);
+        queue.retries.get_or_create_owned(&QUEUE);
+        queue.queued.get_or_create_owned(&QUEUE);
+        queue.worked.get_or_create_owned(&QUEUE);
+        self.evictions.get_or_create_owned(&ACCEPTED);
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        self.active_interceptors.clear();
+        self.active_requesters.clear();
+        self.pod_interceptors.clear();
+        self.waits.end(now);
+        self.queue.depth.get_or_create(&QUEUE).set(0);
+        (self.queue.busy, self.queue.begun) = (0, 0.0);
+    }
+}
+
+const ACCEPTED: Evicted = Evicted { result: "accepted", reason: "Accepted" };
+
+/// What grows by itself is counted when it is read.
+struct AtRead {
+    counts: Arc<Mutex<Counts>>,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for AtRead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AtRead")
+    }
+}
+
+impl prometheus_client::collector::Collector for AtRead {
+    fn encode(
+        &self,
+        mut encoder: prometheus_client::encoding::DescriptorEncoder<'_>,
+    ) -> Result<(), std::fmt::Error> {
+        use prometheus_client::encoding::EncodeMetric as _;
+        use prometheus_client::metrics::MetricType;
+        let now = self.clock.now();
+        let mut counts = self.counts.lock();
+        let waits: Vec<_> = counts.waits.read(now).collect();
+        let mut waiting = encoder.encode_descriptor(
+            "evictionrequest_controller_waiting",
+            "Requests that wait, by what for",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (reason, requests, _) in &waits {
+            let labels = ByReason { reason };
+            ConstGauge::new(i64::from(*requests)).encode(waiting.encode_family(&labels)?)?;
+        }
+        let mut blocked = encoder.encode_descriptor(
+            "evictionrequest_controller_blocked_seconds",
+            "Seconds that requests have waited, summed over them, by what for",
+            None,
+            MetricType::Counter,
+        )?;
+        for (reason, _, seconds) in &waits {
+            let labels = ByReason { reason };
+            ConstCounter::new(*seconds).encode(blocked.encode_family(&labels)?)?;
+        }
+        let mut unfinished = encoder.encode_descriptor(
+            "workqueue_unfinished_work_seconds",
+            "Seconds of all work that is under way; it grows where something hangs",
+            None,
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(counts.queue.unfinished(now)).encode(unfinished.encode_family(&QUEUE)?)
+    }
+}
+
+struct Counting<F> {
+    counts: Arc<Mutex<Counts>>,
+    clock: Clock,
+    synced: F,
+}
+
+impl<F> Drop for Counting<F> {
+    fn drop(&mut self) {
+        self.counts.lock().forget(self.clock.now());
+    }
+}
+
+fn active_interceptor(request: &Request) -> Option<&str> {
+    let status = &request.status;
+    status.active_interceptor_class.as_deref().filter(|_| !status.active_interceptor_completed)
+}
+
+fn count_of_interceptors(request: &Request) -> ByCount {
+    let count = request.interceptors.len();
+    let interceptors =
+        if count > MOST_INTERCEPTORS { format!("more than {MOST_INTERCEPTORS}") } else { count.to_string() };
+    ByCount { interceptors }
+}
+
+impl<F: Fn() + Send> Observer for Counting<F> {
+    fn synced(&mut self) {
+        (self.synced)();
+    }
+
+    fn request_changed(&mut self, before: Option<&Request>, after: Option<&Request>) {
+        let mut counts = self.counts.lock();
+        if let Some(before) = before {
+            active_interceptor(before).into_iter().for_each(|class| counts.active_interceptors.leave(class));
+            before.requesters().for_each(|requester| counts.active_requesters.leave(requester));
+            counts.pod_interceptors.get_or_create(&count_of_interceptors(before)).dec();
+        }
+        if let Some(after) = after {
+            active_interceptor(after).into_iter().for_each(|class| counts.active_interceptors.enter(class));
+            after.requesters().for_each(|requester| counts.active_requesters.enter(requester));
+            counts.pod_interceptors.get_or_create(&count_of_interceptors(after)).inc();
+        }
+    }
+
+    fn waits(&mut self, request: &Request, waiting_on: Option<&WaitingOn>, now: Timestamp) {
+        self.counts.lock().waits.set(&request.key, waiting_on.map(WaitingOn::reason), now);
+    }
+
+    fn evicted(&mut self, _request: &Request, answer: &Answer) {
+        let labels = match answer {
+            Answer::Accepted => ACCEPTED,
+            Answer::Refused(refusal) => Evicted { result: "refused", reason: refusal.reason() },
+        };
+        self.counts.lock().evictions.get_or_create(&labels).inc();
+    }
+
+    fn pod_left(&mut self, request: &Request, now: Timestamp) {
+        self.counts.lock().removal.observe(now.duration_since(request.created).as_secs_f64());
+    }
+
+    fn queue_added(&mut self) {
+        self.counts.lock().queue.adds.get_or_create(&QUEUE).inc();
+    }
+
+    fn queue_taken(&mut self, waited: SignedDuration) {
+        let now = self.clock.now();
+        let queue = &mut self.counts.lock().queue;
+        queue.queued.get_or_create(&QUEUE).observe(waited.as_secs_f64());
+        queue.busy += 1;
+        queue.begun += seconds(now);
+    }
+
+    fn queue_done(&mut self, worked: SignedDuration) {
+        let now = self.clock.now();
+        let queue = &mut self.counts.lock().queue;
+        queue.worked.get_or_create(&QUEUE).observe(worked.as_secs_f64());
+        queue.busy = queue.busy.saturating_sub(1);
+        // With nothing under way the sum is nothing; that also ends what rounding has left.
+        queue.begun = if queue.busy == 0 { 0.0 } else { queue.begun - (seconds(now) - worked.as_secs_f64()) };
+    }
+
+    fn queue_retried(&mut self) {
+        self.counts.lock().queue.retries.get_or_create(&QUEUE).inc();
+    }
+
+    fn queue_depth(&mut self, waiting: usize, _busy: usize) {
+        let waiting = i64::try_from(waiting).unwrap_or(i64::MAX);
+        self.counts.lock().queue.depth.get_or_create(&QUEUE).set(waiting);
+    }
+}
+
+#[cfg(test)]
+mod tests;

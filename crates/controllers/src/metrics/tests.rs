@@ -1,0 +1,139 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use jiff::{SignedDuration, Timestamp};
+use usher_api::{EvictionRequestStatus, Interceptor};
+use usher_apply::Clock;
+use usher_decide::eviction_request::{Answer, Refusal};
+use usher_decide::snapshot::{Key, Request};
+use usher_decide::waiting_on::WaitingOn;
+
+use super::Metrics;
+
+const START: i64 = 1_800_000_000;
+
+/// A clock that a test sets.
+fn clock() -> (Clock, Arc<AtomicI64>) {
+    let second = Arc::new(AtomicI64::new(START));
+    let read = second.clone();
+    let clock = Clock::from_fn(move || Timestamp::from_second(read.load(Ordering::Relaxed)).unwrap());
+    (clock, second)
+}
+
+fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Option<&str>) -> Request {
+    let of = |requester: &&str| format!("requester.evictionrequest.coordination.k8s.io/name_{requester}");
+    let interceptor =
+        |class: &&str| Interceptor { interceptor_class: (*class).to_string(), priority: 100, role: None };
+    Request {
+        key: Key::new("ns", name),
+        uid: name.into(),
+        resource_version: "1".into(),
+        created: Timestamp::from_second(START).unwrap(),
+        is_deleting: false,
+        finalizers: requesters.iter().map(of).collect(),
+        pod_name: name.into(),
+        pod_uid: name.into(),
+        interceptors: interceptors.iter().map(interceptor).collect(),
+        deadline: SignedDuration::from_secs(600),
+        status: EvictionRequestStatus {
+            active_interceptor_class: active.map(ToString::to_string),
+            ..EvictionRequestStatus::default()
+        },
+    }
+}
+
+#[test]
+fn all_specified_names_are_there_before_anything_happens_or_with_the_first_request() {
+    let (clock, _) = clock();
+    let metrics = Metrics::new(clock);
+    let mut observer = metrics.observer(|| ());
+    let one = request("a", &["drainer.example.com"], &["db.example.com"], Some("db.example.com"));
+    observer.request_changed(None, Some(&one));
+    let text = metrics.text().unwrap();
+    for line in [
+        "evictionrequest_controller_evictions{result=\"accepted\",reason=\"Accepted\"} 0",
+        "evictionrequest_controller_active_interceptor{interceptor=\"db.example.com\"} 1",
+        "evictionrequest_controller_active_requester{requester=\"drainer.example.com\"} 1",
+        "evictionrequest_controller_pod_interceptors{interceptors=\"1\"} 1",
+        "workqueue_depth{name=\"evictionrequests\"} 0",
+        "workqueue_adds_total{name=\"evictionrequests\"} 0",
+        "workqueue_queue_duration_seconds_count{name=\"evictionrequests\"} 0",
+        "workqueue_work_duration_seconds_count{name=\"evictionrequests\"} 0",
+        "workqueue_unfinished_work_seconds{name=\"evictionrequests\"} 0.0",
+        "workqueue_retries_total{name=\"evictionrequests\"} 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+    }
+    assert!(!text.contains("EOF") && text.contains("# TYPE workqueue_adds_total counter\n"), "{text}");
+}
+
+#[test]
+fn what_there_is_follows_the_requests_and_ends_with_the_run() {
+    let (clock, _) = clock();
+    let metrics = Metrics::new(clock);
+    let mut observer = metrics.observer(|| ());
+    let first = request("a", &["x.io", "y.io"], &["one.io", "two.io"], Some("one.io"));
+    let second = request("a", &["y.io"], &["one.io", "two.io"], Some("two.io"));
+    observer.request_changed(None, Some(&first));
+    observer.request_changed(Some(&first), Some(&second));
+    let text = metrics.text().unwrap();
+    assert!(text.contains("active_interceptor{interceptor=\"two.io\"} 1"), "{text}");
+    assert!(text.contains("active_requester{requester=\"y.io\"} 1"), "{text}");
+    assert!(!text.contains("one.io") && !text.contains("x.io"), "{text}");
+    let mut completed = second.clone();
+    completed.status.active_interceptor_completed = true;
+    observer.request_changed(Some(&second), Some(&completed));
+    assert!(!metrics.text().unwrap().contains("two.io"));
+    drop(observer);
+    assert!(!metrics.text().unwrap().contains("y.io"), "another leader counts it now");
+}
+
+#[test]
+fn evictions_waits_and_the_way_out_are_counted() {
+    let (clock, second) = clock();
+    let metrics = Metrics::new(clock.clone());
+    let mut observer = metrics.observer(|| ());
+    let one = request("a", &["x.io"], &[], None);
+    observer.evicted(&one, &Answer::Refused(Refusal::Budget { message: String::new() }));
+    observer.evicted(&one, &Answer::Accepted);
+    let refused = WaitingOn::Refused {
+        refusal: Refusal::Webhook { message: String::new() },
+        failures: 1,
+        retry_at: clock.now(),
+    };
+    observer.waits(&one, Some(&refused), clock.now());
+    second.fetch_add(40, Ordering::Relaxed);
+    observer.pod_left(&one, clock.now());
+    let text = metrics.text().unwrap();
+    for line in [
+        "evictionrequest_controller_evictions{result=\"refused\",reason=\"DisruptionBudget\"} 1",
+        "evictionrequest_controller_evictions{result=\"accepted\",reason=\"Accepted\"} 1",
+        "evictionrequest_controller_waiting{reason=\"AdmissionWebhook\"} 1",
+        "evictionrequest_controller_blocked_seconds_total{reason=\"AdmissionWebhook\"} 40.0",
+        "evictionrequest_controller_pod_removal_seconds_sum 40.0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn work_under_way_grows_until_it_is_done() {
+    let (clock, second) = clock();
+    let metrics = Metrics::new(clock);
+    let mut observer = metrics.observer(|| ());
+    let unfinished = || {
+        let text = metrics.text().unwrap();
+        let line = text.lines().find(|line| line.starts_with("workqueue_unfinished_work_seconds{")).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    observer.queue_taken(SignedDuration::ZERO);
+    second.fetch_add(10, Ordering::Relaxed);
+    observer.queue_taken(SignedDuration::ZERO);
+    second.fetch_add(5, Ordering::Relaxed);
+    assert_eq!(unfinished(), 20.0);
+    observer.queue_done(SignedDuration::from_secs(15));
+    assert_eq!(unfinished(), 5.0);
+    observer.queue_done(SignedDuration::from_secs(5));
+    second.fetch_add(5, Ordering::Relaxed);
+    assert_eq!(unfinished(), 0.0);
+}

@@ -1,0 +1,179 @@
+//! `usher manager`: the controllers in a cluster, one replica of them at work.
+
+mod access;
+mod gates;
+mod health;
+mod http;
+mod logs;
+mod webhook;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use usher_apply::Clock;
+use usher_controllers::eviction_request;
+use usher_controllers::leader::Election;
+use usher_controllers::metrics::Metrics;
+
+use crate::local::interruption;
+use gates::{Gate, Gates};
+use health::Health;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    access: access::Arguments,
+    /// The namespace of the lease.
+    #[arg(long, default_value = "usher-system", env = "POD_NAMESPACE")]
+    namespace: String,
+    /// Let only the replica act that holds the lease. Without it, nothing keeps two from acting at once.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    leader_elect: bool,
+    /// The name of the lease.
+    #[arg(long, default_value = "usher-manager")]
+    lease_name: String,
+    /// Switches, as NAME=true or NAME=false, separated by commas. EvictionRequestAPI (true): carry out eviction
+    /// requests; without it they are kept and nothing is done about them.
+    #[arg(long, value_name = "GATES", default_value = "", value_parser = gates::parse)]
+    feature_gates: Gates,
+    /// Where /metrics is served, over plain HTTP.
+    #[arg(long, default_value = "0.0.0.0:8080")]
+    metrics_address: SocketAddr,
+    /// Where /healthz and /readyz are served, over plain HTTP.
+    #[arg(long, default_value = "0.0.0.0:8081")]
+    health_address: SocketAddr,
+    #[command(flatten)]
+    webhook: webhook::Arguments,
+    #[command(flatten)]
+    logs: logs::Arguments,
+}
+
+/// When asked to end, this process is gone after so long, whatever hangs.
+const END_WITHIN: Duration = Duration::from_secs(25);
+
+pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    logs::start(&arguments.logs)?;
+    let client = arguments.access.client().await?;
+    let clock = Clock::system();
+    let (metrics, health) = (Metrics::new(clock.clone()), Health::default());
+    let (stop, stopping) = watch::channel(false);
+    let admission = listen("--webhook-address", arguments.webhook.address).await?;
+
+    let scrapes = http::serve(listen("--metrics-address", arguments.metrics_address).await?, {
+        let metrics = metrics.clone();
+        move |path| http::metrics(&metrics, path)
+    });
+    let probes = http::serve(listen("--health-address", arguments.health_address).await?, {
+        let health = health.clone();
+        move |path| http::health(&health, path)
+    });
+    let parts = Parts { client, clock, metrics, health, stopping, arguments: Arc::new(arguments) };
+    let mut work = std::pin::pin!(parts.run(admission));
+    tokio::select! {
+        // Neither ends by itself.
+        () = scrapes => {}
+        () = probes => {}
+        ended = &mut work => ended?,
+        asked = interruption() => {
+            asked?;
+            tracing::info!("asked to end: nothing new is begun, calls under way finish");
+            stop.send_replace(true);
+            match tokio::time::timeout(END_WITHIN, work).await {
+                Ok(ended) => ended?,
+                Err(_) => tracing::warn!("not everything came to its end in time; the next replica goes on"),
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let hint = || format!("cannot listen on {address}: choose another address with {flag}");
+    TcpListener::bind(address).await.with_context(hint)
+}
+
+/// What every part of the manager needs.
+struct Parts {
+    client: Client,
+    clock: Clock,
+    metrics: Metrics,
+    health: Health,
+    stopping: watch::Receiver<bool>,
+    arguments: Arc<Arguments>,
+}
+
+impl Parts {
+    /// Everything that runs, until it is to stop. All replicas answer for admission, and one of them leads.
+    async fn run(&self, admission: TcpListener) -> anyhow::Result<()> {
+        let ((), admitted) = tokio::join!(self.lead(), webhook::run(self, admission));
+        admitted
+    }
+
+    /// The controllers whose gates are on, in the replica that is elected.
+    async fn lead(&self) {
+        let gates = &self.arguments.feature_gates;
+        if !gates.is_on(Gate::EvictionRequestApi) {
+            tracing::warn!(
+                "feature gate EvictionRequestAPI is off: eviction requests are kept, and not acted on"
+            );
+            self.health.stands_by();
+            return self.stopped().await;
+        }
+        if !self.arguments.leader_elect {
+            return self.act().await;
+        }
+        let Arguments { namespace, lease_name, .. } = &*self.arguments;
+        let election =
+            Election::new(self.client.clone(), namespace, lease_name, &identity(), self.clock.clone());
+        self.health.stands_by();
+        election.run(self.stopping.clone(), || self.act()).await;
+    }
+
+    async fn act(&self) {
+        let _leading = Leading::begin(self);
+        let health = self.health.clone();
+        let observer = self.metrics.observer(move || health.synced());
+        let controller =
+            eviction_request::run_until(self.client.clone(), self.clock.clone(), observer, self.stopped());
+        self.health.pulse().beside(controller).await;
+    }
+
+    fn stopped(&self) -> impl Future<Output = ()> + use<> {
+        let mut stopping = self.stopping.clone();
+        async move {
+            // Whoever could have asked is gone: that is an end as well.
+            let _ = stopping.wait_for(|stop| *stop).await;
+        }
+    }
+}
+
+/// For as long as this replica acts, however that ends.
+struct Leading<'a>(&'a Parts);
+
+impl<'a> Leading<'a> {
+    fn begin(parts: &'a Parts) -> Self {
+        parts.metrics.leads(&parts.arguments.lease_name, true);
+        parts.health.acts();
+        Self(parts)
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.leads(&self.0.arguments.lease_name, false);
+        self.0.health.stands_by();
+    }
+}
+
+/// Another one in every process, and in every start of it: two with the same name would both believe to lead.
+fn identity() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    let host = ["POD_NAME", "HOSTNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    format!("{}_{:016x}", host.as_deref().unwrap_or("usher"), RandomState::new().hash_one(0_u8))
+}

@@ -1,0 +1,128 @@
+//! What `deploy/` installs: the chart and the kustomize base are the same, and no right is wider than it says.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").canonicalize().unwrap()
+}
+
+/// By kind, namespace and name.
+fn objects(yaml: &str) -> BTreeMap<String, Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap();
+    let named = |object: Value| {
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_string();
+        let meta = &object["metadata"];
+        let key = format!("{} {} {}", text(&object["kind"]), text(&meta["namespace"]), text(&meta["name"]));
+        (key, with_whole_numbers(object))
+    };
+    documents.into_iter().filter(|document| !document.is_null()).map(named).collect()
+}
+
+/// `0.0` and `0` are the same number to Kubernetes, and kustomize writes the one as the other.
+fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 => Value::from(float as i64),
+            _ => Value::Number(number),
+        },
+        Value::Array(all) => all.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, field)| (name, with_whole_numbers(field))).collect()
+        }
+        value => value,
+    }
+}
+
+async fn helm(arguments: &[&str]) -> Output {
+    let home = std::env::temp_dir().join(format!("usher-helm-{}", std::process::id()));
+    let helm = usher_testbed::helm_path().await.unwrap();
+    let mut command = Command::new(helm);
+    command.arg("template").arg("usher").arg(deploy().join("helm/usher"));
+    command.args(["--namespace", "usher-system", "--kube-version", "1.37.1"]).args(arguments);
+    for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        command.env(variable, &home);
+    }
+    let output = command.output().await.unwrap();
+    if home.exists() {
+        std::fs::remove_dir_all(home).unwrap();
+    }
+    output
+}
+
+async fn rendered(arguments: &[&str]) -> BTreeMap<String, Value> {
+    let output = helm(arguments).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    objects(&String::from_utf8(output.stdout).unwrap())
+}
+
+async fn kustomized(folder: &Path) -> BTreeMap<String, Value> {
+    let kubectl = usher_testbed::kubectl_path().await.unwrap();
+    let output = Command::new(kubectl).arg("kustomize").arg(folder).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    objects(&String::from_utf8(output.stdout).unwrap())
+}
+
+#[tokio::test]
+async fn the_chart_and_the_kustomization_make_the_same_objects() {
+    if usher_testbed::skip_real("the_chart_and_the_kustomization_make_the_same_objects") {
+        return;
+    }
+    let chart = rendered(&["--include-crds"]).await;
+    let mut base = kustomized(&deploy()).await;
+    base.remove("Namespace - usher-system").expect("kustomize makes the namespace");
+    assert!(base.contains_key("Deployment usher-system usher-manager"), "{:?}", base.keys());
+    assert_eq!(chart.keys().collect::<Vec<_>>(), base.keys().collect::<Vec<_>>());
+    for (key, object) in &base {
+        assert_eq!(&chart[key], object, "{key}: the chart on the left, kustomize on the right");
+    }
+}
+
+#[tokio::test]
+async fn values_are_checked_and_reach_the_manager() {
+    if usher_testbed::skip_real("values_are_checked_and_reach_the_manager") {
+        return;
+    }
+    for (wrong, named) in
+        [("replicas=0", "replicas"), ("nonsense=1", "nonsense"), ("featureGates.X=true", "X")]
+    {
+        let output = helm(&["--set", wrong]).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(named), "{wrong}: {said}");
+    }
+    let values = "featureGates.EvictionRequestAPI=false,image.tag=9.9.9,serviceAccount.annotations.a=b";
+    let chart = rendered(&["--set", values]).await;
+    let container =
+        &chart["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "usher:9.9.9");
+    assert_eq!(container["args"][0], "--feature-gates=EvictionRequestAPI=false");
+    let account = &chart["ServiceAccount usher-system usher-manager"];
+    assert_eq!(account["metadata"]["annotations"]["a"], "b");
+}
+
+#[test]
+fn no_right_is_a_wildcard_and_secrets_are_read_by_name() {
+    let mut rules = 0;
+    for file in ["cluster-role.yaml", "role.yaml"] {
+        let text = std::fs::read_to_string(deploy().join("base").join(file)).unwrap();
+        for (key, object) in objects(&text) {
+            for rule in object["rules"].as_array().into_iter().flatten() {
+                rules += 1;
+                assert!(!rule.to_string().contains('*'), "{key}: {rule}");
+                let has = |field: &str, value: &str| {
+                    rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == value))
+                };
+                if has("resources", "secrets") && !has("verbs", "create") {
+                    assert!(rule["resourceNames"].is_array(), "{key}: {rule}");
+                }
+                assert!(!has("resources", "secrets") || !has("verbs", "list"), "{key}: {rule}");
+            }
+        }
+    }
+    assert!(rules > 5, "the roles were found");
+}

@@ -1,0 +1,327 @@
+//! `usher manager` on the real control plane, as its service account: installed, switched off and on, killed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+use usher_testbed::{ControlPlane, Options};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// In full: newer API servers have a kind of the same name in another group.
+const REQUEST: &str = "evictionrequests.evictionrequest.coordination.k8s.io";
+const ON: &str = "EvictionRequestAPI=true";
+const OFF: &str = "EvictionRequestAPI=false";
+
+struct Scene {
+    plane: ControlPlane,
+    /// A kubeconfig with a token of the manager's service account.
+    kubeconfig: PathBuf,
+}
+
+struct Manager {
+    process: Child,
+    metrics: SocketAddr,
+    health: SocketAddr,
+    webhook: SocketAddr,
+}
+
+impl Scene {
+    /// A control plane with what `deploy/` installs.
+    async fn start() -> Self {
+        let plane = ControlPlane::start(Options::with_nodes(2)).await.unwrap();
+        let kubeconfig = plane.folder().join("manager.kubeconfig");
+        let scene = Self { plane, kubeconfig };
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        scene.kubectl(&["apply", "--server-side", "-k", deploy.to_str().unwrap()], None).await;
+        scene.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"], None).await;
+        let token = scene.kubectl(&["create", "token", "usher-manager", "-n", "usher-system"], None).await;
+        scene.write_kubeconfig(token.trim());
+        scene
+    }
+
+    fn write_kubeconfig(&self, token: &str) {
+        let authority = self.plane.folder().join("manager-authority.pem");
+        std::fs::write(&authority, self.plane.ca_pem()).unwrap();
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "manager",
+            "clusters": [{"name": "c", "cluster": {"server": self.plane.url(), "certificate-authority": authority}}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "manager", "context": {"cluster": "c", "user": "u"}}],
+        });
+        std::fs::write(&self.kubeconfig, kubeconfig.to_string()).unwrap();
+    }
+
+    async fn try_kubectl(&self, arguments: &[&str], input: Option<&Value>) -> Result<String, String> {
+        let mut child = Command::new(self.plane.kubectl())
+            .args(arguments)
+            .env("KUBECONFIG", self.plane.kubeconfig())
+            .env("KUBECACHEDIR", self.plane.folder().join("kubectl-cache"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        if let Some(input) = input {
+            stdin.write_all(input.to_string().as_bytes()).await.unwrap();
+        }
+        drop(stdin);
+        let output = child.wait_with_output().await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    async fn kubectl(&self, arguments: &[&str], input: Option<&Value>) -> String {
+        self.try_kubectl(arguments, input).await.unwrap_or_else(|why| panic!("kubectl {arguments:?}: {why}"))
+    }
+
+    async fn create(&self, object: &Value) {
+        self.kubectl(&["create", "-f", "-"], Some(object)).await;
+    }
+
+    /// What there is, or null.
+    async fn get(&self, kind: &str, name: &str) -> Value {
+        let text = self.kubectl(&["get", kind, name, "--ignore-not-found", "-o", "json"], None).await;
+        if text.trim().is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() }
+    }
+
+    async fn until(&self, what: &str, kind: &str, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let object = self.get(kind, name).await;
+            if wanted(&object) {
+                return object;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{what}: {kind} {name} stays {object:#}");
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// A running pod of its own application.
+    async fn pod(&self, name: &str) {
+        self.pod_with(name, json!({})).await;
+    }
+
+    async fn pod_with(&self, name: &str, annotations: Value) {
+        self.create(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": name}, "annotations": annotations},
+            "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+        }))
+        .await;
+        self.until("runs", "pod", name, |pod| pod["status"]["phase"] == "Running").await;
+    }
+
+    /// A budget that lets nobody go, seen by the disruption controller.
+    async fn closed_budget(&self, app: &str) {
+        self.create(&json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app}}},
+        }))
+        .await;
+        let is_seen = |budget: &Value| budget["status"]["observedGeneration"] == 1;
+        self.until("is observed", "poddisruptionbudget", app, is_seen).await;
+    }
+
+    /// Asks for the eviction of a pod; the name of the request.
+    async fn request(&self, pod: &str) -> String {
+        let uid = self.get("pod", pod).await["metadata"]["uid"].as_str().unwrap().to_owned();
+        self.create(&json!({
+            "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+            "metadata": {
+                "name": uid,
+                "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_drain.example.com"],
+            },
+            "spec": {"podRef": {"name": pod, "uid": uid}},
+        }))
+        .await;
+        uid
+    }
+
+    async fn gone(&self, kind: &str, name: &str) {
+        self.until("is gone", kind, name, Value::is_null).await;
+    }
+
+    async fn manager(&self, gates: &str) -> Manager {
+        let (metrics, health, webhook) = (free_address(), free_address(), free_address());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
+        command.arg("manager").arg("--kubeconfig").arg(&self.kubeconfig);
+        command.args(["--namespace", "usher-system", "--log-format", "json", "--feature-gates", gates]);
+        command.args(["--metrics-address", &metrics.to_string(), "--health-address", &health.to_string()]);
+        command.args(["--webhook-address", &webhook.to_string(), "--webhook-name", "localhost"]);
+        let process = command.kill_on_drop(true).spawn().unwrap();
+        let manager = Manager { process, metrics, health, webhook };
+        let begun = Instant::now();
+        while manager.page(manager.health, "/readyz").is_none_or(|(code, _)| code != 200) {
+            assert!(begun.elapsed() < PATIENCE, "the manager does not get ready");
+            sleep(Duration::from_millis(50)).await;
+        }
+        self.lead_webhook_to(&manager).await;
+        manager
+    }
+
+    /// What the Service does in a cluster with a network: API servers reach a replica that is there.
+    async fn lead_webhook_to(&self, manager: &Manager) {
+        for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+            let configuration = self.get(kind, "usher").await;
+            let count = configuration["webhooks"].as_array().unwrap().len();
+            let patch: Vec<Value> = (0..count)
+                .map(|at| {
+                    let client = &configuration["webhooks"][at]["clientConfig"];
+                    let path = client["service"]["path"].as_str().map(str::to_owned).unwrap_or_else(|| {
+                        let url = client["url"].as_str().unwrap();
+                        url[url.find("/admit").or(url.find("/validate")).unwrap()..].to_owned()
+                    });
+                    let url = format!("https://localhost:{}{path}", manager.webhook.port());
+                    let value = json!({"url": url, "caBundle": client["caBundle"]});
+                    json!({"op": "replace", "path": format!("/webhooks/{at}/clientConfig"), "value": value})
+                })
+                .collect();
+            let patch = Value::from(patch).to_string();
+            self.kubectl(&["patch", kind, "usher", "--type=json", "-p", &patch], None).await;
+        }
+        // API servers take a moment to hear of a configuration.
+        sleep(Duration::from_secs(2)).await;
+    }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl Manager {
+    fn page(&self, address: SocketAddr, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: m\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let code = answer.split(' ').nth(1)?.parse().ok()?;
+        Some((code, answer))
+    }
+
+    fn metrics(&self) -> String {
+        self.page(self.metrics, "/metrics").unwrap().1
+    }
+
+    fn leads(&self) -> bool {
+        self.metrics().contains("leader_election_master_status{name=\"usher-manager\"} 1\n")
+    }
+
+    async fn until_leads(&self) {
+        let begun = Instant::now();
+        while !self.leads() {
+            assert!(begun.elapsed() < PATIENCE, "nobody takes over");
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// As a kubelet ends it. It has to go politely.
+    async fn end(mut self) {
+        let pid = self.process.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+        let ended = tokio::time::timeout(PATIENCE, self.process.wait()).await.unwrap().unwrap();
+        assert_eq!(ended.code(), Some(0));
+    }
+}
+
+/// The specification's upgrade test, step by step, then a leader that is killed.
+#[tokio::test]
+async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_a_kill() {
+    if usher_testbed::skip_real("usher manager under its own rights") {
+        return;
+    }
+    let scene = Scene::start().await;
+
+    // Steps 1 and 2: the feature is on. Step 3: pod A leaves, and its request is collected.
+    let manager = scene.manager(ON).await;
+    manager.until_leads().await;
+    scene.pod("a").await;
+    let a = scene.request("a").await;
+    scene.gone("pod", "a").await;
+    scene.gone(REQUEST, &a).await;
+
+    // Step 4: the budget of pod B lets nobody go.
+    scene.pod("b").await;
+    scene.closed_budget("b").await;
+    let b = scene.request("b").await;
+    let counter = |request: &Value| request["status"]["failedAPIEvictionCounter"].as_i64().unwrap_or(0);
+    scene.until("is refused", REQUEST, &b, |request| counter(request) > 0).await;
+    // An interceptor has its turn with another pod.
+    let interceptor = "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com";
+    scene.pod_with("d", json!({interceptor: "100"})).await;
+    let d = scene.request("d").await;
+    let has_turn = |request: &Value| request["status"]["activeInterceptorClass"] == "db.example.com";
+    scene.until("has its turn", REQUEST, &d, has_turn).await;
+    for name in [
+        "evictionrequest_controller_evictions{result=\"accepted\",reason=\"Accepted\"} 1\n",
+        "evictionrequest_controller_evictions{result=\"refused\",reason=\"DisruptionBudget\"} ",
+        "evictionrequest_controller_active_requester{requester=\"drain.example.com\"} 2\n",
+        "evictionrequest_controller_active_interceptor{interceptor=\"db.example.com\"} 1\n",
+        "evictionrequest_controller_pod_interceptors{interceptors=\"0\"} 1\n",
+        "evictionrequest_controller_pod_removal_seconds_count 1\n",
+        "evictionrequest_controller_blocked_seconds_total{reason=\"DisruptionBudget\"} ",
+        "workqueue_depth{name=\"evictionrequests\"} ",
+        "workqueue_adds_total{name=\"evictionrequests\"} ",
+        "workqueue_queue_duration_seconds_count{name=\"evictionrequests\"} ",
+        "workqueue_work_duration_seconds_count{name=\"evictionrequests\"} ",
+        "workqueue_unfinished_work_seconds{name=\"evictionrequests\"} ",
+        "workqueue_retries_total{name=\"evictionrequests\"} ",
+    ] {
+        let text = manager.metrics();
+        assert!(text.contains(name), "{name:?} is not in:\n{text}");
+    }
+    let writers = "-o=jsonpath={.items[*].source.component}";
+    let writers = scene.kubectl(&["get", "events", writers], None).await;
+    assert!(writers.split(' ').any(|writer| writer == "usher"), "it may write events, as {writers}");
+
+    // Step 5: off. The lease is free at once.
+    manager.end().await;
+    let lease =
+        scene.kubectl(&["get", "lease", "usher-manager", "-n", "usher-system", "-o", "json"], None).await;
+    let lease: Value = serde_json::from_str(&lease).unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "", "{lease}");
+    let manager = scene.manager(OFF).await;
+
+    // Step 6: without its budget pod B runs on, and the request is kept. Another request is not acted on either.
+    scene.kubectl(&["delete", "poddisruptionbudget", "b"], None).await;
+    sleep(Duration::from_secs(3)).await;
+    let pod = scene.get("pod", "b").await;
+    assert!(pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null(), "{pod}");
+    assert!(!scene.get(REQUEST, &b).await.is_null());
+    assert!(
+        manager.page(manager.health, "/healthz").is_some_and(|(code, _)| code == 200) && !manager.leads()
+    );
+    manager.end().await;
+
+    // Steps 7 and 8: on again, in two replicas. Pod B leaves, and its request is collected.
+    let mut first = scene.manager(ON).await;
+    first.until_leads().await;
+    let second = scene.manager(ON).await;
+    scene.gone("pod", "b").await;
+    scene.gone(REQUEST, &b).await;
+
+    // The leader is killed while a request waits for a budget. The other one finishes it.
+    scene.pod("c").await;
+    scene.closed_budget("c").await;
+    let c = scene.request("c").await;
+    scene.until("is refused", REQUEST, &c, |request| counter(request) > 0).await;
+    assert!(first.leads() && !second.leads(), "one of two acts");
+    first.process.kill().await.unwrap();
+    scene.lead_webhook_to(&second).await;
+    scene.kubectl(&["delete", "poddisruptionbudget", "c"], None).await;
+    second.until_leads().await;
+    scene.gone("pod", "c").await;
+    scene.gone(REQUEST, &c).await;
+    second.end().await;
+    scene.plane.stop().await.unwrap();
+}
