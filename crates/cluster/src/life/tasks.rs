@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::controllers::{
-    claims, daemon_set, deployment, disruption, job, node_lifecycle, pod_gc, replica_set, stateful_set,
-    taint_eviction,
+    adoption, claims, daemon_set, deployment, disruption, job, node_lifecycle, pod_gc, replica_set,
+    stateful_set, taint_eviction,
 };
 use super::plan::Plan;
 use super::scheduler::Help;
@@ -139,6 +140,8 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
             for pod in before.iter().chain(after) {
                 if let Some(owner) = pod.metadata.controller() {
                     owner_of_pod(view, pod, owner, after.is_none(), &mut tasks);
+                } else if after.is_some() {
+                    who_wants(view, pod, &mut tasks);
                 }
                 tasks.extend(view.budgets_for(pod).map(|key| (Component::Budget, key.clone())));
             }
@@ -268,6 +271,25 @@ fn owner_of_pod(view: &View, pod: &Pod, owner: &Owner, gone: bool, tasks: &mut V
         _ => return,
     };
     tasks.push((component, key));
+}
+
+/// The sets that may take in a pod that nothing controls.
+fn who_wants(view: &View, orphan: &Pod, tasks: &mut Vec<Task>) {
+    let namespace = &orphan.metadata.namespace;
+    let mut add = |component, key: &Key, selector: &Value| {
+        if adoption::is_wanted(selector, orphan) {
+            tasks.push((component, key.clone()));
+        }
+    };
+    for (key, set) in view.replica_sets.in_namespace(namespace) {
+        add(Component::ReplicaSet, key, &set.spec.selector);
+    }
+    for (key, set) in view.stateful_sets.in_namespace(namespace) {
+        add(Component::StatefulSet, key, &set.spec.selector);
+    }
+    for (key, set) in view.daemon_sets.in_namespace(namespace) {
+        add(Component::DaemonSet, key, &set.spec.selector);
+    }
 }
 
 /// What is to be looked at: now in order of arrival, or at a time. A task is in it once.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::revisions::{LABEL, Named, Templated};
-use super::{BURST, is_available, owned_by, pod_from};
+use super::{BURST, adoption, is_available, owned_by, pod_from};
 use crate::life::plan::{About, Action, Note, Plan};
 use crate::life::scheduler::{matches_selectors, tolerates};
 use crate::life::status;
@@ -43,7 +43,8 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
         let (runs, stays) = placement.on(node);
         state.on.insert(node.metadata.name.clone(), Place { runs, stays, pods: Vec::new() });
     }
-    let pods = view.pods_of(&set.metadata.uid);
+    let claimant = adoption::Set { kind: "DaemonSet", meta: &set.metadata, selector: &set.spec.selector };
+    let pods = adoption::claim(view, &claimant, |_| true, &mut plan);
     for pod in &pods {
         match target_of(pod).and_then(|node| state.on.get_mut(node)) {
             Some(place) => place.pods.push(pod),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::revisions::{LABEL, Templated, template_of};
-use super::{is_available, owned_by, pod_from};
+use super::{adoption, is_available, owned_by, pod_from};
 use crate::life::plan::{Action, Plan};
 use crate::life::status;
 use crate::life::view::{Amount, Pod, Resource, StatefulSet, View};
@@ -38,7 +38,8 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
         condemned: BTreeMap::new(),
         healthy: BTreeMap::new(),
     };
-    for pod in view.pods_of(&set.metadata.uid) {
+    let claimant = adoption::Set { kind: "StatefulSet", meta: &set.metadata, selector: &set.spec.selector };
+    for pod in adoption::claim(view, &claimant, |pod| ordinal_of(set, pod).is_some(), &mut plan) {
         let Some(ordinal) = ordinal_of(set, pod) else { continue };
         let available = is_available(pod, set.spec.min_ready_seconds, now, |at| plan.recheck(at));
         state.healthy.insert(ordinal, available && !pod.is_deleting() && pod.status.phase == "Running");
