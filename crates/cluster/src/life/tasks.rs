@@ -296,6 +296,8 @@ fn who_wants(view: &View, orphan: &Pod, tasks: &mut Vec<Task>) {
 #[derive(Debug, Default)]
 pub struct Queue {
     order: VecDeque<Task>,
+    /// Those of the kubelets: what they do takes longer than what controllers do.
+    last: VecDeque<Task>,
     queued: BTreeSet<Task>,
     /// Tasks whose actions are under way, and whether they are to be looked at again afterwards.
     busy: BTreeMap<Task, bool>,
@@ -322,7 +324,8 @@ impl Queue {
         if let Some(again) = self.busy.get_mut(&task) {
             *again = true;
         } else if self.queued.insert(task.clone()) {
-            self.order.push_back(task);
+            let order = if task.0 == Component::Kubelet { &mut self.last } else { &mut self.order };
+            order.push_back(task);
         }
     }
 
@@ -377,7 +380,7 @@ impl Queue {
 
     /// The next task; it is busy until [`Queue::done`].
     pub fn take(&mut self) -> Option<Task> {
-        while let Some(task) = self.order.pop_front() {
+        while let Some(task) = self.order.pop_front().or_else(|| self.last.pop_front()) {
             let scheduling = |task: &Task| task.0 == Component::Scheduler;
             if scheduling(&task) && self.busy.keys().any(scheduling) {
                 self.waiting.push_back(task);
@@ -394,6 +397,7 @@ impl Queue {
     /// [`Queue::done`].
     pub fn forget(&mut self, mine: impl Fn(&Task) -> bool) {
         self.order.retain(|task| !mine(task));
+        self.last.retain(|task| !mine(task));
         self.waiting.retain(|task| !mine(task));
         self.queued.retain(|task| !mine(task));
         self.times.retain(|(_, task)| !mine(task));
@@ -462,6 +466,15 @@ mod tests {
         assert_eq!(queue.take(), Some(web.clone()));
         queue.retry(web, at(0));
         assert_eq!(queue.next_time().unwrap().as_millisecond(), 10, "earlier failures are forgotten");
+    }
+
+    #[test]
+    fn kubelets_act_when_controllers_have() {
+        let mut queue = Queue::default();
+        let tasks = [Component::Kubelet, Component::Job, Component::Scheduler].map(|who| task(who, "p"));
+        tasks.iter().for_each(|task| queue.add(task.clone()));
+        let order: Vec<Task> = std::iter::from_fn(|| queue.take()).collect();
+        assert_eq!(order, [1, 2, 0].map(|at: usize| tasks[at].clone()));
     }
 
     #[test]

@@ -37,12 +37,15 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
         slots: (first..first + wanted).map(|ordinal| (ordinal, None)).collect(),
         condemned: BTreeMap::new(),
         healthy: BTreeMap::new(),
+        available: 0,
     };
     let claimant = adoption::Set { kind: "StatefulSet", meta: &set.metadata, selector: &set.spec.selector };
     for pod in adoption::claim(view, &claimant, |pod| ordinal_of(set, pod).is_some(), &mut plan) {
         let Some(ordinal) = ordinal_of(set, pod) else { continue };
         let available = is_available(pod, set.spec.min_ready_seconds, now, |at| plan.recheck(at));
-        state.healthy.insert(ordinal, available && !pod.is_deleting() && pod.status.phase == "Running");
+        let available = available && pod.status.phase == "Running";
+        state.available += usize::from(available);
+        state.healthy.insert(ordinal, available && !pod.is_deleting());
         match state.slots.get_mut(&ordinal) {
             Some(slot) => *slot = Some(pod),
             None => _ = state.condemned.insert(ordinal, pod),
@@ -78,6 +81,8 @@ struct State<'a> {
     /// Who should not be there.
     condemned: BTreeMap<i64, &'a Arc<Pod>>,
     healthy: BTreeMap<i64, bool>,
+    /// Pods that serve, those that are on their way out included.
+    available: usize,
 }
 
 impl<'a> State<'a> {
@@ -252,7 +257,6 @@ impl<'a> State<'a> {
             there.iter().filter(|(_, pod)| revision_of(pod) == Some(revision) && !pod.is_deleting()).count()
         };
         let ready = there.iter().filter(|(_, pod)| pod.is_ready() && pod.status.phase == "Running").count();
-        let available = there.iter().filter(|(ordinal, _)| self.is_healthy(*ordinal)).count();
         let update = &self.update.0;
         let done = self.set.spec.update_strategy.kind != "OnDelete"
             && of(update) == there.len()
@@ -261,7 +265,7 @@ impl<'a> State<'a> {
         let current = if done { update } else { &self.current.0 };
         let wanted = json!({
             "observedGeneration": self.set.metadata.generation, "replicas": there.len(), "readyReplicas": ready,
-            "availableReplicas": available, "currentReplicas": of(current), "updatedReplicas": of(update),
+            "availableReplicas": self.available, "currentReplicas": of(current), "updatedReplicas": of(update),
             "currentRevision": current, "updateRevision": update, "collisionCount": self.collisions,
         });
         if let Some(new) = status::difference(&self.set.status, wanted) {
