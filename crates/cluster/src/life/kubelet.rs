@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::controllers::node_lifecycle::{UNKNOWN, status_note};
+use super::controllers::node_lifecycle::{GIVEN_UP, UNKNOWN, status_note};
 use super::plan::{Action, Plan, Target};
 use super::view::{Node, Pod, Resource, Room, View, condition};
 use crate::clock::rfc3339;
@@ -50,7 +50,7 @@ impl Default for Times {
 }
 
 /// A node that nobody has spoken for yet gets its kubelet: it has room, and is ready. One that was given up while its
-/// kubelet was silent is ready again when it speaks, and so are the pods there.
+/// kubelet was silent is ready again when it speaks.
 pub fn decide_node(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(node) = view.nodes.get(key) else { return plan };
@@ -63,16 +63,6 @@ pub fn decide_node(view: &View, key: &Key, now: Timestamp) -> Plan {
     };
     if ready.status != "Unknown" || !matches!(ready.reason.as_str(), UNKNOWN | "NodeStatusNeverUpdated") {
         return plan;
-    }
-    let since = ready.last_transition_time.unwrap_or(now);
-    for pod in view.pods_on(&node.metadata.name).filter(|pod| !pod.is_terminal()) {
-        let given_up = condition(&pod.status.conditions, "Ready").filter(|ready| {
-            ready.status == "False" && ready.reason.is_empty() && ready.last_transition_time >= Some(since)
-        });
-        if given_up.is_some() {
-            let status = json!({"conditions": conditions(&["Ready"], "True", "", now)});
-            plan.act(Action::status(Resource::Pods, &pod.metadata, status));
-        }
     }
     plan.act(Action::status(Resource::Nodes, &node.metadata, first_status(node, now)));
     plan.note(status_note(node, "NodeReady"));
@@ -114,10 +104,19 @@ pub fn decide(view: &View, key: &Key, times: &Times, now: Timestamp) -> Plan {
     } else if pod.status.phase == "Pending" {
         start(view, pod, times, now, &mut plan);
     } else if pod.status.phase == "Running" {
+        if is_given_up(pod) {
+            let status = json!({"conditions": conditions(&["Ready"], "True", "", now)});
+            plan.act(Action::status(Resource::Pods, &pod.metadata, status));
+        }
         become_ready(pod, now, &mut plan);
         containers::finish(pod, times, now, &mut plan);
     }
     plan
+}
+
+/// While nothing was heard of its node, somebody wrote that the pod is not ready; its kubelet knows better.
+fn is_given_up(pod: &Pod) -> bool {
+    condition(&pod.status.conditions, "Ready").is_some_and(|ready| ready.reason == GIVEN_UP)
 }
 
 /// The time that an annotation gives, else the usual one.
@@ -471,29 +470,23 @@ mod tests {
     #[test]
     fn a_kubelet_that_is_back_makes_its_node_and_pods_ready_again() {
         let mut lost = node("n");
-        lost["status"]["conditions"][0] = json!({
-            "type": "Ready", "status": "Unknown", "reason": UNKNOWN, "lastTransitionTime": "1970-01-01T00:01:00Z",
-        });
-        let given_up = |at: &str| {
-            with(|pod| {
-                pod["status"]["conditions"] =
-                    json!([{"type": "Ready", "status": "False", "lastTransitionTime": at}]);
-            })
-        };
-        let patched = |since: &str, silent: bool| {
-            let mut view = view(&[lost.clone(), given_up(since)]);
+        lost["status"]["conditions"][0] = json!({"type": "Ready", "status": "Unknown", "reason": UNKNOWN});
+        let of_node = |silent: bool| {
+            let mut view = view(&[lost.clone()]);
             if silent {
                 view.fall_silent("n", at(0));
             }
-            let plan = decide_node(&view, &Key::new("", "n"), at(200));
-            let names = plan.actions.iter().filter_map(|action| match action {
-                Action::Patch { target, .. } => Some(target.name.clone()),
-                _ => None,
-            });
-            names.collect::<Vec<_>>().join(" ")
+            decide_node(&view, &Key::new("", "n"), at(200)).actions.len()
         };
-        assert_eq!(patched("1970-01-01T00:01:00Z", false), "p n");
-        assert_eq!(patched("1970-01-01T00:00:30Z", false), "n", "it was not ready before");
-        assert_eq!(patched("1970-01-01T00:01:00Z", true), "");
+        assert_eq!((of_node(false), of_node(true)), (1, 0));
+        let not_ready = |reason: &str| {
+            with(|pod| {
+                pod["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "reason": reason}]);
+            })
+        };
+        let given_up = plan(&[node("n"), not_ready(GIVEN_UP)], 200);
+        assert_eq!(set_status(&given_up)["conditions"][0]["status"], "True");
+        assert_eq!(plan(&[node("n"), not_ready("")], 200), Plan::nothing(), "it was not ready before");
+        assert_eq!(plan(&[lost, not_ready(GIVEN_UP)], 200), Plan::nothing(), "the node is not there yet");
     }
 }

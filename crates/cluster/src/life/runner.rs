@@ -189,7 +189,9 @@ impl Runner {
 
     fn concern(&mut self, change: &Change) {
         self.view.remember(change, self.now());
-        self.record(Component::Kubelet, events::of_change(&self.view, change));
+        if let Some((who, notes)) = events::of_change(&self.view, change) {
+            self.record(who, notes);
+        }
         match change {
             Change::Pod { before: Some(pod), after: None } => self.queue.not_refused(&pod.key()),
             Change::Node { after: Some(node), .. } => {

@@ -12,7 +12,7 @@ use super::controllers::{
 use super::plan::Plan;
 use super::scheduler::Help;
 use super::view::{Change, Owner, Pod, Resource, View, condition};
-use super::{Times, heartbeat, kubelet, scheduler};
+use super::{Times, heartbeat, kubelet, scheduler, static_pods};
 use crate::store::Key;
 
 /// A component and the object it looks at.
@@ -21,6 +21,8 @@ pub enum Component {
     Node,
     Heartbeat,
     Kubelet,
+    /// The mirror of a static pod.
+    StaticPod,
     Scheduler,
     /// Pods that wait, after a change that may help them: the key is the node that has room, or none for company.
     Waiting,
@@ -43,7 +45,7 @@ impl Component {
     /// The user that it acts as, and what it says it is.
     pub fn identity(self) -> (&'static str, &'static str) {
         match self {
-            Self::Node | Self::Heartbeat | Self::Kubelet => ("system:node", "kubelet"),
+            Self::Node | Self::Heartbeat | Self::Kubelet | Self::StaticPod => ("system:node", "kubelet"),
             Self::Scheduler | Self::Waiting => ("system:kube-scheduler", "kube-scheduler"),
             Self::ReplicaSet => ("system:serviceaccount:kube-system:replicaset-controller", CONTROLLERS),
             Self::Deployment => ("system:serviceaccount:kube-system:deployment-controller", CONTROLLERS),
@@ -85,7 +87,7 @@ impl Component {
     /// Who crashes with it.
     pub fn process(self) -> Self {
         match self {
-            Self::Heartbeat => Self::Kubelet,
+            Self::Heartbeat | Self::StaticPod => Self::Kubelet,
             Self::Waiting => Self::Scheduler,
             itself => itself,
         }
@@ -108,6 +110,7 @@ pub fn decide(view: &View, (component, key): &Task, times: &Times, now: Timestam
         Component::Node => kubelet::decide_node(view, key, now),
         Component::Heartbeat => heartbeat::decide(view, key, now),
         Component::Kubelet => kubelet::decide(view, key, times, now),
+        Component::StaticPod => static_pods::decide(view, key, now),
         Component::Scheduler => scheduler::decide(view, key, now),
         Component::Waiting => Plan::nothing(),
         Component::ReplicaSet => replica_set::decide(view, key, now),
@@ -129,7 +132,12 @@ pub fn concerned_by_kubelet(view: &View, node: &str) -> Vec<Task> {
     let of_node =
         [Component::Node, Component::NodeLifecycle].map(|component| (component, Key::new("", node)));
     let of_pods = view.pods_on(node).map(|pod| (Component::Kubelet, pod.key()));
-    of_node.into_iter().chain(of_pods).collect()
+    let of_itself = mirrors_of(view, node);
+    of_node.into_iter().chain(of_pods).chain(of_itself).collect()
+}
+
+fn mirrors_of<'a>(view: &'a View, node: &'a str) -> impl Iterator<Item = Task> {
+    view.static_pods.on(node).map(|key| (Component::StaticPod, key.clone()))
 }
 
 /// Everybody whom a change concerns.
@@ -163,6 +171,11 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                     tasks.push((Component::Scheduler, key));
                 }
             }
+            if let Some(pod) = before.as_ref().or(after.as_ref())
+                && view.static_pods.get(&pod.key()).is_some()
+            {
+                tasks.push((Component::StaticPod, pod.key()));
+            }
             match scheduler::help_by_pod(before.as_deref(), after.as_deref()) {
                 Help::No => {}
                 Help::Room => {
@@ -192,6 +205,7 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 let pods = || view.pods_on(&node.metadata.name);
                 let new = before.as_ref().is_none_or(|before| before.metadata.uid != node.metadata.uid);
                 tasks.extend(new.then(|| (Component::Heartbeat, node.key())));
+                tasks.extend(mirrors_of(view, &node.metadata.name).filter(|_| new));
                 if before.as_ref().is_none_or(|before| before.is_ready() != node.is_ready()) {
                     tasks.extend(pods().map(|pod| (Component::Kubelet, pod.key())));
                     // Whether pods are driven off a lost node depends on how many others are lost.

@@ -52,7 +52,10 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
             }
         }
         // Rule 17: what cannot be counted allows nothing. The rest stays as it was, and so does the generation.
-        Err(why) => {
+        Err(Uncounted { why, no_controller }) => {
+            if no_controller {
+                plan.note(Note::warning(about(), "NoControllers", why.clone()));
+            }
             let message = format!("Failed to calculate the number of expected pods: {why}");
             plan.note(Note::warning(about(), "CalculateExpectedPodCountFailed", message));
             BudgetStatus {
@@ -143,7 +146,7 @@ enum Required {
 }
 
 /// Rules 11 and 12: how many pods there should be, and how many of them must be healthy.
-fn required(view: &View, budget: &Budget, pods: &[&Arc<Pod>], now: Timestamp) -> Result<Required, String> {
+fn required(view: &View, budget: &Budget, pods: &[&Arc<Pod>], now: Timestamp) -> Result<Required, Uncounted> {
     let desired: &dyn Fn(i64) -> i64 = match (&budget.spec.max_unavailable, &budget.spec.min_available) {
         (Some(most), _) => &|expected| (expected - most.of(expected, true)).max(0),
         (None, Some(Amount::Number(least))) => {
@@ -160,13 +163,20 @@ fn required(view: &View, budget: &Budget, pods: &[&Arc<Pod>], now: Timestamp) ->
     })
 }
 
+/// Why the pods of a budget cannot be counted.
+struct Uncounted {
+    why: String,
+    /// A pod names a controller that is not there.
+    no_controller: bool,
+}
+
 enum Counted {
     Scale { expected: i64, unmanaged: bool },
     Ask(Owner),
 }
 
 /// Rule 13: the scales of all controllers of the pods, each counted once. Pods without a controller do not count.
-fn expected_scale(view: &View, pods: &[&Arc<Pod>], now: Timestamp) -> Result<Counted, String> {
+fn expected_scale(view: &View, pods: &[&Arc<Pod>], now: Timestamp) -> Result<Counted, Uncounted> {
     let mut scales: BTreeMap<String, i64> = BTreeMap::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut unmanaged = false;
@@ -183,11 +193,16 @@ fn expected_scale(view: &View, pods: &[&Arc<Pod>], now: Timestamp) -> Result<Cou
             Some(found) => Some(found),
             None => match view.scale_of(namespace, owner, now) {
                 None => return Ok(Counted::Ask(owner.clone())),
-                Some(scale) => scale.clone()?.filter(|(uid, _)| *uid == owner.uid),
+                Some(scale) => scale
+                    .clone()
+                    .map_err(|why| Uncounted { why, no_controller: false })?
+                    .filter(|(uid, _)| *uid == owner.uid),
             },
         };
-        let (uid, scale) =
-            found.ok_or_else(|| format!("found no controllers for pod \"{}\"", pod.metadata.name))?;
+        let (uid, scale) = found.ok_or_else(|| Uncounted {
+            why: format!("found no controllers for pod \"{}\"", pod.metadata.name),
+            no_controller: true,
+        })?;
         scales.insert(uid, scale);
     }
     Ok(Counted::Scale { expected: scales.values().sum(), unmanaged })
