@@ -10,11 +10,13 @@
 mod api;
 pub mod controllers;
 mod events;
+mod follow;
 pub mod heartbeat;
 pub mod kubelet;
 mod meter;
 pub mod plan;
 mod presence;
+mod queue;
 mod runner;
 pub mod scheduler;
 mod static_pods;

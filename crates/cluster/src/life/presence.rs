@@ -65,8 +65,11 @@ impl Presence {
             Command::Down(component) => {
                 let component = component.process();
                 self.down.insert(component);
-                let parts = self.incarnations.extract_if(.., |part, _| part.process() == component);
-                parts.for_each(|(_, run)| run.0.store(false, Ordering::Release));
+                self.incarnations.retain(|part, run| {
+                    let stays = part.process() != component;
+                    run.0.store(stays, Ordering::Release);
+                    stays
+                });
                 if component != Component::Kubelet {
                     return Vec::new();
                 }
