@@ -103,7 +103,7 @@ fn rules(cluster: &Cluster, start: Timestamp) -> Vec<Rule> {
         When::always().during(from, from + SignedDuration::from_secs(seconds))
     };
     // The whole server, for a moment.
-    rule(Matcher::any(), window(20), Fault::Refuse(Refusal::Unavailable));
+    rule(Matcher::any(), window(60), Fault::Refuse(Refusal::Unavailable));
     rule(Matcher::webhook("fails.usher.dev"), window(60), Fault::Webhook(Outage::Refused));
     rule(Matcher::webhook("ignored.usher.dev"), window(60), Fault::Webhook(Outage::Silent));
     for _ in 0..3 {

@@ -361,3 +361,86 @@ fn the_same_seed_lives_the_same_life() {
     assert_eq!(pods, same, "to the last byte");
     assert_ne!(trace, live(8).0, "another seed gives other names");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_pod_comes_back_while_its_static_pod_runs_and_goes_with_it() {
+    let living = Living::start(1, 2).await.unwrap();
+    let manifest = |image: &str| {
+        json!({
+            "metadata": {"name": "proxy", "labels": {"app": "proxy"}},
+            "spec": {"containers": [{"name": "c", "image": image}]},
+        })
+    };
+    living.life.run_static_pod("n1", manifest("i:1"));
+    sleep(SETTLED).await;
+    let path = format!("{PODS}/proxy-n1");
+    let first = living.get(&path).await.unwrap();
+    let phase = |pod: &Value| (pod["spec"]["nodeName"].clone(), pod["status"]["phase"].clone());
+    assert_eq!(phase(&first), (json!("n1"), json!("Running")));
+    assert!(first["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string());
+    let uid = |pod: &Value| pod["metadata"]["uid"].clone();
+
+    living.delete(&path).await.unwrap();
+    sleep(SETTLED).await;
+    let second = living.get(&path).await.unwrap();
+    assert_ne!(uid(&first), uid(&second), "it is made anew");
+    assert_eq!(phase(&second), (json!("n1"), json!("Running")));
+
+    living.life.kubelet_down("n1");
+    living.life.run_static_pod("n1", manifest("i:2"));
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(uid(&living.get(&path).await.unwrap()), uid(&second), "nobody is there to change it");
+    living.life.kubelet_up("n1");
+    sleep(SETTLED).await;
+    let changed = living.get(&path).await.unwrap();
+    assert_eq!(changed["spec"]["containers"][0]["image"], "i:2");
+
+    living.delete(&format!("{NODES}/n1")).await.unwrap();
+    sleep(SETTLED).await;
+    assert!(living.get(&path).await.is_err(), "it goes with its node");
+    living.create(NODES, &node("n1")).await.unwrap();
+    sleep(SETTLED).await;
+    assert_eq!(phase(&living.get(&path).await.unwrap()), (json!("n1"), json!("Running")));
+
+    living.life.end_static_pod("n1", "default", "proxy");
+    sleep(SETTLED).await;
+    assert!(living.get(&path).await.is_err(), "it goes with its static pod");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_kept_for_an_hour_after_they_were_last_written() {
+    let living = Living::start(1, 1).await.unwrap();
+    let events = async || {
+        let events = living.get("/api/v1/namespaces/default/events").await.unwrap();
+        let names = events["items"].as_array().unwrap().iter();
+        names.map(|event| event["reason"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    sleep(Duration::from_secs(1800)).await;
+    assert_eq!(events().await, ["RegisteredNode"]);
+    let orphan = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "lone", "labels": {"app": "lone"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": true},
+            ],
+        },
+        "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+    });
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "lone"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "lone"}}},
+    });
+    living.create(BUDGETS, &budget).await.unwrap();
+    living.create(PODS, &orphan).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let now = events().await;
+    for reason in ["RegisteredNode", "NoControllers", "CalculateExpectedPodCountFailed"] {
+        assert!(now.iter().any(|is| is == reason), "{reason} is not among {now:?}");
+    }
+    sleep(Duration::from_secs(1801)).await;
+    assert!(!events().await.iter().any(|reason| reason == "RegisteredNode"));
+    living.delete(&format!("{BUDGETS}/lone")).await.unwrap();
+    sleep(Duration::from_secs(7200)).await;
+    assert_eq!(events().await, Vec::<String>::new());
+}

@@ -125,8 +125,8 @@ fn on_the_embedded_cluster(scenario: &Scenario) -> Result<Report, Failure> {
         let start = jiff::Timestamp::from_second(1_800_000_000).unwrap();
         let clock = Arc::new(TokioClock::starting_at(start));
         let cluster = Cluster::new(Options { clock, seed: Some(1), ..Options::default() });
-        let _life = life::start(&cluster, life::Options::default());
-        scenario::run(scenario, &Arc::new(ClusterUnderTest::embedded(&cluster))).await
+        let life = life::start(&cluster, life::Options::default());
+        scenario::run(scenario, &Arc::new(ClusterUnderTest::embedded(&cluster, life))).await
     })
 }
 

@@ -60,7 +60,7 @@ impl Stage {
                 let options = self.filled(&Value::Object(options.clone())).await?;
                 vec![self.evict(user, &target.path, &target.name, options).await?]
             }
-            What::Kubelet(Kubelet { kubelet, state }) => vec![self.kubelet(kubelet, *state).await?],
+            What::Kubelet(Kubelet { kubelet, state }) => return self.kubelet(kubelet, *state).await,
         };
         answers.iter().try_for_each(|answer| judge(answer, step.answer.as_ref()))
     }
@@ -138,15 +138,36 @@ impl Stage {
         self.cluster.send(user, Request::with_json(Method::POST, &format!("{pod}/eviction"), &body)).await
     }
 
-    /// A kubelet that is down says nothing any more. kwok leaves a node alone that has lost its mark.
-    async fn kubelet(&self, node: &str, state: KubeletState) -> Result<Answer> {
-        let path = format!("/api/v1/nodes/{}", short::node_name(&self.namespace, node));
-        let mark = if state == KubeletState::Up { json!("fake") } else { Value::Null };
+    /// A kubelet that is down says nothing any more. kwok leaves a node alone that has lost its mark, but goes on to
+    /// renew its lease; so what the node lifecycle controller would say after its grace is said here.
+    async fn kubelet(&self, node: &str, state: KubeletState) -> Result<()> {
+        let node = short::node_name(&self.namespace, node);
+        match (&self.cluster.life, state) {
+            (Some(life), KubeletState::Down) => life.kubelet_down(&node),
+            (Some(life), KubeletState::Up) => life.kubelet_up(&node),
+            (None, KubeletState::Down) => self.say_of_node(&node, Value::Null, ["Unknown", "False"]).await?,
+            (None, KubeletState::Up) => self.say_of_node(&node, json!("fake"), ["True", "True"]).await?,
+        }
+        Ok(())
+    }
+
+    /// Whether a node, and the pods on it, are ready.
+    async fn say_of_node(&self, node: &str, mark: Value, [of_node, of_pods]: [&str; 2]) -> Result<()> {
+        let path = format!("/api/v1/nodes/{node}");
         let patch = json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": mark}}});
         self.send_patch(None, &path, PatchKind::Merge, &patch).await?.accepted()?;
-        let status = if state == KubeletState::Up { "True" } else { "Unknown" };
-        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
-        self.send_patch(None, &format!("{path}/status"), PatchKind::Strategic, &ready).await
+        let pods = format!("/api/v1/namespaces/{}/pods", self.namespace);
+        let on_it = self.cluster.get(&format!("{pods}?fieldSelector=spec.nodeName={node}")).await?;
+        let names = on_it["items"].as_array().into_iter().flatten();
+        let paths =
+            names.filter_map(|pod| pod["metadata"]["name"].as_str()).map(|name| format!("{pods}/{name}"));
+        for (path, status) in [(path, of_node)].into_iter().chain(paths.map(|path| (path, of_pods))) {
+            let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+            self.send_patch(None, &format!("{path}/status"), PatchKind::Strategic, &ready)
+                .await?
+                .accepted()?;
+        }
+        Ok(())
     }
 }
 

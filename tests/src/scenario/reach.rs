@@ -8,12 +8,15 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use usher_cluster::Cluster;
+use usher_cluster::life::Life;
 
 /// A running cluster. Scenarios on it side by side do not see each other: each has its own namespace and nodes. What
 /// they leave behind goes with the cluster.
 pub struct ClusterUnderTest {
     client: kube::Client,
     catalogue: Mutex<Vec<Resource>>,
+    /// Of the embedded cluster, where kubelets are told when to stop.
+    pub(super) life: Option<Life>,
 }
 
 /// A kind as discovery tells it.
@@ -49,7 +52,7 @@ impl ClusterUnderTest {
     /// The client has to be the administrator's; other users are impersonated.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, catalogue: Mutex::default() }
+        Self { client, catalogue: Mutex::default(), life: None }
     }
 
     /// # Errors
@@ -58,10 +61,10 @@ impl ClusterUnderTest {
         Ok(Self::new(cluster.client(ADMIN)?))
     }
 
-    /// Without any socket, so that time can be virtual.
+    /// Without any socket, so that time can be virtual. Its life ends with this.
     #[must_use]
-    pub fn embedded(cluster: &Cluster) -> Self {
-        Self::new(kube::Client::new(cluster.service(), "default"))
+    pub fn embedded(cluster: &Cluster, life: Life) -> Self {
+        Self { life: Some(life), ..Self::new(kube::Client::new(cluster.service(), "default")) }
     }
 
     /// Sends a request as the user, or as the administrator.

@@ -18,9 +18,11 @@ const KINDS: [(&str, &str, &str); 8] = [
     ("node", "v1", "Node"),
 ];
 
-/// How a pod takes its time, and the annotation that both clusters read.
-const TIMES: [(&str, &str); 3] = [
+/// How a pod takes its time or ends, and the annotation that both clusters read.
+const TIMES: [(&str, &str); 5] = [
     ("starts", "testbed.usher.dev/start-delay"),
+    ("readies", "testbed.usher.dev/ready-delay"),
+    ("exits", "testbed.usher.dev/exit-code"),
     ("runs", "testbed.usher.dev/run-time"),
     ("ends", "testbed.usher.dev/terminate-delay"),
 ];

@@ -1,11 +1,13 @@
 //! What a cluster does by itself to stay clean: garbage collection by owner references, and emptying namespaces that
 //! are being deleted. On a real cluster the controller manager does this; here it runs beside the server and acts
-//! through the same API, as its own user.
+//! through the same API, as its own user. Old events go as from etcd: without a request.
 
+mod expiry;
 mod garbage;
 mod namespaces;
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, header};
@@ -18,6 +20,7 @@ use crate::auth::MASTERS;
 use crate::kinds::Kind;
 use crate::server::Server;
 use crate::store::Object;
+use expiry::Expiry;
 
 /// A change that housekeeping may have to follow up.
 pub enum Happened {
@@ -35,10 +38,29 @@ pub enum Happened {
 
 /// Runs until the server is gone.
 pub async fn run(server: Weak<Server>, mut happened: UnboundedReceiver<Happened>) {
-    while let Some(change) = happened.recv().await {
-        let Some(server) = server.upgrade() else { return };
+    let mut events = Expiry::default();
+    loop {
+        let left = events.next().and_then(|at| Some(server.upgrade()?.time_until(at)));
+        let expired = async {
+            match left {
+                // Timers of tokio count in milliseconds, rounded up so that it is not too early.
+                Some(left) => tokio::time::sleep(left + Duration::from_millis(1)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let change = tokio::select! {
+            biased;
+            change = happened.recv() => change,
+            () = expired => {
+                let Some(server) = server.upgrade() else { return };
+                events.sweep(&server);
+                continue;
+            }
+        };
+        let (Some(change), Some(server)) = (change, server.upgrade()) else { return };
         match change {
             Happened::Written { kind, object, owned_anew } => {
+                events.written(&kind, &object, server.now());
                 garbage::written(&server, &kind, &object, owned_anew).await;
                 namespaces::written(&server, &kind, &object).await;
             }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::api::Outcome;
 use super::plan::{About, Action, Note, Target};
 use super::tasks::{Component, Task};
-use super::view::{Change, Meta, Resource, View};
+use super::view::{Change, Container, Meta, Pod, Resource, View};
 use crate::clock::rfc3339;
 
 /// So many events are known at once; older ones would be written anew.
@@ -119,7 +119,7 @@ fn meta_of(json: &[u8]) -> Option<Meta> {
 /// Who says it.
 fn source(who: Component) -> &'static str {
     match who {
-        Component::Node | Component::Heartbeat | Component::Kubelet => "kubelet",
+        Component::Node | Component::Heartbeat | Component::Kubelet | Component::StaticPod => "kubelet",
         Component::Scheduler | Component::Waiting => "default-scheduler",
         Component::ReplicaSet => "replicaset-controller",
         Component::Deployment => "deployment-controller",
@@ -228,14 +228,27 @@ fn pod_note(component: Component, workload: About, verb: &str, pod: &str, outcom
     }
 }
 
-/// What a kubelet says when a pod of its node is deleted: it stops the containers.
-pub fn of_change(view: &View, change: &Change) -> Vec<Note> {
-    let Change::Pod { before: Some(before), after: Some(pod) } = change else { return Vec::new() };
-    let stops = !before.is_deleting() && pod.is_deleting() && pod.status.phase == "Running";
-    if !stops || view.silent_since(&pod.spec.node_name).is_some() {
-        return Vec::new();
+/// What is said when something is seen, and by whom.
+pub fn of_change(view: &View, change: &Change) -> Option<(Component, Vec<Note>)> {
+    match change {
+        Change::Pod { before: Some(before), after: Some(pod) } => {
+            let stops = !before.is_deleting() && pod.is_deleting() && pod.status.phase == "Running";
+            let heard = stops && view.silent_since(&pod.spec.node_name).is_none();
+            heard.then(|| (Component::Kubelet, killing(pod)))
+        }
+        Change::Node { before: None, after: Some(node) } => {
+            let name = &node.metadata.name;
+            let message = format!("Node {name} event: Registered Node {name} in Controller");
+            let about = About::of(Resource::Nodes, &node.metadata);
+            Some((Component::NodeLifecycle, vec![Note::normal(about, "RegisteredNode", message)]))
+        }
+        _ => None,
     }
-    let killing = |container: &super::view::Container| {
+}
+
+/// A kubelet stops the containers of a pod that is deleted.
+fn killing(pod: &Pod) -> Vec<Note> {
+    let killing = |container: &Container| {
         let message = format!("Stopping container {}", container.name);
         Note::normal(About::of(Resource::Pods, &pod.metadata), "Killing", message)
     };

@@ -10,18 +10,22 @@
 mod api;
 pub mod controllers;
 mod events;
+mod follow;
 pub mod heartbeat;
 pub mod kubelet;
 mod meter;
 pub mod plan;
 mod presence;
+mod queue;
 mod runner;
 pub mod scheduler;
+mod static_pods;
 mod status;
 mod tasks;
 pub mod view;
 
 use jiff::SignedDuration;
+use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -74,6 +78,16 @@ impl Life {
 
     pub fn kubelet_up(&self, node: &str) {
         self.tell(Command::KubeletUp(node.to_string()));
+    }
+
+    /// A node runs this pod by itself from now on, whatever the API says; a mirror pod `NAME-NODE` tells of it.
+    pub fn run_static_pod(&self, node: &str, manifest: Value) {
+        self.tell(Command::RunStatic { node: node.to_string(), manifest });
+    }
+
+    pub fn end_static_pod(&self, node: &str, namespace: &str, name: &str) {
+        let [node, namespace, name] = [node, namespace, name].map(str::to_string);
+        self.tell(Command::EndStatic { node, namespace, name });
     }
 
     /// The clock of a component is wrong by so much from now on.

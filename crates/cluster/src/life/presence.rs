@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::scheduler::is_waiting;
 use super::tasks::{Component, Task, concerned_by_kubelet};
@@ -15,13 +16,22 @@ use super::view::View;
 use crate::store::Key;
 
 /// What is done to the components from outside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     Down(Component),
     Up(Component),
     /// Of one node.
     KubeletDown(String),
     KubeletUp(String),
+    RunStatic {
+        node: String,
+        manifest: Value,
+    },
+    EndStatic {
+        node: String,
+        namespace: String,
+        name: String,
+    },
     Skew(Component, SignedDuration),
 }
 
@@ -55,8 +65,11 @@ impl Presence {
             Command::Down(component) => {
                 let component = component.process();
                 self.down.insert(component);
-                let parts = self.incarnations.extract_if(.., |part, _| part.process() == component);
-                parts.for_each(|(_, run)| run.0.store(false, Ordering::Release));
+                self.incarnations.retain(|part, run| {
+                    let stays = part.process() != component;
+                    run.0.store(stays, Ordering::Release);
+                    stays
+                });
                 if component != Component::Kubelet {
                     return Vec::new();
                 }
@@ -68,7 +81,7 @@ impl Presence {
                 self.down.remove(&component);
                 if component == Component::Kubelet {
                     view.all_speak_again();
-                    let of_nodes = [Component::Node, Component::NodeLifecycle];
+                    let of_nodes = [Component::Node, Component::NodeLifecycle, Component::StaticPod];
                     let of_nodes = of_nodes.into_iter().flat_map(|of| everything(view, of));
                     return of_nodes.chain(everything(view, component)).collect();
                 }
@@ -81,6 +94,12 @@ impl Presence {
             Command::KubeletUp(node) => {
                 view.speak_again(node);
                 concerned_by_kubelet(view, node)
+            }
+            Command::RunStatic { node, manifest } => {
+                vec![(Component::StaticPod, view.static_pods.run(node, manifest.clone()))]
+            }
+            Command::EndStatic { node, namespace, name } => {
+                vec![(Component::StaticPod, view.static_pods.end(node, namespace, name))]
             }
             Command::Skew(component, offset) => {
                 self.skew.insert(*component, *offset);
@@ -98,6 +117,9 @@ impl Presence {
             Component::Node | Component::Heartbeat => view.silent_since(&key.name).is_none(),
             Component::Kubelet => {
                 view.pods.get(key).is_none_or(|pod| view.silent_since(&pod.spec.node_name).is_none())
+            }
+            Component::StaticPod => {
+                view.static_pods.get(key).is_none_or(|pod| view.silent_since(&pod.node).is_none())
             }
             _ => true,
         }
@@ -130,6 +152,7 @@ fn everything(view: &View, component: Component) -> Vec<Task> {
         Component::Kubelet | Component::StaleDisruption | Component::PodGc | Component::TaintEviction => {
             all(view.pods.iter())
         }
+        Component::StaticPod => view.static_pods.keys().cloned().collect(),
         Component::Scheduler => all(view.pods.iter().filter(|(_, pod)| is_waiting(pod))),
         // It has no objects of its own: whoever waits is looked at by the scheduler.
         Component::Waiting => Vec::new(),

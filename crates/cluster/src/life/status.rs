@@ -5,7 +5,10 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::rfc3339;
 
-/// The part of `wanted` that `current` does not say yet. A count of zero and an absent one are the same.
+/// Counts that say zero, too: absent, nobody has counted yet.
+const SAID_WHEN_ZERO: [&str; 3] = ["terminatingReplicas", "terminating", "ready"];
+
+/// The part of `wanted` that `current` does not say yet. Other counts of zero and absent ones are the same.
 pub fn difference(current: &Value, wanted: Value) -> Option<Value> {
     let Value::Object(wanted) = wanted else { return None };
     let is_zero =
@@ -14,7 +17,8 @@ pub fn difference(current: &Value, wanted: Value) -> Option<Value> {
         .into_iter()
         .filter(|(field, value)| {
             let is = &current[field.as_str()];
-            is != value && !(is_zero(is) && is_zero(value))
+            let is_same = is_zero(is) && is_zero(value) && !SAID_WHEN_ZERO.contains(&field.as_str());
+            is != value && !is_same
         })
         .collect();
     (!new.is_empty()).then_some(Value::Object(new))
@@ -57,6 +61,9 @@ mod tests {
             difference(&current, json!({"replicas": 3, "readyReplicas": 3})),
             Some(json!({"readyReplicas": 3}))
         );
+        let zero = json!({"terminatingReplicas": 0});
+        assert_eq!(difference(&current, zero.clone()), Some(zero.clone()));
+        assert_eq!(difference(&zero, zero.clone()), None);
     }
 
     #[test]

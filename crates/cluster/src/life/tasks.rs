@@ -1,17 +1,16 @@
 //! Who has to look at what, after a change.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::controllers::{
-    claims, daemon_set, deployment, disruption, job, node_lifecycle, pod_gc, replica_set, stateful_set,
-    taint_eviction,
+    adoption, claims, daemon_set, deployment, disruption, job, node_lifecycle, pod_gc, replica_set,
+    stateful_set, taint_eviction,
 };
 use super::plan::Plan;
 use super::scheduler::Help;
 use super::view::{Change, Owner, Pod, Resource, View, condition};
-use super::{Times, heartbeat, kubelet, scheduler};
+use super::{Times, heartbeat, kubelet, scheduler, static_pods};
 use crate::store::Key;
 
 /// A component and the object it looks at.
@@ -20,6 +19,8 @@ pub enum Component {
     Node,
     Heartbeat,
     Kubelet,
+    /// The mirror of a static pod.
+    StaticPod,
     Scheduler,
     /// Pods that wait, after a change that may help them: the key is the node that has room, or none for company.
     Waiting,
@@ -42,7 +43,7 @@ impl Component {
     /// The user that it acts as, and what it says it is.
     pub fn identity(self) -> (&'static str, &'static str) {
         match self {
-            Self::Node | Self::Heartbeat | Self::Kubelet => ("system:node", "kubelet"),
+            Self::Node | Self::Heartbeat | Self::Kubelet | Self::StaticPod => ("system:node", "kubelet"),
             Self::Scheduler | Self::Waiting => ("system:kube-scheduler", "kube-scheduler"),
             Self::ReplicaSet => ("system:serviceaccount:kube-system:replicaset-controller", CONTROLLERS),
             Self::Deployment => ("system:serviceaccount:kube-system:deployment-controller", CONTROLLERS),
@@ -84,7 +85,7 @@ impl Component {
     /// Who crashes with it.
     pub fn process(self) -> Self {
         match self {
-            Self::Heartbeat => Self::Kubelet,
+            Self::Heartbeat | Self::StaticPod => Self::Kubelet,
             Self::Waiting => Self::Scheduler,
             itself => itself,
         }
@@ -107,6 +108,7 @@ pub fn decide(view: &View, (component, key): &Task, times: &Times, now: Timestam
         Component::Node => kubelet::decide_node(view, key, now),
         Component::Heartbeat => heartbeat::decide(view, key, now),
         Component::Kubelet => kubelet::decide(view, key, times, now),
+        Component::StaticPod => static_pods::decide(view, key, now),
         Component::Scheduler => scheduler::decide(view, key, now),
         Component::Waiting => Plan::nothing(),
         Component::ReplicaSet => replica_set::decide(view, key, now),
@@ -128,7 +130,12 @@ pub fn concerned_by_kubelet(view: &View, node: &str) -> Vec<Task> {
     let of_node =
         [Component::Node, Component::NodeLifecycle].map(|component| (component, Key::new("", node)));
     let of_pods = view.pods_on(node).map(|pod| (Component::Kubelet, pod.key()));
-    of_node.into_iter().chain(of_pods).collect()
+    let of_itself = mirrors_of(view, node);
+    of_node.into_iter().chain(of_pods).chain(of_itself).collect()
+}
+
+fn mirrors_of<'a>(view: &'a View, node: &'a str) -> impl Iterator<Item = Task> {
+    view.static_pods.on(node).map(|key| (Component::StaticPod, key.clone()))
 }
 
 /// Everybody whom a change concerns.
@@ -139,6 +146,8 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
             for pod in before.iter().chain(after) {
                 if let Some(owner) = pod.metadata.controller() {
                     owner_of_pod(view, pod, owner, after.is_none(), &mut tasks);
+                } else if after.is_some() {
+                    who_wants(view, pod, &mut tasks);
                 }
                 tasks.extend(view.budgets_for(pod).map(|key| (Component::Budget, key.clone())));
             }
@@ -159,6 +168,11 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 if scheduler::is_worth_a_look(before.as_deref(), pod) {
                     tasks.push((Component::Scheduler, key));
                 }
+            }
+            if let Some(pod) = before.as_ref().or(after.as_ref())
+                && view.static_pods.get(&pod.key()).is_some()
+            {
+                tasks.push((Component::StaticPod, pod.key()));
             }
             match scheduler::help_by_pod(before.as_deref(), after.as_deref()) {
                 Help::No => {}
@@ -189,6 +203,7 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 let pods = || view.pods_on(&node.metadata.name);
                 let new = before.as_ref().is_none_or(|before| before.metadata.uid != node.metadata.uid);
                 tasks.extend(new.then(|| (Component::Heartbeat, node.key())));
+                tasks.extend(mirrors_of(view, &node.metadata.name).filter(|_| new));
                 if before.as_ref().is_none_or(|before| before.is_ready() != node.is_ready()) {
                     tasks.extend(pods().map(|pod| (Component::Kubelet, pod.key())));
                     // Whether pods are driven off a lost node depends on how many others are lost.
@@ -270,230 +285,21 @@ fn owner_of_pod(view: &View, pod: &Pod, owner: &Owner, gone: bool, tasks: &mut V
     tasks.push((component, key));
 }
 
-/// What is to be looked at: now in order of arrival, or at a time. A task is in it once.
-#[derive(Debug, Default)]
-pub struct Queue {
-    order: VecDeque<Task>,
-    queued: BTreeSet<Task>,
-    /// Tasks whose actions are under way, and whether they are to be looked at again afterwards.
-    busy: BTreeMap<Task, bool>,
-    /// Pods that wait until the scheduler is done with another one, so that no room is given away twice.
-    waiting: VecDeque<Task>,
-    times: BTreeSet<(Timestamp, Task)>,
-    time_of: BTreeMap<Task, Timestamp>,
-    failures: BTreeMap<Task, u32>,
-    /// Pods that got no node: how often, and when they may be looked at again.
-    refused: BTreeMap<Key, (u32, Timestamp)>,
-    now: Timestamp,
-}
-
-impl Queue {
-    pub fn add(&mut self, task: Task) {
-        if task.0 == Component::Scheduler
-            && let Some((_, until)) = self.refused.get(&task.1)
-            && *until > self.now
-        {
-            let until = *until;
-            self.add_at(task, until);
-            return;
+/// The sets that may take in a pod that nothing controls.
+fn who_wants(view: &View, orphan: &Pod, tasks: &mut Vec<Task>) {
+    let namespace = &orphan.metadata.namespace;
+    let mut add = |component, key: &Key, selector: &Value| {
+        if adoption::is_wanted(selector, orphan) {
+            tasks.push((component, key.clone()));
         }
-        if let Some(again) = self.busy.get_mut(&task) {
-            *again = true;
-        } else if self.queued.insert(task.clone()) {
-            self.order.push_back(task);
-        }
+    };
+    for (key, set) in view.replica_sets.in_namespace(namespace) {
+        add(Component::ReplicaSet, key, &set.spec.selector);
     }
-
-    /// Look at it at that time, unless an earlier one is set already.
-    pub fn add_at(&mut self, task: Task, at: Timestamp) {
-        if let Some(known) = self.time_of.get(&task) {
-            if *known <= at {
-                return;
-            }
-            self.times.remove(&(*known, task.clone()));
-        }
-        self.time_of.insert(task.clone(), at);
-        self.times.insert((at, task));
+    for (key, set) in view.stateful_sets.in_namespace(namespace) {
+        add(Component::StatefulSet, key, &set.spec.selector);
     }
-
-    /// After a failure: later and later, up to a quarter of an hour.
-    pub fn retry(&mut self, task: Task, now: Timestamp) {
-        let failures = self.failures.entry(task.clone()).or_default();
-        let millis = 10_i64.saturating_mul(1 << (*failures).min(17)).min(900_000);
-        *failures += 1;
-        self.add_at(task, now + jiff::SignedDuration::from_millis(millis));
-    }
-
-    /// A pod got no node: it is not looked at again for a second, then two, up to ten.
-    pub fn refused(&mut self, pod: Key) {
-        let (times, until) = self.refused.entry(pod).or_default();
-        let seconds = (1_i64 << (*times).min(4)).min(10);
-        *times += 1;
-        *until = self.now + jiff::SignedDuration::from_secs(seconds);
-    }
-
-    /// It got one, or needs none any more.
-    pub fn not_refused(&mut self, pod: &Key) {
-        self.refused.remove(pod);
-    }
-
-    pub fn next_time(&self) -> Option<Timestamp> {
-        self.times.first().map(|(at, _)| *at)
-    }
-
-    /// Moves what is due into the order.
-    pub fn wake(&mut self, now: Timestamp) {
-        self.now = now;
-        while let Some((at, _)) = self.times.first()
-            && *at <= now
-            && let Some((_, task)) = self.times.pop_first()
-        {
-            self.time_of.remove(&task);
-            self.add(task);
-        }
-    }
-
-    /// The next task; it is busy until [`Queue::done`].
-    pub fn take(&mut self) -> Option<Task> {
-        while let Some(task) = self.order.pop_front() {
-            let scheduling = |task: &Task| task.0 == Component::Scheduler;
-            if scheduling(&task) && self.busy.keys().any(scheduling) {
-                self.waiting.push_back(task);
-                continue;
-            }
-            self.queued.remove(&task);
-            self.busy.insert(task.clone(), false);
-            return Some(task);
-        }
-        None
-    }
-
-    /// Forgets all that is waiting or set for a time, and earlier failures; what is under way comes back by
-    /// [`Queue::done`].
-    pub fn forget(&mut self, mine: impl Fn(&Task) -> bool) {
-        self.order.retain(|task| !mine(task));
-        self.waiting.retain(|task| !mine(task));
-        self.queued.retain(|task| !mine(task));
-        self.times.retain(|(_, task)| !mine(task));
-        self.time_of.retain(|task, _| !mine(task));
-        self.failures.retain(|task, _| !mine(task));
-        self.refused.retain(|pod, _| !mine(&(Component::Scheduler, pod.clone())));
-        self.busy.iter_mut().filter(|(task, _)| mine(task)).for_each(|(_, again)| *again = false);
-    }
-
-    pub fn done(&mut self, task: Task, succeeded: bool) {
-        let again = self.busy.remove(&task).unwrap_or_default();
-        if succeeded {
-            self.failures.remove(&task);
-        }
-        if task.0 == Component::Scheduler {
-            self.order.extend(self.waiting.drain(..));
-        }
-        if again {
-            self.add(task);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn task(component: Component, name: &str) -> Task {
-        (component, Key::new("default", name))
-    }
-
-    #[test]
-    fn a_task_waits_once_and_is_looked_at_again_if_it_changed_while_busy() {
-        let mut queue = Queue::default();
-        let web = task(Component::ReplicaSet, "web");
-        queue.add(web.clone());
-        queue.add(web.clone());
-        assert_eq!((queue.take(), queue.take()), (Some(web.clone()), None));
-        queue.add(web.clone());
-        assert_eq!(queue.take(), None, "it is busy");
-        queue.done(web.clone(), true);
-        assert_eq!(queue.take(), Some(web));
-    }
-
-    #[test]
-    fn what_is_forgotten_does_not_come_back() {
-        let mut queue = Queue::default();
-        let [web, busy, late] = ["web", "busy", "late"].map(|name| task(Component::ReplicaSet, name));
-        let other = task(Component::Job, "other");
-        queue.add(busy.clone());
-        assert_eq!(queue.take(), Some(busy.clone()));
-        for task in [&busy, &web, &other] {
-            queue.add(task.clone());
-        }
-        queue.add_at(late.clone(), at(10));
-        queue.retry(web.clone(), at(0));
-        queue.forget(|task| task.0 == Component::ReplicaSet);
-        assert_eq!((queue.next_time(), queue.take(), queue.take()), (None, Some(other), None));
-        queue.done(busy, false);
-        assert_eq!(queue.take(), None, "nobody looks at it again");
-        queue.add(web.clone());
-        assert_eq!(queue.take(), Some(web.clone()));
-        queue.retry(web, at(0));
-        assert_eq!(queue.next_time().unwrap().as_millisecond(), 10, "earlier failures are forgotten");
-    }
-
-    #[test]
-    fn pods_are_scheduled_one_after_another() {
-        let mut queue = Queue::default();
-        let [a, b] = ["a", "b"].map(|name| task(Component::Scheduler, name));
-        queue.add(a.clone());
-        queue.add(b.clone());
-        assert_eq!((queue.take(), queue.take()), (Some(a.clone()), None));
-        queue.done(a, true);
-        assert_eq!(queue.take(), Some(b));
-    }
-
-    #[test]
-    fn a_pod_that_got_no_node_is_looked_at_later_and_later() {
-        let mut queue = Queue::default();
-        let pod = task(Component::Scheduler, "p");
-        let mut waits = Vec::new();
-        for round in 0..6 {
-            queue.wake(at(100 * round));
-            queue.refused(pod.1.clone());
-            queue.add(pod.clone());
-            assert_eq!(queue.take(), None);
-            waits.push(queue.next_time().unwrap().as_second() - 100 * round);
-            queue.wake(queue.next_time().unwrap());
-            assert_eq!(queue.take(), Some(pod.clone()));
-            queue.done(pod.clone(), true);
-        }
-        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
-        queue.not_refused(&pod.1);
-        queue.add(pod.clone());
-        assert_eq!(queue.take(), Some(pod));
-    }
-
-    #[test]
-    fn the_earliest_time_counts_and_failures_back_off() {
-        let mut queue = Queue::default();
-        let web = task(Component::ReplicaSet, "web");
-        queue.add_at(web.clone(), at(20));
-        queue.add_at(web.clone(), at(10));
-        queue.add_at(web.clone(), at(30));
-        assert_eq!(queue.next_time(), Some(at(10)));
-        queue.wake(at(10));
-        assert_eq!((queue.take(), queue.next_time()), (Some(web.clone()), None));
-        queue.done(web.clone(), false);
-        let mut waits = Vec::new();
-        for _ in 0..20 {
-            queue.retry(web.clone(), at(0));
-            let next = queue.next_time().unwrap();
-            waits.push(next.as_millisecond());
-            queue.wake(next);
-            queue.take();
-            queue.done(web.clone(), false);
-        }
-        assert_eq!((waits[0], waits[1], waits[2], waits[19]), (10, 20, 40, 900_000));
+    for (key, set) in view.daemon_sets.in_namespace(namespace) {
+        add(Component::DaemonSet, key, &set.spec.selector);
     }
 }

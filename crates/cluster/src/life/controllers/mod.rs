@@ -1,5 +1,6 @@
 //! The workload controllers, as kube-controller-manager runs them. Each is a pure function from the view to a plan.
 
+pub mod adoption;
 pub mod claims;
 pub mod daemon_set;
 pub mod deployment;

@@ -17,6 +17,9 @@ const STARTUP_GRACE: SignedDuration = SignedDuration::from_secs(60);
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 /// The reason of a condition that this controller has written.
 pub const UNKNOWN: &str = "NodeStatusUnknown";
+/// The reason of a pod that is not ready because nothing is heard of its node. The real controller gives none, for a
+/// kubelet knows what it runs; here the kubelet has to know whose word it may take back.
+pub const GIVEN_UP: &str = "NodeNotReady";
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -95,7 +98,9 @@ fn give_up(view: &View, node: &Node, since: Timestamp, now: Timestamp, plan: &mu
     plan.act(Action::status(Resource::Nodes, &node.metadata, json!({"conditions": conditions})));
     plan.note(status_note(node, "NodeNotReady"));
     for pod in view.pods_on(&node.metadata.name).filter(|pod| pod.is_ready()) {
-        let ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(now)});
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": GIVEN_UP, "lastTransitionTime": rfc3339(now),
+        });
         plan.act(Action::status(Resource::Pods, &pod.metadata, json!({"conditions": [ready]})));
         let about = About::of(Resource::Pods, &pod.metadata);
         plan.note(Note::warning(about, "NodeNotReady", "Node is not ready"));

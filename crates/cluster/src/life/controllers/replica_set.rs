@@ -7,11 +7,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{BURST, is_available, owned_by, pod_from};
+use super::{BURST, adoption, is_available, owned_by, pod_from};
 use crate::life::plan::{Action, Plan};
 use crate::life::status;
 use crate::life::view::{Pod, ReplicaSet, Resource, View};
-use crate::selectors::LabelSelector;
 use crate::store::Key;
 
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -19,8 +18,8 @@ pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(set) = view.replica_sets.get(key) else { return plan };
-    let mut all = view.pods_of(&set.metadata.uid);
-    release(set, &mut all, &mut plan);
+    let claimant = adoption::Set { kind: "ReplicaSet", meta: &set.metadata, selector: &set.spec.selector };
+    let all = adoption::claim(view, &claimant, |_| true, &mut plan);
     let (active, other): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = all.into_iter().partition(|pod| pod.is_active());
     let terminating = other.iter().filter(|pod| !pod.is_terminal()).count();
     report(set, &active, terminating, now, &mut plan);
@@ -39,23 +38,6 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
         }
     }
     plan
-}
-
-/// A pod whose labels the selector does not match any more is let go.
-fn release(set: &ReplicaSet, pods: &mut Vec<&Arc<Pod>>, plan: &mut Plan) {
-    let Ok(selector) = LabelSelector::from_object(Some(&set.spec.selector)) else { return };
-    if set.spec.selector.is_null() || set.is_deleting() {
-        return;
-    }
-    pods.retain(|pod| {
-        let mine = selector.matches_map(&pod.metadata.labels);
-        if !mine {
-            let owner = json!([{"$patch": "delete", "uid": set.metadata.uid}]);
-            let patch = json!({"metadata": {"ownerReferences": owner}});
-            plan.act(Action::patch(Resource::Pods, &pod.metadata, patch));
-        }
-        mine
-    });
 }
 
 fn report(set: &ReplicaSet, active: &[&Arc<Pod>], terminating: usize, now: Timestamp, plan: &mut Plan) {

@@ -13,6 +13,8 @@ use crate::store::Key;
 pub(super) struct Indexes {
     pods_by_owner: HashMap<String, BTreeSet<Key>>,
     pods_by_node: HashMap<String, BTreeSet<Key>>,
+    /// Pods that nothing controls.
+    orphans: BTreeSet<Key>,
     roster: Roster,
     crowds: Crowds,
     /// Pods that were told that there is no node for them.
@@ -97,6 +99,8 @@ impl Indexes {
         let key = pod.key();
         if let Some(owner) = pod.metadata.controller() {
             add(&mut self.pods_by_owner, &owner.uid, &key);
+        } else {
+            self.orphans.insert(key.clone());
         }
         if !pod.status.pod_ip.is_empty() {
             *self.addresses.entry(pod.status.pod_ip.clone()).or_default() += 1;
@@ -119,6 +123,8 @@ impl Indexes {
         let key = pod.key();
         if let Some(owner) = pod.metadata.controller() {
             take(&mut self.pods_by_owner, &owner.uid, &key);
+        } else {
+            self.orphans.remove(&key);
         }
         if let Some(count) = self.addresses.get_mut(&pod.status.pod_ip) {
             *count -= 1;
@@ -199,6 +205,12 @@ impl View {
     pub fn pods_of(&self, uid: &str) -> Vec<&Arc<Pod>> {
         let keys = self.indexes.pods_by_owner.get(uid).into_iter().flatten();
         keys.filter_map(|key| self.pods.get(key)).collect()
+    }
+
+    /// The pods of a namespace that nothing controls.
+    pub fn orphans<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Pod>> {
+        let from = self.indexes.orphans.range(Key::first_of(namespace)..);
+        from.take_while(move |key| &*key.namespace == namespace).filter_map(|key| self.pods.get(key))
     }
 
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {

@@ -34,6 +34,7 @@ pub use workload::{
 };
 
 use crate::life::scheduler::{Help, Refusals, help_by_pod, helped_by_node};
+use crate::life::static_pods::StaticPods;
 use crate::store::Key;
 use indexes::Indexes;
 
@@ -176,6 +177,7 @@ pub struct View {
     pub replication_controllers: Table<ReplicationController>,
     pub revisions: Table<Revision>,
     pub claims: Table<Claim>,
+    pub static_pods: StaticPods,
     indexes: Indexes,
     since: silence::Since,
     scales: scales::Scales,

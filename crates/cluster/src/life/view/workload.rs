@@ -136,6 +136,7 @@ pub struct Ordinals {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetSpec {
+    pub selector: Value,
     pub template: Value,
     pub revision_history_limit: Option<i64>,
     pub update_strategy: Strategy,

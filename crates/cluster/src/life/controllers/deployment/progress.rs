@@ -28,7 +28,7 @@ impl Rollout<'_> {
             ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
         };
         let available = status::condition(&deployment.status, "Available", says, now);
-        let progressing = self.progress(new.is_some(), now, plan);
+        let progressing = self.progress(new.is_some(), replicas, now, plan);
         let mut conditions: Vec<Value> = available.into_iter().chain(progressing).collect();
         for condition in &mut conditions {
             condition["lastUpdateTime"] = rfc3339(now).into();
@@ -42,7 +42,7 @@ impl Rollout<'_> {
     }
 
     /// The condition `Progressing`; a rollout that has not moved for too long says so.
-    fn progress(&self, moved: bool, now: Timestamp, plan: &mut Plan) -> Option<Value> {
+    fn progress(&self, moved: bool, replicas: i64, now: Timestamp, plan: &mut Plan) -> Option<Value> {
         let name = self.new.map_or_else(|| self.new_name(), |new| new.metadata.name.clone());
         let current = &self.deployment.status;
         let known = current["conditions"]
@@ -60,6 +60,11 @@ impl Rollout<'_> {
             };
             return status::condition(current, "Progressing", says, now);
         }
+        // A rollout that is over stays so, whatever becomes of its pods, until there is another.
+        let was_done = was == "NewReplicaSetAvailable";
+        if was_done && replicas == self.updated() {
+            return None;
+        }
         if self.is_complete() {
             let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
             return status::condition(
@@ -71,7 +76,6 @@ impl Rollout<'_> {
         }
         let limit = SignedDuration::from_secs(self.deployment.spec.progress_deadline_seconds.unwrap_or(600));
         let last: Option<Timestamp> = known.and_then(|c| c["lastUpdateTime"].as_str()?.parse().ok());
-        let was_done = known.is_some_and(|c| c["reason"] == "NewReplicaSetAvailable");
         match last {
             Some(last) if !moved && !was_done => {
                 let deadline = last + limit;

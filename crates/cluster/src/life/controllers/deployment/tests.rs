@@ -129,12 +129,16 @@ fn a_finished_rollout_says_so_and_a_stuck_one_too() {
     new["status"] = json!({"replicas": 3});
     stuck["status"] = json!({
         "observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "unavailableReplicas": 3,
+        "terminatingReplicas": 0,
         "conditions": [{
             "type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "message": "",
             "lastUpdateTime": "1970-01-01T00:00:00Z",
         }],
     });
-    assert_eq!(reason(&plan(&[stuck, new])).as_deref(), Some("ProgressDeadlineExceeded"));
+    let mut over = stuck.clone();
+    assert_eq!(reason(&plan(&[stuck, new.clone()])).as_deref(), Some("ProgressDeadlineExceeded"));
+    over["status"]["conditions"][0]["reason"] = "NewReplicaSetAvailable".into();
+    assert_eq!(reason(&plan(&[over, new])), None, "pods that fail later are no rollout");
 }
 
 #[test]

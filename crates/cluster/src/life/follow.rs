@@ -1,0 +1,165 @@
+//! Follows a resource as informers do, and takes what they tell into the view.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::api;
+use super::view::{Change, Resource, Source, View};
+use crate::cluster::Cluster;
+use crate::response::ServerBody;
+
+/// After a list or watch that failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// News of one resource.
+pub enum News {
+    Listed(Bytes),
+    /// Whole lines of a watch.
+    Changed(Bytes),
+}
+
+impl News {
+    pub fn take_in(&self, view: &mut View, resource: Resource) -> Result<Vec<Change>, serde_json::Error> {
+        match self {
+            Self::Listed(list) => listed(view, resource, list),
+            Self::Changed(lines) => changed(view, resource, lines),
+        }
+    }
+}
+
+pub type Follower = Pin<Box<dyn Stream<Item = News> + Send>>;
+
+enum Following {
+    /// A list of this revision or later.
+    Listing {
+        at_least: u64,
+    },
+    Watching {
+        from: u64,
+    },
+    Reading {
+        body: ServerBody,
+        from: u64,
+        last: Option<Bytes>,
+    },
+}
+
+/// A list, then all changes; a watch that ends goes on where it was, one that has missed something starts again.
+pub fn follow(cluster: Cluster, resource: Resource) -> Follower {
+    let start = (cluster, Following::Listing { at_least: 0 });
+    Box::pin(futures::stream::unfold(start, move |(cluster, mut state)| async move {
+        loop {
+            match state {
+                Following::Listing { at_least } => {
+                    let (code, list) = api::list(&cluster, resource, at_least).await;
+                    if code == 200
+                        && let Ok(revision) = revision_of(&list)
+                    {
+                        return Some((News::Listed(list), (cluster, Following::Watching { from: revision })));
+                    }
+                    tracing::warn!(?resource, code, "cannot be listed");
+                    cluster.server().pass(PAUSE).await;
+                    state = Following::Listing { at_least };
+                }
+                Following::Watching { from } => {
+                    let (code, body) = api::watch(&cluster, resource, from).await;
+                    if code == 200 {
+                        state = Following::Reading { body, from, last: None };
+                    } else {
+                        cluster.server().pass(PAUSE).await;
+                        state = Following::Listing { at_least: from };
+                    }
+                }
+                Following::Reading { mut body, from, last } => {
+                    // In this process, a frame of the body is what the server wrote in one go: whole lines.
+                    match body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()) {
+                        Some(lines) if !lines.starts_with(b"{\"type\":\"ERROR\"") => {
+                            let next = Following::Reading { body, from, last: Some(lines.clone()) };
+                            return Some((News::Changed(lines), (cluster, next)));
+                        }
+                        Some(_) => state = Following::Listing { at_least: from },
+                        None => {
+                            if last.is_none() {
+                                // It may end at once again and again.
+                                cluster.server().pass(PAUSE).await;
+                            }
+                            state = Following::Watching { from: last.map_or(from, |it| reached(&it, from)) };
+                        }
+                    }
+                }
+            }
+        }
+    }))
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+}
+
+fn revision_of(list: &[u8]) -> Result<u64, serde_json::Error> {
+    let list: List<'_> = serde_json::from_slice(list)?;
+    list.metadata.resource_version.parse().map_err(serde::de::Error::custom)
+}
+
+/// The revision of the last of these changes.
+fn reached(lines: &[u8], before: u64) -> u64 {
+    #[derive(Deserialize)]
+    struct Changed {
+        object: Object,
+    }
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: ListMeta,
+    }
+    let events = serde_json::Deserializer::from_slice(lines).into_iter::<Changed>();
+    let last = events.map_while(Result::ok).last();
+    last.and_then(|event| event.object.metadata.resource_version.parse().ok()).unwrap_or(before)
+}
+
+fn listed(view: &mut View, resource: Resource, list: &[u8]) -> Result<Vec<Change>, serde_json::Error> {
+    let revision = revision_of(list)?;
+    let list: List<'_> = serde_json::from_slice(list)?;
+    view.listed(resource, &list.items, revision)
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+fn changed(view: &mut View, resource: Resource, lines: &[u8]) -> Result<Vec<Change>, serde_json::Error> {
+    let mut changes = Vec::new();
+    for event in serde_json::Deserializer::from_slice(lines).into_iter::<Event<'_>>() {
+        let event = event?;
+        let json = event.object.get().as_bytes();
+        let change = match event.kind {
+            "ADDED" | "MODIFIED" => view.written(resource, json, Source::Watch),
+            "DELETED" => view.deleted(resource, json),
+            _ => Ok(None),
+        };
+        match change {
+            Ok(change) => changes.extend(change),
+            // One bad object is nobody else's problem.
+            Err(why) => tracing::warn!(?resource, %why, "an object cannot be read, and is ignored"),
+        }
+    }
+    Ok(changes)
+}
