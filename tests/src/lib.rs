@@ -1,8 +1,11 @@
 //! Tests that run unchanged on both clusters: the embedded one and the real control plane.
 //!
 //! [`TestCluster`] is the interface both are reached by. [`corpus`] holds the conformance corpus: requests as data,
-//! the real API server as the judge, and the embedded one judged by it. Scenarios of Usher itself come on top.
+//! the real API server as the judge, and the embedded one judged by it. [`scenario`] does the same for what happens
+//! over time.
 
+pub mod budget_watch;
+pub mod chaos;
 pub mod cluster;
 pub mod corpus;
 pub mod crds;
@@ -10,6 +13,9 @@ pub mod follower;
 pub mod kubectl;
 pub mod living;
 pub mod requests;
+pub mod scenario;
+pub mod seeds;
+pub mod upheaval;
 pub mod verbs;
 pub mod webhook_server;
 pub mod witness;

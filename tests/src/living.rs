@@ -28,7 +28,7 @@ pub const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudge
 /// A cluster with its life, and the trace of what its components wrote.
 pub struct Living {
     pub cluster: Cluster,
-    _life: Life,
+    pub life: Life,
     trace: UnboundedReceiver<String>,
 }
 
@@ -47,8 +47,9 @@ impl Living {
             run: Duration::from_secs(10),
             terminate: Duration::from_secs(3),
         };
-        let life = life::start(&cluster, life::Options { times, trace: Some(sender) });
-        let living = Self { cluster, _life: life, trace };
+        let life =
+            life::start(&cluster, life::Options { times, trace: Some(sender), ..life::Options::default() });
+        let living = Self { cluster, life, trace };
         for number in 1..=nodes {
             living.create(NODES, &node(&format!("n{number}"))).await?;
         }

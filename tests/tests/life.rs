@@ -67,7 +67,8 @@ async fn recreate_ends_the_old_before_the_new_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_scale_down_takes_the_cheapest_then_the_newest() {
-    let living = Living::start(1, 3).await.unwrap();
+    // A node for each, because a crowded node gives up pods before age counts.
+    let living = Living::start(1, 5).await.unwrap();
     living.create(DEPLOYMENTS, &rolling(3, 1, 0)).await.unwrap();
     living.rolled_out("web").await.unwrap();
     sleep(SETTLED).await;
@@ -234,6 +235,62 @@ async fn nothing_moves_on_a_lost_node_until_it_is_back() {
     living.patch(&format!("{NODES}/n1/status"), &status("True")).await.unwrap();
     sleep(SETTLED).await;
     assert!(living.get(&pod).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_given_up_its_pods_move_and_all_is_undone_when_it_is_back() {
+    let living = Living::start(1, 3).await.unwrap();
+    living.create(DEPLOYMENTS, &rolling(3, 1, 0)).await.unwrap();
+    living.rolled_out("web").await.unwrap();
+    let on = |pods: &[Value], node: &str| pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).count();
+    living.life.kubelet_down("n1");
+    sleep(Duration::from_secs(49)).await;
+    let ready = |node: &Value| {
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().find(|c| c["type"] == "Ready").map(|c| c["status"].clone()).unwrap_or_default()
+    };
+    assert_eq!(ready(&living.get(&format!("{NODES}/n1")).await.unwrap()), "True", "still within its grace");
+    sleep(Duration::from_secs(2)).await;
+    let lost = living.get(&format!("{NODES}/n1")).await.unwrap();
+    assert_eq!(ready(&lost), "Unknown");
+    let taints: Vec<String> = lost["spec"]["taints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|taint| format!("{}:{}", taint["key"].as_str().unwrap(), taint["effect"].as_str().unwrap()))
+        .collect();
+    let unreachable =
+        ["NoSchedule", "NoExecute"].map(|effect| format!("node.kubernetes.io/unreachable:{effect}"));
+    assert_eq!(taints, unreachable);
+    sleep(Duration::from_secs(295)).await;
+    assert_eq!(living.pods("web").await.unwrap().len(), 3, "tolerated for five minutes");
+    sleep(Duration::from_secs(20)).await;
+    let pods = living.pods("web").await.unwrap();
+    assert_eq!((pods.len(), on(&pods, "n1")), (4, 1), "one is replaced, but nobody ends it");
+    let stuck = pods.iter().find(|pod| pod["spec"]["nodeName"] == "n1").unwrap();
+    let target =
+        stuck["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "DisruptionTarget");
+    assert_eq!(target.unwrap()["reason"], "DeletionByTaintManager");
+    living.life.kubelet_up("n1");
+    sleep(SETTLED).await;
+    let back = living.get(&format!("{NODES}/n1")).await.unwrap();
+    assert_eq!((ready(&back), &back["spec"]["taints"]), (json!("True"), &Value::Null));
+    let pods = living.pods("web").await.unwrap();
+    assert_eq!((pods.len(), on(&pods, "n1")), (3, 0));
+    let events = living.get("/api/v1/namespaces/default/events").await.unwrap();
+    let reasons: Vec<&str> =
+        events["items"].as_array().unwrap().iter().filter_map(|event| event["reason"].as_str()).collect();
+    for reason in [
+        "Scheduled",
+        "SuccessfulCreate",
+        "ScalingReplicaSet",
+        "Started",
+        "NodeNotReady",
+        "TaintManagerEviction",
+        "NodeReady",
+    ] {
+        assert!(reasons.contains(&reason), "{reason} is not among {reasons:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

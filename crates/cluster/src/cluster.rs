@@ -12,6 +12,7 @@ use http_body::Body;
 
 use crate::attributes::User;
 use crate::auth::MASTERS;
+use crate::faults::{ClientService, Faults};
 use crate::response::ServerResponse;
 use crate::serve::{Scheme, Serving};
 use crate::server::{Options, Server};
@@ -36,6 +37,21 @@ impl Cluster {
     /// The same for another user.
     pub fn service_as(&self, user: User) -> ClusterService {
         ClusterService { server: self.server.clone(), user }
+    }
+
+    /// The same for a client that fault rules can name.
+    pub fn client_as(&self, client: &str, user: User) -> ClientService {
+        ClientService::new(self.server.clone(), client, user)
+    }
+
+    /// A client that fault rules can name, with the rights of the administrator.
+    pub fn client(&self, name: &str) -> ClientService {
+        self.client_as(name, administrator())
+    }
+
+    /// What goes wrong for clients that have names.
+    pub fn faults(&self) -> &Faults {
+        &self.server.faults
     }
 
     /// Serves TLS on a free loopback port, for kubectl and other clients that send tokens.

@@ -18,6 +18,7 @@ mod discovery;
 pub mod encoding;
 pub mod error;
 mod events;
+pub mod faults;
 mod housekeeping;
 pub mod kinds;
 pub mod life;

@@ -2,10 +2,12 @@
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
+use usher_cluster::clock::SystemClock;
 use usher_cluster::life;
 
 use crate::local::{Kubeconfig, Local, interruption};
@@ -27,9 +29,9 @@ const TIMES: life::Times =
     life::Times { start: Duration::ZERO, run: Duration::from_secs(5), terminate: Duration::from_secs(3) };
 
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let local = Local::start("demo").await?;
+    let local = Local::start("demo", Arc::new(SystemClock)).await?;
     let kubeconfig = local.kubeconfig(arguments.kubeconfig, "demo")?;
-    let _life = life::start(&local.cluster, life::Options { times: TIMES, trace: None });
+    let _life = life::start(&local.cluster, life::Options { times: TIMES, ..life::Options::default() });
     let url = local.serving.url();
     println!("An embedded cluster is up at {url}. It lives in this process and nowhere else.");
     let stays = arguments.stay || std::io::stdin().is_terminal();

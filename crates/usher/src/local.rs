@@ -5,9 +5,11 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
+use usher_cluster::clock::Clock;
 use usher_cluster::{Cluster, Options, Serving, User};
 
 pub struct Local {
@@ -18,12 +20,13 @@ pub struct Local {
 }
 
 impl Local {
-    pub async fn start(user: &str) -> anyhow::Result<Self> {
+    /// With the clock that the cluster goes by.
+    pub async fn start(user: &str, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let token = token();
         let administrator =
             User { name: user.into(), uid: String::new(), groups: vec!["system:masters".into()] };
         let tokens = HashMap::from([(token.clone(), administrator)]);
-        let cluster = Cluster::new(Options { tokens, ..Options::default() });
+        let cluster = Cluster::new(Options { tokens, clock, ..Options::default() });
         let serving = cluster.serve_https().await.context("no free port on loopback")?;
         Ok(Self { cluster, serving, token })
     }

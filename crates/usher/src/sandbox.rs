@@ -4,11 +4,13 @@ mod manifests;
 mod sample;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::Value;
 use usher_cluster::Cluster;
+use usher_cluster::clock::ScaledClock;
 use usher_cluster::life::{self, Times};
 
 use crate::local::{Local, interruption};
@@ -28,6 +30,17 @@ pub struct Arguments {
     /// folder for temporary files.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// How many times as fast as real time the cluster's time goes: above 0, up to 1000, such as 60 or 0.5. Pods start
+    /// and end, grace periods and back-offs pass, and objects age at this speed. What clients wait for does not:
+    /// timeouts of requests, watches and webhooks stay in real time.
+    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = speed, allow_negative_numbers = true)]
+    speed: ScaledClock,
+}
+
+/// A clock of the speed given.
+fn speed(text: &str) -> Result<ScaledClock, String> {
+    let speed: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    ScaledClock::new(speed)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -48,10 +61,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     for file in &arguments.files {
         given.push((file.clone(), manifests::read(file)?));
     }
-    let local = Local::start("sandbox").await?;
+    let local = Local::start("sandbox", Arc::new(arguments.speed)).await?;
     let kubeconfig = local.kubeconfig(arguments.kubeconfig, "sandbox")?;
 
-    let _life = life::start(&local.cluster, life::Options { times: TIMES, trace: None });
+    let _life = life::start(&local.cluster, life::Options { times: TIMES, ..life::Options::default() });
     let mut interrupted = std::pin::pin!(interruption());
     let filled = fill(&local.cluster, arguments.nodes, arguments.workloads, &given);
     tokio::select! {

@@ -62,7 +62,7 @@ fn build(request: Request) -> Result<http::Request<Body>> {
     builder.body(Body::from(request.body)).with_context(|| format!("no valid request: {}", request.path))
 }
 
-pub(super) async fn send(client: &kube::Client, request: Request) -> Result<Answer> {
+pub(crate) async fn send(client: &kube::Client, request: Request) -> Result<Answer> {
     timeout(PATIENCE, async {
         let (parts, body) = client.send(build(request)?).await?.into_parts();
         let bytes = body.collect().await?.to_bytes();

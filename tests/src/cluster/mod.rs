@@ -4,6 +4,7 @@ mod embedded;
 mod http;
 mod real;
 
+pub(crate) use http::send as exchange;
 pub use http::{Answer, Request};
 
 use anyhow::{Context, Result, anyhow};

@@ -21,6 +21,18 @@ impl TestCluster {
             ],
             ..Options::default()
         };
+        Self::of_plane(options).await
+    }
+
+    /// Starts a whole control plane: controllers and a scheduler, and kwok for nodes that are yet to be made.
+    ///
+    /// # Errors
+    /// See [`ControlPlane::start`].
+    pub async fn real_living() -> Result<Self> {
+        Self::of_plane(Options { controllers: true, ..Options::default() }).await
+    }
+
+    async fn of_plane(options: Options) -> Result<Self> {
         let users: Vec<String> = options.users.iter().map(|user| user.name.clone()).collect();
         let plane = ControlPlane::start(options).await?;
         let mut tokens = BTreeMap::from([(ADMIN.to_owned(), plane.admin_token().to_owned())]);

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::hook::{Hook, Target, with_path};
 use super::review::Review;
 use super::transport::Transport;
+use crate::faults::{Asked, Fault, Faults, Outage};
 
 /// Answers AdmissionReviews in this process; an error stands for a webhook that cannot be reached.
 pub type InProcess = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
@@ -38,11 +39,26 @@ pub struct Caller {
     services: RwLock<HashMap<(String, String), Endpoint>>,
     urls: RwLock<HashMap<String, Endpoint>>,
     transport: Transport,
+    faults: Option<Faults>,
 }
 
 impl Caller {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Calls fail where the rules say so.
+    pub fn failing_by(faults: Faults) -> Self {
+        Self { faults: Some(faults), ..Self::default() }
+    }
+
+    fn outage(&self, hook: &Hook) -> Option<Outage> {
+        let asked =
+            Asked { client: "kube-apiserver", verb: "call", resource: &hook.name, ..Asked::default() };
+        match self.faults.as_ref()?.strike(&asked)? {
+            Fault::Webhook(outage) => Some(outage),
+            _ => None,
+        }
     }
 
     /// Webhooks that name this service are answered by the endpoint. There is no other way to reach a service.
@@ -63,7 +79,14 @@ impl Caller {
     /// Asks the webhook. The error completes the sentence "failed to call webhook: ...".
     pub(super) async fn call(&self, hook: &Hook, review: &Review<'_>) -> Result<Value, String> {
         let url = format!("{}?timeout={}s", hook.target.url, hook.timeout.as_secs());
-        let answer = tokio::time::timeout(hook.timeout, self.answer(&hook.target, &url, review));
+        let outage = self.outage(hook);
+        let answer = tokio::time::timeout(hook.timeout, async {
+            match outage {
+                None => self.answer(&hook.target, &url, review).await,
+                Some(Outage::Refused) => Err(post_error(&url, "connect: connection refused")),
+                Some(Outage::Silent) => std::future::pending().await,
+            }
+        });
         answer.await.unwrap_or_else(|_| Err(post_error(&url, "context deadline exceeded")))
     }
 

@@ -10,6 +10,13 @@ pub fn prepare_create(object: &mut Value, schema: SchemaRef<'_>) {
     match schema.node().definition.as_deref() {
         Some("io.k8s.api.core.v1.Pod") => {
             object["status"] = json!({"phase": "Pending", "qosClass": qos_class(object)});
+            if object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+                object["status"]["conditions"] = json!([{
+                    "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                    "lastProbeTime": null, "lastTransitionTime": object["metadata"]["creationTimestamp"],
+                }]);
+            }
         }
         Some("io.k8s.api.core.v1.Namespace") => {
             object["status"] = json!({"phase": "Active"});

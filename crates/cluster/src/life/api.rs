@@ -7,25 +7,29 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::plan::{Action, Target};
-use super::tasks::Component;
-use super::view::Resource;
+use super::tasks::{Component, INFORMERS};
+use super::view::{Owner, Resource, Scale};
 use crate::attributes::User;
 use crate::auth::{AUTHENTICATED, MASTERS};
 use crate::cluster::Cluster;
+use crate::faults::NoAnswer;
 use crate::response::ServerBody;
 
 /// What became of an action.
 #[derive(Debug)]
 pub struct Outcome {
+    /// Of the answer; 0 if there was none.
     pub code: u16,
     /// The object as the server has it now, where it says so.
     pub object: Option<(Resource, Bytes)>,
     pub message: String,
+    /// The scale that was asked for.
+    pub scale: Option<Scale>,
 }
 
 impl Outcome {
     pub fn succeeded(&self) -> bool {
-        self.code < 300
+        (200..300).contains(&self.code)
     }
 
     /// It is not there any more, or another object has its name: the watch will tell.
@@ -42,6 +46,7 @@ fn path(resource: Resource, namespace: &str, rest: &str) -> String {
 
 async fn send(
     cluster: &Cluster,
+    client: &str,
     who: Component,
     request: http::request::Builder,
     body: String,
@@ -54,8 +59,10 @@ async fn send(
         // Only names that the server would not have stored make no path.
         return (400, ServerBody::default());
     };
-    let Ok(response) = cluster.service_as(user).oneshot(request).await;
-    (response.status().as_u16(), response.into_body())
+    match cluster.client_as(client, user).oneshot(request).await {
+        Ok(response) => (response.status().as_u16(), response.into_body()),
+        Err(NoAnswer) => (0, ServerBody::default()),
+    }
 }
 
 async fn whole(body: ServerBody) -> Bytes {
@@ -63,11 +70,11 @@ async fn whole(body: ServerBody) -> Bytes {
     body.to_bytes()
 }
 
-/// All objects of a resource.
-pub async fn list(cluster: &Cluster, resource: Resource) -> (u16, Bytes) {
+/// All objects of a resource, as they were at a revision or later: whoever has seen that one must not go back.
+pub async fn list(cluster: &Cluster, resource: Resource, at_least: u64) -> (u16, Bytes) {
     let (prefix, plural, _) = resource.path();
-    let request = Request::get(format!("{prefix}/{plural}"));
-    let (code, body) = send(cluster, Component::Budget, request, String::new()).await;
+    let request = Request::get(format!("{prefix}/{plural}?resourceVersion={at_least}"));
+    let (code, body) = send(cluster, INFORMERS, Component::Budget, request, String::new()).await;
     (code, whole(body).await)
 }
 
@@ -75,7 +82,7 @@ pub async fn list(cluster: &Cluster, resource: Resource) -> (u16, Bytes) {
 pub async fn watch(cluster: &Cluster, resource: Resource, revision: u64) -> (u16, ServerBody) {
     let (prefix, plural, _) = resource.path();
     let request = Request::get(format!("{prefix}/{plural}?watch=true&resourceVersion={revision}"));
-    send(cluster, Component::Budget, request, String::new()).await
+    send(cluster, INFORMERS, Component::Budget, request, String::new()).await
 }
 
 /// A line that says what an action is, for traces and logs.
@@ -99,6 +106,43 @@ pub fn describe(action: &Action) -> String {
             format!("delete {}{grace}", target(of))
         }
         Action::Bind { pod, node } => format!("bind {} to {node}", target(pod)),
+        Action::AskScale { namespace, owner } => {
+            format!("ask scale of {}/{namespace}/{}", owner.kind, owner.name)
+        }
+    }
+}
+
+/// The scale of an object of any kind, found as clients find it: by discovery, then by its subresource.
+async fn ask_scale(cluster: &Cluster, who: Component, namespace: &str, owner: &Owner) -> (u16, Scale) {
+    let Owner { api_version, kind, name, .. } = owner;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let prefix =
+        if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    let unknown = || (404, Err(format!("no matches for kind \"{kind}\" in version \"{api_version}\"")));
+    let (code, body) = send(cluster, who.client(), who, Request::get(&prefix), String::new()).await;
+    let resources: Value = serde_json::from_slice(&whole(body).await).unwrap_or_default();
+    if code != 200 {
+        return if code == 404 { unknown() } else { (code, Err(format!("cannot discover {api_version}"))) };
+    }
+    let names = || resources["resources"].as_array().into_iter().flatten();
+    let is_it = |resource: &&Value| resource["kind"] == kind.as_str();
+    let found = names().filter(is_it).filter_map(|r| r["name"].as_str()).find(|name| !name.contains('/'));
+    let Some(plural) = found else { return unknown() };
+    let request = Request::get(format!("{prefix}/namespaces/{namespace}/{plural}/{name}/scale"));
+    let (code, body) = send(cluster, who.client(), who, request, String::new()).await;
+    let answer: Value = serde_json::from_slice(&whole(body).await).unwrap_or_default();
+    let scales = format!("{plural}/scale");
+    match code {
+        200 => {
+            let uid = answer["metadata"]["uid"].as_str().unwrap_or_default().to_string();
+            (200, Ok(Some((uid, answer["spec"]["replicas"].as_i64().unwrap_or_default()))))
+        }
+        404 if names().any(|resource| resource["name"] == scales.as_str()) => (404, Ok(None)),
+        404 => {
+            let of = if group.is_empty() { plural.to_string() } else { format!("{plural}.{group}") };
+            (404, Err(format!("{of} does not implement the scale subresource")))
+        }
+        code => (code, Err(answer["message"].as_str().unwrap_or_default().to_string())),
     }
 }
 
@@ -146,23 +190,30 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
             });
             (build(Method::POST, path, JSON.1), binding, None)
         }
+        Action::AskScale { namespace, owner } => {
+            let (code, scale) = ask_scale(cluster, who, namespace, owner).await;
+            let message = scale.as_ref().err().cloned().unwrap_or_default();
+            // Not to be there is an answer too.
+            let code = if code == 404 { 200 } else { code };
+            return Outcome { code, object: None, message, scale: Some(scale) };
+        }
     };
-    let (code, body) = send(cluster, who, request, body.to_string()).await;
+    let (code, body) = send(cluster, who.client(), who, request, body.to_string()).await;
     let bytes = whole(body).await;
     if code == 409 && matches!(action, Action::Ensure { .. }) {
-        return Outcome { code: 200, object: None, message: String::new() };
+        return Outcome { code: 200, object: None, message: String::new(), scale: None };
     }
-    if code >= 300 {
+    if !(200..300).contains(&code) {
         let status: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let message = status["message"].as_str().unwrap_or_default().to_string();
-        return Outcome { code, object: None, message };
+        return Outcome { code, object: None, message, scale: None };
     }
     let mut object = resource.map(|resource| (resource, bytes));
     if let Action::Bind { pod, .. } = action {
         // A binding is answered with a status; the pod is read back, so that its room is known to be taken.
         let request = Request::get(path(Resource::Pods, &pod.namespace, &format!("/{}", pod.name)));
-        let (code, body) = send(cluster, who, request, String::new()).await;
+        let (code, body) = send(cluster, who.client(), who, request, String::new()).await;
         object = if code == 200 { Some((Resource::Pods, whole(body).await)) } else { None };
     }
-    Outcome { code, object, message: String::new() }
+    Outcome { code, object, message: String::new(), scale: None }
 }

@@ -1,13 +1,16 @@
 //! Kubelets: they start the pods of their node, end those that are deleted, and report.
 //!
-//! How long that takes is the pod's to say, by the same annotations as on the testbed. A node whose `Ready` is not
-//! `True` has lost its kubelet: its pods stay as they are.
+//! How long that takes is the pod's to say, by the same annotations as on the testbed. Where a kubelet has fallen
+//! silent, or somebody else wrote that the node is not ready, pods stay as they are.
+
+mod containers;
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::controllers::node_lifecycle::{UNKNOWN, status_note};
 use super::plan::{Action, Plan, Target};
 use super::view::{Node, Pod, Resource, Room, View, condition};
 use crate::clock::rfc3339;
@@ -15,12 +18,21 @@ use crate::store::Key;
 
 /// Until a pod runs and is ready.
 pub const START_DELAY: &str = "testbed.usher.dev/start-delay";
-/// Until a pod that is meant to end has succeeded.
+/// From then until it is ready, where that takes longer.
+pub const READY_DELAY: &str = "testbed.usher.dev/ready-delay";
+/// What the containers of a pod end with; those of pods that say so always end.
+pub const EXIT_CODE: &str = "testbed.usher.dev/exit-code";
+/// Marks the pod that stands for one that the kubelet runs without the API: deleting it ends nothing.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Until a pod that is meant to end has ended.
 pub const RUN_TIME: &str = "testbed.usher.dev/run-time";
 /// From a pod's deletion until it is gone; its grace is the limit.
 pub const TERMINATE_DELAY: &str = "testbed.usher.dev/terminate-delay";
 
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// The reason of a pod whose containers are not ready.
+const NOT_READY: &str = "ContainersNotReady";
+/// What a container that was killed ends with.
+const KILLED: i64 = 137;
 
 /// Times for pods that say nothing.
 #[derive(Debug, Clone, Copy)]
@@ -37,26 +49,33 @@ impl Default for Times {
     }
 }
 
-/// A node that nobody has spoken for yet gets its kubelet: it has room, and is ready.
+/// A node that nobody has spoken for yet gets its kubelet: it has room, and is ready. One that was given up while its
+/// kubelet was silent is ready again when it speaks, and so are the pods there.
 pub fn decide_node(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(node) = view.nodes.get(key) else { return plan };
-    if node.is_deleting() {
+    if node.is_deleting() || view.silent_since(&node.metadata.name).is_some() {
         return plan;
     }
-    if condition(&node.status.conditions, "Ready").is_none() {
+    let Some(ready) = condition(&node.status.conditions, "Ready") else {
         plan.act(Action::status(Resource::Nodes, &node.metadata, first_status(node, now)));
+        return plan;
+    };
+    if ready.status != "Unknown" || !matches!(ready.reason.as_str(), UNKNOWN | "NodeStatusNeverUpdated") {
+        return plan;
     }
-    if node.is_ready() && node.spec.taints.iter().any(|taint| taint.key == NOT_READY) {
-        let left: Vec<Value> = node
-            .spec
-            .taints
-            .iter()
-            .filter(|taint| taint.key != NOT_READY)
-            .map(|taint| json!({"key": taint.key, "value": taint.value, "effect": taint.effect}))
-            .collect();
-        plan.act(Action::patch(Resource::Nodes, &node.metadata, json!({"spec": {"taints": left}})));
+    let since = ready.last_transition_time.unwrap_or(now);
+    for pod in view.pods_on(&node.metadata.name).filter(|pod| !pod.is_terminal()) {
+        let given_up = condition(&pod.status.conditions, "Ready").filter(|ready| {
+            ready.status == "False" && ready.reason.is_empty() && ready.last_transition_time >= Some(since)
+        });
+        if given_up.is_some() {
+            let status = json!({"conditions": conditions(&["Ready"], "True", "", now)});
+            plan.act(Action::status(Resource::Pods, &pod.metadata, status));
+        }
     }
+    plan.act(Action::status(Resource::Nodes, &node.metadata, first_status(node, now)));
+    plan.note(status_note(node, "NodeReady"));
     plan
 }
 
@@ -85,8 +104,9 @@ fn first_status(node: &Node, now: Timestamp) -> Value {
 pub fn decide(view: &View, key: &Key, times: &Times, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(pod) = view.pods.get(key) else { return plan };
-    let alive = view.nodes.get(&Key::new("", &pod.spec.node_name)).is_some_and(|node| node.is_ready());
-    if pod.spec.node_name.is_empty() || !alive {
+    let node = &pod.spec.node_name;
+    let ready = view.nodes.get(&Key::new("", node)).is_some_and(|node| node.is_ready());
+    if node.is_empty() || !ready || view.silent_since(node).is_some() {
         return plan;
     }
     if pod.is_deleting() {
@@ -94,7 +114,8 @@ pub fn decide(view: &View, key: &Key, times: &Times, now: Timestamp) -> Plan {
     } else if pod.status.phase == "Pending" {
         start(view, pod, times, now, &mut plan);
     } else if pod.status.phase == "Running" {
-        finish(pod, times, now, &mut plan);
+        become_ready(pod, now, &mut plan);
+        containers::finish(pod, times, now, &mut plan);
     }
     plan
 }
@@ -140,7 +161,7 @@ fn start(view: &View, pod: &Pod, times: &Times, now: Timestamp, plan: &mut Plan)
     }
     plan.recheck(began + delay);
     if pod.status.start_time.is_none() {
-        let waiting = containers(pod, |container| {
+        let waiting = each_container(pod, |container| {
             json!({
                 "name": container.0, "image": container.1, "imageID": "", "ready": false, "started": false,
                 "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}},
@@ -149,7 +170,7 @@ fn start(view: &View, pod: &Pod, times: &Times, now: Timestamp, plan: &mut Plan)
         let status = json!({
             "startTime": rfc3339(now),
             "conditions": conditions(&["Initialized"], "True", "", now).into_iter()
-                .chain(conditions(&["Ready", "ContainersReady"], "False", "ContainersNotReady", now))
+                .chain(conditions(&["Ready", "ContainersReady"], "False", NOT_READY, now))
                 .collect::<Vec<_>>(),
             "containerStatuses": waiting,
         });
@@ -167,21 +188,59 @@ fn conditions(kinds: &[&str], status: &str, reason: &str, now: Timestamp) -> Vec
     kinds.iter().map(condition).collect()
 }
 
-fn containers(pod: &Pod, status: impl Fn((&str, &str)) -> Value) -> Vec<Value> {
+fn each_container(pod: &Pod, status: impl Fn((&str, &str)) -> Value) -> Vec<Value> {
     pod.spec.containers.iter().map(|container| status((&container.name, &container.image))).collect()
 }
 
+/// Once its containers are ready, a pod that took longer for it is.
+fn become_ready(pod: &Pod, now: Timestamp, plan: &mut Plan) {
+    let Some(delay) = pod.metadata.annotations.get(READY_DELAY).and_then(|text| parse(text)) else { return };
+    let waits = condition(&pod.status.conditions, "Ready")
+        .filter(|ready| ready.status == "False" && ready.reason == NOT_READY)
+        .and_then(|ready| ready.last_transition_time);
+    let (Some(since), false) = (waits, pod.is_crashing()) else { return };
+    if since + delay > now {
+        plan.recheck(since + delay);
+        return;
+    }
+    let statuses: Vec<Value> = pod
+        .spec
+        .containers
+        .iter()
+        .zip(&pod.status.container_statuses)
+        .map(|(container, status)| {
+            containers::running(container, status.restart_count, true, status.started_at().unwrap_or(now))
+        })
+        .collect();
+    let status = json!({
+        "conditions": conditions(&["ContainersReady", "Ready"], "True", "", now), "containerStatuses": statuses,
+    });
+    plan.act(Action::status(Resource::Pods, &pod.metadata, status));
+}
+
+/// What a pod says whose containers have just started: it is ready at once, unless it takes longer.
+fn ready_conditions(pod: &Pod, now: Timestamp) -> (bool, Vec<Value>) {
+    let at_once = !pod.metadata.annotations.contains_key(READY_DELAY);
+    let kinds = ["ContainersReady", "Ready"];
+    let mut said = conditions(&["Initialized"], "True", "", now);
+    said.extend(if at_once {
+        conditions(&kinds, "True", "", now)
+    } else {
+        conditions(&kinds, "False", NOT_READY, now)
+    });
+    (at_once, said)
+}
+
 fn running(view: &View, pod: &Pod, now: Timestamp) -> Value {
-    let mut kinds = vec!["Initialized", "ContainersReady", "Ready"];
-    kinds.extend(pod.spec.readiness_gates.iter().map(|gate| gate.condition_type.as_str()));
+    let (ready, mut said) = ready_conditions(pod, now);
+    let gates: Vec<&str> = pod.spec.readiness_gates.iter().map(|gate| gate.condition_type.as_str()).collect();
+    said.extend(conditions(&gates, "True", "", now));
     let address = address(view, &pod.metadata.uid);
+    let statuses: Vec<Value> =
+        pod.spec.containers.iter().map(|container| containers::running(container, 0, ready, now)).collect();
     let mut status = json!({
-        "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
-        "conditions": conditions(&kinds, "True", "", now),
-        "containerStatuses": containers(pod, |(name, image)| json!({
-            "name": name, "image": image, "imageID": "", "ready": true, "started": true, "restartCount": 0,
-            "state": {"running": {"startedAt": rfc3339(now)}},
-        })),
+        "phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": said,
+        "containerStatuses": statuses,
     });
     if pod.status.start_time.is_none() {
         status["startTime"] = rfc3339(now).into();
@@ -218,35 +277,6 @@ fn address(view: &View, uid: &str) -> String {
     }
 }
 
-/// Pods of jobs, and those that say how long they run, end by themselves where their restart policy lets them.
-fn finish(pod: &Pod, times: &Times, now: Timestamp, plan: &mut Plan) {
-    let of_job = pod.metadata.controller().is_some_and(|owner| owner.kind == "Job");
-    let ends = of_job || pod.metadata.annotations.contains_key(RUN_TIME);
-    if !ends || !matches!(pod.spec.restart_policy.as_str(), "Never" | "OnFailure") {
-        return;
-    }
-    let began = pod.ready_since().or(pod.status.start_time).unwrap_or(now);
-    let done = began + time(pod, RUN_TIME, times.run);
-    if done <= now {
-        plan.act(Action::status(Resource::Pods, &pod.metadata, ended(pod, now)));
-    } else {
-        plan.recheck(done);
-    }
-}
-
-fn ended(pod: &Pod, now: Timestamp) -> Value {
-    let at = rfc3339(now);
-    let started = pod.status.start_time.map_or_else(|| at.clone(), rfc3339);
-    json!({
-        "phase": "Succeeded",
-        "conditions": conditions(&["Ready", "ContainersReady"], "False", "PodCompleted", now),
-        "containerStatuses": containers(pod, |(name, image)| json!({
-            "name": name, "image": image, "imageID": "", "ready": false, "started": false, "restartCount": 0,
-            "state": {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": at}},
-        })),
-    })
-}
-
 /// Containers end in their own time, but not later than the grace; then the pod goes.
 fn end(pod: &Pod, times: &Times, now: Timestamp, plan: &mut Plan) {
     let (Some(deadline), grace) =
@@ -254,20 +284,26 @@ fn end(pod: &Pod, times: &Times, now: Timestamp, plan: &mut Plan) {
     else {
         return;
     };
+    if pod.metadata.annotations.contains_key(MIRROR) {
+        // The static pod goes on; only what stands for it goes.
+        if grace > 0 || pod.metadata.finalizers.is_empty() {
+            plan.act(Action::Delete { target: Target::of(Resource::Pods, &pod.metadata), grace: Some(0) });
+        }
+        return;
+    }
     let began = deadline - SignedDuration::from_secs(grace);
     let gone = deadline.min(began + time(pod, TERMINATE_DELAY, times.terminate));
     if now < gone && !pod.is_terminal() {
         plan.recheck(gone);
         return;
     }
-    if !pod.metadata.finalizers.is_empty() {
-        // Somebody still holds it, and has to see that nothing runs any more.
-        if !pod.is_terminal() {
-            plan.act(Action::status(Resource::Pods, &pod.metadata, ended(pod, now)));
-        }
-        if grace == 0 {
-            return;
-        }
+    // Whoever watches sees how it ended before it is gone: by itself, or killed when its time was up.
+    if pod.status.phase == "Running" && (grace > 0 || !pod.metadata.finalizers.is_empty()) {
+        let code = if now < deadline || grace == 0 { 0 } else { KILLED };
+        plan.act(Action::status(Resource::Pods, &pod.metadata, containers::ended(pod, code, now)));
+    }
+    if grace == 0 && !pod.metadata.finalizers.is_empty() {
+        return;
     }
     plan.act(Action::Delete { target: Target::of(Resource::Pods, &pod.metadata), grace: Some(0) });
 }
@@ -382,5 +418,82 @@ mod tests {
                 .iter()
                 .any(|c| c["type"] == "Ready" && c["status"] == "True")
         );
+    }
+
+    #[test]
+    fn readiness_may_take_longer_than_the_start() {
+        let mut slow = with(|pod| {
+            pending(pod);
+            pod["metadata"]["annotations"] = json!({READY_DELAY: "20s"});
+        });
+        let started = set_status(&plan(&[node("n"), slow.clone()], 100));
+        assert_eq!(
+            (&started["phase"], &started["containerStatuses"][0]["ready"]),
+            (&json!("Running"), &json!(false))
+        );
+        slow["status"] = started;
+        assert_eq!(plan(&[node("n"), slow.clone()], 119).recheck_at, Some(at(120)));
+        let ready = set_status(&plan(&[node("n"), slow], 120));
+        let says = ready["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
+        assert_eq!(
+            (&says["status"], &ready["containerStatuses"][0]["ready"]),
+            (&json!("True"), &json!(true))
+        );
+        assert_eq!(ready["containerStatuses"][0]["state"]["running"]["startedAt"], "1970-01-01T00:01:40Z");
+    }
+
+    #[test]
+    fn a_pod_says_how_it_ended_before_it_is_gone() {
+        let leaving = |delay: &str| {
+            with(|pod| {
+                pod["metadata"]["annotations"] = json!({TERMINATE_DELAY: delay});
+                pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
+                pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:02:10Z".into();
+            })
+        };
+        for (delay, phase) in [("5s", "Succeeded"), ("10m", "Failed")] {
+            let gone = plan(&[node("n"), leaving(delay)], if phase == "Failed" { 130 } else { 110 });
+            assert_eq!((set_status(&gone)["phase"].as_str(), deleted(&gone)), (Some(phase), vec!["p"]));
+        }
+    }
+
+    #[test]
+    fn a_mirror_pod_goes_at_once_and_ends_nothing() {
+        let mirror = with(|pod| {
+            pod["metadata"]["annotations"] = json!({MIRROR: "hash", TERMINATE_DELAY: "20s"});
+            pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
+            pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:02:10Z".into();
+        });
+        let gone = plan(&[node("n"), mirror], 100);
+        assert_eq!((set_status(&gone), deleted(&gone)), (Value::Null, vec!["p"]));
+    }
+
+    #[test]
+    fn a_kubelet_that_is_back_makes_its_node_and_pods_ready_again() {
+        let mut lost = node("n");
+        lost["status"]["conditions"][0] = json!({
+            "type": "Ready", "status": "Unknown", "reason": UNKNOWN, "lastTransitionTime": "1970-01-01T00:01:00Z",
+        });
+        let given_up = |at: &str| {
+            with(|pod| {
+                pod["status"]["conditions"] =
+                    json!([{"type": "Ready", "status": "False", "lastTransitionTime": at}]);
+            })
+        };
+        let patched = |since: &str, silent: bool| {
+            let mut view = view(&[lost.clone(), given_up(since)]);
+            if silent {
+                view.fall_silent("n", at(0));
+            }
+            let plan = decide_node(&view, &Key::new("", "n"), at(200));
+            let names = plan.actions.iter().filter_map(|action| match action {
+                Action::Patch { target, .. } => Some(target.name.clone()),
+                _ => None,
+            });
+            names.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(patched("1970-01-01T00:01:00Z", false), "p n");
+        assert_eq!(patched("1970-01-01T00:00:30Z", false), "n", "it was not ready before");
+        assert_eq!(patched("1970-01-01T00:01:00Z", true), "");
     }
 }

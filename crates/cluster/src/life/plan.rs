@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::view::{Meta, Resource};
+use super::view::{Meta, Owner, Resource};
 
 /// The object that an action is meant for. An object of that name with another uid is another object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,45 @@ pub enum Action {
         pod: Target,
         node: String,
     },
+    /// Asks the API for the scale of an owner that nobody follows; the answer goes into the view.
+    AskScale {
+        namespace: String,
+        owner: Owner,
+    },
+}
+
+/// Something that people should be able to look up later: an event of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    pub about: About,
+    pub warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl Note {
+    pub fn normal(about: About, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { about, warning: false, reason, message: message.into() }
+    }
+
+    pub fn warning(about: About, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { about, warning: true, reason, message: message.into() }
+    }
+}
+
+/// What a note is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct About {
+    pub resource: Resource,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl About {
+    pub fn of(resource: Resource, meta: &Meta) -> Self {
+        Self { resource, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone() }
+    }
 }
 
 impl Action {
@@ -78,10 +117,11 @@ impl Action {
     }
 }
 
-/// Actions in their order, and when to look again even if nothing changes.
+/// Actions in their order, what is noted once they are done, and when to look again even if nothing changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub actions: Vec<Action>,
+    pub notes: Vec<Note>,
     pub recheck_at: Option<Timestamp>,
 }
 
@@ -92,6 +132,10 @@ impl Plan {
 
     pub fn act(&mut self, action: Action) {
         self.actions.push(action);
+    }
+
+    pub fn note(&mut self, note: Note) {
+        self.notes.push(note);
     }
 
     /// The earliest time counts.

@@ -13,9 +13,12 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::api::{self, Outcome};
-use super::plan::Action;
+use super::events::{self, Recorder};
+use super::plan::{Action, Note};
+use super::presence::{Command, Incarnation, Presence};
 use super::tasks::{Component, Queue, Task, concerned, decide};
 use super::view::{Change, Resource, Source, View};
 use super::{Options, api::describe};
@@ -39,7 +42,7 @@ enum News {
 
 type Follower = Pin<Box<dyn Stream<Item = News> + Send>>;
 
-pub async fn run(cluster: Cluster, options: Options) {
+pub async fn run(cluster: Cluster, options: Options, commands: UnboundedReceiver<Command>) {
     let followers =
         Resource::FOLLOWED.iter().map(|resource| (*resource, follow(cluster.clone(), *resource))).collect();
     let mut runner = Runner {
@@ -49,6 +52,9 @@ pub async fn run(cluster: Cluster, options: Options) {
         queue: Queue::default(),
         followers,
         under_way: FuturesUnordered::new(),
+        recorder: Recorder::default(),
+        commands,
+        presence: Presence::default(),
     };
     runner.begin().await;
     let mut in_a_row: u64 = 0;
@@ -73,12 +79,32 @@ struct Runner {
     queue: Queue,
     followers: Vec<(Resource, Follower)>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+    recorder: Recorder,
+    commands: UnboundedReceiver<Command>,
+    presence: Presence,
 }
 
 /// A task whose actions were carried out, up to the first that failed.
 struct Done {
-    task: Task,
+    of: For,
     results: Vec<(Action, Outcome)>,
+}
+
+/// What actions are carried out for.
+enum For {
+    /// A task, and what is noted if all of them succeed.
+    Task(Task, Vec<Note>),
+    /// An event, by whom.
+    Event(Component),
+}
+
+impl For {
+    fn component(&self) -> Component {
+        match self {
+            Self::Task(task, _) => task.0,
+            Self::Event(who) => *who,
+        }
+    }
 }
 
 impl Runner {
@@ -99,9 +125,21 @@ impl Runner {
 
     /// Everything that has happened already.
     fn take_in_news(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(&command);
+        }
         while let Some((resource, news)) = poll_fn(|context| self.poll_news(context)).now_or_never() {
             self.learn(resource, news);
         }
+    }
+
+    fn obey(&mut self, command: &Command) {
+        self.trace(|| format!("life {command:?}"));
+        let now = self.now();
+        let tasks = self.presence.obey(command, &mut self.view, now);
+        let (presence, view) = (&self.presence, &self.view);
+        self.queue.forget(|task| !presence.takes(view, task));
+        tasks.into_iter().for_each(|task| self.queue.add(task));
     }
 
     fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<(Resource, News)> {
@@ -125,32 +163,65 @@ impl Runner {
     }
 
     fn concern(&mut self, change: &Change) {
+        self.view.remember(change, self.now());
+        self.record(Component::Kubelet, events::of_change(&self.view, change));
         for task in concerned(&self.view, change) {
             self.queue.add(task);
         }
     }
 
     fn look_at(&mut self, task: Task) {
-        let plan = decide(&self.view, &task, &self.options.times, self.now());
-        if let Some(at) = plan.recheck_at {
-            self.queue.add_at(task.clone(), at);
-        }
-        if plan.actions.is_empty() {
+        if !self.presence.takes(&self.view, &task) {
             self.queue.done(task, true);
             return;
         }
+        let now = self.presence.as_seen_by(task.0, self.now());
+        let plan = decide(&self.view, &task, &self.options.times, now);
+        if let Some(at) = plan.recheck_at {
+            self.queue.add_at(task.clone(), self.presence.really(task.0, at));
+        }
+        if plan.actions.is_empty() {
+            self.record(task.0, plan.notes);
+            self.queue.done(task, true);
+            return;
+        }
+        self.begin_to(For::Task(task, plan.notes), plan.actions);
+    }
+
+    fn begin_to(&mut self, of: For, actions: Vec<Action>) {
         let cluster = self.cluster.clone();
-        self.under_way.push(carry_out(cluster, task, plan.actions).boxed());
+        let run = self.presence.incarnation(of.component());
+        self.under_way.push(carry_out(cluster, run, of, actions).boxed());
         // Without webhooks the server answers at once; the order of events then depends on nothing else.
         if let Some(Some(done)) = self.under_way.next().now_or_never() {
             self.finish(done);
         }
     }
 
+    fn record(&mut self, who: Component, notes: Vec<Note>) {
+        if self.options.without_events {
+            return;
+        }
+        for note in notes {
+            if let Some(action) = self.recorder.record(who, note, self.now()) {
+                self.begin_to(For::Event(who), vec![action]);
+            }
+        }
+    }
+
     fn finish(&mut self, done: Done) {
+        let For::Task(task, mut notes) = done.of else {
+            for (action, outcome) in &done.results {
+                self.note(done.of.component(), action, outcome);
+                self.recorder.written(action, outcome);
+            }
+            return;
+        };
         let mut failed = false;
+        let mut said = Vec::new();
         for (action, outcome) in done.results {
-            self.note(done.task.0, &action, &outcome);
+            self.note(task.0, &action, &outcome);
+            said.extend(events::of_outcome(&self.view, &task, &action, &outcome));
             if let Some((resource, object)) = &outcome.object {
                 match self.view.written(*resource, object, Source::Answer) {
                     Ok(change) => change.iter().for_each(|change| self.concern(change)),
@@ -158,29 +229,41 @@ impl Runner {
                 }
             }
             failed |= !outcome.succeeded() && !outcome.is_moot();
+            if let (Action::AskScale { namespace, owner }, Some(scale)) = (action, outcome.scale) {
+                self.view.learn_scale(&namespace, &owner, scale, self.now());
+                self.queue.add(task.clone());
+            }
         }
         if failed {
-            self.queue.retry(done.task.clone(), self.now());
+            notes.clear();
+            if self.presence.takes(&self.view, &task) {
+                self.queue.retry(task.clone(), self.now());
+            }
         }
-        self.queue.done(done.task, !failed);
+        said.append(&mut notes);
+        self.record(task.0, said);
+        self.queue.done(task, !failed);
     }
 
     fn note(&self, who: Component, action: &Action, outcome: &Outcome) {
         if !outcome.succeeded() {
             tracing::debug!(?who, action = describe(action), code = outcome.code, outcome.message, "refused");
         }
-        if let Some(trace) = &self.options.trace {
-            let line = format!("{} {who:?} {} -> {}", self.now(), describe(action), outcome.code);
-            if trace.send(line).is_err() {
-                tracing::debug!("nobody reads the trace any more");
-            }
+        self.trace(|| format!("{who:?} {} -> {}", describe(action), outcome.code));
+    }
+
+    fn trace(&self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &self.options.trace
+            && trace.send(format!("{} {}", self.now(), line())).is_err()
+        {
+            tracing::debug!("nobody reads the trace any more");
         }
     }
 
     /// Until there are news, an answer, or something is due.
     async fn wait(&mut self) {
         let due = self.queue.next_time().map(|at| {
-            let left = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
+            let left = self.cluster.server().time_until(at);
             // Timers of tokio count in milliseconds, rounded up so that it is not too early.
             (left + Duration::from_millis(1)).min(LONGEST_SLEEP)
         });
@@ -198,12 +281,16 @@ impl Runner {
             if let Poll::Ready(Some(done)) = self.under_way.poll_next_unpin(context) {
                 return Poll::Ready(Some(Next::Done(done)));
             }
+            if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
+                return Poll::Ready(Some(Next::Told(command)));
+            }
             sleep.as_mut().poll(context).map(|()| None)
         })
         .await;
         match next {
             Some(Next::News(resource, news)) => self.learn(resource, news),
             Some(Next::Done(done)) => self.finish(done),
+            Some(Next::Told(command)) => self.obey(&command),
             None => {}
         }
     }
@@ -212,55 +299,81 @@ impl Runner {
 enum Next {
     News(Resource, News),
     Done(Done),
+    Told(Command),
 }
 
-async fn carry_out(cluster: Cluster, task: Task, actions: Vec<Action>) -> Done {
+async fn carry_out(cluster: Cluster, run: Incarnation, of: For, actions: Vec<Action>) -> Done {
     let mut results = Vec::with_capacity(actions.len());
     for action in actions {
-        let outcome = api::carry_out(&cluster, task.0, &action).await;
+        if !run.is_alive() {
+            break;
+        }
+        let outcome = api::carry_out(&cluster, of.component(), &action).await;
         let goes_on = outcome.succeeded() || outcome.is_moot();
         results.push((action, outcome));
         if !goes_on {
             break;
         }
     }
-    Done { task, results }
+    Done { of, results }
 }
 
 enum Following {
-    Listing,
-    Watching { from: u64 },
-    Reading(ServerBody),
+    /// A list of this revision or later.
+    Listing {
+        at_least: u64,
+    },
+    Watching {
+        from: u64,
+    },
+    Reading {
+        body: ServerBody,
+        from: u64,
+        last: Option<Bytes>,
+    },
 }
 
-/// A list, then all changes; when the watch ends or has missed something, from the start.
+/// A list, then all changes; a watch that ends goes on where it was, one that has missed something starts again.
 fn follow(cluster: Cluster, resource: Resource) -> Follower {
-    let start = (cluster, Following::Listing);
+    let start = (cluster, Following::Listing { at_least: 0 });
     Box::pin(futures::stream::unfold(start, move |(cluster, mut state)| async move {
         loop {
             match state {
-                Following::Listing => {
-                    let (code, list) = api::list(&cluster, resource).await;
+                Following::Listing { at_least } => {
+                    let (code, list) = api::list(&cluster, resource, at_least).await;
                     if code == 200
                         && let Ok(revision) = revision_of(&list)
                     {
                         return Some((News::Listed(list), (cluster, Following::Watching { from: revision })));
                     }
                     tracing::warn!(?resource, code, "cannot be listed");
-                    tokio::time::sleep(PAUSE).await;
-                    state = Following::Listing;
+                    cluster.server().pass(PAUSE).await;
+                    state = Following::Listing { at_least };
                 }
                 Following::Watching { from } => {
                     let (code, body) = api::watch(&cluster, resource, from).await;
-                    state = if code == 200 { Following::Reading(body) } else { Following::Listing };
+                    if code == 200 {
+                        state = Following::Reading { body, from, last: None };
+                    } else {
+                        cluster.server().pass(PAUSE).await;
+                        state = Following::Listing { at_least: from };
+                    }
                 }
-                Following::Reading(mut body) => {
+                Following::Reading { mut body, from, last } => {
                     // In this process, a frame of the body is what the server wrote in one go: whole lines.
                     match body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()) {
                         Some(lines) if !lines.starts_with(b"{\"type\":\"ERROR\"") => {
-                            return Some((News::Changed(lines), (cluster, Following::Reading(body))));
+                            let next = Following::Reading { body, from, last: Some(lines.clone()) };
+                            return Some((News::Changed(lines), (cluster, next)));
                         }
-                        _ => state = Following::Listing,
+                        Some(_) => state = Following::Listing { at_least: from },
+                        None => {
+                            if last.is_none() {
+                                // It may end at once again and again.
+                                cluster.server().pass(PAUSE).await;
+                            }
+                            state = Following::Watching { from: last.map_or(from, |it| reached(&it, from)) };
+                        }
                     }
                 }
             }
@@ -284,6 +397,21 @@ struct ListMeta {
 fn revision_of(list: &[u8]) -> Result<u64, serde_json::Error> {
     let list: List<'_> = serde_json::from_slice(list)?;
     list.metadata.resource_version.parse().map_err(serde::de::Error::custom)
+}
+
+/// The revision of the last of these changes.
+fn reached(lines: &[u8], before: u64) -> u64 {
+    #[derive(Deserialize)]
+    struct Changed {
+        object: Object,
+    }
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: ListMeta,
+    }
+    let events = serde_json::Deserializer::from_slice(lines).into_iter::<Changed>();
+    let last = events.map_while(Result::ok).last();
+    last.and_then(|event| event.object.metadata.resource_version.parse().ok()).unwrap_or(before)
 }
 
 fn listed(view: &mut View, resource: Resource, list: &[u8]) -> Result<Vec<Change>, serde_json::Error> {

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
 
-use super::controllers::{daemon_set, deployment, disruption, job, pod_gc, replica_set, stateful_set};
+use super::controllers::{
+    claims, daemon_set, deployment, disruption, job, node_lifecycle, pod_gc, replica_set, stateful_set,
+    taint_eviction,
+};
 use super::plan::Plan;
 use super::view::{Change, Owner, Pod, Resource, View};
 use super::{Times, kubelet, scheduler};
@@ -24,6 +27,9 @@ pub enum Component {
     Budget,
     StaleDisruption,
     PodGc,
+    NodeLifecycle,
+    TaintEviction,
+    Claim,
 }
 
 pub type Task = (Component, Key);
@@ -40,12 +46,45 @@ impl Component {
             Self::DaemonSet => ("system:serviceaccount:kube-system:daemon-set-controller", CONTROLLERS),
             Self::Job => ("system:serviceaccount:kube-system:job-controller", CONTROLLERS),
             Self::PodGc => ("system:serviceaccount:kube-system:pod-garbage-collector", CONTROLLERS),
+            Self::NodeLifecycle => ("system:serviceaccount:kube-system:node-controller", CONTROLLERS),
+            Self::TaintEviction => {
+                ("system:serviceaccount:kube-system:taint-eviction-controller", CONTROLLERS)
+            }
+            Self::Claim => ("system:serviceaccount:kube-system:persistent-volume-binder", CONTROLLERS),
             Self::Budget | Self::StaleDisruption => {
                 ("system:serviceaccount:kube-system:disruption-controller", CONTROLLERS)
             }
         }
     }
 }
+
+impl Component {
+    pub const ALL: [Self; 14] = [
+        Self::Node,
+        Self::Kubelet,
+        Self::Scheduler,
+        Self::ReplicaSet,
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::DaemonSet,
+        Self::Job,
+        Self::Budget,
+        Self::StaleDisruption,
+        Self::PodGc,
+        Self::NodeLifecycle,
+        Self::TaintEviction,
+        Self::Claim,
+    ];
+
+    /// The name of its client, for fault rules. What all of them read is asked for by [`INFORMERS`].
+    pub fn client(self) -> &'static str {
+        let (user, agent) = self.identity();
+        if agent == CONTROLLERS { user.rsplit(':').next().unwrap_or(user) } else { agent }
+    }
+}
+
+/// The client of the lists and watches that the components share.
+pub const INFORMERS: &str = "informers";
 
 const CONTROLLERS: &str = "kube-controller-manager";
 
@@ -62,7 +101,18 @@ pub fn decide(view: &View, (component, key): &Task, times: &Times, now: Timestam
         Component::Budget => disruption::decide(view, key, now),
         Component::PodGc => pod_gc::decide(view, key, now),
         Component::StaleDisruption => disruption::decide_stale(view, key, now),
+        Component::NodeLifecycle => node_lifecycle::decide(view, key, now),
+        Component::TaintEviction => taint_eviction::decide(view, key, now),
+        Component::Claim => claims::decide(view, key),
     }
+}
+
+/// Everybody whom it concerns that the kubelet of a node has fallen silent or is back.
+pub fn concerned_by_kubelet(view: &View, node: &str) -> Vec<Task> {
+    let of_node =
+        [Component::Node, Component::NodeLifecycle].map(|component| (component, Key::new("", node)));
+    let of_pods = view.pods_on(node).map(|pod| (Component::Kubelet, pod.key()));
+    of_node.into_iter().chain(of_pods).collect()
 }
 
 /// Everybody whom a change concerns.
@@ -80,8 +130,11 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 let key = pod.key();
                 tasks.push((Component::Kubelet, key.clone()));
                 tasks.push((Component::StaleDisruption, key.clone()));
-                if view.nodes.get(&Key::new("", &pod.spec.node_name)).is_none() {
+                if pod_gc::may_concern(view, pod) {
                     tasks.push((Component::PodGc, key.clone()));
+                }
+                if view.driving_since(&pod.spec.node_name).is_some() {
+                    tasks.push((Component::TaintEviction, key.clone()));
                 }
                 tasks.push((Component::Scheduler, key));
             }
@@ -106,9 +159,20 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
             }
             if let Some(node) = after {
                 tasks.push((Component::Node, node.key()));
+                tasks.push((Component::NodeLifecycle, node.key()));
+                let pods = || view.pods_on(&node.metadata.name);
                 if before.as_ref().is_none_or(|before| before.is_ready() != node.is_ready()) {
-                    let pods = view.pods_on(&node.metadata.name);
-                    tasks.extend(pods.map(|pod| (Component::Kubelet, pod.key())));
+                    tasks.extend(pods().map(|pod| (Component::Kubelet, pod.key())));
+                    // Whether pods are driven off a lost node depends on how many others are lost.
+                    let lost =
+                        view.unready_nodes().map(|name| (Component::NodeLifecycle, Key::new("", name)));
+                    tasks.extend(lost);
+                }
+                if before.as_ref().is_none_or(|before| before.spec.taints != node.spec.taints) {
+                    let driving = view.driving_since(&node.metadata.name).is_some();
+                    tasks.extend(pods().filter(|_| driving).map(|pod| (Component::TaintEviction, pod.key())));
+                    let leaving = pods().filter(|pod| pod.is_deleting());
+                    tasks.extend(leaving.map(|pod| (Component::PodGc, pod.key())));
                 }
             }
         }
@@ -120,6 +184,16 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
             }
             tasks.extend(after.iter().map(|set| (Component::ReplicaSet, set.key())));
         }
+        Change::Revision { revision } => {
+            if let Some(owner) = revision.metadata.controller() {
+                let key = Key::new(&revision.metadata.namespace, &owner.name);
+                match owner.kind.as_str() {
+                    "StatefulSet" => tasks.push((Component::StatefulSet, key)),
+                    "DaemonSet" => tasks.push((Component::DaemonSet, key)),
+                    _ => {}
+                }
+            }
+        }
         Change::Other { resource, key } => {
             let component = match resource {
                 Resource::Deployments => Component::Deployment,
@@ -127,6 +201,7 @@ pub fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 Resource::DaemonSets => Component::DaemonSet,
                 Resource::Jobs => Component::Job,
                 Resource::Budgets => Component::Budget,
+                Resource::Claims => Component::Claim,
                 _ => return tasks,
             };
             tasks.push((component, key.clone()));
@@ -236,6 +311,18 @@ impl Queue {
         None
     }
 
+    /// Forgets all that is waiting or set for a time, and earlier failures; what is under way comes back by
+    /// [`Queue::done`].
+    pub fn forget(&mut self, mine: impl Fn(&Task) -> bool) {
+        self.order.retain(|task| !mine(task));
+        self.waiting.retain(|task| !mine(task));
+        self.queued.retain(|task| !mine(task));
+        self.times.retain(|(_, task)| !mine(task));
+        self.time_of.retain(|task, _| !mine(task));
+        self.failures.retain(|task, _| !mine(task));
+        self.busy.iter_mut().filter(|(task, _)| mine(task)).for_each(|(_, again)| *again = false);
+    }
+
     pub fn done(&mut self, task: Task, succeeded: bool) {
         let again = self.busy.remove(&task).unwrap_or_default();
         if succeeded {
@@ -273,6 +360,28 @@ mod tests {
         assert_eq!(queue.take(), None, "it is busy");
         queue.done(web.clone(), true);
         assert_eq!(queue.take(), Some(web));
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_come_back() {
+        let mut queue = Queue::default();
+        let [web, busy, late] = ["web", "busy", "late"].map(|name| task(Component::ReplicaSet, name));
+        let other = task(Component::Job, "other");
+        queue.add(busy.clone());
+        assert_eq!(queue.take(), Some(busy.clone()));
+        for task in [&busy, &web, &other] {
+            queue.add(task.clone());
+        }
+        queue.add_at(late.clone(), at(10));
+        queue.retry(web.clone(), at(0));
+        queue.forget(|task| task.0 == Component::ReplicaSet);
+        assert_eq!((queue.next_time(), queue.take(), queue.take()), (None, Some(other), None));
+        queue.done(busy, false);
+        assert_eq!(queue.take(), None, "nobody looks at it again");
+        queue.add(web.clone());
+        assert_eq!(queue.take(), Some(web.clone()));
+        queue.retry(web, at(0));
+        assert_eq!(queue.next_time().unwrap().as_millisecond(), 10, "earlier failures are forgotten");
     }
 
     #[test]

@@ -89,7 +89,8 @@ fn page(call: &Call<'_>) -> ApiResult<Page> {
         None => {
             check_revision(call)?;
             // A selector on one name needs no scan.
-            if let (Some(name), Some(namespace)) = (selection.fields.single_name(), namespace) {
+            let exact = call.query.get("resourceVersionMatch") == Some("Exact");
+            if !exact && let (Some(name), Some(namespace)) = (selection.fields.single_name(), namespace) {
                 let found = store.get(storage, &Key::new(namespace, name));
                 let objects = found.into_iter().filter(|o| selection.matches(o)).collect();
                 return Ok(Page { revision: store.revision(), objects, next: None, remaining: None });

@@ -17,6 +17,7 @@ use crate::admission::{Caller, Webhooks};
 use crate::attributes::User;
 use crate::auth::{Rbac, Users};
 use crate::clock::{Clock, SystemClock, rfc3339};
+use crate::faults::Faults;
 use crate::housekeeping::{self, Happened};
 use crate::kinds::{Kind, Registry};
 use crate::managed_fields;
@@ -72,6 +73,7 @@ pub struct Server {
     pub users: Users,
     /// Webhook endpoints in this process.
     pub endpoints: Arc<Caller>,
+    pub(crate) faults: Faults,
     rbac: Derived<Rbac>,
     webhooks: Derived<Webhooks>,
     /// The priority class for pods that name none.
@@ -93,6 +95,7 @@ impl Server {
         for (token, user) in options.tokens {
             users.add(token, user);
         }
+        let faults = Faults::new(options.clock.clone(), options.seed);
         let (happened, receiver) = mpsc::unbounded_channel();
         let server = Arc::new(Self {
             store,
@@ -100,7 +103,8 @@ impl Server {
             clock: options.clock,
             random: Mutex::new(options.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
             users,
-            endpoints: Arc::new(Caller::new()),
+            endpoints: Arc::new(Caller::failing_by(faults.clone())),
+            faults,
             rbac: Derived::default(),
             webhooks: Derived::default(),
             default_class: Derived::default(),
@@ -119,6 +123,15 @@ impl Server {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    /// How long it really takes until it is `at` on the cluster's clock.
+    pub fn time_until(&self, at: Timestamp) -> std::time::Duration {
+        self.clock.time_until(at)
     }
 
     /// A random number below `bound`.

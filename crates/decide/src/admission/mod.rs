@@ -1,1 +1,165 @@
 //! Verdicts on what people and components write: eviction requests, and pods that name interceptors.
+//!
+//! The webhook gathers what a verdict needs (the objects, the pod as found, the caller's rights, the time) and these functions
+//! judge. Much of it is in the schema of the EvictionRequest too, so that it holds while the webhook is down; here the same
+//! rules answer with better words.
+//!
+//! Where to start reading:
+//! - [`eviction_request`]: CREATE, UPDATE and DELETE of requests; `turn` for who may be the active interceptor when.
+//! - [`resolve`]: the interceptors of a pod, even of one whose annotations break the rules.
+//! - [`pods`]: annotations of pods.
+//! - [`rules`]: every rule with its name, code and reason.
+
+pub mod eviction_request;
+#[cfg(test)]
+mod eviction_request_tests;
+mod finalizers;
+pub mod pods;
+pub mod resolve;
+pub mod rules;
+mod turn;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use usher_api::Interceptor;
+
+pub use rules::{Refusal, Rule};
+
+/// Clocks of a cluster differ; nobody is refused for being ahead or behind by less than this many seconds.
+pub const CLOCK_SKEW_SECONDS: i64 = 30;
+
+/// What becomes of a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may go on, with these changes.
+    Allow {
+        /// What admission adds to the object; empty except for CREATE.
+        changes: Changes,
+        /// What the caller should know although it is allowed.
+        warnings: Vec<String>,
+    },
+    /// It breaks these rules, all of which are named.
+    Deny(Denial),
+}
+
+impl Verdict {
+    /// Allowed as it is.
+    pub fn allow() -> Self {
+        Self::Allow { changes: Changes::default(), warnings: Vec::new() }
+    }
+
+    /// Refused if there is any reason to.
+    pub fn of(refusals: Vec<Refusal>) -> Self {
+        let mut refusals = refusals.into_iter();
+        match refusals.next() {
+            None => Self::allow(),
+            Some(first) => Self::Deny(Denial { first, others: refusals.collect() }),
+        }
+    }
+}
+
+impl From<Refusal> for Verdict {
+    fn from(refusal: Refusal) -> Self {
+        Self::Deny(Denial { first: refusal, others: Vec::new() })
+    }
+}
+
+/// What admission sets on a request. `None` leaves the field as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// `metadata.labels`, whole.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// `spec.interceptors`, whole.
+    pub interceptors: Option<Vec<Interceptor>>,
+}
+
+impl Changes {
+    /// Whether the object stays as it is.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_none() && self.interceptors.is_none()
+    }
+}
+
+/// Why a write is refused: at least one broken rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// The one that gives the answer its code.
+    pub first: Refusal,
+    /// The others.
+    pub others: Vec<Refusal>,
+}
+
+impl Denial {
+    /// All broken rules.
+    pub fn refusals(&self) -> impl Iterator<Item = &Refusal> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// HTTP status of the answer.
+    pub fn code(&self) -> u16 {
+        self.first.rule.code()
+    }
+
+    /// Reason as in a Kubernetes Status.
+    pub fn reason(&self) -> &'static str {
+        self.first.rule.reason()
+    }
+}
+
+impl std::fmt::Display for Denial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (position, refusal) in self.refusals().enumerate() {
+            if position > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{refusal}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What admission needs to know of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoundPod {
+    /// UID of the pod that has the name now.
+    pub uid: String,
+    /// Its phase, empty if it has none yet.
+    pub phase: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations, at least those that name interceptors.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl FoundPod {
+    /// Whether its containers have ended for good.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+}
+
+impl From<Pod> for FoundPod {
+    fn from(pod: Pod) -> Self {
+        Self {
+            uid: pod.metadata.uid.unwrap_or_default(),
+            phase: pod.status.and_then(|status| status.phase).unwrap_or_default(),
+            labels: pod.metadata.labels.unwrap_or_default(),
+            annotations: pod.metadata.annotations.unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether the caller may delete the pod of the request, as the API server's authorizers say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// It may.
+    Allowed,
+    /// It may not.
+    Denied {
+        /// Who asked.
+        user: String,
+        /// What the authorizers say about it; may be empty.
+        reason: String,
+    },
+}

@@ -1,20 +1,19 @@
 //! DaemonSets: one pod on each node that may have it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{BURST, hash_of, is_available, owned_by, pod_from};
-use crate::life::plan::{Action, Plan};
+use super::revisions::{LABEL, Named, Templated};
+use super::{BURST, is_available, owned_by, pod_from};
+use crate::life::plan::{About, Action, Note, Plan};
 use crate::life::scheduler::{matches_selectors, tolerates};
 use crate::life::status;
 use crate::life::view::{Amount, DaemonSet, Node, Pod, PodSpec, Resource, Taint, Toleration, View};
 use crate::store::Key;
-
-const REVISION: &str = "controller-revision-hash";
 
 /// What every daemon pod puts up with, beside its own tolerations: keys and effects.
 const PUTS_UP_WITH: [(&str, &str); 6] = [
@@ -32,23 +31,42 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
     let Some(set) = view.daemon_sets.get(key) else { return plan };
     let Ok(spec) = PodSpec::deserialize(&set.spec.template["spec"]) else { return plan };
     let placement = Placement { tolerations: tolerations(&spec), spec };
-    let mut state =
-        State { set, revision: hash_of(&set.spec.template), on: BTreeMap::new(), stray: Vec::new() };
+    let template = Templated {
+        kind: "DaemonSet",
+        meta: &set.metadata,
+        template: &set.spec.template,
+        collisions: set.status["collisionCount"].as_i64().unwrap_or_default(),
+    };
+    let revision = template.settle(view, &mut plan);
+    let mut state = State { view, set, revision, on: BTreeMap::new(), stray: Vec::new() };
     for (_, node) in view.nodes.iter() {
         let (runs, stays) = placement.on(node);
         state.on.insert(node.metadata.name.clone(), Place { runs, stays, pods: Vec::new() });
     }
-    for pod in view.pods_of(&set.metadata.uid) {
+    let pods = view.pods_of(&set.metadata.uid);
+    for pod in &pods {
         match target_of(pod).and_then(|node| state.on.get_mut(node)) {
             Some(place) => place.pods.push(pod),
             None => state.stray.push(pod),
         }
     }
-    if !set.is_deleting() {
-        state.act(&placement, now, &mut plan);
-    }
     state.report(now, &mut plan);
+    if !set.is_deleting() {
+        let before = plan.actions.len();
+        state.manage(&placement, now, &mut plan);
+        // As the real controller: what was made or deleted is seen before an update goes on.
+        if plan.actions.len() == before && set.spec.update_strategy.kind != "OnDelete" {
+            state.update(&placement, now, &mut plan);
+        }
+        let mut used: BTreeSet<&str> = pods.iter().filter_map(|pod| revision_of(pod)).collect();
+        used.insert(&state.revision.name);
+        template.prune(view, &used, set.spec.revision_history_limit, &mut plan);
+    }
     plan
+}
+
+fn revision_of(pod: &Pod) -> Option<&str> {
+    pod.metadata.labels.get(LABEL).map(String::as_str)
 }
 
 /// The node that a pod is on, or is made for.
@@ -68,6 +86,7 @@ fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
         operator: "Exists".into(),
         value: String::new(),
         effect: effect.into(),
+        seconds: None,
     });
     spec.tolerations.iter().cloned().chain(added).collect()
 }
@@ -99,71 +118,157 @@ struct Place<'a> {
 }
 
 struct State<'a> {
+    view: &'a View,
     set: &'a DaemonSet,
-    revision: String,
+    revision: Named,
     on: BTreeMap<String, Place<'a>>,
     /// Pods of nodes that are gone.
     stray: Vec<&'a Arc<Pod>>,
 }
 
-impl State<'_> {
+impl<'a> State<'a> {
     fn is_current(&self, pod: &Pod) -> bool {
-        pod.metadata.labels.get(REVISION) == Some(&self.revision)
+        revision_of(pod) == Some(&self.revision.hash)
     }
 
-    fn act(&self, placement: &Placement, now: Timestamp, plan: &mut Plan) {
+    fn is_available(&self, pod: &Pod, now: Timestamp, plan: &mut Plan) -> bool {
+        is_available(pod, self.set.spec.min_ready_seconds, now, |at| plan.recheck(at))
+    }
+
+    fn desired(&self) -> i64 {
+        self.on.values().filter(|place| place.runs).count() as i64
+    }
+
+    /// How many nodes may have two pods during an update.
+    fn surge(&self) -> i64 {
+        let strategy = &self.set.spec.update_strategy;
+        let surge = strategy.rolling_update.max_surge.as_ref().filter(|_| strategy.kind != "OnDelete");
+        surge.map_or(0, |surge| surge.of(self.desired(), true))
+    }
+
+    /// One pod for each node that should have one, and none elsewhere.
+    fn manage(&self, placement: &Placement, now: Timestamp, plan: &mut Plan) {
         for pod in self.stray.iter().filter(|pod| !pod.is_deleting()) {
             plan.act(Action::delete(Resource::Pods, &pod.metadata));
         }
+        let mut needing = Vec::new();
         for (node, place) in &self.on {
-            if plan.actions.len() >= BURST {
-                return;
-            }
-            let mut pods: Vec<&&Arc<Pod>> = place.pods.iter().filter(|pod| !pod.is_deleting()).collect();
-            // The oldest stays, one that runs before one that waits.
-            pods.sort_by_key(|pod| {
-                (pod.spec.node_name.is_empty(), pod.metadata.created(), pod.metadata.name.clone())
-            });
-            let keep = usize::from(place.stays);
-            let ended = pods.iter().filter(|pod| place.stays && pod.is_terminal());
-            let excess = pods.iter().filter(|pod| !place.stays || !pod.is_terminal()).skip(keep);
-            for pod in ended.chain(excess) {
-                plan.act(Action::delete(Resource::Pods, &pod.metadata));
-            }
             if place.runs && place.pods.is_empty() {
-                plan.act(self.create(node, placement));
-            }
-        }
-        if self.set.spec.update_strategy.kind != "OnDelete" {
-            self.update(now, plan);
-        }
-    }
-
-    /// Old pods go, those that are not available first, and never more at once than may be unavailable.
-    fn update(&self, now: Timestamp, plan: &mut Plan) {
-        let desired = self.on.values().filter(|place| place.runs).count() as i64;
-        let most = self.set.spec.update_strategy.rolling_update.max_unavailable.as_ref();
-        let most = most.unwrap_or(&Amount::Number(1)).of(desired, true).max(1);
-        let mut unavailable = 0;
-        let mut candidates = Vec::new();
-        for place in self.on.values().filter(|place| place.runs) {
-            let mut recheck = None;
-            let serving = place.pods.iter().find(|pod| {
-                pod.is_active()
-                    && is_available(pod, self.set.spec.min_ready_seconds, now, |at| recheck = Some(at))
-            });
-            recheck.into_iter().for_each(|at| plan.recheck(at));
-            unavailable += i64::from(serving.is_none());
-            for pod in place.pods.iter().filter(|pod| pod.is_active() && !self.is_current(pod)) {
-                match serving {
-                    Some(_) => candidates.push(pod),
-                    None => plan.act(Action::delete(Resource::Pods, &pod.metadata)),
+                needing.push(node);
+            } else if place.stays {
+                let running = self.end_those_that_ended(node, place, now, plan);
+                if running.is_empty() && self.surge() > 0 && place.runs {
+                    needing.push(node);
+                }
+                self.end_excess(&running, now, plan);
+            } else {
+                for pod in place.pods.iter().filter(|pod| !pod.is_deleting()) {
+                    plan.act(Action::delete(Resource::Pods, &pod.metadata));
                 }
             }
         }
-        let room = usize::try_from(most - unavailable).unwrap_or_default();
-        for pod in candidates.into_iter().take(room) {
+        // Last, so that a refusal holds nothing else back.
+        for node in needing.into_iter().take(BURST) {
+            plan.act(self.create(node, placement));
+        }
+    }
+
+    /// The pods of a node that run or will, oldest first; those that have ended go, the failed ones not too fast.
+    fn end_those_that_ended(
+        &self,
+        node: &str,
+        place: &Place<'a>,
+        now: Timestamp,
+        plan: &mut Plan,
+    ) -> Vec<&'a Arc<Pod>> {
+        let mut running = Vec::new();
+        for pod in place.pods.iter().filter(|pod| !pod.is_deleting()) {
+            let name = format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
+            let about = About::of(Resource::DaemonSets, &self.set.metadata);
+            match pod.status.phase.as_str() {
+                "Failed" => {
+                    let due = self.view.failure_ends(&self.set.metadata.uid, node).unwrap_or(now);
+                    if due > now {
+                        plan.recheck(due);
+                        continue;
+                    }
+                    let message =
+                        format!("Found failed daemon pod {name} on node {node}, will try to kill it");
+                    plan.note(Note::warning(about, "FailedDaemonPod", message));
+                    plan.act(Action::delete(Resource::Pods, &pod.metadata));
+                }
+                "Succeeded" => {
+                    let message =
+                        format!("Found succeeded daemon pod {name} on node {node}, will try to delete it");
+                    plan.note(Note::normal(about, "SucceededDaemonPod", message));
+                    plan.act(Action::delete(Resource::Pods, &pod.metadata));
+                }
+                _ => running.push(*pod),
+            }
+        }
+        running.sort_by_key(|pod| {
+            (pod.spec.node_name.is_empty(), pod.metadata.created(), pod.metadata.name.clone())
+        });
+        running
+    }
+
+    /// The oldest stays; with surge, the oldest of the new and the oldest of the old until the new one serves.
+    fn end_excess(&self, running: &[&Arc<Pod>], now: Timestamp, plan: &mut Plan) {
+        if self.surge() == 0 {
+            for pod in running.iter().skip(1) {
+                plan.act(Action::delete(Resource::Pods, &pod.metadata));
+            }
+            return;
+        }
+        let (new, old): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
+            running.iter().partition(|pod| self.is_current(pod));
+        for pod in new.iter().skip(1).chain(old.iter().skip(1)) {
             plan.act(Action::delete(Resource::Pods, &pod.metadata));
+        }
+        if let (Some(new), Some(old)) = (new.first(), old.first())
+            && (!old.is_ready() || self.is_available(new, now, plan))
+        {
+            plan.act(Action::delete(Resource::Pods, &old.metadata));
+        }
+    }
+
+    /// Old pods go, those that are not available first, and never more at once than may be unavailable; or new ones
+    /// come beside them, as many as the surge allows.
+    fn update(&self, placement: &Placement, now: Timestamp, plan: &mut Plan) {
+        let surge = self.surge();
+        let most = self.set.spec.update_strategy.rolling_update.max_unavailable.as_ref();
+        let unavailable = most.unwrap_or(&Amount::Number(1)).of(self.desired(), true);
+        let room = if surge > 0 { surge } else { unavailable.max(1) };
+        let (mut taken, mut at_once, mut candidates) = (0, Vec::new(), Vec::new());
+        for (node, place) in &self.on {
+            let there: Vec<&Arc<Pod>> = place.pods.iter().copied().filter(|pod| !pod.is_deleting()).collect();
+            let (new, old): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
+                there.into_iter().partition(|pod| self.is_current(pod));
+            match (new.first(), old.first()) {
+                (None, Some(old)) if place.runs || surge == 0 => {
+                    if self.is_available(old, now, plan) {
+                        candidates.push((node, *old));
+                    } else {
+                        at_once.push((node, *old));
+                        taken += i64::from(surge == 0);
+                    }
+                }
+                (Some(new), old) => {
+                    let waits = !self.is_available(new, now, plan) || (surge == 0 && old.is_some());
+                    taken += i64::from(waits && (surge == 0 || old.is_some()));
+                }
+                // Its pod is on its way.
+                (None, None) if place.runs || !place.pods.is_empty() => taken += i64::from(surge == 0),
+                _ => {}
+            }
+        }
+        let left = usize::try_from(room - taken).unwrap_or_default();
+        for (node, pod) in at_once.into_iter().chain(candidates.into_iter().take(left)) {
+            plan.act(if surge > 0 {
+                self.create(node, placement)
+            } else {
+                Action::delete(Resource::Pods, &pod.metadata)
+            });
         }
     }
 
@@ -171,7 +276,7 @@ impl State<'_> {
     fn create(&self, node: &str, placement: &Placement) -> Action {
         let meta = &self.set.metadata;
         let mut pod = pod_from(&self.set.spec.template, meta, owned_by("apps/v1", "DaemonSet", meta));
-        pod["metadata"]["labels"][REVISION] = self.revision.clone().into();
+        pod["metadata"]["labels"][LABEL] = self.revision.hash.clone().into();
         let given = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         let added = placement.tolerations[placement.spec.tolerations.len()..]
             .iter()
@@ -190,7 +295,7 @@ impl State<'_> {
         for place in self.on.values() {
             let pods: Vec<&&Arc<Pod>> = place.pods.iter().filter(|pod| pod.is_active()).collect();
             if !place.runs {
-                wrong += i64::from(!pods.is_empty() && !place.stays);
+                wrong += i64::from(!place.pods.is_empty());
                 continue;
             }
             desired += 1;
@@ -205,7 +310,7 @@ impl State<'_> {
             "observedGeneration": self.set.metadata.generation, "desiredNumberScheduled": desired,
             "currentNumberScheduled": current, "numberMisscheduled": wrong, "numberReady": ready,
             "updatedNumberScheduled": updated, "numberAvailable": available,
-            "numberUnavailable": desired - available,
+            "numberUnavailable": desired - available, "collisionCount": self.revision.collisions,
         });
         if let Some(new) = status::difference(&self.set.status, wanted) {
             plan.act(Action::status(Resource::DaemonSets, &self.set.metadata, new));
@@ -216,7 +321,8 @@ impl State<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::life::controllers::testing::{at, created, deleted, node, owned_pod, view};
+    use crate::life::controllers::revisions::testing::revision_of;
+    use crate::life::controllers::testing::{at, created, deleted, node, owned_pod, set_status, view};
     use serde_json::Value;
 
     fn set() -> Value {
@@ -229,7 +335,18 @@ mod tests {
     fn pod(name: &str, node: &str) -> Value {
         let mut pod = owned_pod(name, "DaemonSet", "agent", "set");
         pod["spec"]["nodeName"] = node.into();
-        pod["metadata"]["labels"][REVISION] = hash_of(&set()["spec"]["template"]).into();
+        pod["metadata"]["labels"][LABEL] = revision_of("DaemonSet", &set(), 1).1.hash.into();
+        pod
+    }
+
+    fn old(name: &str, node: &str) -> Value {
+        let mut pod = pod(name, node);
+        pod["metadata"]["labels"][LABEL] = "old".into();
+        pod
+    }
+
+    fn starting(mut pod: Value) -> Value {
+        pod["status"]["conditions"][0]["status"] = "False".into();
         pod
     }
 
@@ -240,7 +357,9 @@ mod tests {
     }
 
     fn plan(objects: &[Value]) -> Plan {
-        decide(&view(objects), &Key::new("default", "agent"), at(100))
+        let all: Vec<Value> =
+            [revision_of("DaemonSet", &set(), 1).0].into_iter().chain(objects.iter().cloned()).collect();
+        decide(&view(&all), &Key::new("default", "agent"), at(100))
     }
 
     /// The nodes that pods are made for.
@@ -251,7 +370,7 @@ mod tests {
             let value = pod.pointer(&format!("{terms}/0/matchFields/0/values/0")).unwrap();
             Box::leak(value.as_str().unwrap().to_string().into_boxed_str())
         };
-        created(plan).iter().map(name).collect()
+        created(plan).iter().filter(|object| object["kind"] == "Pod").map(name).collect()
     }
 
     #[test]
@@ -291,22 +410,71 @@ mod tests {
 
     #[test]
     fn an_update_takes_as_many_as_may_be_unavailable() {
-        let old = |name: &str, node: &str| {
-            let mut pod = pod(name, node);
-            pod["metadata"]["labels"][REVISION] = "old".into();
-            pod
-        };
         let nodes = [node("a"), node("b"), node("c")];
         let with = |pods: [Value; 3]| {
             let objects: Vec<Value> = std::iter::once(set()).chain(nodes.clone()).chain(pods).collect();
             deleted(&plan(&objects)).join(" ")
         };
         assert_eq!(with([old("a", "a"), old("b", "b"), old("c", "c")]), "a");
-        let mut starting = pod("a", "a");
-        starting["status"]["conditions"][0]["status"] = "False".into();
-        assert_eq!(with([starting, old("b", "b"), old("c", "c")]), "", "the new one is not available yet");
+        assert_eq!(
+            with([starting(pod("a", "a")), old("b", "b"), old("c", "c")]),
+            "",
+            "the new one is not available yet"
+        );
         let mut broken = old("b", "b");
         broken["status"]["conditions"][0]["status"] = "False".into();
         assert_eq!(with([old("a", "a"), broken, old("c", "c")]), "b", "what does not serve goes first");
+    }
+
+    #[test]
+    fn with_surge_the_new_one_serves_before_the_old_one_goes() {
+        let mut surging = set();
+        surging["spec"]["updateStrategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+        let with = |pods: &[Value]| {
+            let objects: Vec<Value> =
+                [surging.clone(), node("a"), node("b")].into_iter().chain(pods.iter().cloned()).collect();
+            let plan = plan(&objects);
+            (made_for(&plan).join(" "), deleted(&plan).join(" "))
+        };
+        let says = |made: &str, gone: &str| (made.to_string(), gone.to_string());
+        assert_eq!(with(&[old("a", "a"), old("b", "b")]), says("a", ""), "one comes beside the old one");
+        let coming = [old("a", "a"), starting(pod("a2", "a")), old("b", "b")];
+        assert_eq!(with(&coming), says("", ""), "and is waited for");
+        let there = [old("a", "a"), pod("a2", "a"), old("b", "b")];
+        assert_eq!(with(&there), says("", "a"), "then the old one goes");
+        assert_eq!(with(&[pod("a2", "a"), old("b", "b")]), says("b", ""), "and the next node follows");
+    }
+
+    #[test]
+    fn pods_on_nodes_that_should_have_none_are_counted() {
+        let closed =
+            changed("a", |node| node["spec"]["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]));
+        let status = set_status(&plan(&[set(), closed, pod("p", "a")]));
+        assert_eq!(
+            (&status["numberMisscheduled"], &status["desiredNumberScheduled"]),
+            (&json!(1), &Value::Null)
+        );
+    }
+
+    #[test]
+    fn pods_that_fail_again_and_again_are_replaced_less_and_less_often() {
+        let failed = || {
+            let mut pod = pod("p", "a");
+            pod["status"]["phase"] = "Failed".into();
+            pod
+        };
+        let mut view = view(&[revision_of("DaemonSet", &set(), 1).0, set(), node("a"), failed()]);
+        let key = Key::new("default", "agent");
+        assert_eq!(deleted(&decide(&view, &key, at(0))), ["p"], "the first goes at once");
+        let mut again = failed();
+        again["metadata"]["uid"] = "another".into();
+        again["metadata"]["resourceVersion"] = "99".into();
+        let change = view
+            .written(Resource::Pods, again.to_string().as_bytes(), crate::life::view::Source::Watch)
+            .unwrap();
+        view.remember(&change.unwrap(), at(0));
+        let waits = decide(&view, &key, at(0));
+        assert_eq!((deleted(&waits).len(), waits.recheck_at), (0, Some(at(1))));
     }
 }

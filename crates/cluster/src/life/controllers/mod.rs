@@ -1,12 +1,16 @@
 //! The workload controllers, as kube-controller-manager runs them. Each is a pure function from the view to a plan.
 
+pub mod claims;
 pub mod daemon_set;
 pub mod deployment;
 pub mod disruption;
 pub mod job;
+pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod replica_set;
+pub mod revisions;
 pub mod stateful_set;
+pub mod taint_eviction;
 #[cfg(test)]
 pub mod testing;
 

@@ -11,6 +11,7 @@ use super::{BURST, is_available, owned_by, pod_from};
 use crate::life::plan::{Action, Plan};
 use crate::life::status;
 use crate::life::view::{Pod, ReplicaSet, Resource, View};
+use crate::selectors::LabelSelector;
 use crate::store::Key;
 
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -18,8 +19,11 @@ pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(set) = view.replica_sets.get(key) else { return plan };
-    let all = view.pods_of(&set.metadata.uid);
-    let active: Vec<&Arc<Pod>> = all.into_iter().filter(|pod| pod.is_active()).collect();
+    let mut all = view.pods_of(&set.metadata.uid);
+    release(set, &mut all, &mut plan);
+    let (active, other): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = all.into_iter().partition(|pod| pod.is_active());
+    let terminating = other.iter().filter(|pod| !pod.is_terminal()).count();
+    report(set, &active, terminating, now, &mut plan);
     if !set.is_deleting() {
         let (have, want) = (active.len(), usize::try_from(set.replicas()).unwrap_or_default());
         if have < want {
@@ -29,16 +33,32 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
                 plan.act(Action::create(Resource::Pods, &set.metadata.namespace, pod.clone()));
             }
         } else if have > want {
-            for pod in leaving_order(view, set, &active).into_iter().take((have - want).min(BURST)) {
+            for pod in leaving_order(view, set, &active, now).into_iter().take((have - want).min(BURST)) {
                 plan.act(Action::delete(Resource::Pods, &pod.metadata));
             }
         }
     }
-    report(set, &active, now, &mut plan);
     plan
 }
 
-fn report(set: &ReplicaSet, active: &[&Arc<Pod>], now: Timestamp, plan: &mut Plan) {
+/// A pod whose labels the selector does not match any more is let go.
+fn release(set: &ReplicaSet, pods: &mut Vec<&Arc<Pod>>, plan: &mut Plan) {
+    let Ok(selector) = LabelSelector::from_object(Some(&set.spec.selector)) else { return };
+    if set.spec.selector.is_null() || set.is_deleting() {
+        return;
+    }
+    pods.retain(|pod| {
+        let mine = selector.matches_map(&pod.metadata.labels);
+        if !mine {
+            let owner = json!([{"$patch": "delete", "uid": set.metadata.uid}]);
+            let patch = json!({"metadata": {"ownerReferences": owner}});
+            plan.act(Action::patch(Resource::Pods, &pod.metadata, patch));
+        }
+        mine
+    });
+}
+
+fn report(set: &ReplicaSet, active: &[&Arc<Pod>], terminating: usize, now: Timestamp, plan: &mut Plan) {
     let labels = set.spec.template["metadata"]["labels"].as_object();
     let labeled = active.iter().filter(|pod| {
         labels.into_iter().flatten().all(|(key, value)| {
@@ -53,6 +73,7 @@ fn report(set: &ReplicaSet, active: &[&Arc<Pod>], now: Timestamp, plan: &mut Pla
     let wanted = json!({
         "replicas": active.len(), "fullyLabeledReplicas": labeled.count(), "readyReplicas": ready,
         "availableReplicas": available, "observedGeneration": set.metadata.generation,
+        "terminatingReplicas": terminating,
     });
     if let Some(new) = status::difference(&set.status, wanted) {
         plan.act(Action::status(Resource::ReplicaSets, &set.metadata, new));
@@ -60,8 +81,14 @@ fn report(set: &ReplicaSet, active: &[&Arc<Pod>], now: Timestamp, plan: &mut Pla
 }
 
 /// The order in which a replica set gives up pods: unassigned, pending, not ready, cheap to delete, many on one node,
-/// ready for a shorter time, restarted more often, newer.
-fn leaving_order<'a>(view: &View, set: &ReplicaSet, active: &[&'a Arc<Pod>]) -> Vec<&'a Arc<Pod>> {
+/// ready for a shorter time, restarted more often, newer. Times are compared by their order of magnitude, and within
+/// it chance decides: the uid.
+fn leaving_order<'a>(
+    view: &View,
+    set: &ReplicaSet,
+    active: &[&'a Arc<Pod>],
+    now: Timestamp,
+) -> Vec<&'a Arc<Pod>> {
     let crowd = crowds(view, set);
     let mut pods = active.to_vec();
     pods.sort_by_cached_key(|pod| {
@@ -82,13 +109,19 @@ fn leaving_order<'a>(view: &View, set: &ReplicaSet, active: &[&'a Arc<Pod>]) -> 
             pod.is_ready(),
             cost,
             Reverse(crowd.get(&pod.spec.node_name).copied().unwrap_or_default()),
-            Reverse(pod.ready_since()),
+            pod.ready_since().map_or(0, |since| magnitude(since, now)),
             Reverse(pod.restarts()),
-            Reverse(pod.metadata.created()),
-            pod.metadata.name.clone(),
+            magnitude(pod.metadata.created(), now),
+            pod.metadata.uid.clone(),
         )
     });
     pods
+}
+
+/// The power of two of the nanoseconds since then.
+fn magnitude(since: Timestamp, now: Timestamp) -> i64 {
+    let passed = now.duration_since(since).as_nanos();
+    if passed <= 0 { -1 } else { i64::from(passed.ilog2()) }
 }
 
 /// How many active pods of the set, and of the other sets of the same deployment, are on each node.
@@ -202,5 +235,24 @@ mod tests {
         assert_eq!(set_status(&plan)["readyReplicas"], 1);
         assert!(set_status(&plan)["availableReplicas"].is_null());
         assert_eq!(plan.recheck_at, Some(at(2000)));
+    }
+
+    #[test]
+    fn a_pod_that_the_selector_does_not_match_any_more_is_let_go_and_replaced() {
+        let mut set = set(1);
+        set["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+        let plan = plan(&[set, pod("a", |p| p["metadata"]["labels"]["app"] = "debug".into())]);
+        let let_go = plan.actions.iter().any(|action| {
+            matches!(action, Action::Patch { target, patch, .. }
+                if target.name == "a" && patch["metadata"]["ownerReferences"][0]["$patch"] == "delete")
+        });
+        assert!(let_go);
+        assert_eq!(crate::life::controllers::testing::created(&plan).len(), 1);
+    }
+
+    #[test]
+    fn pods_on_their_way_out_are_counted() {
+        let leaving = pod("a", |p| p["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into());
+        assert_eq!(set_status(&plan(&[set(0), leaving]))["terminatingReplicas"], 1);
     }
 }

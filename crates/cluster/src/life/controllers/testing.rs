@@ -12,6 +12,11 @@ pub fn at(second: i64) -> Timestamp {
 }
 
 pub fn view(objects: &[Value]) -> View {
+    view_since(objects, 0)
+}
+
+/// All of it is seen at that second.
+pub fn view_since(objects: &[Value], second: i64) -> View {
     let mut view = View::default();
     for (index, object) in objects.iter().enumerate() {
         let mut object = object.clone();
@@ -25,9 +30,13 @@ pub fn view(objects: &[Value]) -> View {
             "DaemonSet" => Resource::DaemonSets,
             "Job" => Resource::Jobs,
             "PodDisruptionBudget" => Resource::Budgets,
+            "ReplicationController" => Resource::ReplicationControllers,
+            "ControllerRevision" => Resource::Revisions,
+            "PersistentVolumeClaim" => Resource::Claims,
             other => panic!("{other}"),
         };
-        view.written(resource, object.to_string().as_bytes(), Source::Watch).unwrap();
+        let change = view.written(resource, object.to_string().as_bytes(), Source::Watch).unwrap();
+        view.remember(&change.unwrap(), at(second));
     }
     view
 }

@@ -37,7 +37,7 @@ impl Reason {
 /// The first rule that fails is the reason; only resources can lack together.
 pub fn against(view: &View, pod: &Pod, wants: Requests, neighbours: &Neighbours, node: &Node) -> Vec<Reason> {
     if node.spec.unschedulable {
-        let cordon = Taint { key: UNSCHEDULABLE.into(), value: String::new(), effect: "NoSchedule".into() };
+        let cordon = Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Taint::default() };
         if !tolerates(&pod.spec.tolerations, &cordon) {
             return vec![Reason::Unschedulable];
         }

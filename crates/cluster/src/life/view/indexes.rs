@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Budget, Pod, ReplicaSet, Requests, Table, View};
+use super::{Budget, Followed, Pod, ReplicaSet, Requests, Revision, Table, View};
 use crate::selectors::LabelSelector;
 use crate::store::Key;
 
@@ -23,6 +23,7 @@ pub(super) struct Indexes {
     /// Scheduled pods that do not want certain others near them.
     repelling: BTreeSet<Key>,
     replica_sets_by_owner: HashMap<String, BTreeSet<Key>>,
+    revisions_by_owner: HashMap<String, BTreeSet<Key>>,
     /// The pods that a budget speaks for.
     members: BTreeMap<Key, BTreeSet<Key>>,
     selectors: BTreeMap<Key, LabelSelector>,
@@ -130,6 +131,13 @@ impl Indexes {
         }
     }
 
+    pub fn revision(&mut self, revision: &Revision, there: bool) {
+        if let Some(owner) = revision.metadata.controller() {
+            let change = if there { add } else { take };
+            change(&mut self.revisions_by_owner, &owner.uid, &revision.key());
+        }
+    }
+
     /// A budget with an invalid or absent selector speaks for nobody.
     pub fn budget(&mut self, key: &Key, budget: Option<&Budget>, pods: &Table<Pod>) {
         let Some(budget) = budget else {
@@ -187,6 +195,16 @@ impl View {
     pub fn replica_sets_of(&self, uid: &str) -> Vec<&Arc<ReplicaSet>> {
         let keys = self.indexes.replica_sets_by_owner.get(uid).into_iter().flatten();
         keys.filter_map(|key| self.replica_sets.get(key)).collect()
+    }
+
+    /// The templates that a workload has and had, oldest first.
+    pub fn revisions_of(&self, uid: &str) -> Vec<&Arc<Revision>> {
+        let keys = self.indexes.revisions_by_owner.get(uid).into_iter().flatten();
+        let mut found: Vec<&Arc<Revision>> = keys.filter_map(|key| self.revisions.get(key)).collect();
+        found.sort_by_key(|revision| {
+            (revision.revision, revision.metadata.created(), &revision.metadata.name)
+        });
+        found
     }
 
     /// The pods that a budget speaks for.

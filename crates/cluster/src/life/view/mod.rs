@@ -6,6 +6,8 @@
 mod indexes;
 mod node;
 mod pod;
+mod scales;
+mod silence;
 mod wire;
 mod workload;
 
@@ -18,8 +20,12 @@ use serde::de::DeserializeOwned;
 pub use indexes::Used;
 pub use node::{Node, Room, Taint};
 pub use pod::{Container, NodeSelector, NodeTerm, Pod, PodSpec, PodTerm, Requests, Toleration};
-pub use wire::{Amount, Condition, Meta, Object, Owner, condition};
-pub use workload::{Budget, BudgetStatus, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet};
+pub use scales::Scale;
+pub use wire::{Amount, Condition, Followed, Meta, Object, Owner, condition};
+pub use workload::{
+    Budget, BudgetStatus, Claim, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, Revision,
+    StatefulSet,
+};
 
 use crate::store::Key;
 use indexes::Indexes;
@@ -35,13 +41,17 @@ pub enum Resource {
     DaemonSets,
     Jobs,
     Budgets,
-    /// Only ever created; nobody follows them.
+    ReplicationControllers,
+    Revisions,
     Claims,
+    /// Only ever made, as are events; nobody follows them.
+    Volumes,
+    Events,
 }
 
 impl Resource {
     /// All that are followed, in the order in which news of them are taken in.
-    pub const FOLLOWED: [Self; 8] = [
+    pub const FOLLOWED: [Self; 11] = [
         Self::Nodes,
         Self::Pods,
         Self::ReplicaSets,
@@ -50,6 +60,9 @@ impl Resource {
         Self::DaemonSets,
         Self::Jobs,
         Self::Budgets,
+        Self::ReplicationControllers,
+        Self::Revisions,
+        Self::Claims,
     ];
 
     /// The prefix of its paths, its plural, and whether it lives in namespaces.
@@ -63,7 +76,11 @@ impl Resource {
             Self::DaemonSets => ("/apis/apps/v1", "daemonsets", true),
             Self::Jobs => ("/apis/batch/v1", "jobs", true),
             Self::Budgets => ("/apis/policy/v1", "poddisruptionbudgets", true),
+            Self::ReplicationControllers => ("/api/v1", "replicationcontrollers", true),
+            Self::Revisions => ("/apis/apps/v1", "controllerrevisions", true),
             Self::Claims => ("/api/v1", "persistentvolumeclaims", true),
+            Self::Volumes => ("/api/v1", "persistentvolumes", false),
+            Self::Events => ("/api/v1", "events", true),
         }
     }
 }
@@ -108,10 +125,26 @@ impl<T> Table<T> {
 /// Something in the view changed.
 #[derive(Debug)]
 pub enum Change {
-    Pod { before: Option<Arc<Pod>>, after: Option<Arc<Pod>> },
-    Node { before: Option<Arc<Node>>, after: Option<Arc<Node>> },
-    ReplicaSet { before: Option<Arc<ReplicaSet>>, after: Option<Arc<ReplicaSet>> },
-    Other { resource: Resource, key: Key },
+    Pod {
+        before: Option<Arc<Pod>>,
+        after: Option<Arc<Pod>>,
+    },
+    Node {
+        before: Option<Arc<Node>>,
+        after: Option<Arc<Node>>,
+    },
+    ReplicaSet {
+        before: Option<Arc<ReplicaSet>>,
+        after: Option<Arc<ReplicaSet>>,
+    },
+    /// Written or gone.
+    Revision {
+        revision: Arc<Revision>,
+    },
+    Other {
+        resource: Resource,
+        key: Key,
+    },
 }
 
 /// Where news come from: the watch tells all in order, an answer may be ahead of it.
@@ -131,7 +164,12 @@ pub struct View {
     pub daemon_sets: Table<DaemonSet>,
     pub jobs: Table<Job>,
     pub budgets: Table<Budget>,
+    pub replication_controllers: Table<ReplicationController>,
+    pub revisions: Table<Revision>,
+    pub claims: Table<Claim>,
     indexes: Indexes,
+    since: silence::Since,
+    scales: scales::Scales,
 }
 
 impl View {
@@ -168,7 +206,16 @@ impl View {
             Resource::StatefulSets => other(resource, put(&mut self.stateful_sets, json, source)?),
             Resource::DaemonSets => other(resource, put(&mut self.daemon_sets, json, source)?),
             Resource::Jobs => other(resource, put(&mut self.jobs, json, source)?),
-            Resource::Claims => None,
+            Resource::ReplicationControllers => {
+                other(resource, put(&mut self.replication_controllers, json, source)?)
+            }
+            Resource::Claims => other(resource, put(&mut self.claims, json, source)?),
+            Resource::Revisions => {
+                let Some((_, after)) = put(&mut self.revisions, json, source)? else { return Ok(None) };
+                self.indexes.revision(&after, true);
+                Some(Change::Revision { revision: after })
+            }
+            Resource::Volumes | Resource::Events => None,
         })
     }
 
@@ -209,7 +256,16 @@ impl View {
             Resource::StatefulSets => self.stateful_sets.objects.remove(key).map(drop).and(None),
             Resource::DaemonSets => self.daemon_sets.objects.remove(key).map(drop).and(None),
             Resource::Jobs => self.jobs.objects.remove(key).map(drop).and(None),
-            Resource::Claims => None,
+            Resource::ReplicationControllers => {
+                self.replication_controllers.objects.remove(key).map(drop).and(None)
+            }
+            Resource::Claims => self.claims.objects.remove(key).map(drop).and(None),
+            Resource::Revisions => {
+                let before = self.revisions.objects.remove(key)?;
+                self.indexes.revision(&before, false);
+                Some(Change::Revision { revision: before })
+            }
+            Resource::Volumes | Resource::Events => None,
         }
     }
 
@@ -251,7 +307,12 @@ impl View {
             Resource::DaemonSets => self.daemon_sets.objects.keys().cloned().collect(),
             Resource::Jobs => self.jobs.objects.keys().cloned().collect(),
             Resource::Budgets => self.budgets.objects.keys().cloned().collect(),
-            Resource::Claims => Vec::new(),
+            Resource::ReplicationControllers => {
+                self.replication_controllers.objects.keys().cloned().collect()
+            }
+            Resource::Revisions => self.revisions.objects.keys().cloned().collect(),
+            Resource::Claims => self.claims.objects.keys().cloned().collect(),
+            Resource::Volumes | Resource::Events => Vec::new(),
         }
     }
 
@@ -265,7 +326,10 @@ impl View {
             Resource::DaemonSets => &mut self.daemon_sets.seen,
             Resource::Jobs => &mut self.jobs.seen,
             Resource::Budgets => &mut self.budgets.seen,
-            Resource::Claims => return,
+            Resource::ReplicationControllers => &mut self.replication_controllers.seen,
+            Resource::Revisions => &mut self.revisions.seen,
+            Resource::Claims => &mut self.claims.seen,
+            Resource::Volumes | Resource::Events => return,
         };
         *seen = revision.max(*seen);
     }
@@ -276,24 +340,21 @@ struct OnlyMeta {
     metadata: Meta,
 }
 
-fn other<S, T>(resource: Resource, put: Option<Put<Object<S, T>>>) -> Option<Change> {
+fn other<O: Followed>(resource: Resource, put: Option<Put<O>>) -> Option<Change> {
     put.map(|(_, after)| Change::Other { resource, key: after.key() })
 }
 
 type Put<T> = (Option<Arc<T>>, Arc<T>);
 
 /// An answer counts only while the watch has not told of that revision: afterwards the object may be gone already.
-fn put<S, T>(
-    table: &mut Table<Object<S, T>>,
+fn put<O: Followed + DeserializeOwned>(
+    table: &mut Table<O>,
     json: &[u8],
     source: Source,
-) -> Result<Option<Put<Object<S, T>>>, serde_json::Error>
-where
-    Object<S, T>: DeserializeOwned,
-{
-    let object: Object<S, T> = serde_json::from_slice(json)?;
-    let revision = object.metadata.revision();
-    let known = table.objects.get(&object.key()).map(|known| known.metadata.revision());
+) -> Result<Option<Put<O>>, serde_json::Error> {
+    let object: O = serde_json::from_slice(json)?;
+    let revision = object.meta().revision();
+    let known = table.objects.get(&object.key()).map(|known| known.meta().revision());
     match source {
         Source::Watch => table.seen = revision.max(table.seen),
         Source::Answer if revision <= table.seen => return Ok(None),

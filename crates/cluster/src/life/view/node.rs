@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 use super::pod::{Requests, millis, whole};
-use super::wire::{Condition, Object, condition, or_default};
+use super::wire::{Condition, Object, condition, or_default, time};
 
 pub type Node = Object<NodeSpec, NodeStatus>;
 
@@ -23,6 +24,8 @@ pub struct Taint {
     pub key: String,
     pub value: String,
     pub effect: String,
+    #[serde(rename = "timeAdded", deserialize_with = "time")]
+    pub time_added: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

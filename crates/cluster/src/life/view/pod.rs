@@ -64,6 +64,8 @@ pub struct Toleration {
     pub operator: String,
     pub value: String,
     pub effect: String,
+    #[serde(rename = "tolerationSeconds")]
+    pub seconds: Option<i64>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -142,6 +144,41 @@ pub struct PodStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     pub restart_count: i64,
+    #[serde(deserialize_with = "or_default")]
+    pub state: ContainerState,
+    #[serde(deserialize_with = "or_default")]
+    pub last_state: ContainerState,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    pub waiting: Option<Waiting>,
+    pub running: Option<Ran>,
+    pub terminated: Option<Ran>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Waiting {
+    pub reason: String,
+}
+
+/// When a container ran, and what it ended with.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Ran {
+    #[serde(deserialize_with = "time")]
+    pub started_at: Option<Timestamp>,
+    #[serde(deserialize_with = "time")]
+    pub finished_at: Option<Timestamp>,
+    pub exit_code: i64,
+}
+
+impl ContainerStatus {
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.state.running.as_ref()?.started_at
+    }
 }
 
 impl Pod {
@@ -169,6 +206,33 @@ impl Pod {
 
     pub fn restarts(&self) -> i64 {
         self.status.container_statuses.iter().map(|status| status.restart_count).sum()
+    }
+
+    pub fn restarts_of_first(&self) -> i64 {
+        self.status.container_statuses.first().map_or(0, |status| status.restart_count)
+    }
+
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.status.container_statuses.first()?.started_at()
+    }
+
+    /// When a container that waits to be restarted has ended.
+    pub fn crashed_at(&self) -> Option<Timestamp> {
+        let status = self.status.container_statuses.first()?;
+        let waits = status.state.waiting.as_ref().is_some_and(|waiting| waiting.reason == "CrashLoopBackOff");
+        status.last_state.terminated.as_ref().filter(|_| waits)?.finished_at
+    }
+
+    pub fn is_crashing(&self) -> bool {
+        self.crashed_at().is_some()
+    }
+
+    /// What the containers that have ended ended with.
+    pub fn exit_codes(&self) -> impl Iterator<Item = i64> {
+        self.status
+            .container_statuses
+            .iter()
+            .filter_map(|status| Some(status.state.terminated.as_ref()?.exit_code))
     }
 
     pub fn is_unscheduled(&self) -> bool {

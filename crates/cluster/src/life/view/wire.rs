@@ -19,6 +19,21 @@ pub struct Object<S, T = Value> {
     pub status: T,
 }
 
+/// Anything that is followed has a place and a revision.
+pub trait Followed {
+    fn meta(&self) -> &Meta;
+
+    fn key(&self) -> Key {
+        Key::new(&self.meta().namespace, &self.meta().name)
+    }
+}
+
+impl<S, T> Followed for Object<S, T> {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
 impl<S, T> Object<S, T> {
     pub fn key(&self) -> Key {
         Key::new(&self.metadata.namespace, &self.metadata.name)
@@ -83,7 +98,9 @@ pub struct Condition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,
+    #[serde(deserialize_with = "or_default")]
     pub reason: String,
+    #[serde(deserialize_with = "or_default")]
     pub message: String,
     #[serde(deserialize_with = "time")]
     pub last_transition_time: Option<Timestamp>,
@@ -120,12 +137,18 @@ impl Amount {
 }
 
 /// Annotations can be large; these are the ones that somebody reads here.
-const ANNOTATIONS: [&str; 5] = [
+const ANNOTATIONS: [&str; 11] = [
     crate::life::kubelet::START_DELAY,
     crate::life::kubelet::RUN_TIME,
     crate::life::kubelet::TERMINATE_DELAY,
     crate::life::controllers::replica_set::DELETION_COST,
     crate::life::controllers::deployment::REVISION,
+    crate::life::controllers::deployment::DESIRED,
+    crate::life::controllers::deployment::MAXIMUM,
+    crate::life::controllers::job::INDEX,
+    crate::life::kubelet::READY_DELAY,
+    crate::life::kubelet::EXIT_CODE,
+    crate::life::kubelet::MIRROR,
 ];
 
 fn known_annotations<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {

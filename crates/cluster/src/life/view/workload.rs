@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::wire::{Amount, Condition, Object, or_default};
+use super::wire::{Amount, Condition, Followed, Meta, Object, or_default};
 
 pub type ReplicaSet = Object<ReplicaSetSpec>;
 pub type Deployment = Object<DeploymentSpec>;
@@ -14,11 +14,51 @@ pub type StatefulSet = Object<StatefulSetSpec>;
 pub type DaemonSet = Object<DaemonSetSpec>;
 pub type Job = Object<JobSpec>;
 pub type Budget = Object<BudgetSpec, BudgetStatus>;
+pub type ReplicationController = Object<OnlyReplicas>;
+pub type Claim = Object<ClaimSpec, ClaimStatus>;
+
+/// A template that a workload has or had, under a name and in an order.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Revision {
+    pub metadata: Meta,
+    pub revision: i64,
+    pub data: Value,
+}
+
+impl Followed for Revision {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct OnlyReplicas {
+    pub replicas: Option<i64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSpec {
+    pub volume_name: String,
+    pub storage_class_name: Option<String>,
+    pub volume_mode: Option<String>,
+    pub access_modes: Value,
+    pub resources: Value,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ClaimStatus {
+    pub phase: String,
+}
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetSpec {
     pub replicas: Option<i64>,
+    pub selector: Value,
     pub min_ready_seconds: i64,
     pub template: Value,
 }
@@ -73,6 +113,18 @@ pub struct StatefulSetSpec {
     pub volume_claim_templates: Vec<Value>,
     #[serde(deserialize_with = "or_default")]
     pub ordinals: Ordinals,
+    pub selector: Value,
+    pub revision_history_limit: Option<i64>,
+    #[serde(rename = "persistentVolumeClaimRetentionPolicy", deserialize_with = "or_default")]
+    pub claim_retention: ClaimRetention,
+}
+
+/// What becomes of claims when their set, or their place in it, goes.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimRetention {
+    pub when_deleted: String,
+    pub when_scaled: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -85,6 +137,7 @@ pub struct Ordinals {
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetSpec {
     pub template: Value,
+    pub revision_history_limit: Option<i64>,
     pub update_strategy: Strategy,
     pub min_ready_seconds: i64,
 }
@@ -97,6 +150,10 @@ pub struct JobSpec {
     pub backoff_limit: Option<i64>,
     pub completion_mode: String,
     pub suspend: bool,
+    pub active_deadline_seconds: Option<i64>,
+    #[serde(rename = "ttlSecondsAfterFinished")]
+    pub ttl: Option<i64>,
+    pub pod_failure_policy: Value,
     pub template: Value,
 }
 

@@ -1,0 +1,23 @@
+//! Prints the webhook configurations, or writes them into the file given: `webhookgen deploy/webhooks.yaml`.
+
+use std::error::Error;
+
+use usher_webhook::configurations::{NAMESPACE, Target, mutating, validating};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let target = Target::Service { namespace: NAMESPACE.to_owned() };
+    let mut text = String::from(
+        "# Generated from crates/webhook by `cargo run -p usher-webhook --example webhookgen deploy/webhooks.yaml`.\n\
+         # The manager fills in caBundle. Remove this file from a cluster before the manager: eviction requests cannot be\n\
+         # changed or deleted while nobody answers for them.\n",
+    );
+    for configuration in [mutating(&target), validating(&target, NAMESPACE)] {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(&configuration)?);
+    }
+    match std::env::args_os().nth(1) {
+        Some(file) => std::fs::write(file, text)?,
+        None => print!("{text}"),
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! From a review to its answer: gather what the verdict needs, have it made, and say it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kube::Client;
+use serde_json::Value;
+use usher_api::EvictionRequest;
+use usher_decide::admission::{Access, FoundPod, Verdict, eviction_request, pods as pod_verdicts};
+
+use crate::pods;
+use crate::review::{self, Annotated, Operation, Request, Review};
+use crate::rights::Rights;
+use crate::{Clock, system_clock};
+
+const GATE_OFF: &str =
+    "the feature gate EvictionRequestAPI is off: nobody acts on this request until it is on again";
+
+/// What is asked for, by path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Mutating, CREATE of eviction requests.
+    FillRequests,
+    /// Validating, every write of eviction requests.
+    CheckRequests,
+    /// Validating, CREATE and UPDATE of pods.
+    CheckPods,
+}
+
+impl Endpoint {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::FillRequests, Self::CheckRequests, Self::CheckPods];
+
+    /// Where it is served.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::FillRequests => "/admit/evictionrequests",
+            Self::CheckRequests => "/validate/evictionrequests",
+            Self::CheckPods => "/validate/pods",
+        }
+    }
+
+    /// What is served at a path.
+    pub fn at(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|endpoint| endpoint.path() == path)
+    }
+}
+
+/// What was sent is no AdmissionReview.
+#[derive(Debug, thiserror::Error)]
+#[error("no AdmissionReview of admission.k8s.io/v1: {0}")]
+pub struct NoReview(#[from] serde_json::Error);
+
+/// Admission for one cluster.
+pub struct Admission {
+    client: Client,
+    rights: Rights,
+    enabled: Arc<AtomicBool>,
+    clock: Clock,
+}
+
+impl Admission {
+    /// The client needs to get pods and to create SubjectAccessReviews.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client: client.clone(),
+            rights: Rights::new(client),
+            enabled: Arc::new(AtomicBool::new(true)),
+            clock: system_clock(),
+        }
+    }
+
+    /// Takes the time from this clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The feature gate EvictionRequestAPI. While it is off pods are not checked. Requests are checked and filled all the same,
+    /// with a warning: they are kept, and once the gate is on again they act, by then as safe as any other.
+    #[must_use]
+    pub fn with_gate(mut self, enabled: Arc<AtomicBool>) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// The AdmissionReview that answers the one in `body`.
+    ///
+    /// # Errors
+    /// The body is no AdmissionReview. Everything else is an answer.
+    pub async fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Value, NoReview> {
+        match endpoint {
+            Endpoint::CheckPods => {
+                let review: Review<Annotated> = serde_json::from_slice(body)?;
+                let uid = review.request.uid.clone();
+                Ok(review::answer(&uid, &self.check_pod(review.request)))
+            }
+            Endpoint::FillRequests | Endpoint::CheckRequests => {
+                let review: Review<Value> = serde_json::from_slice(body)?;
+                Ok(self.judge_request(endpoint, review.request).await)
+            }
+        }
+    }
+
+    fn check_pod(&self, request: Request<Annotated>) -> Verdict {
+        let on = self.enabled.load(Ordering::Relaxed);
+        let annotations = |object: Option<Annotated>| object.unwrap_or_default().annotations();
+        match request.operation {
+            Operation::Create if on => pod_verdicts::on_create(&annotations(request.object)),
+            Operation::Update if on => {
+                pod_verdicts::on_update(&annotations(request.old_object), &annotations(request.object))
+            }
+            _ => Verdict::allow(),
+        }
+    }
+
+    async fn judge_request(&self, endpoint: Endpoint, request: Request<Value>) -> Value {
+        let Request { uid, operation, namespace, user_info, object, old_object } = request;
+        let read = |object: Option<Value>| {
+            let mut read: EvictionRequest = serde_json::from_value(object.unwrap_or_default())?;
+            read.metadata.namespace = Some(namespace.clone());
+            Ok::<_, serde_json::Error>(read)
+        };
+        let (subject, new) = match operation {
+            Operation::Connect => return review::answer(&uid, &Verdict::allow()),
+            Operation::Create => (read(object), None),
+            Operation::Update => (read(old_object), Some(read(object))),
+            Operation::Delete => (read(old_object), None),
+        };
+        let (subject, new) = match (subject, new.transpose()) {
+            (Ok(subject), Ok(new)) => (subject, new),
+            // The schema is checked after the changes are made, and says it better.
+            (Err(_), _) | (_, Err(_)) if endpoint == Endpoint::FillRequests => {
+                return review::answer(&uid, &Verdict::allow());
+            }
+            (Err(why), _) | (_, Err(why)) => return review::unreadable(&uid, &why.to_string()),
+        };
+
+        let pod = &subject.spec.pod_ref.name;
+        let access = match self.rights.may_delete_pod(&user_info, &namespace, pod).await {
+            Ok(access) => access,
+            Err(why) => {
+                let what = format!("whether you may delete pod {pod} cannot be found out: {why}; try again");
+                return review::failure(&uid, &what);
+            }
+        };
+        let found = match self.pod_for(operation, &subject, &namespace, &access).await {
+            Ok(found) => found,
+            Err(why) => {
+                return review::failure(&uid, &format!("pod {pod} cannot be looked up: {why}; try again"));
+            }
+        };
+        let mut verdict = match (operation, &new) {
+            (Operation::Update, Some(new)) => {
+                eviction_request::on_update(&subject, new, &access, (self.clock)())
+            }
+            (Operation::Delete, _) => eviction_request::on_delete(&subject, found.as_ref(), &access),
+            _ if endpoint == Endpoint::FillRequests => {
+                eviction_request::on_create(&subject, found.as_ref(), &access)
+            }
+            _ => eviction_request::on_created(&subject, found.as_ref(), &access),
+        };
+        if let Verdict::Allow { warnings, .. } = &mut verdict
+            && endpoint == Endpoint::FillRequests
+            && !self.enabled.load(Ordering::Relaxed)
+        {
+            warnings.push(GATE_OFF.to_owned());
+        }
+        review::answer(&uid, &verdict)
+    }
+
+    /// The pod, where the verdict depends on it.
+    async fn pod_for(
+        &self,
+        operation: Operation,
+        subject: &EvictionRequest,
+        namespace: &str,
+        access: &Access,
+    ) -> kube::Result<Option<FoundPod>> {
+        let wanted = &subject.spec.pod_ref;
+        let matters = match operation {
+            Operation::Create => true,
+            Operation::Delete => eviction_request::forbids_deletion(subject),
+            Operation::Update | Operation::Connect => false,
+        };
+        // An empty name would read the list; whatever it is, no pod has it.
+        if !matters || *access != Access::Allowed || wanted.name.is_empty() {
+            return Ok(None);
+        }
+        pods::find(&self.client, namespace, &wanted.name).await
+    }
+}

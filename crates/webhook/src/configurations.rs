@@ -1,0 +1,141 @@
+//! What is registered with the API server: `deploy/webhooks.yaml` is generated from here.
+//!
+//! No outage of the webhook may stop a cluster, so each one is kept as narrow as it can be:
+//! - **Eviction requests**: `Fail`. Without the webhook a request would have no interceptors and its sender's rights would not
+//!   be checked. Nothing but eviction requests waits for it to come back; pods, nodes and everything else go on.
+//! - **Pods**: `Ignore`, and asked only if interceptor annotations are added, changed or removed while others stay. Pods without
+//!   any, updates that leave them alone, and the subresources status, binding and eviction never come here. An annotation that
+//!   gets in during an outage does no harm: when an eviction is requested, annotations that break the rules do not count.
+//!   Namespaces that the webhook itself depends on are left out altogether.
+
+use serde_json::{Value, json};
+use usher_api::names::{EVICTION_REQUEST_GROUP, INTERCEPTOR_ANNOTATION_PREFIX, VERSION};
+
+use crate::admission::Endpoint;
+
+/// The name of both configurations.
+pub const NAME: &str = "usher";
+/// The namespace that the manager runs in, unless it is installed elsewhere.
+pub const NAMESPACE: &str = "usher-system";
+/// The Service that leads to the webhook.
+pub const SERVICE: &str = "usher-webhook";
+/// The Secret in which replicas share their certificates.
+pub const SECRET: &str = "usher-webhook-certificates";
+
+/// Where API servers find the webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Behind [`SERVICE`] in this namespace. The keeper fills in whom to trust.
+    Service {
+        /// The namespace.
+        namespace: String,
+    },
+    /// At a URL, for a server outside of the cluster.
+    Url {
+        /// Without a path.
+        base: String,
+        /// PEM in base64, or nothing if it is filled in later.
+        ca_bundle: Option<String>,
+    },
+}
+
+impl Target {
+    fn client_config(&self, endpoint: Endpoint) -> Value {
+        let path = endpoint.path();
+        match self {
+            Self::Service { namespace } => {
+                json!({"service": {"namespace": namespace, "name": SERVICE, "port": 443, "path": path}})
+            }
+            Self::Url { base, ca_bundle: None } => json!({"url": format!("{base}{path}")}),
+            Self::Url { base, ca_bundle: Some(bundle) } => {
+                json!({"url": format!("{base}{path}"), "caBundle": bundle})
+            }
+        }
+    }
+
+    /// The DNS names under which API servers call a Service.
+    pub fn service_names(namespace: &str) -> Vec<String> {
+        vec![format!("{SERVICE}.{namespace}.svc"), format!("{SERVICE}.{namespace}.svc.cluster.local")]
+    }
+}
+
+/// The MutatingWebhookConfiguration: fills in what a new request takes from its pod.
+pub fn mutating(target: &Target) -> Value {
+    let rule = request_rule(&["evictionrequests"], &["CREATE"]);
+    let mut hook = hook("fill", Endpoint::FillRequests, target, &rule, "Fail", 5);
+    // What others change afterwards is set right again, rather than refused.
+    hook["reinvocationPolicy"] = "IfNeeded".into();
+    configuration("Mutating", &[hook])
+}
+
+/// The ValidatingWebhookConfiguration: checks requests, and pods that name interceptors. `namespace` is the manager's own.
+pub fn validating(target: &Target, namespace: &str) -> Value {
+    let requests =
+        request_rule(&["evictionrequests", "evictionrequests/status"], &["CREATE", "UPDATE", "DELETE"]);
+    let pods = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "UPDATE"],
+        "scope": "Namespaced",
+    });
+    let mut pods = hook("pods", Endpoint::CheckPods, target, &pods, "Ignore", 3);
+    pods["matchConditions"] = json!([
+        {"name": "names-interceptors", "expression": names_interceptors()},
+        {"name": "interceptors-changed", "expression": interceptors_changed()},
+    ]);
+    pods["namespaceSelector"] = json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", namespace]},
+    ]});
+    let requests = hook("check", Endpoint::CheckRequests, target, &requests, "Fail", 5);
+    configuration("Validating", &[requests, pods])
+}
+
+fn names_interceptors() -> String {
+    format!(
+        "has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('{INTERCEPTOR_ANNOTATION_PREFIX}'))"
+    )
+}
+
+/// True for a new pod. An error cannot occur: everything optional is asked for first.
+fn interceptors_changed() -> String {
+    let ours = format!("k.startsWith('{INTERCEPTOR_ANNOTATION_PREFIX}')");
+    format!(
+        "oldObject == null || !has(object.metadata.annotations) || !has(oldObject.metadata.annotations) || \
+         object.metadata.annotations.exists(k, {ours} && (!(k in oldObject.metadata.annotations) || \
+         oldObject.metadata.annotations[k] != object.metadata.annotations[k])) || \
+         oldObject.metadata.annotations.exists(k, {ours} && !(k in object.metadata.annotations))"
+    )
+}
+
+fn request_rule(resources: &[&str], operations: &[&str]) -> Value {
+    json!({
+        "apiGroups": [EVICTION_REQUEST_GROUP], "apiVersions": [VERSION], "resources": resources,
+        "operations": operations, "scope": "Namespaced",
+    })
+}
+
+fn hook(
+    name: &str,
+    endpoint: Endpoint,
+    target: &Target,
+    rule: &Value,
+    failure_policy: &str,
+    timeout: u8,
+) -> Value {
+    json!({
+        "name": format!("{name}.{EVICTION_REQUEST_GROUP}"),
+        "clientConfig": target.client_config(endpoint),
+        "rules": [rule],
+        "failurePolicy": failure_policy,
+        "sideEffects": "None",
+        "timeoutSeconds": timeout,
+        "matchPolicy": "Equivalent",
+        "admissionReviewVersions": ["v1"],
+    })
+}
+
+fn configuration(kind: &str, hooks: &[Value]) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{kind}WebhookConfiguration"),
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": "usher"}},
+        "webhooks": hooks,
+    })
+}

@@ -1,0 +1,39 @@
+//! Admission over HTTPS: the verdicts of `usher_decide::admission`, and the certificates to serve them with.
+//!
+//! An adapter: it reads AdmissionReviews, finds the pod, asks for the caller's rights, has the verdict made, and answers. Two
+//! replicas may serve at once; they share nothing but a Secret.
+//!
+//! Where to start reading:
+//! - [`admission`]: from a review to its answer; `pods` and [`rights`] are what it asks the cluster.
+//! - [`server`]: HTTPS with limits.
+//! - [`configurations`]: what is registered with the API server, and why it cannot stop a cluster.
+//! - [`rotation`]: when certificates change, purely; [`certificates`] makes them, [`keeper`] keeps them in a Secret and in the
+//!   configurations, [`directory`] takes existing ones instead, [`tls`] swaps them under a running server.
+
+pub mod admission;
+pub mod certificates;
+pub mod configurations;
+pub mod directory;
+pub mod keeper;
+mod pods;
+mod review;
+pub mod rights;
+pub mod rotation;
+pub mod server;
+pub mod tls;
+
+use std::sync::Arc;
+
+pub use admission::{Admission, Endpoint};
+pub use directory::Directory;
+pub use keeper::Keeper;
+pub use server::serve;
+pub use tls::ServingCertificate;
+
+/// Where the time comes from; tests give their own.
+pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
+
+/// The time of this machine.
+pub fn system_clock() -> Clock {
+    Arc::new(jiff::Timestamp::now)
+}

@@ -1,0 +1,124 @@
+//! AdmissionReview v1 on the wire: as little of it as is needed.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use usher_decide::admission::{Changes, Denial, Verdict};
+
+use crate::rights::Caller;
+
+/// What the API server asks. `T` is what is read of the objects.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Review<T> {
+    pub request: Request<T>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
+pub(crate) struct Request<T> {
+    pub uid: String,
+    pub operation: Operation,
+    #[serde(default)]
+    pub namespace: String,
+    #[serde(default)]
+    pub user_info: Caller,
+    #[serde(default = "none")]
+    pub object: Option<T>,
+    #[serde(default = "none")]
+    pub old_object: Option<T>,
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+    Connect,
+}
+
+/// What admission reads of a pod.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Annotated {
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Annotated {
+    pub fn annotations(self) -> BTreeMap<String, String> {
+        self.metadata.annotations.unwrap_or_default()
+    }
+}
+
+/// The answer to the review with this UID.
+pub(crate) fn answer(uid: &str, verdict: &Verdict) -> Value {
+    let mut response = match verdict {
+        Verdict::Allow { changes, warnings } => {
+            let mut response = json!({"allowed": true});
+            if !changes.is_empty() {
+                response["patchType"] = "JSONPatch".into();
+                response["patch"] = STANDARD.encode(patch(changes).to_string()).into();
+            }
+            if !warnings.is_empty() {
+                response["warnings"] = json!(warnings);
+            }
+            response
+        }
+        Verdict::Deny(denial) => json!({"allowed": false, "status": status(denial)}),
+    };
+    response["uid"] = uid.into();
+    reviewed(response)
+}
+
+/// The answer when no verdict could be made: not the caller's fault, so the caller may try again.
+pub(crate) fn failure(uid: &str, what: &str) -> Value {
+    let status = json!({"status": "Failure", "code": 500, "reason": "InternalError", "message": what});
+    reviewed(json!({"uid": uid, "allowed": false, "status": status}))
+}
+
+/// The answer to an object that is no EvictionRequest.
+pub(crate) fn unreadable(uid: &str, why: &str) -> Value {
+    let message =
+        format!("this cannot be read as an EvictionRequest: {why}; see kubectl explain evictionrequest");
+    let status = json!({"status": "Failure", "code": 422, "reason": "Invalid", "message": message});
+    reviewed(json!({"uid": uid, "allowed": false, "status": status}))
+}
+
+fn reviewed(response: Value) -> Value {
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}
+
+/// "add" replaces what is there; only the parents must exist, and `metadata` and `spec` do.
+fn patch(changes: &Changes) -> Value {
+    let mut operations = Vec::new();
+    if let Some(labels) = &changes.labels {
+        operations.push(json!({"op": "add", "path": "/metadata/labels", "value": labels}));
+    }
+    if let Some(interceptors) = &changes.interceptors {
+        operations.push(json!({"op": "add", "path": "/spec/interceptors", "value": interceptors}));
+    }
+    Value::Array(operations)
+}
+
+fn status(denial: &Denial) -> Value {
+    let causes: Vec<Value> = denial
+        .refusals()
+        .map(|r| json!({"reason": r.rule.name(), "field": r.field, "message": r.message}))
+        .collect();
+    json!({
+        "status": "Failure", "code": denial.code(), "reason": denial.reason(), "message": denial.to_string(),
+        "details": {"causes": causes},
+    })
+}

@@ -1,0 +1,231 @@
+//! Where a scenario plays: a namespace and nodes of its own, what things are called there, and who watches.
+
+use super::form::Scenario;
+use super::observe::Observer;
+use super::reach::{ClusterUnderTest, Resource};
+use super::short;
+use crate::{Answer, Request};
+use anyhow::{Context, Result, bail, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How often the cluster is asked whether something has become so.
+pub const PAUSE: Duration = Duration::from_millis(100);
+/// How long nodes and accounts may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The nodes of a scenario are `n1`, `n2` in the file and have the scenario's name before that in the cluster.
+#[derive(Debug, Clone)]
+pub struct Nicknames {
+    prefix: String,
+}
+
+impl Nicknames {
+    /// Every text in the object that is a node's name, with the short name instead.
+    pub fn shorten(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => match text.strip_prefix(&self.prefix) {
+                Some(short) if is_node(short) => Value::String(short.to_owned()),
+                _ => Value::String(text),
+            },
+            Value::Array(items) => Value::Array(items.into_iter().map(|item| self.shorten(item)).collect()),
+            Value::Object(fields) => {
+                Value::Object(fields.into_iter().map(|(key, value)| (key, self.shorten(value))).collect())
+            }
+            other => other,
+        }
+    }
+
+    /// The node is one of this scenario's.
+    pub fn is_own(&self, node: &Value) -> bool {
+        node["metadata"]["labels"][short::OWN].as_str().is_some_and(|own| self.prefix == format!("{own}-"))
+    }
+}
+
+/// `n1`, `n12`: so all nodes of scenarios are called.
+fn is_node(name: &str) -> bool {
+    name.strip_prefix('n')
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+pub struct Stage {
+    pub cluster: Arc<ClusterUnderTest>,
+    /// The scenario's name, which is the namespace's.
+    pub namespace: String,
+    pub nicknames: Nicknames,
+    pub observer: Observer,
+    pub watched: Vec<Resource>,
+    pub started: Instant,
+}
+
+/// What a reference in a step stands for.
+pub struct Target {
+    pub resource: Resource,
+    pub name: String,
+    pub path: String,
+}
+
+impl Stage {
+    /// Makes the namespace and the nodes, begins to watch, then makes the given objects.
+    ///
+    /// # Errors
+    /// Something was refused or did not become ready.
+    pub async fn set(scenario: &Scenario, cluster: &Arc<ClusterUnderTest>) -> Result<Self> {
+        let namespace = scenario.name.clone();
+        let nicknames = Nicknames { prefix: format!("{namespace}-") };
+        let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        created(cluster, "/api/v1/namespaces", &made).await?;
+        let nodes = short::nodes(&scenario.given.nodes);
+        for (turn, node) in nodes.iter().enumerate() {
+            created(cluster, "/api/v1/nodes", &short::node(node, turn, &namespace)).await?;
+        }
+        let mut watched = vec![cluster.resource("pods").await?];
+        for kind in &scenario.watch {
+            watched.push(cluster.resource(kind).await?);
+        }
+        let observer = Observer::start(cluster, &namespace, &nicknames, &watched, &scenario.always).await?;
+        let stage = Self {
+            cluster: cluster.clone(),
+            namespace,
+            nicknames,
+            observer,
+            watched,
+            started: Instant::now(),
+        };
+        for node in &nodes {
+            stage.until_usable(&node.name).await?;
+        }
+        stage.until_account().await?;
+        for object in &scenario.given.objects {
+            stage.create(None, object).await?.accepted().with_context(|| format!("given {object}"))?;
+        }
+        Ok(stage)
+    }
+
+    async fn until_usable(&self, node: &str) -> Result<()> {
+        let path = format!("/api/v1/nodes/{}", short::node_name(&self.namespace, node));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let node = self.cluster.get(&path).await?;
+            let waiting = node["spec"]["taints"].as_array().into_iter().flatten();
+            let waiting = waiting.filter(|taint| taint["key"] == "node.kubernetes.io/not-ready").count();
+            if super::observe::is_ready(&node) && waiting == 0 {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "the node does not become ready: {node}");
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Where service accounts are made, pods are refused until theirs is there. Elsewhere the time passes in vain, and
+    /// it is virtual.
+    async fn until_account(&self) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{}/serviceaccounts/default", self.namespace);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline {
+            if self.cluster.send(None, Request::new(Method::GET, &path)).await?.status == 200 {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Creates an object, in short form or whole.
+    ///
+    /// # Errors
+    /// It is no form of an object, or the connection failed.
+    pub async fn create(&self, user: Option<&str>, object: &Value) -> Result<Answer> {
+        let manifest = self.manifest(object).await?;
+        let path = self.cluster.resource_of(&manifest).await?.path(&self.namespace, None);
+        self.cluster.send(user, Request::with_json(Method::POST, &path, &manifest)).await
+    }
+
+    /// The whole manifest, with everything filled in.
+    ///
+    /// # Errors
+    /// It is no form of an object.
+    pub async fn manifest(&self, object: &Value) -> Result<Value> {
+        short::expand(&self.filled(object).await?, &self.namespace)
+    }
+
+    /// What `deployment/web` stands for; pods go by their short names too.
+    ///
+    /// # Errors
+    /// There is no such kind, or no such name.
+    pub async fn target(&self, reference: &str) -> Result<Target> {
+        let reference = reference.replace("{ns}", &self.namespace);
+        let Some((kind, name)) = reference.split_once('/') else {
+            bail!("{reference} is no KIND/NAME");
+        };
+        let resource = self.cluster.resource(kind).await?;
+        let name = match resource.plural.as_str() {
+            "nodes" => short::node_name(&self.namespace, name),
+            plural => self.observer.real_name(plural, name).unwrap_or_else(|| name.to_owned()),
+        };
+        let path = resource.path(&self.namespace, Some(&name));
+        Ok(Target { resource, name, path })
+    }
+
+    /// Puts in what only the running scenario knows: `{ns}`, `{node:n1}`, `{name:pod/web-a1}` and `{uid:pod/web-a1}`.
+    ///
+    /// # Errors
+    /// Something referred to is not there.
+    pub async fn filled(&self, value: &Value) -> Result<Value> {
+        Ok(match value {
+            Value::String(text) if text.contains('{') => Value::String(self.filled_text(text).await?),
+            Value::Array(items) => {
+                let mut new = Vec::new();
+                for item in items {
+                    new.push(Box::pin(self.filled(item)).await?);
+                }
+                Value::Array(new)
+            }
+            Value::Object(fields) => {
+                let mut new = serde_json::Map::new();
+                for (key, value) in fields {
+                    new.insert(key.clone(), Box::pin(self.filled(value)).await?);
+                }
+                Value::Object(new)
+            }
+            other => other.clone(),
+        })
+    }
+
+    async fn filled_text(&self, text: &str) -> Result<String> {
+        let mut text = text.replace("{ns}", &self.namespace);
+        for marker in ["{node:", "{name:", "{uid:"] {
+            while let Some(start) = text.find(marker) {
+                let Some(length) = text[start..].find('}') else { bail!("{text:?} has no closing brace") };
+                let reference = text[start + marker.len()..start + length].to_owned();
+                let value = match marker {
+                    "{node:" => short::node_name(&self.namespace, &reference),
+                    "{name:" => self.target(&reference).await?.name,
+                    _ => {
+                        let object = self.cluster.get(&self.target(&reference).await?.path).await?;
+                        object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+                    }
+                };
+                text.replace_range(start..=start + length, &value);
+            }
+        }
+        Ok(text)
+    }
+}
+
+async fn created(cluster: &ClusterUnderTest, path: &str, object: &Value) -> Result<()> {
+    cluster.send(None, Request::with_json(Method::POST, path, object)).await?.accepted()
+}
+
+impl Answer {
+    /// # Errors
+    /// The request was refused.
+    pub fn accepted(&self) -> Result<()> {
+        let why = self.body["message"].as_str().map_or_else(|| self.body.to_string(), str::to_owned);
+        ensure!(self.status < 300, "{} {why}", self.status);
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! The SDK for interceptors and requesters: on the embedded cluster in virtual time, and its example as a process of its own on
+//! the real control plane. The tests play the eviction request controller.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod example_process;
+mod registration;
+mod removal;
+mod requests;
+mod turns;
+mod world;
