@@ -8,9 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use proptest::prelude::*;
 use usher_api::{DrainPlanEntry, PodType};
 
-use super::nodes::{Node, Pods, State, class_of, resolve};
+use super::board::Board;
+use super::nodes::{MaintenanceState, Node, NodeState, Pods};
 use super::plan::{Plan, PodClass, Step};
-use super::progress::{Draining, World};
+use super::progress::{Draining, FastForward, World};
 use super::targets::{reached, selects};
 
 fn entry(priority: i32, kind: PodType) -> DrainPlanEntry {
@@ -27,6 +28,48 @@ fn class(kind: PodType, priority: i32, app: &str) -> PodClass {
     PodClass { kind, priority, labels: Arc::new([("app".to_string(), app.to_string())].into()) }
 }
 
+struct State {
+    nodes: Vec<NodeState>,
+    maintenances: Vec<MaintenanceState>,
+    pushed: Vec<FastForward>,
+}
+
+fn copy(draining: &Draining) -> Draining {
+    Draining {
+        name: draining.name.clone(),
+        created: draining.created,
+        plan: draining.plan.clone(),
+        position: draining.position,
+    }
+}
+
+fn board_of(world: &World, nodes: &[Node]) -> Board {
+    Board::new(world.draining.iter().map(copy).collect(), world.classes.clone(), nodes.to_vec())
+}
+
+fn state_of(board: &Board, nodes: &[Node]) -> (Vec<NodeState>, Vec<MaintenanceState>) {
+    let maintenances = (0..board.draining().len()).map(|number| board.maintenance(number)).collect();
+    (nodes.iter().map(|node| board.node(&node.name).unwrap().clone()).collect(), maintenances)
+}
+
+fn resolve(world: &mut World, nodes: &[Node]) -> State {
+    let mut board = board_of(world, nodes);
+    let pushed = board.resolve().pushed;
+    for (draining, moved) in world.draining.iter_mut().zip(board.draining()) {
+        draining.position = moved.position;
+    }
+    let (nodes, maintenances) = state_of(&board, nodes);
+    State { nodes, maintenances, pushed }
+}
+
+/// The number of a class in a world, entered if it is new.
+fn class_of(world: &mut World, index: &mut BTreeMap<PodClass, usize>, class: PodClass) -> usize {
+    *index.entry(class.clone()).or_insert_with(|| {
+        world.classes.push(class);
+        world.classes.len() - 1
+    })
+}
+
 /// Maintenances and nodes by name, with pods that get their requests as soon as they are targeted.
 #[derive(Default)]
 struct Cluster {
@@ -41,7 +84,7 @@ impl Cluster {
         self.world.draining.push(Draining {
             name: name.into(),
             created: Timestamp::from_second(i64::try_from(number).unwrap()).unwrap(),
-            plan: Plan::new(plan),
+            plan: Arc::new(Plan::new(plan)),
             position: 0,
         });
         for name in nodes {
@@ -285,6 +328,38 @@ fn built(generated: &Generated) -> Cluster {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// A board that hears of pods one by one says the same as one that is made anew.
+    #[test]
+    fn a_board_that_is_kept_up_is_the_one_made_anew(case in generated(), changes in prop::collection::vec((0..100_usize, 0..100_usize, -2..3_i64, -2..3_i64), 0..30)) {
+        let mut cluster = built(&case);
+        if cluster.world.classes.is_empty() || cluster.nodes.is_empty() {
+            return Ok(());
+        }
+        let mut board = board_of(&cluster.world, &cluster.nodes);
+        board.resolve();
+        for (node, class, there, evicting) in changes {
+            let (at, class) = (node % cluster.nodes.len(), class % cluster.world.classes.len());
+            let pods = cluster.nodes[at].pods.entry(class).or_default();
+            let before = *pods;
+            pods.there = u32::try_from(i64::from(pods.there) + there).unwrap_or(0);
+            pods.evicting = u32::try_from(i64::from(pods.evicting) + evicting).unwrap_or(0).min(pods.there);
+            let by = |new: u32, old: u32| i64::from(new) - i64::from(old);
+            let pods = *pods;
+            board.count(&cluster.nodes[at].name, class, by(pods.there, before.there), by(pods.evicting, before.evicting));
+            board.resolve();
+            // As after a restart: with the targets and positions that were reached.
+            for node in &mut cluster.nodes {
+                node.targets = board.node(&node.name).unwrap().targets.clone();
+            }
+            for (draining, moved) in cluster.world.draining.iter_mut().zip(board.draining()) {
+                draining.position = moved.position;
+            }
+            let mut anew = board_of(&cluster.world, &cluster.nodes);
+            anew.resolve();
+            prop_assert_eq!(state_of(&board, &cluster.nodes), state_of(&anew, &cluster.nodes));
+        }
+    }
 
     /// Willing pods leave in any order, one at a time: all maintenances finish, targets only grow, and nothing is
     /// targeted while a pod of an earlier entry is left on a node of a maintenance that was not pushed.
