@@ -11,9 +11,7 @@ use usher_api::names::{
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
     NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
-use usher_api::{
-    EvictionRequest, EvictionRequestSpec, LocalPodReference, NodeMaintenance, NodeMaintenanceStatus,
-};
+use usher_api::{EvictionRequest, EvictionRequestSpec, NodeMaintenance, NodeMaintenanceStatus};
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request};
@@ -216,10 +214,7 @@ impl Maintenances {
                 finalizers: Some(vec![pods::finalizer()]),
                 ..ObjectMeta::default()
             },
-            spec: EvictionRequestSpec {
-                pod_ref: LocalPodReference { name: pod.key.name.to_string(), uid: pod.uid.to_string() },
-                ..EvictionRequestSpec::default()
-            },
+            spec: EvictionRequestSpec::for_pod(&*pod.key.name, &*pod.uid),
             status: None,
         };
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.key.namespace);

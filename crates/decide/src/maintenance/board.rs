@@ -291,6 +291,17 @@ impl Board {
         self.by_name.get(name).map(|at| &self.places[*at].state)
     }
 
+    /// The state of a node, if this maintenance drains it.
+    pub fn node_of(&self, number: Number, name: &str) -> Option<&NodeState> {
+        let place = &self.places[*self.by_name.get(name)?];
+        place.node.covered_by.contains(&number).then_some(&place.state)
+    }
+
+    /// The maintenances that drain a node.
+    pub fn covered_by(&self, name: &str) -> &[Number] {
+        self.by_name.get(name).map_or(&[], |at| &self.places[*at].node.covered_by)
+    }
+
     pub fn maintenance(&self, number: Number) -> MaintenanceState {
         let sum = self.sums[number];
         let message = if sum.pending + sum.evicting == 0 {
