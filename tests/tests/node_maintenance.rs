@@ -87,7 +87,7 @@ fn pod_on(name: &str, node: &str, priority: i32) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_are_drained_within_the_budget_and_given_back() {
-    let scene = Scene::new(5).await;
+    let scene = Scene::new(7).await;
     scene.deployment("web", 10, 9).await;
     let (meter, start) = (scene.meter("web"), scene.cluster.server().now());
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3"])).await.unwrap();
@@ -167,7 +167,7 @@ async fn whoever_uncordons_a_held_node_is_answered_and_told_of() {
 
 #[tokio::test(start_paused = true)]
 async fn overlapping_maintenances_share_nodes_and_the_last_one_gives_them_back() {
-    let scene = Scene::new(4).await;
+    let scene = Scene::new(6).await;
     scene.deployment("web", 6, 5).await;
     scene.create(MAINTENANCES, &of_nodes("a", "Drain", &["n1", "n2"])).await.unwrap();
     scene.create(MAINTENANCES, &of_nodes("b", "Drain", &["n2", "n3"])).await.unwrap();
@@ -193,7 +193,7 @@ async fn stuck(scene: &Scene) {
     }
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "solo"},
-        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "solo"}}},
+        "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "solo"}}},
     });
     scene.create(BUDGETS, &budget).await.unwrap();
     sleep(SETTLED).await;
@@ -246,7 +246,7 @@ async fn a_request_that_lost_its_requester_gets_it_back_and_new_pods_get_theirs(
     assert_eq!(scene.get(&path).await.unwrap()["metadata"]["finalizers"], json!([REQUESTER]));
     scene.create(PODS, &pod_on("p3", "n1", 0)).await.unwrap();
     sleep(SETTLED).await;
-    assert_eq!(scene.requests().await.len(), 2);
+    assert!(scene.is_gone(&format!("{PODS}/p3")).await, "it was asked before it ran");
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,7 +280,7 @@ async fn nodes_join_and_leave_a_maintenance() {
 
 #[tokio::test(start_paused = true)]
 async fn a_manager_that_is_killed_again_and_again_still_drains_in_order() {
-    let mut scene = Scene::new(5).await;
+    let mut scene = Scene::new(7).await;
     scene.deployment("web", 10, 9).await;
     let (meter, start) = (scene.meter("web"), scene.cluster.server().now());
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3"])).await.unwrap();
@@ -308,7 +308,7 @@ async fn a_manager_that_is_killed_again_and_again_still_drains_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn few_nodes_at_a_time_where_the_maintenance_says_so() {
-    let scene = Scene::new(6).await;
+    let scene = Scene::new(8).await;
     scene.deployment("web", 12, 6).await;
     let mut maintenance = of_nodes("m", "Drain", &["n1", "n2", "n3", "n4"]);
     maintenance["spec"]["drainLimit"] = json!({"maxNodes": "50%"});

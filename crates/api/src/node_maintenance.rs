@@ -201,7 +201,7 @@ impl DrainPlanEntry {
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(
-    "type(self.maxNodes) == int ? int(self.maxNodes) >= 1 : string(self.maxNodes).matches('^([1-9][0-9]?|100)%$')"
+    "string(self.maxNodes).matches('^([1-9][0-9]{0,8}|([1-9][0-9]?|100)%)$')"
 ).message("maxNodes must be a number of nodes, 1 or more, or a percentage from 1% to 100%"))]
 pub struct DrainLimit {
     /// MaxNodes is a number of nodes or a percentage of the selected ones, rounded up.
@@ -218,10 +218,10 @@ impl DrainLimit {
     pub fn of(&self, nodes: usize) -> usize {
         let at_most = match &self.max_nodes {
             IntOrString::Int(count) => usize::try_from(*count).unwrap_or(1),
-            IntOrString::String(text) => {
-                let percent = text.strip_suffix('%').and_then(|number| number.parse::<usize>().ok());
-                percent.map_or(1, |percent| (nodes * percent.min(100)).div_ceil(100))
-            }
+            IntOrString::String(text) => match text.strip_suffix('%') {
+                Some(percent) => (nodes * percent.parse::<usize>().unwrap_or(0).min(100)).div_ceil(100),
+                None => text.parse().unwrap_or(1),
+            },
         };
         at_most.max(1)
     }
@@ -375,6 +375,7 @@ mod tests {
             (percent("10%"), 15, 2),
             (percent("1%"), 3, 1),
             (percent("100%"), 7, 7),
+            (percent("4"), 7, 4),
             (percent("all"), 7, 1),
         ];
         for (limit, nodes, wanted) in rows {
