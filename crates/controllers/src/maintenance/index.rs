@@ -55,6 +55,8 @@ pub(super) struct Entry {
     pub targets: HashMap<Arc<str>, Arc<Vec<Step>>>,
     /// The nodes that it drains already, where it drains only some at once.
     pub taken: BTreeSet<Arc<str>>,
+    /// Its status names nodes as taken that were not taken here: somebody else has started a wave.
+    pub follows: bool,
     pub pushed_by: BTreeSet<Arc<str>>,
     last_written: Option<Timestamp>,
 }
@@ -120,6 +122,7 @@ impl Index {
             nodes: BTreeSet::new(),
             targets: HashMap::new(),
             taken: BTreeSet::new(),
+            follows: false,
             pushed_by: BTreeSet::new(),
             last_written: None,
         });
@@ -188,7 +191,7 @@ impl Index {
             let steps = steps
                 .unwrap_or_else(|| Arc::new(status.drain_targets.iter().cloned().map(Step::new).collect()));
             last = Some(steps.clone());
-            entry.taken.insert(node.clone());
+            entry.follows |= entry.taken.insert(node.clone());
             entry.targets.insert(node, steps);
         }
         changed.extend(before.into_keys().filter(|node| !entry.targets.contains_key(node)));

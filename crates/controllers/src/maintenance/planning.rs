@@ -29,7 +29,17 @@ impl Index {
         for name in &names {
             let starts_a_wave = self.take_a_wave(name);
             let maintenance = &self.maintenances[name].maintenance;
-            let reached = positions.get(name).copied().unwrap_or_else(|| maintenance.position());
+            let entry = &self.maintenances[name];
+            let is_known = entry.taken.iter().all(|node| entry.targets.contains_key(node));
+            let reached = match positions.get(name) {
+                // A wave of our own that is not written yet.
+                Some(position) if maintenance.limit.is_some() && !is_known => *position,
+                // Another manager may have come further.
+                Some(position) if maintenance.limit.is_none() || !entry.follows => {
+                    maintenance.position().max(*position)
+                }
+                _ => maintenance.position(),
+            };
             draining.push(Draining {
                 name: name.to_string(),
                 created: maintenance.created,
@@ -37,6 +47,7 @@ impl Index {
                 position: if starts_a_wave { 0 } else { reached },
             });
         }
+        self.maintenances.values_mut().for_each(|entry| entry.follows = false);
         self.numbers = names.into_iter().enumerate().map(|(number, name)| (name, number)).collect();
         let nodes = self.nodes.values().filter_map(|place| self.covered(place)).collect();
         self.board = Board::new(draining, self.tally.classes().to_vec(), nodes);
