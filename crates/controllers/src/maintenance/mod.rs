@@ -5,6 +5,7 @@
 //! is in the API objects: the position in the plan and the targets in the status of the maintenance, who holds a node
 //! and what it was before on the node, and who requests an eviction on the request.
 
+mod decisions;
 mod index;
 mod observer;
 mod planning;
@@ -23,6 +24,7 @@ use usher_apply::{Clock, Events, Failure, Maintenances};
 use usher_decide::maintenance::decision::{Effect, NodeEffect};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
 
+pub use decisions::PodDecision;
 pub use index::{Index, Item};
 pub use observer::{Cause, Nobody, Observer};
 
@@ -179,7 +181,7 @@ impl Controller {
                 )
             }
             Item::Pod(key) => {
-                let (pod, request, effect) = self.index.decide_pod(key)?;
+                let PodDecision { pod, request, effect } = self.index.decide_pod(key)?;
                 tracing::debug!(pod = %key, ?effect, "eviction request");
                 Some(
                     async move {
@@ -207,12 +209,12 @@ impl Controller {
                     self.maintenance_seen(*fresh, now);
                 }
             }
-            Some(Fresh::Node(fresh)) => {
-                if self.index.node(&fresh.name).is_some_and(|known| known.uid == fresh.uid) {
-                    self.index.node_seen(*fresh, now);
-                }
+            Some(Fresh::Node(fresh))
+                if self.index.node(&fresh.name).is_some_and(|known| known.uid == fresh.uid) =>
+            {
+                self.index.node_seen(*fresh, now);
             }
-            None => {}
+            Some(Fresh::Node(_)) | None => {}
         }
         if let (Item::Node(name), true) = (&done.item, done.told_fight) {
             self.index.fight_told(name);

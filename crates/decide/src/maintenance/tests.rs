@@ -265,11 +265,14 @@ fn plans_that_contradict_each_other_follow_the_older_one() {
     assert_eq!((pending, evicting), (4, 3), "the pods of the older one's first entry go");
 }
 
+/// Priority, type and selector of an entry, as numbers.
+type Entries = Vec<(i32, u8, u8)>;
+
 /// A generated case: plans, nodes and pods.
 #[derive(Debug, Clone)]
 struct Generated {
     /// For each maintenance the nodes it covers and its entries.
-    maintenances: Vec<(Vec<usize>, Vec<(i32, u8, u8)>)>,
+    maintenances: Vec<(Vec<usize>, Entries)>,
     /// (node, priority, type, app, count).
     pods: Vec<(usize, i32, u8, u8, u32)>,
     /// Which targeted pods leave first.
