@@ -12,6 +12,7 @@ pub mod crds;
 pub mod follower;
 pub mod kubectl;
 pub mod living;
+pub mod maintenances;
 pub mod request_hours;
 pub mod requests;
 pub mod scenario;

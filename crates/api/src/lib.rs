@@ -26,6 +26,6 @@ pub use eviction_request::{
 pub use interceptor_annotation::{annotation_of, interceptors_of};
 pub use interceptor_rules::AnnotationError;
 pub use node_maintenance::{
-    DrainPlanEntry, DrainStatus, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage,
+    DrainLimit, DrainPlanEntry, DrainStatus, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage,
     NodeMaintenanceStatus, NodeReference, NodeStatus, PodType, StageStatus,
 };

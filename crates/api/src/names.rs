@@ -18,6 +18,12 @@ pub const FOREIGN_FINALIZER_PREFIXES: [&str; 2] =
     ["requester.evictionrequest.coordination.k8s.io/", "evictionrequest.coordination.k8s.io/"];
 /// Keeps a started NodeMaintenance until its nodes are uncordoned and its eviction requests withdrawn.
 pub const MAINTENANCE_COMPLETION_FINALIZER: &str = "nodemaintenance.k8s.io/maintenance-completion";
+/// Node annotation: the maintenances that keep the node cordoned, separated by commas.
+pub const NODE_HELD_BY_ANNOTATION: &str = "nodemaintenance.k8s.io/held-by";
+/// Node annotation: whether the node was cordoned before the first maintenance came, and so stays cordoned after the last.
+pub const NODE_WAS_UNSCHEDULABLE_ANNOTATION: &str = "nodemaintenance.k8s.io/was-unschedulable";
+/// Node annotation: the phase of the maintenance that the node is in.
+pub const NODE_PHASE_ANNOTATION: &str = "nodemaintenance.k8s.io/phase";
 
 /// NodeMaintenance condition: all targeted pods have terminated on all selected nodes.
 pub const DRAINED_CONDITION: &str = "Drained";

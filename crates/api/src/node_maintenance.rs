@@ -8,6 +8,7 @@
 
 use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -122,6 +123,13 @@ pub struct NodeMaintenanceSpec {
     )]
     pub drain_plan: Vec<DrainPlanEntry>,
 
+    /// DrainLimit: how many nodes are drained at once. All of them if it is left out. All selected nodes are cordoned from the
+    /// start, so that no pod moves onto a node that comes later. Nodes are taken in waves, those with the fewest pods first; the
+    /// drain plan is worked off for one wave, and the next wave starts when the nodes of the last are drained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DrainLimit")]
+    pub drain_limit: Option<DrainLimit>,
+
     /// Reason for the maintenance.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
@@ -186,6 +194,36 @@ impl DrainPlanEntry {
     /// An entry for all pods of a type up to a priority.
     pub fn up_to(pod_priority: i32, pod_type: PodType) -> Self {
         Self { pod_selector: None, pod_priority, pod_type }
+    }
+}
+
+/// How many nodes of a maintenance are drained at once.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "string(self.maxNodes).matches('^([1-9][0-9]{0,8}|([1-9][0-9]?|100)%)$')"
+).message("maxNodes must be a number of nodes, 1 or more, or a percentage from 1% to 100%"))]
+pub struct DrainLimit {
+    /// MaxNodes is a number of nodes or a percentage of the selected ones, rounded up.
+    pub max_nodes: IntOrString,
+    /// TopologyKey is the label of a node by which the limit is counted, such as topology.kubernetes.io/zone: then maxNodes is
+    /// for each of its values, and for the nodes without the label.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 317))]
+    pub topology_key: String,
+}
+
+impl DrainLimit {
+    /// How many of so many nodes. At least one, so that a limit never stops a drain.
+    pub fn of(&self, nodes: usize) -> usize {
+        let at_most = match &self.max_nodes {
+            IntOrString::Int(count) => usize::try_from(*count).unwrap_or(1),
+            IntOrString::String(text) => match text.strip_suffix('%') {
+                Some(percent) => (nodes * percent.parse::<usize>().unwrap_or(0).min(100)).div_ceil(100),
+                None => text.parse().unwrap_or(1),
+            },
+        };
+        at_most.max(1)
     }
 }
 
@@ -257,6 +295,13 @@ pub struct DrainStatus {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub reached_drain_targets: Vec<DrainPlanEntry>,
 
+    /// PlanPosition is the entry of the drain plan that is being worked off, counted from 0: the pods of all entries up to this
+    /// one are targeted as far as other maintenances of their nodes agree. The drain goes on from here when its controller
+    /// starts again. With a drainLimit it is the position of the present wave.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub plan_position: i32,
+
     /// DrainMessage tells people where the drain stands and which other maintenance holds it up.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32768))]
@@ -314,4 +359,27 @@ pub struct NodeReference {
     /// Name of the node.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_number_or_a_share_of_the_nodes_and_at_least_one() {
+        let limit = |max_nodes| DrainLimit { max_nodes, topology_key: String::new() };
+        let percent = |text: &str| limit(IntOrString::String(text.to_owned()));
+        let rows = [
+            (limit(IntOrString::Int(3)), 10, 3),
+            (limit(IntOrString::Int(0)), 10, 1),
+            (percent("10%"), 15, 2),
+            (percent("1%"), 3, 1),
+            (percent("100%"), 7, 7),
+            (percent("4"), 7, 4),
+            (percent("all"), 7, 1),
+        ];
+        for (limit, nodes, wanted) in rows {
+            assert_eq!(limit.of(nodes), wanted, "{limit:?} of {nodes}");
+        }
+    }
 }

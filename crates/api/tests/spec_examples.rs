@@ -94,6 +94,7 @@ status:
     podsPendingEviction: 145
     podsEvicting: 35
     nodesDrained: 0
+    planPosition: 0
     reachedDrainTargets: [{podPriority: 1000, podType: Default}]
   nodeStatuses:
     - nodeRef: {name: five}

@@ -62,22 +62,39 @@ impl Events {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// News of one object.
+    pub(crate) fn tell_of(
+        &self,
+        about: ObjectReference,
+        reason: &'static str,
+        message: String,
+        is_warning: bool,
+    ) {
+        self.hand_in(News { about, reason, message, is_warning, is_counted: false });
+    }
+
+    fn hand_in(&self, news: News) {
+        if self.sender.try_send(news).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn tell(&self, request: &Request, pod: Option<&Pod>, notice: &Notice) {
         for about in notice.about {
             let Some((subject, message)) = subject(*about, request, pod, &notice.message) else { continue };
-            let news = News {
+            self.hand_in(News {
                 about: subject,
                 reason: notice.reason,
                 message,
                 is_warning: notice.is_warning,
                 is_counted: *about == About::Owner,
-            };
-            if self.sender.try_send(news).is_err() {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-            }
+            });
         }
     }
 }
+
+/// Where events on objects without a namespace are kept, as everybody keeps them.
+const CLUSTER_EVENTS: &str = "default";
 
 /// The object that the event is about, and what it says there: an owner needs to hear which pod is meant.
 fn subject(
@@ -141,7 +158,7 @@ struct Told {
 impl Writer {
     async fn write(&mut self, news: News) {
         let now = self.clock.now();
-        let namespace = news.about.namespace.clone().unwrap_or_default();
+        let namespace = news.about.namespace.clone().unwrap_or_else(|| CLUSTER_EVENTS.to_string());
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         let words = if news.is_counted { String::new() } else { news.message.clone() };
         let key = (news.about.uid.clone().unwrap_or_default(), news.reason, words);

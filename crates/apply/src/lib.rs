@@ -1,6 +1,7 @@
 //! Effects into API calls: with preconditions, and with errors told apart by what is to be done about them.
 //!
 //! - [`requests`]: the effects of a decision on an eviction request.
+//! - [`maintenances`]: those on a maintenance, its nodes and its pods.
 //! - [`refusal`]: what the server's answer to an eviction means.
 //! - [`events`]: telling people, once and not per retry.
 //! - [`clock`]: the time, so that it can be virtual.
@@ -9,9 +10,11 @@
 
 pub mod clock;
 pub mod events;
+pub mod maintenances;
 pub mod refusal;
 pub mod requests;
 
 pub use clock::Clock;
 pub use events::Events;
+pub use maintenances::Maintenances;
 pub use requests::{Failure, Outcome, Requests};

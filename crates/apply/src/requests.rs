@@ -204,13 +204,13 @@ impl Requests {
     }
 }
 
-fn remember(new: &Option<String>, version: &mut String) {
+pub(crate) fn remember(new: &Option<String>, version: &mut String) {
     if let Some(new) = new {
         version.clone_from(new);
     }
 }
 
-fn failure_of(why: Error) -> Failure {
+pub(crate) fn failure_of(why: Error) -> Failure {
     match why {
         Error::Api(status) if matches!(status.code, 404 | 409) => Failure::Outdated,
         why => Failure::Later(why.to_string()),

@@ -4,6 +4,7 @@
 //! - [`leader`]: one of several replicas acts.
 //! - [`metrics`]: what can be measured.
 //! - [`pulse`]: whether the loop still turns.
+//! - [`maintenance`]: the node maintenance controller.
 //! - [`queue`]: what is to be looked at, and when.
 //!
 //! Nothing is decided here.
@@ -11,7 +12,9 @@
 pub mod eviction_request;
 mod intern;
 pub mod leader;
+pub mod maintenance;
 pub mod metrics;
 mod pauses;
 pub mod pulse;
 pub mod queue;
+mod watch;

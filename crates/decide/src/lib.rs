@@ -13,5 +13,6 @@ pub mod admission;
 pub mod budgets;
 pub mod decision;
 pub mod eviction_request;
+pub mod maintenance;
 pub mod snapshot;
 pub mod waiting_on;

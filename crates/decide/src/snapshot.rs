@@ -1,6 +1,8 @@
 //! What decisions look at: slim objects that hold only what somebody decides by, so that 150,000 of them fit in memory.
 
 mod budget;
+mod maintenance;
+mod node;
 mod pod;
 mod request;
 mod wire;
@@ -9,6 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use budget::{Budget, UnhealthyPolicy};
+pub use maintenance::Maintenance;
+pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub use pod::{Owner, Phase, Pod};
 pub use request::Request;
 pub use wire::{PodOnWire, RequestOnWire};

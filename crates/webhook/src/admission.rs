@@ -8,10 +8,10 @@ use serde_json::Value;
 use usher_api::EvictionRequest;
 use usher_decide::admission::{Access, FoundPod, Verdict, eviction_request, pods as pod_verdicts};
 
-use crate::pods;
 use crate::review::{self, Annotated, Operation, Request, Review};
 use crate::rights::Rights;
 use crate::{Clock, system_clock};
+use crate::{maintenances, pods};
 
 const GATE_OFF: &str =
     "the feature gate EvictionRequestAPI is off: nobody acts on this request until it is on again";
@@ -25,11 +25,21 @@ pub enum Endpoint {
     CheckRequests,
     /// Validating, CREATE and UPDATE of pods.
     CheckPods,
+    /// Mutating, CREATE of node maintenances.
+    FillMaintenances,
+    /// Validating, writes of node maintenances.
+    CheckMaintenances,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::FillRequests, Self::CheckRequests, Self::CheckPods];
+    pub const ALL: [Self; 5] = [
+        Self::FillRequests,
+        Self::CheckRequests,
+        Self::CheckPods,
+        Self::FillMaintenances,
+        Self::CheckMaintenances,
+    ];
 
     /// Where it is served.
     pub fn path(self) -> &'static str {
@@ -37,6 +47,8 @@ impl Endpoint {
             Self::FillRequests => "/admit/evictionrequests",
             Self::CheckRequests => "/validate/evictionrequests",
             Self::CheckPods => "/validate/pods",
+            Self::FillMaintenances => "/admit/nodemaintenances",
+            Self::CheckMaintenances => "/validate/nodemaintenances",
         }
     }
 
@@ -60,7 +72,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// The client needs to get pods and to create SubjectAccessReviews.
+    /// The client needs to get pods, to list nodes and to create SubjectAccessReviews.
     pub fn new(client: Client) -> Self {
         Self {
             client: client.clone(),
@@ -100,6 +112,10 @@ impl Admission {
                 let review: Review<Value> = serde_json::from_slice(body)?;
                 Ok(self.judge_request(endpoint, review.request).await)
             }
+            Endpoint::FillMaintenances | Endpoint::CheckMaintenances => {
+                let review: Review<Value> = serde_json::from_slice(body)?;
+                Ok(maintenances::judge(&self.client, &self.rights, endpoint, review.request).await)
+            }
         }
     }
 
@@ -134,7 +150,9 @@ impl Admission {
             (Err(_), _) | (_, Err(_)) if endpoint == Endpoint::FillRequests => {
                 return review::answer(&uid, &Verdict::allow());
             }
-            (Err(why), _) | (_, Err(why)) => return review::unreadable(&uid, &why.to_string()),
+            (Err(why), _) | (_, Err(why)) => {
+                return review::unreadable::<EvictionRequest>(&uid, &why.to_string());
+            }
         };
 
         let pod = &subject.spec.pod_ref.name;

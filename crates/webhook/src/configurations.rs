@@ -3,13 +3,17 @@
 //! No outage of the webhook may stop a cluster, so each one is kept as narrow as it can be:
 //! - **Eviction requests**: `Fail`. Without the webhook a request would have no interceptors and its sender's rights would not
 //!   be checked. Nothing but eviction requests waits for it to come back; pods, nodes and everything else go on.
+//! - **Node maintenances**: `Fail`, for the same reason; asked only if the spec changes, so that finalizers and status can be
+//!   written whatever happens.
 //! - **Pods**: `Ignore`, and asked only if interceptor annotations are added, changed or removed while others stay. Pods without
 //!   any, updates that leave them alone, and the subresources status, binding and eviction never come here. An annotation that
 //!   gets in during an outage does no harm: when an eviction is requested, annotations that break the rules do not count.
 //!   Namespaces that the webhook itself depends on are left out altogether.
 
 use serde_json::{Value, json};
-use usher_api::names::{EVICTION_REQUEST_GROUP, INTERCEPTOR_ANNOTATION_PREFIX, VERSION};
+use usher_api::names::{
+    EVICTION_REQUEST_GROUP, INTERCEPTOR_ANNOTATION_PREFIX, NODE_MAINTENANCE_GROUP, VERSION,
+};
 
 use crate::admission::Endpoint;
 
@@ -59,16 +63,23 @@ impl Target {
     }
 }
 
-/// The MutatingWebhookConfiguration: fills in what a new request takes from its pod.
+/// The MutatingWebhookConfiguration: fills in what a new request takes from its pod, and what every drain plan contains.
 pub fn mutating(target: &Target) -> Value {
-    let rule = request_rule(&["evictionrequests"], &["CREATE"]);
-    let mut hook = hook("fill", Endpoint::FillRequests, target, &rule, "Fail", 5);
-    // What others change afterwards is set right again, rather than refused.
-    hook["reinvocationPolicy"] = "IfNeeded".into();
-    configuration("Mutating", &[hook])
+    let requests = request_rule(&["evictionrequests"], &["CREATE"]);
+    let requests =
+        hook(("fill", EVICTION_REQUEST_GROUP), Endpoint::FillRequests, target, &requests, "Fail", 5);
+    let maintenances = maintenance_rule(&["CREATE"]);
+    let maintenances =
+        hook(("fill", NODE_MAINTENANCE_GROUP), Endpoint::FillMaintenances, target, &maintenances, "Fail", 5);
+    let mut hooks = [requests, maintenances];
+    for hook in &mut hooks {
+        // What others change afterwards is set right again, rather than refused.
+        hook["reinvocationPolicy"] = "IfNeeded".into();
+    }
+    configuration("Mutating", &hooks)
 }
 
-/// The ValidatingWebhookConfiguration: checks requests, and pods that name interceptors. `namespace` is the manager's own.
+/// The ValidatingWebhookConfiguration: checks requests, maintenances, and pods that name interceptors. `namespace` is the manager's own.
 pub fn validating(target: &Target, namespace: &str) -> Value {
     let requests =
         request_rule(&["evictionrequests", "evictionrequests/status"], &["CREATE", "UPDATE", "DELETE"]);
@@ -76,7 +87,7 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
         "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "UPDATE"],
         "scope": "Namespaced",
     });
-    let mut pods = hook("pods", Endpoint::CheckPods, target, &pods, "Ignore", 3);
+    let mut pods = hook(("pods", EVICTION_REQUEST_GROUP), Endpoint::CheckPods, target, &pods, "Ignore", 3);
     pods["matchConditions"] = json!([
         {"name": "names-interceptors", "expression": names_interceptors()},
         {"name": "interceptors-changed", "expression": interceptors_changed()},
@@ -84,8 +95,21 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
     pods["namespaceSelector"] = json!({"matchExpressions": [
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", namespace]},
     ]});
-    let requests = hook("check", Endpoint::CheckRequests, target, &requests, "Fail", 5);
-    configuration("Validating", &[requests, pods])
+    let requests =
+        hook(("check", EVICTION_REQUEST_GROUP), Endpoint::CheckRequests, target, &requests, "Fail", 5);
+    let maintenances = maintenance_rule(&["CREATE", "UPDATE", "DELETE"]);
+    let mut maintenances = hook(
+        ("check", NODE_MAINTENANCE_GROUP),
+        Endpoint::CheckMaintenances,
+        target,
+        &maintenances,
+        "Fail",
+        5,
+    );
+    maintenances["matchConditions"] = json!([
+        {"name": "spec-changed", "expression": "object == null || oldObject == null || object.spec != oldObject.spec"},
+    ]);
+    configuration("Validating", &[requests, pods, maintenances])
 }
 
 fn names_interceptors() -> String {
@@ -112,8 +136,15 @@ fn request_rule(resources: &[&str], operations: &[&str]) -> Value {
     })
 }
 
+fn maintenance_rule(operations: &[&str]) -> Value {
+    json!({
+        "apiGroups": [NODE_MAINTENANCE_GROUP], "apiVersions": [VERSION], "resources": ["nodemaintenances"],
+        "operations": operations, "scope": "Cluster",
+    })
+}
+
 fn hook(
-    name: &str,
+    (name, group): (&str, &str),
     endpoint: Endpoint,
     target: &Target,
     rule: &Value,
@@ -121,7 +152,7 @@ fn hook(
     timeout: u8,
 ) -> Value {
     json!({
-        "name": format!("{name}.{EVICTION_REQUEST_GROUP}"),
+        "name": format!("{name}.{group}"),
         "clientConfig": target.client_config(endpoint),
         "rules": [rule],
         "failurePolicy": failure_policy,

@@ -4,7 +4,7 @@
 //! replicas may serve at once; they share nothing but a Secret.
 //!
 //! Where to start reading:
-//! - [`admission`]: from a review to its answer; `pods` and [`rights`] are what it asks the cluster.
+//! - [`admission`]: from a review to its answer, `maintenances` for those of nodes; `pods` and [`rights`] are what it asks the cluster.
 //! - [`server`]: HTTPS with limits.
 //! - [`configurations`]: what is registered with the API server, and why it cannot stop a cluster.
 //! - [`rotation`]: when certificates change, purely; [`certificates`] makes them, [`keeper`] keeps them in a Secret and in the
@@ -15,6 +15,7 @@ pub mod certificates;
 pub mod configurations;
 pub mod directory;
 pub mod keeper;
+mod maintenances;
 mod pods;
 mod review;
 pub mod rights;

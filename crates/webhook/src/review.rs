@@ -88,10 +88,14 @@ pub(crate) fn failure(uid: &str, what: &str) -> Value {
     reviewed(json!({"uid": uid, "allowed": false, "status": status}))
 }
 
-/// The answer to an object that is no EvictionRequest.
-pub(crate) fn unreadable(uid: &str, why: &str) -> Value {
-    let message =
-        format!("this cannot be read as an EvictionRequest: {why}; see kubectl explain evictionrequest");
+/// The answer to an object that cannot be read as its kind.
+pub(crate) fn unreadable<K: kube::Resource<DynamicType = ()>>(uid: &str, why: &str) -> Value {
+    let kind = K::kind(&());
+    let article = if kind.starts_with('E') { "an" } else { "a" };
+    let message = format!(
+        "this cannot be read as {article} {kind}: {why}; see kubectl explain {}",
+        kind.to_lowercase()
+    );
     let status = json!({"status": "Failure", "code": 422, "reason": "Invalid", "message": message});
     reviewed(json!({"uid": uid, "allowed": false, "status": status}))
 }
@@ -108,6 +112,9 @@ fn patch(changes: &Changes) -> Value {
     }
     if let Some(interceptors) = &changes.interceptors {
         operations.push(json!({"op": "add", "path": "/spec/interceptors", "value": interceptors}));
+    }
+    if let Some(plan) = &changes.drain_plan {
+        operations.push(json!({"op": "add", "path": "/spec/drainPlan", "value": plan}));
     }
     Value::Array(operations)
 }

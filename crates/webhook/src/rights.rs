@@ -1,12 +1,13 @@
-//! May the caller delete the pod? The API server's authorizers are asked by a SubjectAccessReview.
+//! May the caller delete the pod, or the nodes? The API server's authorizers are asked by SubjectAccessReviews.
 //!
-//! First for all pods of the namespace, which is what an empty name means there, and only if that is denied for the one pod: a
+//! First for all pods of the namespace, or all nodes, which is what an empty name means there, and only if that is denied for each one: a
 //! controller that works on a namespace is asked for once in a few seconds and not for each pod. Only consent is remembered, so
 //! that a role bound just now counts at once; one taken away counts after [`REMEMBERED`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use futures::future::join_all;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -30,8 +31,26 @@ pub(crate) struct Caller {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Whom, where, and which pod; no pod means all of the namespace.
-type Question = (Caller, String, Option<String>);
+/// So many nodes are asked for one by one, so many at a time.
+const ONE_BY_ONE: usize = 64;
+const AT_A_TIME: usize = 8;
+
+/// Whom, what, where, and which one; no name means all.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Question {
+    caller: Caller,
+    resource: &'static str,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+/// Which of some nodes a caller may not delete.
+#[derive(Debug, Default)]
+pub(crate) struct Denied {
+    pub nodes: Vec<String>,
+    /// There were too many to ask for each one.
+    pub is_cut: bool,
+}
 
 pub(crate) struct Rights {
     client: Client,
@@ -68,24 +87,60 @@ impl Rights {
     pub async fn may_delete_pod(&self, caller: &Caller, namespace: &str, pod: &str) -> kube::Result<Access> {
         let mut reason = String::new();
         for name in [None, Some(pod.to_owned())] {
-            let question = (caller.clone(), namespace.to_owned(), name);
-            if self.consents.lock().holds(&question, Instant::now()) {
-                return Ok(Access::Allowed);
+            let namespace = Some(namespace.to_owned());
+            let question = Question { caller: caller.clone(), resource: "pods", namespace, name };
+            match self.may_delete(question).await? {
+                Ok(()) => return Ok(Access::Allowed),
+                Err(why) => reason = why,
             }
-            let status = self.ask(&question).await?;
-            if status.allowed {
-                self.consents.lock().remember(question, Instant::now());
-                return Ok(Access::Allowed);
-            }
-            reason = status.reason.unwrap_or_default();
         }
         Ok(Access::Denied { user: caller.username.clone(), reason })
     }
 
+    /// Those of the nodes that the caller may not delete.
+    pub async fn nodes_denied(&self, caller: &Caller, nodes: &[String]) -> kube::Result<Denied> {
+        let of = |name: Option<&String>| Question {
+            caller: caller.clone(),
+            resource: "nodes",
+            namespace: None,
+            name: name.cloned(),
+        };
+        if nodes.is_empty() || self.may_delete(of(None)).await?.is_ok() {
+            return Ok(Denied::default());
+        }
+        if nodes.len() > ONE_BY_ONE {
+            return Ok(Denied { nodes: Vec::new(), is_cut: true });
+        }
+        let mut denied = Denied::default();
+        for some in nodes.chunks(AT_A_TIME) {
+            let answers = join_all(some.iter().map(|node| self.may_delete(of(Some(node))))).await;
+            for (node, answer) in some.iter().zip(answers) {
+                if answer?.is_err() {
+                    denied.nodes.push(node.clone());
+                }
+            }
+        }
+        Ok(denied)
+    }
+
+    /// `Err` has what the authorizers say about it.
+    async fn may_delete(&self, question: Question) -> kube::Result<Result<(), String>> {
+        if self.consents.lock().holds(&question, Instant::now()) {
+            return Ok(Ok(()));
+        }
+        let status = self.ask(&question).await?;
+        if status.allowed {
+            self.consents.lock().remember(question, Instant::now());
+            return Ok(Ok(()));
+        }
+        Ok(Err(status.reason.unwrap_or_default()))
+    }
+
     async fn ask(
         &self,
-        (caller, namespace, pod): &Question,
+        question: &Question,
     ) -> kube::Result<k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus> {
+        let caller = &question.caller;
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: Some(caller.username.clone()),
@@ -93,11 +148,11 @@ impl Rights {
                 groups: Some(caller.groups.clone()),
                 extra: Some(caller.extra.clone()),
                 resource_attributes: Some(ResourceAttributes {
-                    namespace: Some(namespace.clone()),
+                    namespace: question.namespace.clone(),
                     verb: Some("delete".to_owned()),
                     version: Some("v1".to_owned()),
-                    resource: Some("pods".to_owned()),
-                    name: pod.clone(),
+                    resource: Some(question.resource.to_owned()),
+                    name: question.name.clone(),
                     ..ResourceAttributes::default()
                 }),
                 ..SubjectAccessReviewSpec::default()
@@ -115,7 +170,8 @@ mod tests {
     use super::*;
 
     fn question(number: usize) -> Question {
-        (Caller { username: number.to_string(), ..Caller::default() }, "shop".to_owned(), None)
+        let caller = Caller { username: number.to_string(), ..Caller::default() };
+        Question { caller, resource: "pods", namespace: Some("shop".to_owned()), name: None }
     }
 
     #[test]
@@ -127,7 +183,7 @@ mod tests {
         assert!(!consents.holds(&question(1), start + REMEMBERED));
         assert!(!consents.holds(&question(2), start));
         let mut other_groups = question(1);
-        other_groups.0.groups.push("testers".to_owned());
+        other_groups.caller.groups.push("testers".to_owned());
         assert!(!consents.holds(&other_groups, start));
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod certificates;
+mod maintenances;
 mod pods;
 mod requests;
 mod scene;
@@ -26,6 +27,7 @@ async fn admission_decides(cluster: TestCluster) {
     if scene.cluster.name() == "real" {
         requests::cleaning_up(&scene).await;
     }
+    maintenances::maintenances(&scene).await;
     pods::annotations(&scene).await;
     pods::gate_off(&scene, &webhook).await;
     webhook.end().await;

@@ -7,18 +7,15 @@
 mod index;
 mod observer;
 
-use std::collections::HashSet;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SelectAll};
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use usher_apply::{Clock, Events, Failure, Outcome, Requests};
 use usher_decide::decision::Effect;
@@ -28,15 +25,13 @@ use usher_decide::waiting_on::WaitingOn;
 pub use index::{Decided, Index};
 pub use observer::{Nobody, Observer};
 
-use crate::pauses::Pauses;
 use crate::queue::Queue;
+use crate::watch::{Listing, NewsStream, Told, follow, sleep_until};
 
 /// So many requests are worked on at a time.
 const AT_A_TIME: usize = 64;
 /// Calls under way may take so long when the controller is asked to stop.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
-/// Timers are set for no longer than this, so that they always fit.
-const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 /// What the watches tell.
 enum News {
@@ -44,8 +39,6 @@ enum News {
     Request(watcher::Event<RequestOnWire>),
     Budget(watcher::Event<PodDisruptionBudget>),
 }
-
-type NewsStream = Pin<Box<dyn Stream<Item = News> + Send>>;
 
 /// Runs the controller until the future is dropped.
 pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
@@ -73,41 +66,17 @@ pub async fn run_until(
         queue: Queue::default(),
         budgets: Queue::default(),
         under_way: FuturesUnordered::new(),
-        listing: Listing::default(),
-        missing: 3,
+        listing: Listings::default(),
+        is_synced: false,
     };
     controller.run(news, stop).await;
 }
 
-/// A watch that starts anew after errors, with pauses.
-fn follow<K>(api: Api<K>, into: fn(watcher::Event<K>) -> News) -> NewsStream
-where
-    K: kube::Resource<DynamicType = ()>
-        + Clone
-        + serde::de::DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + 'static,
-{
-    let events = watcher(api, watcher::Config::default()).backoff(Pauses::default());
-    Box::pin(events.filter_map(move |event| async move {
-        match event {
-            Ok(event) => Some(into(event)),
-            Err(why) => {
-                tracing::warn!(kind = %K::kind(&()), %why, "a watch was interrupted");
-                None
-            }
-        }
-    }))
-}
-
-/// The keys of the lists that are being read.
 #[derive(Default)]
-struct Listing {
-    pods: HashSet<Key>,
-    requests: HashSet<Key>,
-    budgets: HashSet<Key>,
-    done: [bool; 3],
+struct Listings {
+    pods: Listing<Key>,
+    requests: Listing<Key>,
+    budgets: Listing<Key>,
 }
 
 struct Done {
@@ -125,13 +94,13 @@ struct Controller {
     /// Budgets that are to be asked for room.
     budgets: Queue<Key>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
-    listing: Listing,
-    /// Watches that have not told yet what there is.
-    missing: usize,
+    listing: Listings,
+    /// All watches have told what there is.
+    is_synced: bool,
 }
 
 impl Controller {
-    async fn run(mut self, mut news: SelectAll<NewsStream>, stop: impl Future<Output = ()>) {
+    async fn run(mut self, mut news: SelectAll<NewsStream<News>>, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
         loop {
             // What has happened already comes first, so that decisions are made on what is, not on what was.
@@ -139,11 +108,12 @@ impl Controller {
                 self.learn(told);
             }
             let now = self.clock.now();
-            if self.missing == 0 {
+            if self.is_synced {
                 self.work(now);
             }
             let due = self.queue.next_time().into_iter().chain(self.budgets.next_time()).min();
-            let sleep = sleep_until(due.map(|at| self.clock.time_until(at)));
+            let clock = self.clock.clone();
+            let sleep = sleep_until(&clock, due);
             tokio::select! {
                 biased;
                 () = &mut stop => break,
@@ -297,45 +267,28 @@ impl Controller {
     }
 
     fn learn_pod(&mut self, event: watcher::Event<PodOnWire>, now: Timestamp) {
-        let concerned = match event {
-            watcher::Event::Apply(pod) => self.index.pod_seen(Pod::from(pod)),
-            watcher::Event::InitApply(pod) => {
-                let pod = Pod::from(pod);
-                self.listing.pods.insert(pod.key.clone());
-                self.index.pod_seen(pod)
-            }
-            watcher::Event::Delete(pod) => self.index.pod_gone(&Pod::from(pod).key),
-            watcher::Event::Init => {
-                self.listing.pods.clear();
-                return;
-            }
-            watcher::Event::InitDone => {
-                let there = std::mem::take(&mut self.listing.pods);
-                self.listed(0);
-                self.index.only_pods(&there)
-            }
+        let concerned = match self.listing.pods.told(event, |pod: &Pod| pod.key.clone()) {
+            Told::Seen(pod) => self.index.pod_seen(pod),
+            Told::Gone(pod) => self.index.pod_gone(&pod.key),
+            Told::Only(there) => self.index.only_pods(&there),
+            Told::Nothing => return,
         };
         self.look_at_all(concerned, now);
+        self.listed();
     }
 
     fn learn_request(&mut self, event: watcher::Event<RequestOnWire>, now: Timestamp) {
-        match event {
-            watcher::Event::Apply(request) => self.request_seen(Request::from(request), now),
-            watcher::Event::InitApply(request) => {
-                let request = Request::from(request);
-                self.listing.requests.insert(request.key.clone());
-                self.request_seen(request, now);
-            }
-            watcher::Event::Delete(request) => self.request_gone(&Request::from(request).key, now),
-            watcher::Event::Init => self.listing.requests.clear(),
-            watcher::Event::InitDone => {
-                let there = std::mem::take(&mut self.listing.requests);
-                self.listed(1);
+        match self.listing.requests.told(event, |request: &Request| request.key.clone()) {
+            Told::Seen(request) => self.request_seen(request, now),
+            Told::Gone(request) => self.request_gone(&request.key, now),
+            Told::Only(there) => {
                 for key in self.index.request_keys().into_iter().filter(|key| !there.contains(key)) {
                     self.request_gone(&key, now);
                 }
             }
+            Told::Nothing => {}
         }
+        self.listed();
     }
 
     fn request_seen(&mut self, request: Request, now: Timestamp) {
@@ -358,25 +311,14 @@ impl Controller {
     }
 
     fn learn_budget(&mut self, event: watcher::Event<PodDisruptionBudget>, now: Timestamp) {
-        let concerned = match event {
-            watcher::Event::Apply(budget) => self.budget_seen(Budget::from(&budget), now),
-            watcher::Event::InitApply(budget) => {
-                let budget = Budget::from(&budget);
-                self.listing.budgets.insert(budget.key.clone());
-                self.budget_seen(budget, now)
-            }
-            watcher::Event::Delete(budget) => self.index.budget_gone(&Budget::from(&budget).key),
-            watcher::Event::Init => {
-                self.listing.budgets.clear();
-                return;
-            }
-            watcher::Event::InitDone => {
-                let there = std::mem::take(&mut self.listing.budgets);
-                self.listed(2);
-                self.index.only_budgets(&there)
-            }
+        let concerned = match self.listing.budgets.told(event, |budget: &Budget| budget.key.clone()) {
+            Told::Seen(budget) => self.budget_seen(budget, now),
+            Told::Gone(budget) => self.index.budget_gone(&budget.key),
+            Told::Only(there) => self.index.only_budgets(&there),
+            Told::Nothing => return,
         };
         self.look_at_all(concerned, now);
+        self.listed();
     }
 
     fn budget_seen(&mut self, budget: Budget, now: Timestamp) -> Vec<Key> {
@@ -386,13 +328,12 @@ impl Controller {
         concerned
     }
 
-    fn listed(&mut self, which: usize) {
-        if !std::mem::replace(&mut self.listing.done[which], true) {
-            self.missing -= 1;
-            if self.missing == 0 {
-                tracing::info!(requests = self.index.request_keys().len(), "all that there is is known");
-                self.observer.synced();
-            }
+    fn listed(&mut self) {
+        let listing = &self.listing;
+        if !self.is_synced && listing.pods.is_known && listing.requests.is_known && listing.budgets.is_known {
+            self.is_synced = true;
+            tracing::info!(requests = self.index.request_keys().len(), "all that there is is known");
+            self.observer.synced();
         }
     }
 }
@@ -402,11 +343,4 @@ fn is_over(decided: &Decided) -> bool {
     let alive = |pod: &Arc<Pod>| pod.uid == decided.request.pod_uid && !pod.phase.is_terminal();
     !decided.pod.as_ref().is_some_and(alive)
         && !matches!(decided.decision.waiting_on, Some(WaitingOn::PodLookup))
-}
-
-async fn sleep_until(due: Option<Duration>) {
-    match due {
-        Some(left) => tokio::time::sleep(left.min(LONGEST_SLEEP)).await,
-        None => std::future::pending().await,
-    }
 }

@@ -163,7 +163,10 @@ fn copied_from_pod() {
     );
     let interceptors =
         vec![interceptor("high.io", 300), interceptor("also-low.io", 1), interceptor("low.io", 1)];
-    assert_eq!(changes, Changes { labels: Some(labels.clone()), interceptors: Some(interceptors.clone()) });
+    assert_eq!(
+        changes,
+        Changes { labels: Some(labels.clone()), interceptors: Some(interceptors.clone()), drain_plan: None }
+    );
     assert_eq!(
         warnings,
         ["spec.interceptors is replaced by what the annotations of the pod say: leave it out"]

@@ -1,4 +1,4 @@
-//! Verdicts on what people and components write: eviction requests, and pods that name interceptors.
+//! Verdicts on what people and components write: eviction requests, node maintenances, and pods that name interceptors.
 //!
 //! The webhook gathers what a verdict needs (the objects, the pod as found, the caller's rights, the time) and these functions
 //! judge. Much of it is in the schema of the EvictionRequest too, so that it holds while the webhook is down; here the same
@@ -7,6 +7,7 @@
 //! Where to start reading:
 //! - [`eviction_request`]: CREATE, UPDATE and DELETE of requests; `turn` for who may be the active interceptor when.
 //! - [`resolve`]: the interceptors of a pod, even of one whose annotations break the rules.
+//! - [`node_maintenance`]: CREATE, UPDATE and DELETE of maintenances.
 //! - [`pods`]: annotations of pods.
 //! - [`rules`]: every rule with its name, code and reason.
 
@@ -14,6 +15,7 @@ pub mod eviction_request;
 #[cfg(test)]
 mod eviction_request_tests;
 mod finalizers;
+pub mod node_maintenance;
 pub mod pods;
 pub mod resolve;
 pub mod rules;
@@ -22,7 +24,7 @@ mod turn;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
-use usher_api::Interceptor;
+use usher_api::{DrainPlanEntry, Interceptor};
 
 pub use rules::{Refusal, Rule};
 
@@ -30,7 +32,7 @@ pub use rules::{Refusal, Rule};
 pub const CLOCK_SKEW_SECONDS: i64 = 30;
 
 /// What becomes of a write.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// It may go on, with these changes.
     Allow {
@@ -65,19 +67,21 @@ impl From<Refusal> for Verdict {
     }
 }
 
-/// What admission sets on a request. `None` leaves the field as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What admission sets on a request or a maintenance. `None` leaves the field as it is.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
     /// `metadata.labels`, whole.
     pub labels: Option<BTreeMap<String, String>>,
     /// `spec.interceptors`, whole.
     pub interceptors: Option<Vec<Interceptor>>,
+    /// `spec.drainPlan`, whole.
+    pub drain_plan: Option<Vec<DrainPlanEntry>>,
 }
 
 impl Changes {
     /// Whether the object stays as it is.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_none() && self.interceptors.is_none()
+        self.labels.is_none() && self.interceptors.is_none() && self.drain_plan.is_none()
     }
 }
 

@@ -43,11 +43,29 @@ pub enum Rule {
     CallerMayDeletePod,
     /// The interceptor annotations of a pod are well formed and fit together.
     InterceptorAnnotations,
+    /// The node selector of a maintenance can be read and selects something.
+    NodeSelectorIsValid,
+    /// Who writes a maintenance may delete all nodes that it selects.
+    CallerMayDeleteNodes,
+    /// Drain plan entries are in order.
+    DrainPlanOrder,
+    /// Drain plan entries are unique.
+    DrainPlanUnique,
+    /// The selectors of drain plan entries can be read.
+    DrainPlanSelectors,
+    /// The drain plan contains the default entries.
+    DrainPlanDefaults,
+    /// The drain plan does not change after creation.
+    DrainPlanIsImmutable,
+    /// A maintenance moves forward through its stages.
+    StageMovesForward,
+    /// A drain limit is a number of nodes or a percentage.
+    DrainLimitIsValid,
 }
 
 impl Rule {
     /// All rules, in the order of the specification.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 29] = [
         Self::NoGenerateName,
         Self::NameIsPodUid,
         Self::PodExists,
@@ -68,6 +86,15 @@ impl Rule {
         Self::DeletionForbidden,
         Self::CallerMayDeletePod,
         Self::InterceptorAnnotations,
+        Self::NodeSelectorIsValid,
+        Self::CallerMayDeleteNodes,
+        Self::DrainPlanOrder,
+        Self::DrainPlanUnique,
+        Self::DrainPlanSelectors,
+        Self::DrainPlanDefaults,
+        Self::DrainPlanIsImmutable,
+        Self::StageMovesForward,
+        Self::DrainLimitIsValid,
     ];
 
     /// The name by which answers and documents call it.
@@ -93,6 +120,15 @@ impl Rule {
             Self::DeletionForbidden => "deletion-forbidden",
             Self::CallerMayDeletePod => "caller-may-delete-pod",
             Self::InterceptorAnnotations => "interceptor-annotations",
+            Self::NodeSelectorIsValid => "node-selector-is-valid",
+            Self::CallerMayDeleteNodes => "caller-may-delete-nodes",
+            Self::DrainPlanOrder => "drain-plan-order",
+            Self::DrainPlanUnique => "drain-plan-unique",
+            Self::DrainPlanSelectors => "drain-plan-selectors",
+            Self::DrainPlanDefaults => "drain-plan-defaults",
+            Self::DrainPlanIsImmutable => "drain-plan-is-immutable",
+            Self::StageMovesForward => "stage-moves-forward",
+            Self::DrainLimitIsValid => "drain-limit-is-valid",
         }
     }
 
@@ -102,7 +138,7 @@ impl Rule {
         match self {
             Self::PodExists => 404,
             Self::PodHasUid | Self::PodIsNotTerminal | Self::CopiedFromPod => 409,
-            Self::DeletionForbidden | Self::CallerMayDeletePod => 403,
+            Self::DeletionForbidden | Self::CallerMayDeletePod | Self::CallerMayDeleteNodes => 403,
             _ => 422,
         }
     }

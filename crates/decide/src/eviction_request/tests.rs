@@ -61,6 +61,7 @@ fn pod() -> Pod {
         finalizers: Vec::new(),
         owner: None,
         is_mirror: false,
+        priority: 0,
     }
 }
 

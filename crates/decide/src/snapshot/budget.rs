@@ -58,6 +58,12 @@ impl Budget {
     }
 }
 
+impl From<PodDisruptionBudget> for Budget {
+    fn from(budget: PodDisruptionBudget) -> Self {
+        Self::from(&budget)
+    }
+}
+
 impl From<&PodDisruptionBudget> for Budget {
     fn from(budget: &PodDisruptionBudget) -> Self {
         let (spec, status) = (budget.spec.as_ref(), budget.status.as_ref());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use usher_api::PodType;
 
 use super::Key;
 use super::wire::{MIRROR_ANNOTATION, PodOnWire};
@@ -49,6 +50,7 @@ pub struct Pod {
     pub uid: Arc<str>,
     /// Empty until it is scheduled.
     pub node: Arc<str>,
+    pub priority: i32,
     pub labels: Arc<BTreeMap<String, String>>,
     pub phase: Phase,
     pub ready: bool,
@@ -62,6 +64,17 @@ pub struct Pod {
 impl Pod {
     pub fn is_terminating(&self) -> bool {
         self.deletion.is_some()
+    }
+
+    /// Which part of a drain plan it belongs to.
+    pub fn kind(&self) -> PodType {
+        if self.is_mirror {
+            PodType::Static
+        } else if self.is_daemon() {
+            PodType::DaemonSet
+        } else {
+            PodType::Default
+        }
     }
 
     pub fn is_daemon(&self) -> bool {
@@ -87,6 +100,7 @@ impl From<PodOnWire> for Pod {
             key: Key { namespace: text(meta.namespace), name: text(meta.name) },
             uid: text(meta.uid),
             node: pod.spec.node_name.into(),
+            priority: pod.spec.priority,
             labels: Arc::new(meta.labels.unwrap_or_default()),
             phase: Phase::parse(&pod.status.phase),
             ready: conditions.any(|condition| condition.kind == "Ready" && condition.status == "True"),

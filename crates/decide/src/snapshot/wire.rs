@@ -1,12 +1,10 @@
 //! Pods and requests as the server sends them, read without what nobody decides by: a full pod takes several times as
 //! long to read, and as much room.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use kube::Resource;
 use serde::{Deserialize, Deserializer};
 use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
 
@@ -27,6 +25,7 @@ pub struct PodOnWire {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodSpec {
     pub node_name: String,
+    pub priority: i32,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -55,36 +54,38 @@ pub struct RequestOnWire {
 /// The names of a kind are those of the full type; only the fields are fewer.
 macro_rules! stands_for {
     ($slim:ty, $full:ty) => {
-        impl Resource for $slim {
+        impl ::kube::Resource for $slim {
             type DynamicType = ();
-            type Scope = <$full as Resource>::Scope;
+            type Scope = <$full as ::kube::Resource>::Scope;
 
-            fn kind((): &()) -> Cow<'_, str> {
-                <$full as Resource>::kind(&())
+            fn kind((): &()) -> ::std::borrow::Cow<'_, str> {
+                <$full as ::kube::Resource>::kind(&())
             }
 
-            fn group((): &()) -> Cow<'_, str> {
-                <$full as Resource>::group(&())
+            fn group((): &()) -> ::std::borrow::Cow<'_, str> {
+                <$full as ::kube::Resource>::group(&())
             }
 
-            fn version((): &()) -> Cow<'_, str> {
-                <$full as Resource>::version(&())
+            fn version((): &()) -> ::std::borrow::Cow<'_, str> {
+                <$full as ::kube::Resource>::version(&())
             }
 
-            fn plural((): &()) -> Cow<'_, str> {
-                <$full as Resource>::plural(&())
+            fn plural((): &()) -> ::std::borrow::Cow<'_, str> {
+                <$full as ::kube::Resource>::plural(&())
             }
 
-            fn meta(&self) -> &ObjectMeta {
+            fn meta(&self) -> &::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
                 &self.metadata
             }
 
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
+            fn meta_mut(&mut self) -> &mut ::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
                 &mut self.metadata
             }
         }
     };
 }
+
+pub(super) use stands_for;
 
 stands_for!(PodOnWire, core::Pod);
 stands_for!(RequestOnWire, EvictionRequest);
@@ -135,6 +136,7 @@ mod tests {
     use super::*;
     use crate::snapshot::{Phase, Pod, Request};
     use serde_json::json;
+    use usher_api::PodType;
 
     #[test]
     fn a_pod_is_read_with_what_decisions_need() {
@@ -149,7 +151,7 @@ mod tests {
                     {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true},
                 ],
             },
-            "spec": {"nodeName": "n1", "containers": []},
+            "spec": {"nodeName": "n1", "containers": [], "priority": 7},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         }))
         .unwrap();
@@ -160,6 +162,7 @@ mod tests {
             (Phase::Running, true, true, true)
         );
         assert_eq!(pod.labels["app"], "web");
+        assert_eq!((pod.priority, pod.kind()), (7, PodType::Static), "a mirror pod, whoever owns it");
         assert_eq!(pod.deletion.unwrap().to_string(), "2026-01-01T00:00:30Z");
     }
 

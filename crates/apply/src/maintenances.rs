@@ -1,0 +1,279 @@
+//! The effects of decisions on maintenances, their nodes and their pods, in their order, up to the first that fails.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::core::PartialObjectMeta;
+use kube::{Client, Resource};
+use serde_json::{Value, json};
+use usher_api::names::{
+    MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
+    NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
+};
+use usher_api::{EvictionRequest, EvictionRequestSpec, NodeMaintenance, NodeMaintenanceStatus};
+use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
+use usher_decide::maintenance::pods;
+use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request};
+
+use crate::events::Events;
+use crate::requests::{FIELD_MANAGER, Failure, failure_of, remember};
+
+/// Carries out effects with this client.
+#[derive(Clone)]
+pub struct Maintenances {
+    client: Client,
+    events: Events,
+}
+
+/// What came of it: the object as it is on the server afterwards, if it was written, and what failed.
+#[derive(Debug)]
+pub struct Outcome<T> {
+    pub fresh: Option<T>,
+    pub failure: Option<Failure>,
+}
+
+impl<T> Outcome<T> {
+    fn of(result: Result<(), Failure>, fresh: Option<T>) -> Self {
+        Self { fresh, failure: result.err() }
+    }
+}
+
+impl Maintenances {
+    pub fn new(client: Client, events: Events) -> Self {
+        Self { client, events }
+    }
+
+    pub async fn maintenance(&self, maintenance: &Maintenance, effects: &[Effect]) -> Outcome<Maintenance> {
+        let mut version = maintenance.resource_version.clone();
+        let mut fresh = None;
+        for effect in effects {
+            let done = match effect {
+                Effect::AddFinalizer => {
+                    let mut names = maintenance.finalizers.clone();
+                    names.push(MAINTENANCE_COMPLETION_FINALIZER.to_string());
+                    self.set(maintenance, &mut version, None, json!({"metadata": {"finalizers": names}}))
+                        .await
+                }
+                Effect::RemoveFinalizer => {
+                    let mut names = maintenance.finalizers.clone();
+                    names.retain(|name| name != MAINTENANCE_COMPLETION_FINALIZER);
+                    self.set(maintenance, &mut version, None, json!({"metadata": {"finalizers": names}}))
+                        .await
+                }
+                Effect::SetStageComplete => {
+                    self.set(maintenance, &mut version, None, json!({"spec": {"stage": "Complete"}})).await
+                }
+                Effect::WriteStatus(status) => {
+                    self.set(maintenance, &mut version, Some("status"), status_patch(status)).await
+                }
+                Effect::Tell(notice) => {
+                    self.tell(maintenance_reference(&maintenance.name, &maintenance.uid), notice);
+                    continue;
+                }
+            };
+            match done {
+                Ok(written) => fresh = Some(Maintenance::from(written)),
+                Err(failure) => return Outcome::of(Err(failure), fresh),
+            }
+        }
+        Outcome::of(Ok(()), fresh)
+    }
+
+    async fn set(
+        &self,
+        maintenance: &Maintenance,
+        version: &mut String,
+        subresource: Option<&str>,
+        mut patch: Value,
+    ) -> Result<NodeMaintenance, Failure> {
+        patch["metadata"]["uid"] = (*maintenance.uid).into();
+        patch["metadata"]["resourceVersion"] = version.as_str().into();
+        let api: Api<NodeMaintenance> = Api::all(self.client.clone());
+        let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Merge(&patch));
+        let written = match subresource {
+            None => api.patch(&maintenance.name, &parameters, &patch).await,
+            Some(_) => api.patch_status(&maintenance.name, &parameters, &patch).await,
+        };
+        let written = written.map_err(failure_of)?;
+        remember(&written.metadata.resource_version, version);
+        Ok(written)
+    }
+
+    pub async fn node(&self, node: &Node, effects: &[NodeEffect], now: Timestamp) -> Outcome<Node> {
+        let mut version = node.resource_version.clone();
+        let mut fresh = None;
+        for effect in effects {
+            let done = match effect {
+                NodeEffect::Hold { held_by, was_unschedulable, phase } => {
+                    let names: Vec<&str> = held_by.iter().map(|name| &**name).collect();
+                    let annotations = json!({
+                        NODE_HELD_BY_ANNOTATION: names.join(","),
+                        NODE_WAS_UNSCHEDULABLE_ANNOTATION: was_unschedulable.to_string(),
+                        NODE_PHASE_ANNOTATION: phase,
+                    });
+                    self.mark(node, &mut version, &annotations, Some(true)).await
+                }
+                NodeEffect::Release { unschedulable } => {
+                    let annotations = json!({
+                        NODE_HELD_BY_ANNOTATION: null,
+                        NODE_WAS_UNSCHEDULABLE_ANNOTATION: null,
+                        NODE_PHASE_ANNOTATION: null,
+                    });
+                    self.mark(node, &mut version, &annotations, unschedulable.then_some(true)).await
+                }
+                NodeEffect::Show { status, reason, message } => {
+                    self.show(node, &mut version, [status, reason, message], now).await
+                }
+                NodeEffect::Tell(notice) => {
+                    self.tell(node_reference(node), notice);
+                    for (name, uid) in &notice.maintenances {
+                        self.tell(maintenance_reference(name, uid), notice);
+                    }
+                    continue;
+                }
+            };
+            match done {
+                Ok(written) => fresh = Some(Node::from(written)),
+                Err(failure) => return Outcome::of(Err(failure), fresh),
+            }
+        }
+        Outcome::of(Ok(()), fresh)
+    }
+
+    /// Cordon and marks in one write. A node that is schedulable does not have the field.
+    async fn mark(
+        &self,
+        node: &Node,
+        version: &mut String,
+        annotations: &Value,
+        unschedulable: Option<bool>,
+    ) -> Result<NodeOnWire, Failure> {
+        let patch = json!({
+            "metadata": {"uid": &*node.uid, "resourceVersion": version, "annotations": annotations},
+            "spec": {"unschedulable": unschedulable},
+        });
+        let nodes: Api<NodeOnWire> = Api::all(self.client.clone());
+        let written =
+            nodes.patch(&node.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch)).await;
+        let written = written.map_err(failure_of)?;
+        remember(&written.metadata.resource_version, version);
+        Ok(written)
+    }
+
+    async fn show(
+        &self,
+        node: &Node,
+        version: &mut String,
+        [status, reason, message]: [&str; 3],
+        now: Timestamp,
+    ) -> Result<NodeOnWire, Failure> {
+        let mut condition = json!({
+            "type": NODE_MAINTENANCE_CONDITION, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": Time(now),
+        });
+        if node.condition.as_ref().is_none_or(|(before, ..)| before != status) {
+            condition["lastTransitionTime"] = json!(Time(now));
+        }
+        let patch = json!({
+            "metadata": {"uid": &*node.uid, "resourceVersion": version},
+            "status": {"conditions": [condition]},
+        });
+        let nodes: Api<NodeOnWire> = Api::all(self.client.clone());
+        // Conditions of nodes are merged by their type: those of the kubelet stay.
+        let written = nodes
+            .patch_status(&node.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Strategic(&patch))
+            .await;
+        let written = written.map_err(failure_of)?;
+        remember(&written.metadata.resource_version, version);
+        Ok(written)
+    }
+
+    /// `request` is the one that the pod has, if any.
+    pub async fn pod(&self, pod: &Pod, request: Option<&Request>, effect: PodEffect) -> Result<(), Failure> {
+        match (effect, request) {
+            (PodEffect::Request, _) => self.create(pod).await,
+            (PodEffect::Join, Some(request)) => {
+                let names = request.finalizers.iter().cloned().chain([pods::finalizer()]).collect();
+                self.set_finalizers(request, names).await
+            }
+            (PodEffect::Withdraw, Some(request)) => {
+                let ours = pods::finalizer();
+                let names = request.finalizers.iter().filter(|name| **name != ours).cloned().collect();
+                self.set_finalizers(request, names).await
+            }
+            (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
+        }
+    }
+
+    async fn create(&self, pod: &Pod) -> Result<(), Failure> {
+        let request = EvictionRequest {
+            metadata: ObjectMeta {
+                name: Some(pod.uid.to_string()),
+                namespace: Some(pod.key.namespace.to_string()),
+                finalizers: Some(vec![pods::finalizer()]),
+                ..ObjectMeta::default()
+            },
+            spec: EvictionRequestSpec::for_pod(&*pod.key.name, &*pod.uid),
+            status: None,
+        };
+        let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.key.namespace);
+        requests.create(&PostParams::default(), &request).await.map(drop).map_err(failure_of)
+    }
+
+    async fn set_finalizers(&self, request: &Request, names: Vec<String>) -> Result<(), Failure> {
+        let patch = json!({"metadata": {
+            "uid": &*request.uid, "resourceVersion": request.resource_version, "finalizers": names,
+        }});
+        let requests: Api<PartialObjectMeta<EvictionRequest>> =
+            Api::namespaced(self.client.clone(), &request.key.namespace);
+        let parameters = PatchParams::apply(FIELD_MANAGER);
+        let written = requests.patch_metadata(&request.key.name, &parameters, &Patch::Merge(&patch)).await;
+        written.map(drop).map_err(failure_of)
+    }
+
+    fn tell(&self, about: ObjectReference, notice: &Notice) {
+        self.events.tell_of(about, notice.reason, notice.message.clone(), notice.is_warning);
+    }
+}
+
+/// A merge patch of the whole status: what is empty now is removed.
+fn status_patch(status: &NodeMaintenanceStatus) -> Value {
+    fn list<T: k8s_openapi::serde::Serialize>(items: &[T]) -> Value {
+        if items.is_empty() { Value::Null } else { json!(items) }
+    }
+    json!({"status": {
+        "stageStatuses": list(&status.stage_statuses),
+        "nodes": status.nodes,
+        "drainStatus": status.drain_status.as_ref().map(|drain| json!({
+            "reachedDrainTargets": list(&drain.reached_drain_targets),
+            "planPosition": drain.plan_position,
+            "drainMessage": drain.drain_message,
+            "podsPendingEviction": drain.pods_pending_eviction,
+            "podsEvicting": drain.pods_evicting,
+            "nodesDrained": drain.nodes_drained,
+        })),
+        "nodeStatuses": list(&status.node_statuses),
+        "conditions": list(&status.conditions),
+    }})
+}
+
+fn maintenance_reference(name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(NodeMaintenance::api_version(&()).into_owned()),
+        kind: Some(NodeMaintenance::kind(&()).into_owned()),
+        name: Some(name.to_string()),
+        uid: Some(uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+fn node_reference(node: &Node) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Node".into()),
+        name: Some(node.name.to_string()),
+        uid: Some(node.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}

@@ -1,0 +1,147 @@
+//! How long node maintenance thinks: 5,000 nodes, 150,000 pods and 50 maintenances that overlap. A plan made anew, and the cost of
+//! one pod that comes, gets its request or goes. A miss is printed, and fails the run.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use jiff::Timestamp;
+use k8s_openapi::serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use usher_controllers::maintenance::Index;
+use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
+
+const NODES: usize = 5000;
+const PODS: usize = 150_000;
+const MAINTENANCES: usize = 50;
+const EVENTS: usize = 20_000;
+
+const PLAN_AIM: Duration = Duration::from_millis(200);
+const EVENT_AIM: Duration = Duration::from_millis(1);
+
+fn read<W: DeserializeOwned>(object: Value) -> Result<W> {
+    Ok(serde_json::from_value(object)?)
+}
+
+/// Each maintenance covers a window of nodes that overlaps with those of its neighbours, and every tenth one all nodes.
+fn covers(maintenance: usize, node: usize) -> bool {
+    let width = NODES / MAINTENANCES;
+    let from = maintenance * width;
+    maintenance.is_multiple_of(10) || (from..from + 2 * width).contains(&node)
+}
+
+fn maintenance(number: usize) -> Result<Maintenance> {
+    let plan = json!([
+        {"podPriority": 1000 * (number % 7), "podType": "Default"},
+        {"podPriority": 8000, "podType": "Default", "podSelector": {"matchLabels": {"app": format!("app-{}", number % 5)}}},
+        {"podPriority": 8000, "podType": "Default"},
+    ]);
+    let object = json!({
+        "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+        "metadata": {
+            "name": format!("m{number:02}"), "uid": format!("m{number}"), "resourceVersion": "1",
+            "creationTimestamp": Timestamp::from_second(1_800_000_000 + i64::try_from(number)?)?.to_string(),
+            "finalizers": ["nodemaintenance.k8s.io/maintenance-completion"],
+        },
+        "spec": {"stage": "Drain", "drainPlan": plan, "nodeSelector": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": format!("m{number:02}"), "operator": "Exists"}]},
+        ]}},
+    });
+    Ok(Maintenance::from(read::<usher_api::NodeMaintenance>(object)?))
+}
+
+fn node(number: usize) -> Result<Node> {
+    let covering: Vec<String> =
+        (0..MAINTENANCES).filter(|m| covers(*m, number)).map(|m| format!("m{m:02}")).collect();
+    let labels: Value = covering.iter().map(|name| (name.clone(), json!(""))).collect();
+    let object = json!({
+        "metadata": {
+            "name": format!("n{number:04}"), "uid": format!("n{number}"), "resourceVersion": "1", "labels": labels,
+            "annotations": {"nodemaintenance.k8s.io/held-by": covering.join(",")},
+        },
+        "spec": {"unschedulable": true},
+    });
+    Ok(Node::from(read::<NodeOnWire>(object)?))
+}
+
+fn pod(number: usize, phase: &str) -> Result<Pod> {
+    let object = json!({
+        "metadata": {
+            "name": format!("p{number}"), "namespace": format!("ns-{}", number % 100), "uid": format!("p{number}"),
+            "labels": {"app": format!("app-{}", number % 20), "pod-template-hash": format!("{}", number % 300)},
+        },
+        "spec": {"nodeName": format!("n{:04}", number % NODES), "priority": 1000 * (number % 11)},
+        "status": {"phase": phase},
+    });
+    Ok(Pod::from(read::<PodOnWire>(object)?))
+}
+
+fn request(number: usize) -> Result<Request> {
+    let object = json!({
+        "metadata": {
+            "name": format!("p{number}"), "namespace": format!("ns-{}", number % 100), "uid": format!("r{number}"),
+            "resourceVersion": "1",
+            "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io"],
+        },
+        "spec": {"podRef": {"name": format!("p{number}"), "uid": format!("p{number}")}},
+    });
+    Ok(Request::from(read::<RequestOnWire>(object)?))
+}
+
+fn main() -> Result<()> {
+    let now = Timestamp::from_second(1_800_000_000)?;
+    let mut index = Index::default();
+    for number in 0..MAINTENANCES {
+        index.maintenance_seen(maintenance(number)?);
+    }
+    for number in 0..NODES {
+        index.node_seen(node(number)?, now);
+    }
+    for number in 0..PODS {
+        index.pod_seen(pod(number, "Running")?);
+    }
+    let started = Instant::now();
+    index.resolve(now);
+    let first = started.elapsed();
+    index.concerned();
+    // As after a change of a maintenance: everything is planned anew.
+    index.maintenance_gone(&"m07".into());
+    index.maintenance_seen(maintenance(7)?);
+    let started = Instant::now();
+    index.resolve(now);
+    let again = started.elapsed();
+    index.concerned();
+    let plan = first.max(again);
+
+    // Pods that get their requests, and pods that end, one at a time.
+    let mut changes = Vec::with_capacity(EVENTS);
+    for number in 0..EVENTS / 2 {
+        changes.push((Some(request(number * 3)?), None));
+        changes.push((None, Some(pod(number * 3, "Succeeded")?)));
+    }
+    let mut slowest = Duration::ZERO;
+    let started = Instant::now();
+    for (request, pod) in changes {
+        let one = Instant::now();
+        request.into_iter().for_each(|request| index.request_seen(request));
+        pod.into_iter().for_each(|pod| index.pod_seen(pod));
+        index.resolve(now);
+        let (soon, _) = index.concerned();
+        std::hint::black_box(soon);
+        slowest = slowest.max(one.elapsed());
+    }
+    let event = started.elapsed() / u32::try_from(EVENTS).context("too many events")?;
+    let verdict = |took: Duration, aim: Duration| if took <= aim { "met" } else { "MISSED" };
+    println!("{NODES} nodes, {PODS} pods, {MAINTENANCES} overlapping maintenances");
+    println!(
+        "a full plan    {plan:>10.2?}   aim <= {PLAN_AIM:?}   {}   (first {first:.2?}, again {again:.2?})",
+        verdict(plan, PLAN_AIM)
+    );
+    println!(
+        "one event      {event:>10.2?}   aim <= {EVENT_AIM:?}   {}   (slowest {slowest:.2?})",
+        verdict(event, EVENT_AIM)
+    );
+    if plan > PLAN_AIM || event > EVENT_AIM {
+        bail!("the aim was missed");
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Decisions on one maintenance, node or pod, from all that is known.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use usher_api::NodeMaintenanceStage as Stage;
+use usher_decide::maintenance::decision::{Decision, Effect, NodeEffect, PodEffect};
+use usher_decide::maintenance::hold;
+use usher_decide::maintenance::progress::Number;
+use usher_decide::maintenance::stages::{self, View};
+use usher_decide::maintenance::{pods, targets};
+use usher_decide::snapshot::{Key, Maintenance, Node, NodePhase, Pod, Request};
+
+use super::index::{Entry, Index, Place};
+use super::observer::Cause;
+
+/// What is to be done about a pod's request, and what that was decided from.
+#[derive(Debug)]
+pub struct PodDecision {
+    pub pod: Arc<Pod>,
+    pub request: Option<Arc<Request>>,
+    pub effect: PodEffect,
+}
+
+impl Index {
+    pub(super) fn phase(&self, place: &Place) -> NodePhase {
+        match self.board.node(&place.node.name) {
+            None => NodePhase::Cordoned,
+            Some(state) if state.is_empty() => NodePhase::Drained,
+            Some(_) => NodePhase::Draining,
+        }
+    }
+
+    pub fn decide_maintenance(
+        &self,
+        name: &Arc<str>,
+        now: Timestamp,
+    ) -> Option<(Arc<Maintenance>, Decision<Effect>, Option<Cause>)> {
+        let entry = self.maintenances.get(name)?;
+        let maintenance = &entry.maintenance;
+        let number = self.numbers.get(name).copied();
+        let (mut marks_left, mut requests_left) = (0, 0);
+        if maintenance.stage() == Stage::Complete && maintenance.has_begun() {
+            marks_left = self.nodes.values().filter(|place| place.node.is_held_by(name)).count();
+            requests_left = self.requests_left(entry);
+        }
+        let views: Vec<View<'_>> =
+            entry.nodes.iter().filter_map(|node| self.view(maintenance, number, node)).collect();
+        let drain = number.map(|number| self.board.maintenance(number));
+        let cause = match (&drain, maintenance.drains()) {
+            (None, true) => Some(Cause::Cordon),
+            (Some(drain), _) if drain.evicting > 0 => Some(Cause::Pods),
+            (Some(drain), _) if !drain.waits_for.is_empty() => Some(Cause::Maintenance),
+            _ => None,
+        };
+        let case = stages::Case {
+            maintenance,
+            nodes: &views,
+            drain,
+            pushed_by: &entry.pushed_by,
+            marks_left,
+            requests_left,
+            last_written: entry.last_written,
+        };
+        let decision = stages::decide(&case, now);
+        Some((maintenance.clone(), decision, cause))
+    }
+
+    fn view<'a>(
+        &'a self,
+        maintenance: &Maintenance,
+        number: Option<Number>,
+        node: &'a Arc<str>,
+    ) -> Option<View<'a>> {
+        let place = self.nodes.get(node)?;
+        let sum = self.tally.sum_on(node);
+        let others = self.board.covered_by(node).iter().filter(|other| Some(**other) != number);
+        let older = others
+            .map(|other| &self.board.draining()[*other])
+            .filter(|other| (other.created, other.name.as_str()) < (maintenance.created, &*maintenance.name));
+        Some(View {
+            name: node,
+            is_held: place.node.is_held_by(&maintenance.name),
+            unschedulable: place.node.unschedulable,
+            state: number.and_then(|number| self.board.node_of(number, node)),
+            pods: sum.there,
+            evicting: sum.evicting,
+            older: older.map(|older| older.name.as_str().into()).collect(),
+        })
+    }
+
+    /// Requests on its nodes that are to be withdrawn and still there.
+    fn requests_left(&self, entry: &Entry) -> usize {
+        let named = entry.targets.keys().chain(&entry.nodes).collect::<BTreeSet<_>>();
+        let keys = named.into_iter().flat_map(|node| self.tally.pods_on(node));
+        keys.filter(|key| self.decide_pod(key).is_some_and(|decision| decision.effect == PodEffect::Withdraw))
+            .count()
+    }
+
+    /// It was written: when, and that people know who pushed it.
+    pub fn maintenance_written(&mut self, name: &str, now: Timestamp) {
+        if let Some(entry) = self.maintenances.get_mut(name) {
+            entry.last_written = Some(now);
+            entry.pushed_by.clear();
+        }
+    }
+
+    pub fn decide_node(&self, name: &str, now: Timestamp) -> Option<(Arc<Node>, Decision<NodeEffect>)> {
+        let place = self.nodes.get(name)?;
+        let selecting = place.selected_by.iter().filter_map(|name| self.maintenances.get(name));
+        let holding = selecting.map(|entry| &entry.maintenance).filter(|maintenance| maintenance.holds());
+        let holders =
+            holding.map(|maintenance| (maintenance.name.clone(), maintenance.uid.clone())).collect();
+        let case = hold::Case {
+            node: &place.node,
+            holders: &holders,
+            phase: self.phase(place),
+            fight: Some(&place.fight),
+        };
+        Some((place.node.clone(), hold::decide(&case, now)))
+    }
+
+    /// Somebody was told of the fight over a node.
+    pub fn fight_told(&mut self, name: &str) {
+        if let Some(place) = self.nodes.get_mut(name) {
+            place.fight.answered();
+        }
+    }
+
+    pub fn decide_pod(&self, key: &Key) -> Option<PodDecision> {
+        let (pod, class) = self.tally.pod(key)?;
+        let request = self.tally.request_of(pod);
+        let is_targeted = self.nodes.get(&pod.node).is_some_and(|place| {
+            let selecting = place.selected_by.iter().filter_map(|name| self.maintenances.get(name));
+            selecting
+                .filter(|entry| entry.maintenance.drains())
+                .any(|entry| entry.targets.get(&pod.node).is_some_and(|steps| targets::selects(steps, class)))
+        });
+        let effect = pods::decide(pod, request.map(|request| &**request), is_targeted)?;
+        Some(PodDecision { pod: pod.clone(), request: request.cloned(), effect })
+    }
+}

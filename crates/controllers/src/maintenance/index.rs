@@ -1,0 +1,427 @@
+//! What is known of maintenances, their nodes, pods and requests, kept up with every change.
+//!
+//! A plain struct: changes go in, what they concern comes out of [`Index::concerned`]. Decisions read it through
+//! [`Index::decide_maintenance`], [`Index::decide_node`] and [`Index::decide_pod`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use usher_api::NodeMaintenanceStage as Stage;
+use usher_decide::maintenance::board::Board;
+use usher_decide::maintenance::hold::Fight;
+use usher_decide::maintenance::plan::Step;
+use usher_decide::maintenance::pods;
+use usher_decide::maintenance::progress::Number;
+use usher_decide::snapshot::{Key, Maintenance, Node, Pod, Request};
+
+use super::tally::{Change, Tally};
+
+/// Counts are looked at again no more often than this; what changes targets at once.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
+/// What is to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Item {
+    Maintenance(Arc<str>),
+    Node(Arc<str>),
+    Pod(Key),
+}
+
+#[derive(Debug, Default)]
+pub struct Index {
+    pub(super) maintenances: BTreeMap<Arc<str>, Entry>,
+    pub(super) nodes: BTreeMap<Arc<str>, Place>,
+    pub(super) tally: Tally,
+    pub(super) board: Board,
+    pub(super) numbers: HashMap<Arc<str>, Number>,
+    /// The board is to be made anew.
+    pub(super) is_stale: bool,
+    /// Pods have changed since the board was resolved.
+    is_dirty: bool,
+    now: BTreeSet<Item>,
+    later: BTreeMap<Item, Timestamp>,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub maintenance: Arc<Maintenance>,
+    /// The nodes that it selects.
+    pub nodes: BTreeSet<Arc<str>>,
+    /// What its status says is targeted, by node.
+    pub targets: HashMap<Arc<str>, Arc<Vec<Step>>>,
+    /// The nodes that it drains already, where it drains only some at once.
+    pub taken: BTreeSet<Arc<str>>,
+    /// Its status names nodes as taken that were not taken here: somebody else has started a wave.
+    pub follows: bool,
+    pub pushed_by: BTreeSet<Arc<str>>,
+    pub last_written: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub(super) struct Place {
+    pub node: Arc<Node>,
+    pub selected_by: BTreeSet<Arc<str>>,
+    pub fight: Fight,
+}
+
+impl Index {
+    pub fn maintenance(&self, name: &str) -> Option<&Arc<Maintenance>> {
+        self.maintenances.get(name).map(|entry| &entry.maintenance)
+    }
+
+    pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        self.nodes.get(name).map(|place| &place.node)
+    }
+
+    pub fn maintenance_names(&self) -> Vec<Arc<str>> {
+        self.maintenances.keys().cloned().collect()
+    }
+
+    pub fn node_names(&self) -> Vec<Arc<str>> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    pub fn pod_keys(&self) -> Vec<Key> {
+        self.tally.pod_keys().cloned().collect()
+    }
+
+    pub fn request_keys(&self) -> Vec<Key> {
+        self.tally.request_keys().cloned().collect()
+    }
+
+    /// What is to be looked at now, and what at a time at the latest.
+    pub fn concerned(&mut self) -> (BTreeSet<Item>, BTreeMap<Item, Timestamp>) {
+        (std::mem::take(&mut self.now), std::mem::take(&mut self.later))
+    }
+
+    pub fn maintenance_seen(&mut self, new: Maintenance) {
+        let name = new.name.clone();
+        let old = self.maintenances.get(&name).map(|entry| entry.maintenance.clone());
+        if let Some(old) = &old {
+            if old.uid != new.uid {
+                self.maintenance_gone(&name);
+                return self.maintenance_seen(new);
+            }
+            if is_older(&new.resource_version, &old.resource_version) {
+                return;
+            }
+        }
+        let entries = new.plan.steps().iter().map(|step| &step.entry);
+        let targets = new.status.node_statuses.iter().flat_map(|node| &node.drain_targets);
+        self.is_stale |= self.tally.heed(entries.chain(targets));
+        let is_other = old.as_ref().is_none_or(|old| is_planned_otherwise(old, &new));
+        self.is_stale |= is_other;
+        let selects_otherwise = old.as_ref().is_none_or(|old| old.selector != new.selector);
+        let new = Arc::new(new);
+        let entry = self.maintenances.entry(name.clone()).or_insert_with(|| Entry {
+            maintenance: new.clone(),
+            nodes: BTreeSet::new(),
+            targets: HashMap::new(),
+            taken: BTreeSet::new(),
+            follows: false,
+            pushed_by: BTreeSet::new(),
+            last_written: None,
+        });
+        entry.maintenance = new.clone();
+        if selects_otherwise {
+            self.select(&name);
+        }
+        let retargeted = self.read_targets(&name);
+        let nodes: Vec<Arc<str>> =
+            if is_other { self.maintenances[&name].nodes.iter().cloned().collect() } else { retargeted };
+        for node in nodes {
+            if is_other {
+                self.now.insert(Item::Node(node.clone()));
+            }
+            self.look_at_pods_on(&node);
+        }
+        self.now.insert(Item::Maintenance(name));
+    }
+
+    /// Which nodes it selects now.
+    fn select(&mut self, name: &Arc<str>) {
+        let Some(entry) = self.maintenances.get_mut(name) else { return };
+        let selector = entry.maintenance.selector.clone();
+        let mut changed = Vec::new();
+        for (node, place) in &mut self.nodes {
+            let is_selected = selector.matches(node, &place.node.labels);
+            if is_selected != place.selected_by.contains(name) {
+                changed.push(node.clone());
+                if is_selected {
+                    place.selected_by.insert(name.clone());
+                    entry.nodes.insert(node.clone());
+                } else {
+                    place.selected_by.remove(name);
+                    entry.nodes.remove(node);
+                }
+            }
+        }
+        self.is_stale |= !changed.is_empty();
+        for node in changed {
+            self.now.insert(Item::Node(node.clone()));
+            self.look_at_pods_on(&node);
+        }
+    }
+
+    /// Reads what its status says is targeted, and returns the nodes where that is something else than before.
+    fn read_targets(&mut self, name: &Arc<str>) -> Vec<Arc<str>> {
+        let Some(entry) = self.maintenances.get_mut(name) else { return Vec::new() };
+        let before = std::mem::take(&mut entry.targets);
+        let mut changed = Vec::new();
+        let mut last: Option<Arc<Vec<Step>>> = None;
+        for status in &entry.maintenance.status.node_statuses {
+            if status.drain_targets.is_empty() {
+                continue;
+            }
+            let node: Arc<str> = status.node_ref.name.as_str().into();
+            let is_same =
+                |steps: &&Arc<Vec<Step>>| steps.iter().map(|step| &step.entry).eq(&status.drain_targets);
+            let known = before.get(&node).filter(is_same);
+            if known.is_none() {
+                changed.push(node.clone());
+                // Somebody else has written it: what is targeted stays targeted.
+                let on_board = self.board.node(&node).map(|state| &state.targets);
+                self.is_stale |= on_board.is_some_and(|targets| *targets != status.drain_targets);
+            }
+            let steps = known.or(last.as_ref().filter(is_same)).cloned();
+            let steps = steps
+                .unwrap_or_else(|| Arc::new(status.drain_targets.iter().cloned().map(Step::new).collect()));
+            last = Some(steps.clone());
+            entry.follows |= entry.taken.insert(node.clone());
+            entry.targets.insert(node, steps);
+        }
+        changed.extend(before.into_keys().filter(|node| !entry.targets.contains_key(node)));
+        changed
+    }
+
+    pub fn maintenance_gone(&mut self, name: &Arc<str>) {
+        let Some(entry) = self.maintenances.remove(name) else { return };
+        self.is_stale = true;
+        for node in entry.nodes {
+            if let Some(place) = self.nodes.get_mut(&node) {
+                place.selected_by.remove(name);
+            }
+            self.look_at_pods_on(&node);
+            self.now.insert(Item::Node(node));
+        }
+        // Nodes that it did not select any more may still carry its mark.
+        let marked = self.nodes.values().filter(|place| place.node.is_held_by(name));
+        self.now.extend(marked.map(|place| Item::Node(place.node.name.clone())));
+    }
+
+    pub fn node_seen(&mut self, node: Node, now: Timestamp) {
+        let name = node.name.clone();
+        let old = self.nodes.get(&name).map(|place| place.node.clone());
+        if let Some(old) = &old {
+            if old.uid != node.uid {
+                self.node_gone(&name);
+                return self.node_seen(node, now);
+            }
+            if is_older(&node.resource_version, &old.resource_version) {
+                return;
+            }
+        }
+        let is_like = old.as_ref().is_some_and(|old| old.is_like(&node));
+        let node = Arc::new(node);
+        let place = self.nodes.entry(name.clone()).or_insert_with(|| Place {
+            node: node.clone(),
+            selected_by: BTreeSet::new(),
+            fight: Fight::default(),
+        });
+        place.node = node.clone();
+        if is_like {
+            return;
+        }
+        let is_held = node.held_by.is_some();
+        if is_held && !node.unschedulable && old.as_ref().is_some_and(|old| old.unschedulable) {
+            place.fight.uncordoned(now);
+        }
+        if old.as_ref().is_none_or(|old| old.labels != node.labels) {
+            let selecting: BTreeSet<Arc<str>> = self
+                .maintenances
+                .values()
+                .filter(|entry| entry.maintenance.selector.matches(&name, &node.labels))
+                .map(|entry| entry.maintenance.name.clone())
+                .collect();
+            let before = std::mem::replace(&mut place.selected_by, selecting.clone());
+            for maintenance in before.symmetric_difference(&selecting) {
+                if let Some(entry) = self.maintenances.get_mut(maintenance) {
+                    if selecting.contains(maintenance) {
+                        entry.nodes.insert(name.clone());
+                    } else {
+                        entry.nodes.remove(&name);
+                    }
+                }
+                self.now.insert(Item::Maintenance(maintenance.clone()));
+                self.is_stale = true;
+            }
+            self.look_at_pods_on(&name);
+        }
+        if old.as_ref().map(|old| &old.held_by) != Some(&node.held_by) {
+            self.is_stale = true;
+        }
+        self.look_at_maintenances_of(&name);
+        self.now.insert(Item::Node(name));
+    }
+
+    pub fn node_gone(&mut self, name: &Arc<str>) {
+        self.look_at_maintenances_of(name);
+        let Some(place) = self.nodes.remove(name) else { return };
+        for maintenance in place.selected_by {
+            if let Some(entry) = self.maintenances.get_mut(&maintenance) {
+                entry.nodes.remove(name);
+                self.is_stale = true;
+            }
+        }
+    }
+
+    fn look_at_maintenances_of(&mut self, node: &str) {
+        let Some(place) = self.nodes.get(node) else { return };
+        self.now.extend(place.selected_by.iter().cloned().map(Item::Maintenance));
+        self.look_at_completing();
+    }
+
+    /// Those that wait for the last marks and requests to go.
+    fn look_at_completing(&mut self) {
+        let completing = self.maintenances.values().map(|entry| &entry.maintenance);
+        let completing = completing.filter(|it| it.stage() == Stage::Complete && it.has_begun());
+        self.now.extend(completing.map(|it| Item::Maintenance(it.name.clone())));
+    }
+
+    fn look_at_pods_on(&mut self, node: &str) {
+        self.now.extend(self.tally.pods_on(node).cloned().map(Item::Pod));
+    }
+
+    pub fn pod_seen(&mut self, pod: Pod) {
+        let (key, node) = (pod.key.clone(), pod.node.clone());
+        let before = self.tally.pod(&key).map(|(pod, _)| pod.clone());
+        let is_same = before.is_some_and(|old| {
+            old.uid == pod.uid && old.node == pod.node && old.phase == pod.phase && old.labels == pod.labels
+        });
+        let changes = self.tally.pod_seen(pod);
+        self.count(changes);
+        let drains = |place: &Place| place.selected_by.iter().any(|name| self.drains(name));
+        if !is_same && self.nodes.get(&node).is_some_and(drains) {
+            self.now.insert(Item::Pod(key));
+        }
+    }
+
+    fn drains(&self, name: &str) -> bool {
+        self.maintenances.get(name).is_some_and(|entry| entry.maintenance.drains())
+    }
+
+    pub fn pod_gone(&mut self, key: &Key) {
+        let changes = self.tally.pod_gone(key);
+        if !changes.is_empty() {
+            self.look_at_completing();
+        }
+        self.count(changes);
+    }
+
+    pub fn request_seen(&mut self, request: Request) {
+        let known = self.tally.request(&request.key);
+        if known.is_some_and(|known| {
+            known.uid == request.uid && is_older(&request.resource_version, &known.resource_version)
+        }) {
+            return;
+        }
+        let is_ours = pods::is_requested(&request) || known.is_some_and(|known| pods::is_requested(known));
+        let (pod, change) = self.tally.request_seen(request);
+        self.request_changed(pod, change, is_ours);
+    }
+
+    pub fn request_gone(&mut self, key: &Key) {
+        let Some((pod, change)) = self.tally.request_gone(key) else { return };
+        self.request_changed(pod, change, true);
+    }
+
+    fn request_changed(&mut self, pod: Key, change: Option<Change>, is_ours: bool) {
+        self.count(change.into_iter().collect());
+        if is_ours {
+            self.look_at_completing();
+        }
+        let is_of_interest = |(found, _): (&Arc<Pod>, _)| {
+            is_ours || self.nodes.get(&found.node).is_some_and(|place| !place.selected_by.is_empty())
+        };
+        if self.tally.pod(&pod).is_some_and(is_of_interest) {
+            self.now.insert(Item::Pod(pod));
+        }
+    }
+
+    fn count(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            // Classes that came since the board was made.
+            for class in self.board.classes().len()..self.tally.classes().len() {
+                self.board.enter(self.tally.classes()[class].clone());
+            }
+            self.board.count(&change.node, change.class, change.there, change.evicting);
+            self.is_dirty = true;
+        }
+    }
+
+    /// Moves all maintenances as far as they go. Cheap if nothing has changed.
+    pub fn resolve(&mut self, now: Timestamp) {
+        // Once more if it is time for a next wave of nodes.
+        for _ in 0..2 {
+            if !self.is_stale && !self.is_dirty {
+                return;
+            }
+            let is_new = std::mem::take(&mut self.is_stale);
+            if is_new {
+                self.plan_anew();
+            }
+            self.is_dirty = false;
+            let changes = self.board.resolve();
+            for push in changes.pushed {
+                let name = |number: Number| Arc::<str>::from(self.board.draining()[number].name.as_str());
+                let (pushed, older) = (name(push.maintenance), name(push.after));
+                if let Some(entry) = self.maintenances.get_mut(&pushed) {
+                    entry.pushed_by.insert(older);
+                }
+            }
+            let mut concerned: BTreeSet<Number> = BTreeSet::new();
+            for node in &changes.nodes {
+                concerned.extend(self.board.covered_by(node));
+                if self
+                    .nodes
+                    .get(node)
+                    .is_some_and(|place| place.node.phase.as_deref() != Some(self.phase(place).name()))
+                {
+                    self.now.insert(Item::Node(node.clone()));
+                }
+            }
+            for number in concerned {
+                let name: Arc<str> = self.board.draining()[number].name.as_str().into();
+                let last = self.maintenances.get(&name).and_then(|entry| entry.last_written);
+                let item = Item::Maintenance(name);
+                match last.map(|last| last + PAUSE) {
+                    Some(next) if now < next && !changes.moved => {
+                        self.later.insert(item, next);
+                    }
+                    _ => {
+                        self.now.insert(item);
+                    }
+                }
+            }
+            if is_new {
+                self.now.extend(self.numbers.keys().cloned().map(Item::Maintenance));
+            }
+            self.is_stale |= self.is_time_for_a_wave();
+        }
+    }
+}
+
+/// Whether the drains of all maintenances have to be planned anew.
+fn is_planned_otherwise(old: &Maintenance, new: &Maintenance) -> bool {
+    old.stage() != new.stage()
+        || old.has_begun() != new.has_begun()
+        || old.drain_has_begun() != new.drain_has_begun()
+        || old.selector != new.selector
+        || old.limit != new.limit
+}
+
+/// Versions of one object count up.
+fn is_older(new: &str, known: &str) -> bool {
+    new.parse::<u64>().ok().zip(known.parse::<u64>().ok()).is_some_and(|(new, known)| new < known)
+}

@@ -1,0 +1,319 @@
+//! The node maintenance controller: watches into the index, decisions out of it, effects to the server.
+//!
+//! One task owns everything; only the API calls run beside it, a bounded number at a time, and never two for the same
+//! maintenance, node or pod. Nothing is decided before all watches have told what there is. Everything needed to go on
+//! is in the API objects: the position in the plan and the targets in the status of the maintenance, who holds a node
+//! and what it was before on the node, and who requests an eviction on the request.
+
+mod decisions;
+mod index;
+mod observer;
+mod planning;
+mod tally;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, SelectAll};
+use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use usher_api::NodeMaintenance;
+use usher_apply::{Clock, Events, Failure, Maintenances};
+use usher_decide::maintenance::decision::{Effect, NodeEffect};
+use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
+
+pub use decisions::PodDecision;
+pub use index::{Index, Item};
+pub use observer::{Cause, Nobody, Observer};
+
+use crate::queue::Queue;
+use crate::watch::{Listing, NewsStream, Told, follow, sleep_until};
+
+/// So many objects are worked on at a time.
+const AT_A_TIME: usize = 64;
+
+/// What the watches tell.
+enum News {
+    Maintenance(watcher::Event<NodeMaintenance>),
+    Node(watcher::Event<NodeOnWire>),
+    Pod(watcher::Event<PodOnWire>),
+    Request(watcher::Event<RequestOnWire>),
+}
+
+#[derive(Default)]
+struct Listings {
+    maintenances: Listing<Arc<str>>,
+    nodes: Listing<Arc<str>>,
+    pods: Listing<Key>,
+    requests: Listing<Key>,
+}
+
+impl Listings {
+    fn are_known(&self) -> bool {
+        self.maintenances.is_known && self.nodes.is_known && self.pods.is_known && self.requests.is_known
+    }
+}
+
+/// Runs the controller until the future is dropped.
+pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
+    let events = Events::start(client.clone(), clock.clone());
+    let news = futures::stream::select_all([
+        follow(Api::<NodeMaintenance>::all(client.clone()), News::Maintenance),
+        follow(Api::<NodeOnWire>::all(client.clone()), News::Node),
+        follow(Api::<PodOnWire>::all(client.clone()), News::Pod),
+        follow(Api::<RequestOnWire>::all(client.clone()), News::Request),
+    ]);
+    let controller = Controller {
+        apply: Maintenances::new(client, events),
+        clock,
+        observer,
+        index: Index::default(),
+        queue: Queue::default(),
+        under_way: FuturesUnordered::new(),
+        listing: Listings::default(),
+        is_synced: false,
+    };
+    controller.run(news).await;
+}
+
+struct Done {
+    item: Item,
+    /// The object as it was written.
+    fresh: Option<Fresh>,
+    failure: Option<Failure>,
+    /// A fight over the node was told.
+    told_fight: bool,
+}
+
+enum Fresh {
+    Maintenance(Box<Maintenance>),
+    Node(Box<Node>),
+}
+
+struct Controller {
+    apply: Maintenances,
+    clock: Clock,
+    observer: Box<dyn Observer>,
+    index: Index,
+    queue: Queue<Item>,
+    under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+    listing: Listings,
+    /// All watches have told what there is.
+    is_synced: bool,
+}
+
+impl Controller {
+    async fn run(mut self, mut news: SelectAll<NewsStream<News>>) {
+        loop {
+            // What has happened already comes first, so that decisions are made on what is, not on what was.
+            while let Some(Some(told)) = news.next().now_or_never() {
+                self.learn(told);
+            }
+            let now = self.clock.now();
+            if self.is_synced {
+                self.work(now);
+            }
+            let clock = self.clock.clone();
+            let sleep = sleep_until(&clock, self.queue.next_time());
+            tokio::select! {
+                biased;
+                told = news.next() => match told {
+                    Some(told) => self.learn(told),
+                    None => return,
+                },
+                Some(done) = self.under_way.next() => self.finish(done),
+                () = sleep => {}
+            }
+        }
+    }
+
+    /// Starts as much work as there may be at a time.
+    fn work(&mut self, now: Timestamp) {
+        self.index.resolve(now);
+        let (soon, later) = self.index.concerned();
+        for item in soon {
+            if self.queue.add(item, now) {
+                self.observer.queue_added();
+            }
+        }
+        for (item, at) in later {
+            self.queue.set_time(&item, Some(at));
+        }
+        self.queue.wake(now);
+        while self.under_way.len() < AT_A_TIME {
+            let Some((item, waited)) = self.queue.take(now) else { break };
+            self.observer.queue_taken(waited);
+            self.queue.set_time(&item, None);
+            match self.look_at(&item, now) {
+                Some(work) => self.under_way.push(work),
+                None => self.done_with(&item, now),
+            }
+        }
+        let (waiting, busy) = self.queue.depth();
+        self.observer.queue_depth(waiting, busy);
+    }
+
+    fn look_at(&mut self, item: &Item, now: Timestamp) -> Option<BoxFuture<'static, Done>> {
+        let apply = self.apply.clone();
+        let item = item.clone();
+        match &item {
+            Item::Maintenance(name) => {
+                let (maintenance, decision, cause) = self.index.decide_maintenance(name, now)?;
+                self.observer.waits(name, cause, now);
+                self.queue.set_time(&item, decision.recheck_at);
+                let effects = Some(decision.effects).filter(|effects| !effects.is_empty())?;
+                Some(carry_out(apply, item, maintenance, effects).boxed())
+            }
+            Item::Node(name) => {
+                let (node, decision) = self.index.decide_node(name, now)?;
+                self.queue.set_time(&item, decision.recheck_at);
+                let effects = Some(decision.effects).filter(|effects| !effects.is_empty())?;
+                let told_fight =
+                    effects.iter().any(|effect| matches!(effect, NodeEffect::Tell(it) if it.is_warning));
+                Some(
+                    async move {
+                        let outcome = apply.node(&node, &effects, now).await;
+                        let fresh = outcome.fresh.map(|node| Fresh::Node(Box::new(node)));
+                        Done { item, fresh, failure: outcome.failure, told_fight }
+                    }
+                    .boxed(),
+                )
+            }
+            Item::Pod(key) => {
+                let PodDecision { pod, request, effect } = self.index.decide_pod(key)?;
+                tracing::debug!(pod = %key, ?effect, "eviction request");
+                Some(
+                    async move {
+                        let failure = apply.pod(&pod, request.as_deref(), effect).await.err();
+                        Done { item, fresh: None, failure, told_fight: false }
+                    }
+                    .boxed(),
+                )
+            }
+        }
+    }
+
+    fn done_with(&mut self, item: &Item, now: Timestamp) {
+        let worked = self.queue.done(item, now);
+        self.observer.queue_done(worked);
+    }
+
+    fn finish(&mut self, done: Done) {
+        let now = self.clock.now();
+        match done.fresh {
+            // What its watch has seen go must not come back.
+            Some(Fresh::Maintenance(fresh)) => {
+                self.index.maintenance_written(&fresh.name, now);
+                if self.index.maintenance(&fresh.name).is_some_and(|known| known.uid == fresh.uid) {
+                    self.maintenance_seen(*fresh, now);
+                }
+            }
+            Some(Fresh::Node(fresh))
+                if self.index.node(&fresh.name).is_some_and(|known| known.uid == fresh.uid) =>
+            {
+                self.index.node_seen(*fresh, now);
+            }
+            Some(Fresh::Node(_)) | None => {}
+        }
+        if let (Item::Node(name), true) = (&done.item, done.told_fight) {
+            self.index.fight_told(name);
+        }
+        match done.failure {
+            None => self.queue.succeeded(&done.item),
+            Some(failure) => {
+                tracing::debug!(item = ?done.item, ?failure, "not carried out");
+                self.observer.failed(&failure);
+                self.observer.queue_retried();
+                // News of what is newer are on their way, but a watch may be late: it is looked at again anyway.
+                self.queue.retry(&done.item, now);
+                if let Failure::Later(why) = failure {
+                    tracing::warn!(item = ?done.item, why, "the server could not be written to");
+                }
+            }
+        }
+        self.done_with(&done.item, now);
+    }
+
+    fn learn(&mut self, news: News) {
+        let now = self.clock.now();
+        match news {
+            News::Maintenance(event) => {
+                match self.listing.maintenances.told(event, |it: &Maintenance| it.name.clone()) {
+                    Told::Seen(maintenance) => self.maintenance_seen(maintenance, now),
+                    Told::Gone(maintenance) => self.maintenance_gone(&maintenance.name, now),
+                    Told::Only(there) => {
+                        for name in
+                            self.index.maintenance_names().iter().filter(|name| !there.contains(*name))
+                        {
+                            self.maintenance_gone(name, now);
+                        }
+                    }
+                    Told::Nothing => {}
+                }
+            }
+            News::Node(event) => match self.listing.nodes.told(event, |it: &Node| it.name.clone()) {
+                Told::Seen(node) => self.index.node_seen(node, now),
+                Told::Gone(node) => self.index.node_gone(&node.name),
+                Told::Only(there) => {
+                    for name in self.index.node_names().iter().filter(|name| !there.contains(*name)) {
+                        self.index.node_gone(name);
+                    }
+                }
+                Told::Nothing => {}
+            },
+            News::Pod(event) => match self.listing.pods.told(event, |it: &Pod| it.key.clone()) {
+                Told::Seen(pod) => self.index.pod_seen(pod),
+                Told::Gone(pod) => self.index.pod_gone(&pod.key),
+                Told::Only(there) => {
+                    for key in self.index.pod_keys().iter().filter(|key| !there.contains(key)) {
+                        self.index.pod_gone(key);
+                    }
+                }
+                Told::Nothing => {}
+            },
+            News::Request(event) => match self.listing.requests.told(event, |it: &Request| it.key.clone()) {
+                Told::Seen(request) => self.index.request_seen(request),
+                Told::Gone(request) => self.index.request_gone(&request.key),
+                Told::Only(there) => {
+                    for key in self.index.request_keys().iter().filter(|key| !there.contains(key)) {
+                        self.index.request_gone(key);
+                    }
+                }
+                Told::Nothing => {}
+            },
+        }
+        if !self.is_synced && self.listing.are_known() {
+            self.is_synced = true;
+            tracing::info!(maintenances = self.index.maintenance_names().len(), "all that there is is known");
+            self.observer.synced();
+        }
+    }
+
+    fn maintenance_seen(&mut self, maintenance: Maintenance, now: Timestamp) {
+        let name = maintenance.name.clone();
+        let before = self.index.maintenance(&name).cloned();
+        self.index.maintenance_seen(maintenance);
+        let after = self.index.maintenance(&name).cloned();
+        self.observer.maintenance_changed(before.as_deref(), after.as_deref(), now);
+    }
+
+    fn maintenance_gone(&mut self, name: &Arc<str>, now: Timestamp) {
+        let before = self.index.maintenance(name).cloned();
+        self.observer.waits(name, None, now);
+        self.observer.maintenance_changed(before.as_deref(), None, now);
+        self.index.maintenance_gone(name);
+    }
+}
+
+async fn carry_out(
+    apply: Maintenances,
+    item: Item,
+    maintenance: Arc<Maintenance>,
+    effects: Vec<Effect>,
+) -> Done {
+    let outcome = apply.maintenance(&maintenance, &effects).await;
+    let fresh = outcome.fresh.map(|fresh| Fresh::Maintenance(Box::new(fresh)));
+    Done { item, fresh, failure: outcome.failure, told_fight: false }
+}

@@ -1,0 +1,76 @@
+//! Somebody who counts: metrics hear of everything here, and decide nothing.
+
+use jiff::{SignedDuration, Timestamp};
+use usher_apply::Failure;
+use usher_decide::snapshot::Maintenance;
+
+/// What keeps a maintenance from going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// Nodes that are not cordoned yet.
+    Cordon,
+    /// Another maintenance that has not come as far.
+    Maintenance,
+    /// Pods that are asked to leave and have not left.
+    Pods,
+}
+
+impl Cause {
+    /// One word, for labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cordon => "Cordon",
+            Self::Maintenance => "Maintenance",
+            Self::Pods => "Pods",
+        }
+    }
+}
+
+/// Hears what happens. All methods may be left out.
+pub trait Observer: Send {
+    /// The maintenance was seen, changed or gone. Its stages with their times, and its nodes and pods, are in its
+    /// status.
+    fn maintenance_changed(
+        &mut self,
+        before: Option<&Maintenance>,
+        after: Option<&Maintenance>,
+        now: Timestamp,
+    ) {
+        let _ = (before, after, now);
+    }
+
+    /// What the maintenance waits for now; `None` if it waits for nothing, or is gone.
+    fn waits(&mut self, name: &str, cause: Option<Cause>, now: Timestamp) {
+        let _ = (name, cause, now);
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        let _ = failure;
+    }
+
+    fn queue_added(&mut self) {}
+
+    fn queue_taken(&mut self, waited: SignedDuration) {
+        let _ = waited;
+    }
+
+    fn queue_done(&mut self, worked: SignedDuration) {
+        let _ = worked;
+    }
+
+    fn queue_retried(&mut self) {}
+
+    /// How many wait, and how many are worked on.
+    fn queue_depth(&mut self, waiting: usize, busy: usize) {
+        let _ = (waiting, busy);
+    }
+
+    /// All watches have told what there is.
+    fn synced(&mut self) {}
+}
+
+/// Nobody counts.
+#[derive(Debug, Default)]
+pub struct Nobody;
+
+impl Observer for Nobody {}

@@ -1,0 +1,334 @@
+//! Where all maintenances that drain and their nodes stand, kept up with every pod that comes or goes.
+//!
+//! A change of a pod costs what its node and the zones cost, not what the cluster does: positions are moved by counts
+//! per zone, and only nodes whose pods, targets or messages changed are looked at again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use usher_api::DrainPlanEntry;
+
+use super::nodes::{MaintenanceState, Node, NodeState, Pods};
+use super::plan::{PodClass, Step};
+use super::progress::{Draining, FastForward, Number, Steps, Waits, World, Zone, advance, waits};
+use super::targets::{common, covers, either, reached, selects};
+use super::words;
+
+/// What a resolution changed.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Maintenances that were pushed on by an older one.
+    pub pushed: Vec<FastForward>,
+    /// Targets or positions have changed somewhere.
+    pub moved: bool,
+    /// Nodes whose state is another one than before.
+    pub nodes: Vec<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+pub struct Board {
+    world: World,
+    steps: Steps,
+    waits: Waits,
+    places: Vec<Place>,
+    by_name: HashMap<Arc<str>, usize>,
+    limits: Vec<ZoneLimits>,
+    sums: Vec<Sum>,
+    reached: Vec<Vec<DrainPlanEntry>>,
+    dirty: BTreeSet<usize>,
+    fresh: bool,
+}
+
+/// A node in its zone.
+#[derive(Debug)]
+struct Place {
+    node: Node,
+    zone: usize,
+    targets: Arc<Targets>,
+    state: NodeState,
+}
+
+/// What is targeted on a node, read once for all nodes with the same.
+#[derive(Debug, Default)]
+struct Targets {
+    entries: Vec<DrainPlanEntry>,
+    steps: Vec<Step>,
+}
+
+impl Targets {
+    fn new(entries: Vec<DrainPlanEntry>) -> Arc<Self> {
+        let steps = entries.iter().cloned().map(Step::new).collect();
+        Arc::new(Self { entries, steps })
+    }
+}
+
+/// What all maintenances of a zone have reached, and who holds the oldest of them up.
+#[derive(Debug, Default)]
+struct ZoneLimits {
+    in_common: Arc<Targets>,
+    behind: BTreeSet<Number>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Sum {
+    pending: u32,
+    evicting: u32,
+    drained: u32,
+    nodes: u32,
+}
+
+impl Board {
+    /// From scratch. `nodes` are those that at least one of the maintenances covers.
+    pub fn new(draining: Vec<Draining>, classes: Vec<PodClass>, nodes: Vec<Node>) -> Self {
+        let mut world = World { draining, classes, zones: Vec::new() };
+        let mut zone_of: HashMap<Vec<Number>, usize> = HashMap::new();
+        let mut known: Vec<Arc<Targets>> = vec![Targets::new(Vec::new())];
+        let mut places = Vec::with_capacity(nodes.len());
+        let mut by_name = HashMap::with_capacity(nodes.len());
+        for node in nodes {
+            let zone = *zone_of.entry(node.covered_by.clone()).or_insert_with(|| {
+                world.zones.push(Zone { covered_by: node.covered_by.clone(), ..Zone::default() });
+                world.zones.len() - 1
+            });
+            let targets = match known.iter().rev().find(|targets| targets.entries == node.targets) {
+                Some(known) => known.clone(),
+                None => {
+                    let new = Targets::new(node.targets.clone());
+                    known.push(new.clone());
+                    new
+                }
+            };
+            let counts = &mut world.zones[zone];
+            for (class, pods) in &node.pods {
+                *counts.pods.entry(*class).or_default() += u64::from(pods.there);
+                if selects(&targets.steps, &world.classes[*class]) {
+                    *counts.targeted.entry(*class).or_default() += u64::from(pods.there);
+                }
+            }
+            by_name.insert(node.name.clone(), places.len());
+            places.push(Place { node, zone, targets, state: NodeState::default() });
+        }
+        let steps = Steps::of(&world);
+        let (count, zones) = (world.draining.len(), world.zones.len());
+        Self {
+            world,
+            steps,
+            waits: Waits::default(),
+            places,
+            by_name,
+            limits: (0..zones).map(|_| ZoneLimits::default()).collect(),
+            sums: vec![Sum::default(); count],
+            reached: vec![Vec::new(); count],
+            dirty: BTreeSet::new(),
+            fresh: true,
+        }
+    }
+
+    /// So many pods of a class came to a node, or left it.
+    pub fn count(&mut self, node: &str, class: usize, there: i64, evicting: i64) {
+        let Some(at) = self.by_name.get(node).copied() else { return };
+        let place = &mut self.places[at];
+        let pods = place.node.pods.entry(class).or_default();
+        let changed = |count: u32, by: i64| u32::try_from((i64::from(count) + by).max(0)).unwrap_or(u32::MAX);
+        *pods = Pods { there: changed(pods.there, there), evicting: changed(pods.evicting, evicting) };
+        let zone = &mut self.world.zones[place.zone];
+        let add = |count: &mut u64| *count = count.saturating_add_signed(there);
+        add(zone.pods.entry(class).or_default());
+        if selects(&place.targets.steps, &self.world.classes[class]) {
+            add(zone.targeted.entry(class).or_default());
+        }
+        self.dirty.insert(at);
+    }
+
+    /// A class of pods that was not there before gets its number: the next one.
+    pub fn enter(&mut self, class: PodClass) {
+        self.steps.enter(&self.world.draining, &class);
+        self.world.classes.push(class);
+    }
+
+    /// Moves all maintenances as far as they go.
+    pub fn resolve(&mut self) -> Changes {
+        let before: Vec<usize> = self.world.draining.iter().map(|draining| draining.position).collect();
+        let pushed = advance(&mut self.world, &self.steps);
+        let positions = self.world.draining.iter().map(|draining| draining.position);
+        let moved = self.fresh || !positions.eq(before.iter().copied());
+        if moved {
+            self.limit_zones();
+            self.retarget();
+        }
+        let waits = waits(&self.world, &self.steps);
+        let look_at_all = moved || waits != self.waits;
+        self.waits = waits;
+        let dirty = std::mem::take(&mut self.dirty);
+        let mut nodes = Vec::new();
+        if look_at_all {
+            (0..self.places.len()).for_each(|at| self.look_at(at, &mut nodes));
+        } else {
+            dirty.into_iter().for_each(|at| self.look_at(at, &mut nodes));
+        }
+        self.fresh = false;
+        Changes { pushed, moved, nodes }
+    }
+
+    /// What the maintenances of each zone have reached together.
+    fn limit_zones(&mut self) {
+        let reached: Vec<Vec<DrainPlanEntry>> =
+            self.world.draining.iter().map(|draining| reached(&draining.plan, draining.position)).collect();
+        for (zone, limits) in self.world.zones.iter().zip(&mut self.limits) {
+            let all = zone.covered_by.iter().map(|number| &reached[*number]);
+            let in_common = all.fold(None, |common_so_far: Option<Vec<DrainPlanEntry>>, one| {
+                Some(match common_so_far {
+                    Some(so_far) if so_far == *one => so_far,
+                    Some(so_far) => common(&so_far, one),
+                    None => one.clone(),
+                })
+            });
+            limits.in_common = Targets::new(in_common.unwrap_or_default());
+            // A node speaks for the oldest of its maintenances: those that have not reached what it has, hold it up.
+            let oldest = words::oldest(&self.world, &zone.covered_by);
+            limits.behind = oldest.map_or_else(BTreeSet::new, |oldest| {
+                let others = zone.covered_by.iter().copied().filter(|other| *other != oldest);
+                others.filter(|other| !covers(&reached[*other], &reached[oldest])).collect()
+            });
+        }
+    }
+
+    /// Targets grow to what is reached in the zone, and never go back.
+    fn retarget(&mut self) {
+        // By the targets before and those of the zone, which few nodes have for themselves.
+        // What was before is kept as long, so that its address is not given to another.
+        let mut made: HashMap<(*const Targets, usize), [Arc<Targets>; 2]> = HashMap::new();
+        for place in &mut self.places {
+            let in_common = &self.limits[place.zone].in_common;
+            let before = place.targets.clone();
+            let key = (Arc::as_ptr(&before), place.zone);
+            let [_, grown] = made.entry(key).or_insert_with(|| {
+                let grown = either(&before.entries, &in_common.entries);
+                let grown = if grown == before.entries { before.clone() } else { Targets::new(grown) };
+                [before.clone(), grown]
+            });
+            place.targets = grown.clone();
+            if Arc::ptr_eq(&before, &place.targets) {
+                continue;
+            }
+            let zone = &mut self.world.zones[place.zone];
+            for (class, pods) in &place.node.pods {
+                let of = &self.world.classes[*class];
+                if selects(&place.targets.steps, of) && !selects(&before.steps, of) {
+                    *zone.targeted.entry(*class).or_default() += u64::from(pods.there);
+                }
+            }
+        }
+        let mut everywhere: Vec<Option<Arc<Targets>>> = vec![None; self.world.draining.len()];
+        let mut lowest: HashMap<(*const Targets, *const Targets), Arc<Targets>> = HashMap::new();
+        for place in &self.places {
+            for number in &place.node.covered_by {
+                let so_far = &mut everywhere[*number];
+                *so_far = Some(match so_far.take() {
+                    Some(before) if Arc::ptr_eq(&before, &place.targets) => before,
+                    Some(before) => lowest
+                        .entry((Arc::as_ptr(&before), Arc::as_ptr(&place.targets)))
+                        .or_insert_with(|| {
+                            let both = common(&before.entries, &place.targets.entries);
+                            // What is kept here keeps the addresses that it is found by.
+                            if both == before.entries { before.clone() } else { Targets::new(both) }
+                        })
+                        .clone(),
+                    None => place.targets.clone(),
+                });
+            }
+        }
+        self.reached = everywhere
+            .into_iter()
+            .map(|all| all.map(|all| all.entries.clone()).unwrap_or_default())
+            .collect();
+    }
+
+    fn look_at(&mut self, at: usize, changed: &mut Vec<Arc<str>>) {
+        let place = &self.places[at];
+        let state = self.state_of(place);
+        if state == place.state && !self.fresh {
+            return;
+        }
+        let before = (!self.fresh).then_some(&place.state);
+        for number in &place.node.covered_by {
+            let sum = &mut self.sums[*number];
+            if let Some(before) = before {
+                sum.pending -= before.pending;
+                sum.evicting -= before.evicting;
+                sum.drained -= u32::from(before.is_empty());
+                sum.nodes -= 1;
+            }
+            sum.pending += state.pending;
+            sum.evicting += state.evicting;
+            sum.drained += u32::from(state.is_empty());
+            sum.nodes += 1;
+        }
+        changed.push(place.node.name.clone());
+        self.places[at].state = state;
+    }
+
+    fn state_of(&self, place: &Place) -> NodeState {
+        let node = &place.node;
+        let (mut there, mut evicting, mut leaving) = (0, 0, false);
+        for (class, pods) in &node.pods {
+            there += pods.there;
+            evicting += pods.evicting.min(pods.there);
+            leaving |= pods.there > 0 && selects(&place.targets.steps, &self.world.classes[*class]);
+        }
+        let message = if there == 0 {
+            words::DRAINED.to_string()
+        } else if leaving {
+            words::evicting(&self.world, &self.limits[place.zone].behind)
+        } else {
+            let others = words::node_waits_for(&self.world, &self.steps, &self.waits, node);
+            words::waiting(&self.world, &others)
+        };
+        NodeState { targets: place.targets.entries.clone(), message, pending: there - evicting, evicting }
+    }
+
+    pub fn node(&self, name: &str) -> Option<&NodeState> {
+        self.by_name.get(name).map(|at| &self.places[*at].state)
+    }
+
+    /// The state of a node, if this maintenance drains it.
+    pub fn node_of(&self, number: Number, name: &str) -> Option<&NodeState> {
+        let place = &self.places[*self.by_name.get(name)?];
+        place.node.covered_by.contains(&number).then_some(&place.state)
+    }
+
+    /// The maintenances that drain a node.
+    pub fn covered_by(&self, name: &str) -> &[Number] {
+        self.by_name.get(name).map_or(&[], |at| &self.places[*at].node.covered_by)
+    }
+
+    pub fn maintenance(&self, number: Number) -> MaintenanceState {
+        let sum = self.sums[number];
+        let message = if sum.pending + sum.evicting == 0 {
+            words::DRAINED.to_string()
+        } else if sum.evicting > 0 {
+            words::evicting(&self.world, &words::older_limits(&self.world, &self.waits, number))
+        } else {
+            words::waiting(&self.world, &self.waits.of(number))
+        };
+        let draining = &self.world.draining[number];
+        MaintenanceState {
+            position: draining.position,
+            is_at_the_end: draining.position >= draining.plan.last(),
+            reached: self.reached[number].clone(),
+            message,
+            pending: sum.pending,
+            evicting: sum.evicting,
+            nodes_drained: sum.drained,
+            waits_for: self.waits.of(number).iter().map(|n| self.world.draining[*n].name.clone()).collect(),
+        }
+    }
+
+    pub fn draining(&self) -> &[Draining] {
+        &self.world.draining
+    }
+
+    pub fn classes(&self) -> &[PodClass] {
+        &self.world.classes
+    }
+}

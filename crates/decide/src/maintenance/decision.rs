@@ -1,0 +1,87 @@
+//! What decisions on maintenances, their nodes and their pods are made of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use usher_api::NodeMaintenanceStatus;
+
+/// Effects in their order, and when to look again even if nothing changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision<E> {
+    pub effects: Vec<E>,
+    pub recheck_at: Option<Timestamp>,
+}
+
+impl<E> Default for Decision<E> {
+    fn default() -> Self {
+        Self { effects: Vec::new(), recheck_at: None }
+    }
+}
+
+/// A write to the maintenance that was looked at: its UID and resourceVersion are preconditions.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// From now on it is not removed before its nodes and pods are let go.
+    AddFinalizer,
+    /// It has let go of everything.
+    RemoveFinalizer,
+    /// A maintenance that is deleted is completed first.
+    SetStageComplete,
+    WriteStatus(Box<NodeMaintenanceStatus>),
+    Tell(Notice),
+}
+
+/// A write to the node that was looked at: its UID and resourceVersion are preconditions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeEffect {
+    /// Cordon it, and write on it who holds it and what it was before: one write, so that nothing is forgotten.
+    Hold {
+        held_by: BTreeSet<Arc<str>>,
+        was_unschedulable: bool,
+        phase: &'static str,
+    },
+    /// Take all marks off, and leave it as it was before the first maintenance.
+    Release {
+        unschedulable: bool,
+    },
+    /// Show the condition.
+    Show {
+        status: &'static str,
+        reason: &'static str,
+        message: String,
+    },
+    Tell(Notice),
+}
+
+/// A write to the eviction request of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodEffect {
+    /// Create it, with the finalizer of node maintenance.
+    Request,
+    /// Put the finalizer onto the request that is there.
+    Join,
+    /// Take the finalizer off; what becomes of the request is up to the others.
+    Withdraw,
+}
+
+/// An event on the subject of the decision, and on these maintenances too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub is_warning: bool,
+    /// One word, for machines.
+    pub reason: &'static str,
+    pub message: String,
+    /// By name, with their UIDs.
+    pub maintenances: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl Notice {
+    pub fn normal(reason: &'static str, message: String) -> Self {
+        Self { is_warning: false, reason, message, maintenances: BTreeMap::new() }
+    }
+
+    pub fn warning(reason: &'static str, message: String) -> Self {
+        Self { is_warning: true, ..Self::normal(reason, message) }
+    }
+}

@@ -1,0 +1,246 @@
+//! One node: cordoned while a maintenance holds it, and afterwards as it was before.
+//!
+//! What the node was before, and who holds it, is written on the node in the same write that cordons it. So whoever
+//! comes next knows it, also after a crash, and a node that somebody had cordoned stays cordoned.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::decision::{Decision, NodeEffect, Notice};
+use crate::snapshot::{Node, NodePhase};
+
+/// So many times within [`REMEMBERED`] are an accident; more are a fight.
+const ACCIDENTS: usize = 2;
+const REMEMBERED: SignedDuration = SignedDuration::from_mins(10);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(1);
+
+/// When somebody uncordoned a node that is held.
+#[derive(Debug, Clone, Default)]
+pub struct Fight {
+    times: Vec<Timestamp>,
+    /// The last one was answered.
+    answered: bool,
+}
+
+impl Fight {
+    /// The node was seen uncordoned while it is held.
+    pub fn uncordoned(&mut self, now: Timestamp) {
+        self.times.retain(|at| now.duration_since(*at) < REMEMBERED);
+        self.times.push(now);
+        self.answered = false;
+    }
+
+    pub fn answered(&mut self) {
+        self.answered = true;
+    }
+
+    fn is_one(&self) -> bool {
+        self.times.len() > ACCIDENTS
+    }
+
+    /// When the node is cordoned again: at once in the beginning, later and later in a fight.
+    fn answer_at(&self) -> Option<Timestamp> {
+        let last = self.times.last()?;
+        let too_many = u32::try_from(self.times.len().saturating_sub(ACCIDENTS)).unwrap_or(u32::MAX);
+        let pause = match too_many {
+            0 => SignedDuration::ZERO,
+            more => SignedDuration::from_secs(1_i64 << more.min(6)).min(LONGEST_PAUSE),
+        };
+        Some(*last + pause)
+    }
+}
+
+/// What is known of a node.
+#[derive(Debug)]
+pub struct Case<'a> {
+    pub node: &'a Node,
+    /// The maintenances that hold it now, with their UIDs.
+    pub holders: &'a BTreeMap<Arc<str>, Arc<str>>,
+    pub phase: NodePhase,
+    pub fight: Option<&'a Fight>,
+}
+
+pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
+    if case.holders.is_empty() { release(case.node) } else { hold(case, now) }
+}
+
+fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
+    let node = case.node;
+    let holders: BTreeSet<Arc<str>> = case.holders.keys().cloned().collect();
+    let mut decision = Decision::default();
+    let is_marked =
+        node.held_by.as_ref() == Some(&holders) && node.phase.as_deref() == Some(case.phase.name());
+    let is_fought_over = node.held_by.is_some() && !node.unschedulable;
+    if is_fought_over
+        && let Some(at) = case.fight.and_then(Fight::answer_at)
+        && now < at
+    {
+        decision.recheck_at = Some(at);
+    } else if !is_marked || !node.unschedulable {
+        decision.effects.push(NodeEffect::Hold {
+            held_by: holders.clone(),
+            // Who holds it already has looked before.
+            was_unschedulable: if node.held_by.is_some() {
+                node.was_unschedulable
+            } else {
+                node.unschedulable
+            },
+            phase: case.phase.name(),
+        });
+    }
+    let (reason, message) = (case.phase.name(), format!("held by {}", names(&holders)));
+    if shown(node) != Some(("True", reason, message.as_str())) {
+        decision.effects.push(NodeEffect::Show { status: "True", reason, message });
+    }
+    if node.held_by.is_none() {
+        let message = if node.unschedulable {
+            format!("cordoned by {}; it was cordoned before and stays so afterwards", names(&holders))
+        } else {
+            format!("cordoned by {}", names(&holders))
+        };
+        decision.effects.push(NodeEffect::Tell(Notice::normal("MaintenanceCordoned", message)));
+    }
+    if is_fought_over && case.fight.is_some_and(|fight| fight.is_one() && !fight.answered) {
+        let message = format!(
+            "somebody keeps uncordoning node {}, and maintenance {} cordons it again: complete the maintenance, or stop \
+             whoever uncordons the node",
+            node.name,
+            names(&holders)
+        );
+        let notice = Notice::warning("CordonFight", message);
+        decision.effects.push(NodeEffect::Tell(Notice { maintenances: case.holders.clone(), ..notice }));
+    }
+    decision
+}
+
+fn release(node: &Node) -> Decision<NodeEffect> {
+    let mut decision = Decision::default();
+    if shown(node).is_some_and(|(status, ..)| status == "True") {
+        let message = "no maintenance holds the node".to_string();
+        decision.effects.push(NodeEffect::Show { status: "False", reason: "Completed", message });
+    }
+    let Some(held_by) = &node.held_by else { return decision };
+    // The marks go last: as long as they are there, somebody has something to do.
+    decision.effects.push(NodeEffect::Release { unschedulable: node.was_unschedulable });
+    let message = if node.was_unschedulable {
+        format!("released by {}; it stays cordoned, as it was before", names(held_by))
+    } else {
+        format!("uncordoned: {} has ended, or does not select it any more", names(held_by))
+    };
+    decision.effects.push(NodeEffect::Tell(Notice::normal("MaintenanceReleased", message)));
+    decision
+}
+
+fn shown(node: &Node) -> Option<(&str, &str, &str)> {
+    node.condition
+        .as_ref()
+        .map(|(status, reason, message)| (status.as_str(), reason.as_str(), message.as_str()))
+}
+
+fn names(of: &BTreeSet<Arc<str>>) -> String {
+    of.iter().map(|name| &**name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> Node {
+        Node {
+            name: "n".into(),
+            uid: "u".into(),
+            resource_version: "1".into(),
+            labels: Arc::default(),
+            unschedulable: false,
+            held_by: None,
+            was_unschedulable: false,
+            phase: None,
+            condition: None,
+        }
+    }
+
+    fn held(names: &[&str]) -> BTreeSet<Arc<str>> {
+        names.iter().map(|name| Arc::from(*name)).collect()
+    }
+
+    fn shows(reason: &str, message: &str) -> Option<(String, String, String)> {
+        Some(("True".into(), reason.into(), message.into()))
+    }
+
+    fn marked(names: &[&str]) -> Node {
+        Node {
+            unschedulable: true,
+            held_by: Some(held(names)),
+            phase: Some("Cordoned".into()),
+            condition: shows("Cordoned", &format!("held by {}", names.join(", "))),
+            ..node()
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn decided(node: &Node, holders: &[&str], fight: Option<&Fight>, now: i64) -> Decision<NodeEffect> {
+        let holders = holders.iter().map(|name| (Arc::from(*name), Arc::from("u"))).collect();
+        decide(&Case { node, holders: &holders, phase: NodePhase::Cordoned, fight }, at(now))
+    }
+
+    fn writes(decision: &Decision<NodeEffect>) -> Vec<&NodeEffect> {
+        let is_write =
+            |effect: &&NodeEffect| matches!(effect, NodeEffect::Hold { .. } | NodeEffect::Release { .. });
+        decision.effects.iter().filter(is_write).collect()
+    }
+
+    #[test]
+    fn a_node_is_cordoned_once_and_remembers_what_it_was() {
+        for was in [false, true] {
+            let decision = decided(&Node { unschedulable: was, ..node() }, &["a"], None, 0);
+            let hold = NodeEffect::Hold { held_by: held(&["a"]), was_unschedulable: was, phase: "Cordoned" };
+            assert_eq!(writes(&decision), [&hold]);
+        }
+        assert_eq!(decided(&marked(&["a"]), &["a"], None, 0), Decision::default());
+        // A second maintenance joins: what the node was before the first one still counts.
+        let decision = decided(&marked(&["a"]), &["a", "b"], None, 0);
+        let hold =
+            NodeEffect::Hold { held_by: held(&["a", "b"]), was_unschedulable: false, phase: "Cordoned" };
+        assert_eq!(writes(&decision), [&hold]);
+    }
+
+    #[test]
+    fn a_node_is_released_by_the_last_and_left_as_it_was() {
+        let decision = decided(&marked(&["a", "b"]), &["b"], None, 0);
+        assert!(matches!(writes(&decision)[..], [NodeEffect::Hold { .. }]), "b still holds it");
+        for was in [false, true] {
+            let decision = decided(&Node { was_unschedulable: was, ..marked(&["b"]) }, &[], None, 0);
+            assert_eq!(writes(&decision), [&NodeEffect::Release { unschedulable: was }]);
+        }
+        assert_eq!(decided(&Node { unschedulable: true, ..node() }, &[], None, 0), Decision::default());
+    }
+
+    #[test]
+    fn a_fight_is_told_and_answered_later_and_later() {
+        let uncordoned = Node { unschedulable: false, ..marked(&["a"]) };
+        let mut fight = Fight::default();
+        for time in [0, 1] {
+            fight.uncordoned(at(time));
+            let decision = decided(&uncordoned, &["a"], Some(&fight), time);
+            assert_eq!(
+                (writes(&decision).len(), decision.effects.len()),
+                (1, 1),
+                "at once, and nothing is told"
+            );
+        }
+        fight.uncordoned(at(2));
+        let decision = decided(&uncordoned, &["a"], Some(&fight), 2);
+        assert_eq!((writes(&decision).len(), decision.recheck_at), (0, Some(at(4))));
+        let told = |effect: &NodeEffect| matches!(effect, NodeEffect::Tell(notice) if notice.reason == "CordonFight");
+        assert!(decision.effects.iter().any(told));
+        assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&fight), 4)).len(), 1);
+        // Long after, it is an accident again.
+        fight.uncordoned(at(4000));
+        assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&fight), 4000)).len(), 1);
+    }
+}

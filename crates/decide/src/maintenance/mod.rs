@@ -1,0 +1,28 @@
+//! Node maintenance: which pods are asked to leave which node, and when.
+//!
+//! Where to start reading:
+//! - [`stages`]: one maintenance, from its first stage to its end; [`status`] is what it shows.
+//! - [`hold`]: one node, cordoned and released; [`pods`]: one pod, requested and let go.
+//! - [`plan`]: a drain plan, and the step at which it reaches a pod.
+//! - [`targets`]: the pods that are asked to leave a node, as entries that people read.
+//! - [`progress`]: how overlapping maintenances move through their plans together.
+//! - [`board`]: where they and their nodes stand, kept up with every change; [`words`] for people.
+//! - [`selector`]: which nodes a maintenance means; [`waves`]: how many of them at once.
+
+pub mod board;
+pub mod decision;
+pub mod hold;
+pub mod nodes;
+pub mod plan;
+pub mod pods;
+pub mod progress;
+pub mod selector;
+pub mod stages;
+#[cfg(test)]
+mod stages_tests;
+pub mod status;
+pub mod targets;
+#[cfg(test)]
+mod tests;
+pub mod waves;
+pub mod words;

@@ -1,0 +1,87 @@
+//! One pod: its eviction is requested while a maintenance targets it, and the request withdrawn when none does.
+
+use usher_api::EvictionRequestCancellationPolicy;
+use usher_api::names::{NODE_MAINTENANCE_REQUESTER, REQUESTER_FINALIZER_PREFIX};
+
+use super::decision::PodEffect;
+use crate::snapshot::{Pod, Request};
+
+/// The finalizer by which all maintenances request evictions. They share it: it stays until no maintenance targets the
+/// pod any more.
+pub fn finalizer() -> String {
+    format!("{REQUESTER_FINALIZER_PREFIX}{NODE_MAINTENANCE_REQUESTER}")
+}
+
+/// Whether node maintenance stands behind the request.
+pub fn is_requested(request: &Request) -> bool {
+    request.requesters().any(|requester| requester == NODE_MAINTENANCE_REQUESTER)
+}
+
+pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option<PodEffect> {
+    if pod.phase.is_terminal() {
+        return None;
+    }
+    match request.filter(|request| request.pod_uid == pod.uid) {
+        None => is_targeted.then_some(PodEffect::Request),
+        // Nobody may join a request that is being removed; when it is gone, there is a new one.
+        Some(request) if request.is_deleting => None,
+        Some(request) if is_targeted => (!is_requested(request)).then_some(PodEffect::Join),
+        Some(request) => must_withdraw(request).then_some(PodEffect::Withdraw),
+    }
+}
+
+/// An eviction that cannot be stopped any more is left alone.
+fn must_withdraw(request: &Request) -> bool {
+    let policy = request.status.eviction_request_cancellation_policy;
+    is_requested(request) && policy != EvictionRequestCancellationPolicy::Forbid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{PodOnWire, RequestOnWire};
+    use serde_json::json;
+
+    fn pod(phase: &str) -> Pod {
+        let pod: PodOnWire = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "d", "uid": "u"}, "status": {"phase": phase},
+        }))
+        .unwrap();
+        Pod::from(pod)
+    }
+
+    fn request(finalizers: &[&str], deleted: bool, policy: &str) -> Request {
+        let mut request = json!({
+            "metadata": {"name": "u", "namespace": "d", "uid": "r", "finalizers": finalizers},
+            "spec": {"podRef": {"name": "p", "uid": "u"}},
+            "status": {"evictionRequestCancellationPolicy": policy},
+        });
+        if deleted {
+            request["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        }
+        Request::from(serde_json::from_value::<RequestOnWire>(request).unwrap())
+    }
+
+    #[test]
+    fn a_targeted_pod_is_requested_and_any_other_is_not() {
+        let ours = finalizer();
+        let other = "requester.evictionrequest.coordination.k8s.io/name_other.example.com";
+        let both = [ours.as_str(), other];
+        let rows: [(&str, Option<Request>, bool, Option<PodEffect>); 11] = [
+            ("Running", None, true, Some(PodEffect::Request)),
+            ("Pending", None, true, Some(PodEffect::Request)),
+            ("Succeeded", None, true, None),
+            ("Running", None, false, None),
+            ("Running", Some(request(&[&ours], false, "Allow")), true, None),
+            ("Running", Some(request(&[other], false, "Allow")), true, Some(PodEffect::Join)),
+            ("Running", Some(request(&[other], true, "Allow")), true, None),
+            ("Running", Some(request(&both, false, "Allow")), false, Some(PodEffect::Withdraw)),
+            ("Running", Some(request(&[&ours], false, "Forbid")), false, None),
+            ("Running", Some(request(&[other], false, "Allow")), false, None),
+            ("Failed", Some(request(&[&ours], false, "Allow")), false, None),
+        ];
+        for (number, (phase, request, targeted, wanted)) in rows.into_iter().enumerate() {
+            assert_eq!(decide(&pod(phase), request.as_ref(), targeted), wanted, "row {number}");
+        }
+    }
+}

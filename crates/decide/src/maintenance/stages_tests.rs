@@ -1,0 +1,240 @@
+//! Stages: what a maintenance does in each, and what its status says.
+
+use super::decision::{Decision, Effect};
+use super::nodes::{MaintenanceState, NodeState};
+use super::stages::{Case, View, decide};
+use super::targets::reached;
+use crate::snapshot::Maintenance;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use usher_api::names::MAINTENANCE_COMPLETION_FINALIZER;
+use usher_api::{NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus};
+
+fn maintenance(stage: &str, begun: bool, deleted: bool, status: &Value) -> Maintenance {
+    let finalizers = if begun { vec![MAINTENANCE_COMPLETION_FINALIZER] } else { vec![] };
+    let mut object = json!({
+        "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+        "metadata": {"name": "m", "uid": "u", "resourceVersion": "1", "generation": 1, "finalizers": finalizers},
+        "spec": {"stage": stage, "nodeSelector": {"nodeSelectorTerms": [{}]}},
+        "status": status,
+    });
+    if deleted {
+        object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    }
+    Maintenance::from(serde_json::from_value::<NodeMaintenance>(object).unwrap())
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+struct Scene {
+    maintenance: Maintenance,
+    node: Arc<str>,
+    held: bool,
+    /// Pods that are left, and those that are on their way out.
+    pods: (u32, u32),
+    position: Option<usize>,
+    older: Vec<Arc<str>>,
+    left: (usize, usize),
+    last_written: Option<Timestamp>,
+}
+
+impl Scene {
+    fn new(maintenance: Maintenance) -> Self {
+        Self {
+            maintenance,
+            node: "n1".into(),
+            held: true,
+            pods: (0, 0),
+            position: None,
+            older: vec![],
+            left: (0, 0),
+            last_written: None,
+        }
+    }
+
+    fn decide(&self, now: i64) -> Decision<Effect> {
+        let (pods, evicting) = self.pods;
+        let state = self.position.map(|position| NodeState {
+            targets: reached(&self.maintenance.plan, position),
+            message: if pods == 0 { "Drained" } else { "Evicting" }.to_string(),
+            pending: pods - evicting,
+            evicting,
+        });
+        let view = View {
+            name: &self.node,
+            is_held: self.held,
+            unschedulable: self.held,
+            state: state.as_ref(),
+            pods,
+            evicting,
+            older: self.older.clone(),
+        };
+        let drain = state.as_ref().zip(self.position).map(|(state, position)| MaintenanceState {
+            position,
+            is_at_the_end: position >= self.maintenance.plan.last(),
+            reached: state.targets.clone(),
+            message: state.message.clone(),
+            pending: state.pending,
+            evicting,
+            nodes_drained: u32::from(pods == 0),
+            waits_for: vec![],
+        });
+        let case = Case {
+            maintenance: &self.maintenance,
+            nodes: &[view],
+            drain,
+            pushed_by: &BTreeSet::new(),
+            marks_left: self.left.0,
+            requests_left: self.left.1,
+            last_written: self.last_written,
+        };
+        decide(&case, at(now))
+    }
+}
+
+fn written(decision: &Decision<Effect>) -> Option<&NodeMaintenanceStatus> {
+    decision.effects.iter().find_map(|effect| match effect {
+        Effect::WriteStatus(status) => Some(&**status),
+        _ => None,
+    })
+}
+
+fn told(decision: &Decision<Effect>) -> Vec<&'static str> {
+    let reason = |effect: &Effect| match effect {
+        Effect::Tell(notice) => Some(notice.reason),
+        _ => None,
+    };
+    decision.effects.iter().filter_map(reason).collect()
+}
+
+fn drained(status: &NodeMaintenanceStatus) -> (&str, &str) {
+    status.conditions.first().map(|c| (c.status.as_str(), c.reason.as_str())).unwrap()
+}
+
+#[test]
+fn the_finalizer_comes_before_anything_else() {
+    for stage in ["Cordon", "Drain"] {
+        let decision = Scene::new(maintenance(stage, false, false, &json!({}))).decide(0);
+        assert_eq!(decision.effects, [Effect::AddFinalizer], "{stage}");
+    }
+    for stage in ["Idle", "Complete"] {
+        let decision = Scene::new(maintenance(stage, false, false, &json!({}))).decide(0);
+        assert!(matches!(decision.effects[0], Effect::WriteStatus(_)), "{stage}");
+        assert!(!decision.effects.contains(&Effect::AddFinalizer), "{stage}");
+        assert!(!decision.effects.contains(&Effect::RemoveFinalizer), "{stage}");
+    }
+}
+
+#[test]
+fn a_deletion_goes_through_complete_unless_nothing_began() {
+    for stage in ["Cordon", "Drain"] {
+        let decision = Scene::new(maintenance(stage, true, true, &json!({}))).decide(0);
+        assert_eq!(decision.effects, [Effect::SetStageComplete], "{stage}");
+    }
+    let idle = Scene::new(maintenance("Idle", false, true, &json!({}))).decide(0);
+    assert_eq!(idle, Decision::default());
+}
+
+#[test]
+fn the_finalizer_goes_when_no_mark_and_no_request_is_left() {
+    for (left, removed) in [((1, 0), false), ((0, 1), false), ((0, 0), true)] {
+        let scene = Scene { left, ..Scene::new(maintenance("Complete", true, true, &json!({}))) };
+        let decision = scene.decide(0);
+        assert_eq!(decision.effects.contains(&Effect::RemoveFinalizer), removed, "{left:?}");
+        let started = written(&decision).unwrap().stage_statuses.last().unwrap().name;
+        assert_eq!(started, NodeMaintenanceStage::Complete);
+    }
+}
+
+#[test]
+fn a_drain_waits_for_the_cordons_then_follows_the_plan_to_its_end() {
+    let drain = || Scene::new(maintenance("Drain", true, false, &json!({})));
+    let decision = Scene { held: false, pods: (4, 0), ..drain() }.decide(0);
+    let status = written(&decision).unwrap();
+    assert_eq!(drained(status), ("False", "Cordoning"));
+    assert_eq!((status.drain_status.as_ref(), status.stage_statuses.len()), (None, 1), "cordoning only");
+
+    let decision = Scene { pods: (4, 1), position: Some(0), ..drain() }.decide(0);
+    let status = written(&decision).unwrap();
+    let sum = status.drain_status.as_ref().unwrap();
+    assert_eq!((sum.pods_pending_eviction, sum.pods_evicting, sum.plan_position), (3, 1, 0));
+    assert_eq!((drained(status), told(&decision)), (("False", "Draining"), vec!["Cordon", "Drain"]));
+    assert_eq!(status.node_statuses[0].drain_targets, sum.reached_drain_targets);
+
+    let empty = Scene { position: Some(0), ..drain() }.decide(0);
+    assert_eq!(drained(written(&empty).unwrap()), ("False", "Draining"), "entries of the plan are left");
+    let end = Scene { position: Some(11), ..drain() }.decide(0);
+    assert_eq!(drained(written(&end).unwrap()), ("True", "Drained"));
+    assert!(told(&end).contains(&"Drained"));
+    let uncordoned = Scene { position: Some(11), held: false, ..drain() }.decide(0);
+    assert_eq!(drained(written(&uncordoned).unwrap()), ("False", "Cordoning"));
+}
+
+#[test]
+fn counts_are_written_once_a_second_and_targets_at_once() {
+    let mut scene = Scene {
+        pods: (4, 1),
+        position: Some(0),
+        ..Scene::new(maintenance("Drain", true, false, &json!({})))
+    };
+    scene.maintenance.status = written(&scene.decide(0)).unwrap().clone();
+    assert_eq!(scene.decide(5), Decision::default(), "nothing is written twice");
+    scene.last_written = Some(at(5));
+    scene.pods = (3, 1);
+    let decision = scene.decide(5);
+    assert_eq!((decision.effects.len(), decision.recheck_at), (0, Some(at(6))));
+    assert!(written(&scene.decide(6)).is_some());
+    scene.position = Some(1);
+    assert!(written(&scene.decide(5)).is_some());
+}
+
+#[test]
+fn a_node_that_joins_with_targets_further_on_is_told() {
+    let mut scene = Scene {
+        pods: (4, 1),
+        position: Some(0),
+        ..Scene::new(maintenance("Drain", true, false, &json!({})))
+    };
+    scene.older = vec!["old".into()];
+    assert!(!told(&scene.decide(0)).contains(&"FastForward"), "its targets are the same");
+    let (node, older) = (scene.node.clone(), scene.older.clone());
+    let state =
+        NodeState { targets: reached(&scene.maintenance.plan, 3), pending: 4, ..NodeState::default() };
+    let view = View {
+        name: &node,
+        is_held: true,
+        unschedulable: true,
+        state: Some(&state),
+        pods: 4,
+        evicting: 0,
+        older,
+    };
+    let case = Case {
+        maintenance: &scene.maintenance,
+        nodes: &[view],
+        drain: Some(MaintenanceState {
+            position: 0,
+            is_at_the_end: false,
+            reached: state.targets.clone(),
+            message: String::new(),
+            pending: 4,
+            evicting: 0,
+            nodes_drained: 0,
+            waits_for: vec![],
+        }),
+        pushed_by: &BTreeSet::new(),
+        marks_left: 1,
+        requests_left: 0,
+        last_written: None,
+    };
+    let decision = decide(&case, at(0));
+    let notice = decision.effects.iter().find_map(|effect| match effect {
+        Effect::Tell(notice) if notice.reason == "FastForward" => Some(notice.message.as_str()),
+        _ => None,
+    });
+    assert_eq!(notice, Some("fast-forwarding m due to older maintenance(s) old"));
+}

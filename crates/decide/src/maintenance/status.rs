@@ -1,0 +1,174 @@
+//! The status of a maintenance, made anew from what is; only times are taken from before.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use usher_api::NodeMaintenanceStage as Stage;
+use usher_api::names::DRAINED_CONDITION;
+use usher_api::{DrainStatus, NodeMaintenanceStatus, NodeReference, NodeStatus, StageStatus};
+
+use super::stages::{Case, View};
+use super::words;
+
+/// So many nodes are named where a sentence tells of some.
+const NAMED: usize = 3;
+
+pub fn is_drained(status: &NodeMaintenanceStatus) -> bool {
+    let drained = |condition: &Condition| condition.type_ == DRAINED_CONDITION && condition.status == "True";
+    status.conditions.iter().any(drained)
+}
+
+pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStatus {
+    let maintenance = case.maintenance;
+    let old = &maintenance.status;
+    let mut status = NodeMaintenanceStatus { nodes: number(case.nodes.len()), ..old.clone() };
+    match maintenance.stage() {
+        Stage::Idle => started(&mut status, Stage::Idle, now),
+        Stage::Cordon => {
+            started(&mut status, Stage::Cordon, now);
+            status.node_statuses = case.nodes.iter().map(node_status).collect();
+        }
+        Stage::Drain => {
+            // Nobody is asked to leave before all nodes are cordoned.
+            started(&mut status, Stage::Cordon, now);
+            status.node_statuses = case.nodes.iter().map(node_status).collect();
+            if case.drain.is_some() {
+                started(&mut status, Stage::Drain, now);
+                status.drain_status = drain_status(case);
+            }
+            show_drained(case, &mut status, now);
+        }
+        Stage::Complete => {
+            started(&mut status, Stage::Complete, now);
+            if is_over {
+                status.node_statuses = Vec::new();
+                let message = if is_drained(old) { words::DRAINED } else { "Cancelled" };
+                if let Some(drain) = &mut status.drain_status {
+                    drain.drain_message = message.to_string();
+                    drain.pods_pending_eviction = 0;
+                    drain.pods_evicting = 0;
+                }
+            }
+        }
+    }
+    status
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+fn count(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+fn started(status: &mut NodeMaintenanceStatus, name: Stage, now: Timestamp) {
+    if !status.stage_statuses.iter().any(|stage| stage.name == name) {
+        // Times are kept in whole seconds.
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        status.stage_statuses.push(StageStatus { name, start_timestamp: Some(Time(now)) });
+    }
+}
+
+fn node_status(view: &View<'_>) -> NodeStatus {
+    let node_ref = NodeReference { name: view.name.to_string() };
+    match view.state {
+        Some(state) => NodeStatus {
+            node_ref,
+            drain_targets: state.targets.clone(),
+            drain_message: state.message.clone(),
+            pods_pending_eviction: count(state.pending),
+            pods_evicting: count(state.evicting),
+        },
+        None => NodeStatus {
+            node_ref,
+            drain_targets: Vec::new(),
+            drain_message: if view.is_held { "Cordoned" } else { "To be cordoned" }.to_string(),
+            pods_pending_eviction: count(view.pods - view.evicting.min(view.pods)),
+            pods_evicting: count(view.evicting),
+        },
+    }
+}
+
+fn drain_status(case: &Case<'_>) -> Option<DrainStatus> {
+    let drain = case.drain.as_ref()?;
+    let later: Vec<&View<'_>> = case.nodes.iter().filter(|view| view.state.is_none()).collect();
+    let pods: u32 = later.iter().map(|view| view.pods).sum();
+    let evicting: u32 = later.iter().map(|view| view.evicting.min(view.pods)).sum();
+    let message = if drain.message == words::DRAINED && !later.is_empty() {
+        format!("{} nodes are drained, {} wait for their turn", drain.nodes_drained, later.len())
+    } else {
+        drain.message.clone()
+    };
+    Some(DrainStatus {
+        // Where some nodes have no targets yet, nothing is targeted everywhere.
+        reached_drain_targets: if later.is_empty() { drain.reached.clone() } else { Vec::new() },
+        plan_position: number(drain.position),
+        drain_message: message,
+        pods_pending_eviction: count(drain.pending + pods - evicting),
+        pods_evicting: count(drain.evicting + evicting),
+        nodes_drained: count(drain.nodes_drained),
+    })
+}
+
+/// True only if it is: all nodes take no new pods, are all drained by this plan, and no pod is left on any.
+fn show_drained(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timestamp) {
+    let uncordoned: Vec<&str> = case
+        .nodes
+        .iter()
+        .filter(|view| !view.is_held || !view.unschedulable)
+        .map(|view| &**view.name)
+        .collect();
+    let drained =
+        case.nodes.iter().all(|view| view.state.is_some_and(|state| state.is_empty()) && view.pods == 0);
+    let at_the_end = case.drain.as_ref().is_some_and(|drain| drain.is_at_the_end);
+    let (value, reason, message) = if case.nodes.is_empty() {
+        ("True", "NoNodes", "no node is selected".to_string())
+    } else if !uncordoned.is_empty() {
+        ("False", "Cordoning", format!("waiting until {} is cordoned", some(&uncordoned)))
+    } else if drained && at_the_end {
+        ("True", "Drained", "all pods have left all nodes".to_string())
+    } else {
+        let waits =
+            case.drain.as_ref().is_some_and(|drain| drain.evicting == 0 && !drain.waits_for.is_empty());
+        let message =
+            status.drain_status.as_ref().map(|drain| drain.drain_message.clone()).unwrap_or_default();
+        ("False", if waits { "Waiting" } else { "Draining" }, message)
+    };
+    set(status, maintenance_generation(case), value, reason, message, now);
+}
+
+fn maintenance_generation(case: &Case<'_>) -> Option<i64> {
+    Some(case.maintenance.generation).filter(|generation| *generation > 0)
+}
+
+fn some(names: &[&str]) -> String {
+    let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+fn set(
+    status: &mut NodeMaintenanceStatus,
+    observed_generation: Option<i64>,
+    value: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) {
+    let before = status.conditions.iter().find(|condition| condition.type_ == DRAINED_CONDITION);
+    let since =
+        before.filter(|before| before.status == value).map(|before| before.last_transition_time.clone());
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let condition = Condition {
+        type_: DRAINED_CONDITION.to_string(),
+        status: value.to_string(),
+        reason: reason.to_string(),
+        message,
+        last_transition_time: since.unwrap_or(Time(now)),
+        observed_generation,
+    };
+    status.conditions.retain(|condition| condition.type_ != DRAINED_CONDITION);
+    status.conditions.push(condition);
+}

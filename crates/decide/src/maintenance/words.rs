@@ -1,0 +1,56 @@
+//! What people are told of a drain: who evicts, and who waits for whom.
+
+use std::collections::BTreeSet;
+
+use super::nodes::Node;
+use super::progress::{Number, Steps, Waits, World};
+
+pub const DRAINED: &str = "Drained";
+const EVICTING: &str = "Evicting";
+
+pub fn oldest(world: &World, numbers: &[Number]) -> Option<Number> {
+    numbers.iter().copied().min_by_key(|number| age(world, *number))
+}
+
+fn age(world: &World, number: Number) -> (jiff::Timestamp, &str) {
+    (world.draining[number].created, world.draining[number].name.as_str())
+}
+
+/// Those that have not reached the pods that would be next there, or what these wait for themselves.
+pub fn node_waits_for(world: &World, steps: &Steps, waits: &Waits, node: &Node) -> BTreeSet<Number> {
+    let behind = |class: usize| -> BTreeSet<Number> {
+        let not_reached =
+            |number: &&Number| steps.of_class(**number, class) > world.draining[**number].position;
+        node.covered_by.iter().filter(not_reached).copied().collect()
+    };
+    let classes = node.pods.iter().filter(|(_, pods)| pods.there > 0).map(|(class, _)| behind(*class));
+    let next = classes.filter(|behind| !behind.is_empty()).min_by_key(BTreeSet::len).unwrap_or_default();
+    next.into_iter()
+        .flat_map(|number| {
+            let limits = older_limits(world, waits, number);
+            if limits.is_empty() { BTreeSet::from([number]) } else { limits }
+        })
+        .collect()
+}
+
+/// The older maintenances for which this one waits.
+pub fn older_limits(world: &World, waits: &Waits, number: Number) -> BTreeSet<Number> {
+    waits.of(number).into_iter().filter(|behind| age(world, *behind) < age(world, number)).collect()
+}
+
+pub fn evicting(world: &World, limits: &BTreeSet<Number>) -> String {
+    if limits.is_empty() {
+        return EVICTING.to_string();
+    }
+    format!("{EVICTING} (limited by {})", names(world, limits))
+}
+
+pub fn waiting(world: &World, others: &BTreeSet<Number>) -> String {
+    if others.is_empty() { EVICTING.to_string() } else { format!("Waiting for {}.", names(world, others)) }
+}
+
+fn names(world: &World, numbers: &BTreeSet<Number>) -> String {
+    let mut names: Vec<&str> = numbers.iter().map(|number| world.draining[*number].name.as_str()).collect();
+    names.sort_unstable();
+    names.join(", ")
+}

@@ -1,0 +1,85 @@
+//! A node maintenance, with its selector and plan read once.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use usher_api::names::MAINTENANCE_COMPLETION_FINALIZER;
+use usher_api::{DrainLimit, NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus};
+
+use crate::maintenance::plan::Plan;
+use crate::maintenance::selector::NodeMatcher;
+
+#[derive(Debug, Clone)]
+pub struct Maintenance {
+    pub name: Arc<str>,
+    pub uid: Arc<str>,
+    pub resource_version: String,
+    pub generation: i64,
+    pub created: Timestamp,
+    pub is_deleting: bool,
+    pub finalizers: Vec<String>,
+    pub selector: Arc<NodeMatcher>,
+    /// The stage that is asked for.
+    pub wanted: NodeMaintenanceStage,
+    pub plan: Arc<Plan>,
+    pub limit: Option<DrainLimit>,
+    pub reason: String,
+    pub status: NodeMaintenanceStatus,
+}
+
+impl Maintenance {
+    /// The stage that it is in: one that is deleted is about to be completed, unless it never began.
+    pub fn stage(&self) -> NodeMaintenanceStage {
+        match self.wanted {
+            NodeMaintenanceStage::Idle if !self.has_begun() => NodeMaintenanceStage::Idle,
+            _ if self.is_deleting => NodeMaintenanceStage::Complete,
+            stage => stage,
+        }
+    }
+
+    /// It may have touched nodes or pods: its finalizer says so.
+    pub fn has_begun(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER)
+    }
+
+    /// It keeps its nodes cordoned. Not before its finalizer is there, which makes sure that they are uncordoned.
+    pub fn holds(&self) -> bool {
+        self.has_begun() && matches!(self.stage(), NodeMaintenanceStage::Cordon | NodeMaintenanceStage::Drain)
+    }
+
+    pub fn drains(&self) -> bool {
+        self.has_begun() && self.stage() == NodeMaintenanceStage::Drain
+    }
+
+    pub fn position(&self) -> usize {
+        let position = self.status.drain_status.as_ref().map_or(0, |drain| drain.plan_position);
+        usize::try_from(position).unwrap_or(0).min(self.plan.last())
+    }
+
+    /// Whether it began to drain: then it does not wait for nodes that join later.
+    pub fn drain_has_begun(&self) -> bool {
+        self.status.drain_status.is_some()
+    }
+}
+
+impl From<NodeMaintenance> for Maintenance {
+    fn from(maintenance: NodeMaintenance) -> Self {
+        let (meta, spec) = (maintenance.metadata, maintenance.spec);
+        let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
+        Self {
+            name: text(meta.name),
+            uid: text(meta.uid),
+            resource_version: meta.resource_version.unwrap_or_default(),
+            generation: meta.generation.unwrap_or(0),
+            created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            is_deleting: meta.deletion_timestamp.is_some(),
+            finalizers: meta.finalizers.unwrap_or_default(),
+            selector: Arc::new(NodeMatcher::new(&spec.node_selector)),
+            wanted: spec.stage,
+            plan: Arc::new(Plan::new(&spec.drain_plan)),
+            limit: spec.drain_limit,
+            reason: spec.reason,
+            status: maintenance.status.unwrap_or_default(),
+        }
+    }
+}

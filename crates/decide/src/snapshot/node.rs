@@ -1,0 +1,151 @@
+//! A node, as far as a maintenance is concerned.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use usher_api::names::{
+    NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION, NODE_PHASE_ANNOTATION,
+    NODE_WAS_UNSCHEDULABLE_ANNOTATION,
+};
+
+use super::wire::stands_for;
+
+/// What a node goes through while maintenances hold it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    Cordoned,
+    Draining,
+    Drained,
+}
+
+impl Phase {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cordoned => "Cordoned",
+            Self::Draining => "Draining",
+            Self::Drained => "Drained",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub name: Arc<str>,
+    pub uid: Arc<str>,
+    pub resource_version: String,
+    pub labels: Arc<BTreeMap<String, String>>,
+    pub unschedulable: bool,
+    /// The maintenances that keep it cordoned, as it says itself. `None`: no maintenance has touched it.
+    pub held_by: Option<BTreeSet<Arc<str>>>,
+    /// Somebody had cordoned it before the maintenances came.
+    pub was_unschedulable: bool,
+    /// The phase that its annotation shows.
+    pub phase: Option<String>,
+    /// Status, reason and message of its condition.
+    pub condition: Option<(String, String, String)>,
+}
+
+impl Node {
+    pub fn is_held_by(&self, maintenance: &str) -> bool {
+        self.held_by.as_ref().is_some_and(|held| held.contains(maintenance))
+    }
+
+    /// Whether decisions see a difference.
+    pub fn is_like(&self, other: &Self) -> bool {
+        Self { resource_version: String::new(), ..self.clone() }
+            == Self { resource_version: String::new(), ..other.clone() }
+    }
+}
+
+/// A node as the server sends it. Its images, addresses and sizes are left out.
+#[derive(Debug, Clone, Deserialize)]
+pub struct NodeOnWire {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    unschedulable: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    conditions: Option<Vec<NodeCondition>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+stands_for!(NodeOnWire, core::Node);
+
+impl From<NodeOnWire> for Node {
+    fn from(node: NodeOnWire) -> Self {
+        let meta = node.metadata;
+        let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
+        let annotations = meta.annotations.unwrap_or_default();
+        let names = |list: &String| {
+            list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(Arc::from).collect()
+        };
+        let mut conditions = node.status.conditions.into_iter().flatten();
+        Self {
+            name: text(meta.name),
+            uid: text(meta.uid),
+            resource_version: meta.resource_version.unwrap_or_default(),
+            labels: Arc::new(meta.labels.unwrap_or_default()),
+            unschedulable: node.spec.unschedulable,
+            held_by: annotations.get(NODE_HELD_BY_ANNOTATION).map(names),
+            was_unschedulable: annotations
+                .get(NODE_WAS_UNSCHEDULABLE_ANNOTATION)
+                .is_some_and(|text| text == "true"),
+            phase: annotations.get(NODE_PHASE_ANNOTATION).cloned(),
+            condition: conditions
+                .find(|condition| condition.kind == NODE_MAINTENANCE_CONDITION)
+                .map(|condition| (condition.status, condition.reason, condition.message)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_is_read_with_who_holds_it() {
+        let node: NodeOnWire = serde_json::from_value(json!({
+            "metadata": {"name": "n", "uid": "u", "labels": {"zone": "a"}, "annotations": {
+                "nodemaintenance.k8s.io/held-by": "a, b,", "nodemaintenance.k8s.io/was-unschedulable": "true",
+                "nodemaintenance.k8s.io/phase": "Draining",
+            }},
+            "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24"},
+            "status": {"images": [{}], "conditions": [
+                {"type": "Ready", "status": "True"},
+                {"type": "NodeMaintenance", "status": "True", "reason": "Draining", "message": "m"},
+            ]},
+        }))
+        .unwrap();
+        let node = Node::from(node);
+        assert!(node.unschedulable && node.was_unschedulable && node.is_held_by("a") && node.is_held_by("b"));
+        assert_eq!(node.held_by.as_ref().map(BTreeSet::len), Some(2));
+        assert_eq!(node.condition.as_ref().map(|c| c.1.as_str()), Some("Draining"));
+        let plain: NodeOnWire = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+        let plain = Node::from(plain);
+        assert_eq!((plain.unschedulable, plain.held_by), (false, None));
+    }
+}

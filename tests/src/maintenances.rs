@@ -1,0 +1,107 @@
+//! Node maintenances on a living cluster: the controllers beside it, and hands to make and look at maintenances.
+
+use anyhow::Result;
+use futures::future::join;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use usher_apply::Clock;
+use usher_cluster::Cluster;
+use usher_controllers::{eviction_request, maintenance};
+
+use crate::living::{Living, NODES};
+use crate::witness::Witness;
+
+pub const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
+/// The finalizer by which maintenances request evictions.
+pub const REQUESTER: &str = "requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io";
+
+/// Both controllers, until this is dropped, as if their process were killed.
+#[derive(Debug)]
+pub struct Manager(JoinHandle<()>);
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Starts the eviction request and the node maintenance controller, the evictions under the eyes of a witness.
+#[must_use]
+pub fn start_manager(cluster: &Cluster, witness: &Witness) -> Manager {
+    let server = cluster.server().clone();
+    let clock = Clock::from_fn(move || server.now());
+    let client = witness.client("manager-1");
+    let maintenances = maintenance::run(client.clone(), clock.clone(), Box::new(maintenance::Nobody));
+    let requests = eviction_request::run(client, clock, Box::new(eviction_request::Nobody));
+    Manager(tokio::spawn(async move {
+        join(maintenances, requests).await;
+    }))
+}
+
+/// A maintenance of the nodes with these host names.
+#[must_use]
+pub fn of_nodes(name: &str, stage: &str, nodes: &[&str]) -> Value {
+    of_label(name, stage, "kubernetes.io/hostname", nodes)
+}
+
+/// A maintenance of the nodes with a label.
+#[must_use]
+pub fn of_label(name: &str, stage: &str, key: &str, values: &[&str]) -> Value {
+    json!({
+        "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": name},
+        "spec": {"stage": stage, "nodeSelector": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": key, "operator": "In", "values": values}]},
+        ]}},
+    })
+}
+
+/// Whether its condition Drained is true.
+#[must_use]
+pub fn is_drained(maintenance: &Value) -> bool {
+    let conditions = maintenance["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Drained" && c["status"] == "True"))
+}
+
+impl Living {
+    /// # Errors
+    /// It is not there.
+    pub async fn maintenance(&self, name: &str) -> Result<Value> {
+        self.get(&format!("{MAINTENANCES}/{name}")).await
+    }
+
+    /// # Errors
+    /// It was refused.
+    pub async fn set_stage(&self, name: &str, stage: &str) -> Result<Value> {
+        self.patch(&format!("{MAINTENANCES}/{name}"), &json!({"spec": {"stage": stage}})).await
+    }
+
+    /// Whether the node takes no new pods, and who holds it.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub async fn cordon(&self, node: &str) -> Result<(bool, Option<String>)> {
+        let node = self.get(&format!("{NODES}/{node}")).await?;
+        let held = &node["metadata"]["annotations"]["nodemaintenance.k8s.io/held-by"];
+        Ok((node["spec"]["unschedulable"] == true, held.as_str().map(str::to_owned)))
+    }
+
+    /// How many pods are on a node.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub async fn pods_on(&self, node: &str) -> Result<Vec<Value>> {
+        let list = self.get(&format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")).await?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// The messages of events with a reason.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub async fn told(&self, reason: &str) -> Result<Vec<String>> {
+        let events = self.get("/api/v1/namespaces/default/events").await?;
+        let with_reason =
+            events["items"].as_array().into_iter().flatten().filter(|event| event["reason"] == reason);
+        Ok(with_reason.filter_map(|event| event["message"].as_str().map(str::to_owned)).collect())
+    }
+}

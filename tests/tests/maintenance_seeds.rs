@@ -1,0 +1,151 @@
+//! Maintenances under faults and crashes, over many seeds: everything ends, nothing is left behind, no budget is broken, and
+//! targets never go back.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use futures::future::join;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use usher_apply::Clock;
+use usher_cluster::faults::{Fault, Matcher, Refusal, Rule, When};
+use usher_controllers::{eviction_request, maintenance};
+use usher_tests::budget_watch::{BudgetWatch, Watched};
+use usher_tests::chaos::{Process, Run};
+use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, NODES, workload};
+use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
+use usher_tests::requests::REQUESTS;
+use usher_tests::seeds::{self, Named, Trace};
+
+/// Seeds that every run of the tests goes through; `USHER_SEEDS=2000` is what the nightly run asks for.
+const FEW: u64 = 6;
+const TROUBLE: Duration = Duration::from_secs(600);
+
+async fn manager(run: Run) {
+    let time = run.clock.clone();
+    let clock = Clock::from_fn(move || time.now());
+    let maintenances = maintenance::run(run.client.clone(), clock.clone(), Box::new(maintenance::Nobody));
+    let requests = eviction_request::run(run.client, clock, Box::new(eviction_request::Nobody));
+    join(maintenances, requests).await;
+}
+
+/// What goes wrong for the manager, and for a second one that believes to lead.
+fn rules() -> Vec<Rule> {
+    let secs = Duration::from_secs;
+    let chances = [
+        (0.04, Fault::Refuse(Refusal::Conflict)),
+        (0.03, Fault::Refuse(Refusal::Internal)),
+        (0.03, Fault::Refuse(Refusal::Unavailable)),
+        (0.03, Fault::Timeout { applied: true, answered: false, after: secs(3) }),
+        (0.02, Fault::Timeout { applied: false, answered: true, after: secs(3) }),
+        (0.2, Fault::DropWatch { after: secs(20) }),
+        (0.05, Fault::StallWatch { time: Some(secs(15)) }),
+        (0.2, Fault::Stale { revisions: 20 }),
+    ];
+    let clients = ["manager-1", "manager-2"].into_iter();
+    let rule = |client: &str, (chance, fault)| Rule {
+        on: Matcher::any().client(client),
+        when: When::chance(chance),
+        fault,
+    };
+    clients.flat_map(|client| chances.map(|chance| rule(client, chance))).collect()
+}
+
+/// What is targeted on each node, as people read it.
+fn targets(maintenance: &Value) -> Vec<(String, i64)> {
+    let nodes = maintenance["status"]["nodeStatuses"].as_array().into_iter().flatten();
+    nodes
+        .flat_map(|node| {
+            let name = node["nodeRef"]["name"].as_str().unwrap_or_default().to_owned();
+            let targets = node["drainTargets"].as_array().cloned().unwrap_or_default();
+            targets.into_iter().map(move |target| {
+                let key = format!("{name} {} {}", target["podType"], target["podSelector"]);
+                (key, target["podPriority"].as_i64().unwrap_or_default())
+            })
+        })
+        .collect()
+}
+
+async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
+    let living = Living::start(seed, 8).await?;
+    if let Some(trace) = trace {
+        living.cluster.faults().trace_to(trace);
+    }
+    living.install_crds().await?;
+    living.create(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 12}))).await?;
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 10, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    living.create(BUDGETS, &budget).await?;
+    living.rolled_out("web").await?;
+    living.patch(&format!("{NODES}/n3"), &json!({"spec": {"unschedulable": true}})).await?;
+    let budgets =
+        BudgetWatch::start(&living.cluster, &[Watched { app: "web", least: 10 }], SignedDuration::ZERO);
+
+    living.cluster.faults().set(rules());
+    let mut process = Process::new(&living.cluster, "manager", manager);
+    let end = Instant::now() + TROUBLE;
+    let people = async {
+        living.create(MAINTENANCES, &of_nodes("a", "Drain", &["n1", "n2"])).await?;
+        sleep(Duration::from_secs(20)).await;
+        living.create(MAINTENANCES, &of_nodes("b", "Cordon", &["n2", "n3"])).await?;
+        sleep(Duration::from_secs(20)).await;
+        living.set_stage("b", "Drain").await?;
+        let mut limited = of_nodes("c", "Drain", &["n1", "n4"]);
+        limited["spec"]["drainLimit"] = json!({"maxNodes": 1});
+        living.create(MAINTENANCES, &limited).await?;
+        let mut before: Vec<Vec<(String, i64)>> = vec![Vec::new(); 3];
+        while Instant::now() < end {
+            for (name, before) in ["a", "b", "c"].into_iter().zip(&mut before) {
+                let now = targets(&living.maintenance(name).await?);
+                for (key, priority) in before.iter() {
+                    let reached = now.iter().find(|(other, _)| other == key).map(|(_, priority)| *priority);
+                    ensure!(
+                        reached.is_some_and(|now| now >= *priority),
+                        "{name}: targets of {key} went back from {priority}"
+                    );
+                }
+                *before = now;
+            }
+            sleep(Duration::from_secs(2)).await;
+        }
+        anyhow::Ok(())
+    };
+    let (people, ()) = join(people, process.upheaval(end, Duration::from_secs(30))).await;
+    people?;
+    living.cluster.faults().set(Vec::new());
+    for name in ["a", "b", "c"] {
+        living.until(&format!("{MAINTENANCES}/{name}"), is_drained).await?;
+    }
+    living.set_stage("a", "Complete").await?;
+    living.delete(&format!("{MAINTENANCES}/b")).await?;
+    living.delete(&format!("{MAINTENANCES}/c")).await?;
+    let is_over = |list: &Value| {
+        let left = list["items"].as_array().cloned().unwrap_or_default();
+        left.len() == 1 && left[0]["metadata"]["finalizers"].is_null()
+    };
+    living.until(MAINTENANCES, is_over).await?;
+    living.until(REQUESTS, |list| list["items"].as_array().is_none_or(Vec::is_empty)).await?;
+    for number in 1..=8 {
+        let (cordoned, held) = living.cordon(&format!("n{number}")).await?;
+        ensure!(
+            cordoned == (number == 3) && held.is_none(),
+            "n{number}: cordoned {cordoned}, held by {held:?}"
+        );
+    }
+    let verdict = budgets.verdict();
+    ensure!(verdict.overdrawn.is_empty(), "{}", verdict.overdrawn.join("\n"));
+    ensure!(verdict.evictions > 0, "nothing was evicted");
+    Ok(())
+}
+
+#[test]
+fn maintenances_end_well_whatever_goes_wrong() {
+    let named = Named { target: "maintenance_seeds", test: "maintenances_end_well_whatever_goes_wrong" };
+    if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), maintenances_in_trouble) {
+        panic!("{failure}");
+    }
+}
