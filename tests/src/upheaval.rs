@@ -230,6 +230,10 @@ impl Scene {
     async fn second_leader(&self) {
         self.random_sleep(300, 3000).await;
         let second = life::start(&self.cluster, self.options.clone());
+        // Kubelets are not elected: each node has its one, and only the first life knows which of them are silent.
+        second.crash(Component::NodeLifecycle);
+        second.crash(Component::Kubelet);
+        second.crash(Component::Node);
         self.random_sleep(10, 90).await;
         drop(second);
     }

@@ -1,5 +1,5 @@
 //! What goes wrong on demand, and a cluster that lives through it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by failing")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by failing")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
