@@ -34,13 +34,13 @@ async fn main() -> Result<()> {
     let service = cluster.service();
     let started = Instant::now();
     let cpu = cpu_seconds()?;
-    let _life = life::start(&cluster, life::Options::default());
+    let _life = life::start(&cluster, life::Options { without_events: true, ..life::Options::default() });
     let workloads = populate(&service, nodes, pods).await?;
     settle(&service, &workloads).await?;
     let (took, cpu) = (started.elapsed(), cpu_seconds()? - cpu);
     let virtual_seconds = cluster.server().now().as_second() - START;
     println!(
-        "{nodes} nodes, {pods} pods of {} workloads: {virtual_seconds} s of cluster time",
+        "{nodes} nodes, {pods} pods of {} workloads, without events: {virtual_seconds} s of cluster time",
         workloads.len()
     );
     check(&service, nodes, pods).await?;

@@ -62,7 +62,7 @@ pub async fn an_hour_of_faults(seed: u64, trace: Trace) -> Result<()> {
     if let Some(trace) = &trace {
         cluster.faults().trace_to(trace.clone());
     }
-    let options = life::Options { times: TIMES, trace, ..life::Options::default() };
+    let options = life::Options { times: TIMES, trace, without_events: true };
     let life = life::start(&cluster, options.clone());
     let budgets = BudgetWatch::start(&cluster, &watched(), FORGIVEN);
     let scene = Scene { cluster, life, options };

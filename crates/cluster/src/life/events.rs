@@ -29,6 +29,8 @@ pub struct Recorder {
     order: VecDeque<Said>,
     /// How many events were written about an object, less those that time has made up for, and since when.
     written: BTreeMap<(&'static str, About), (i64, Timestamp)>,
+    /// From so many objects on, those that time has made up for are forgotten.
+    sweep_from: usize,
     made: u64,
     /// Events that are being written, by name.
     pending: BTreeMap<String, Said>,
@@ -95,8 +97,10 @@ impl Recorder {
     }
 
     fn may(&mut self, source: &'static str, about: &About, now: Timestamp) -> bool {
-        if self.written.len() > KNOWN {
+        if self.written.len() > self.sweep_from.max(KNOWN) {
             self.written.retain(|_, (_, since)| *since + REFILL * i32::try_from(BURST).unwrap_or(1) > now);
+            // Most of them may have to stay: not again before there are twice as many.
+            self.sweep_from = 2 * self.written.len();
         }
         let (count, since) = self.written.entry((source, about.clone())).or_insert((0, now));
         let made_up = now.duration_since(*since).as_secs() / REFILL.as_secs();

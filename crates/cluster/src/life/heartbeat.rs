@@ -197,6 +197,7 @@ impl Heartbeats {
             if !left.is_zero() {
                 // Timers of tokio count in milliseconds, rounded up so that it is not too early.
                 tokio::select! {
+                    biased;
                     () = tokio::time::sleep(left + Duration::from_millis(1)) => {}
                     () = onlookers.changed() => continue,
                 }

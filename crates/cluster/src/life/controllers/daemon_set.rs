@@ -38,11 +38,14 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
         collisions: set.status["collisionCount"].as_i64().unwrap_or_default(),
     };
     let revision = template.settle(view, &mut plan);
-    let mut state = State { view, set, revision, on: BTreeMap::new(), stray: Vec::new() };
+    let mut state =
+        State { view, set, revision, on: BTreeMap::new(), stray: Vec::new(), desired: 0, surge: 0 };
     for (_, node) in view.nodes.iter() {
         let (runs, stays) = placement.on(node);
         state.on.insert(node.metadata.name.clone(), Place { runs, stays, pods: Vec::new() });
+        state.desired += i64::from(runs);
     }
+    state.surge = surge(set, state.desired);
     let claimant = adoption::Set { kind: "DaemonSet", meta: &set.metadata, selector: &set.spec.selector };
     let pods = adoption::claim(view, &claimant, |_| true, &mut plan);
     for pod in &pods {
@@ -125,6 +128,16 @@ struct State<'a> {
     on: BTreeMap<String, Place<'a>>,
     /// Pods of nodes that are gone.
     stray: Vec<&'a Arc<Pod>>,
+    /// How many nodes should have a pod.
+    desired: i64,
+    /// How many of them may have two during an update.
+    surge: i64,
+}
+
+fn surge(set: &DaemonSet, desired: i64) -> i64 {
+    let strategy = &set.spec.update_strategy;
+    let surge = strategy.rolling_update.max_surge.as_ref().filter(|_| strategy.kind != "OnDelete");
+    surge.map_or(0, |surge| surge.of(desired, true))
 }
 
 impl<'a> State<'a> {
@@ -134,17 +147,6 @@ impl<'a> State<'a> {
 
     fn is_available(&self, pod: &Pod, now: Timestamp, plan: &mut Plan) -> bool {
         is_available(pod, self.set.spec.min_ready_seconds, now, |at| plan.recheck(at))
-    }
-
-    fn desired(&self) -> i64 {
-        self.on.values().filter(|place| place.runs).count() as i64
-    }
-
-    /// How many nodes may have two pods during an update.
-    fn surge(&self) -> i64 {
-        let strategy = &self.set.spec.update_strategy;
-        let surge = strategy.rolling_update.max_surge.as_ref().filter(|_| strategy.kind != "OnDelete");
-        surge.map_or(0, |surge| surge.of(self.desired(), true))
     }
 
     /// One pod for each node that should have one, and none elsewhere.
@@ -158,7 +160,7 @@ impl<'a> State<'a> {
                 needing.push(node);
             } else if place.stays {
                 let running = self.end_those_that_ended(node, place, now, plan);
-                if running.is_empty() && self.surge() > 0 && place.runs {
+                if running.is_empty() && self.surge > 0 && place.runs {
                     needing.push(node);
                 }
                 self.end_excess(&running, now, plan);
@@ -215,7 +217,7 @@ impl<'a> State<'a> {
 
     /// The oldest stays; with surge, the oldest of the new and the oldest of the old until the new one serves.
     fn end_excess(&self, running: &[&Arc<Pod>], now: Timestamp, plan: &mut Plan) {
-        if self.surge() == 0 {
+        if self.surge == 0 {
             for pod in running.iter().skip(1) {
                 plan.act(Action::delete(Resource::Pods, &pod.metadata));
             }
@@ -236,9 +238,9 @@ impl<'a> State<'a> {
     /// Old pods go, those that are not available first, and never more at once than may be unavailable; or new ones
     /// come beside them, as many as the surge allows.
     fn update(&self, placement: &Placement, now: Timestamp, plan: &mut Plan) {
-        let surge = self.surge();
+        let surge = self.surge;
         let most = self.set.spec.update_strategy.rolling_update.max_unavailable.as_ref();
-        let unavailable = most.unwrap_or(&Amount::Number(1)).of(self.desired(), true);
+        let unavailable = most.unwrap_or(&Amount::Number(1)).of(self.desired, true);
         let room = if surge > 0 { surge } else { unavailable.max(1) };
         let (mut taken, mut at_once, mut candidates) = (0, Vec::new(), Vec::new());
         for (node, place) in &self.on {
