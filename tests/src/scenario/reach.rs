@@ -4,6 +4,7 @@
 use crate::cluster::{ADMIN, Answer, Request, TestCluster, exchange};
 use anyhow::{Context, Result, anyhow, bail};
 use http::Method;
+use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -17,6 +18,8 @@ pub struct ClusterUnderTest {
     catalogue: Mutex<Vec<Resource>>,
     /// Of the embedded cluster, where kubelets are told when to stop.
     pub(super) life: Option<Life>,
+    /// The cluster's time, where it is not that of this machine.
+    clock: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
 }
 
 /// A kind as discovery tells it.
@@ -52,7 +55,7 @@ impl ClusterUnderTest {
     /// The client has to be the administrator's; other users are impersonated.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, catalogue: Mutex::default(), life: None }
+        Self { client, catalogue: Mutex::default(), life: None, clock: None }
     }
 
     /// # Errors
@@ -64,7 +67,16 @@ impl ClusterUnderTest {
     /// Without any socket, so that time can be virtual. Its life ends with this.
     #[must_use]
     pub fn embedded(cluster: &Cluster, life: Life) -> Self {
-        Self { life: Some(life), ..Self::new(kube::Client::new(cluster.service(), "default")) }
+        let server = cluster.server().clone();
+        let clock: Box<dyn Fn() -> Timestamp + Send + Sync> = Box::new(move || server.now());
+        let reached = Self::new(kube::Client::new(cluster.service(), "default"));
+        Self { life: Some(life), clock: Some(clock), ..reached }
+    }
+
+    /// The present time of the cluster.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.as_ref().map_or_else(Timestamp::now, |clock| clock())
     }
 
     /// Sends a request as the user, or as the administrator.
