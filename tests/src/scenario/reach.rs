@@ -16,6 +16,8 @@ use usher_cluster::life::Life;
 pub struct ClusterUnderTest {
     client: kube::Client,
     catalogue: Mutex<Vec<Resource>>,
+    /// The group that is meant where kinds of several groups are called the same.
+    preferred: Option<&'static str>,
     /// Of the embedded cluster, where kubelets are told when to stop.
     pub(super) life: Option<Life>,
     /// The cluster's time, where it is not that of this machine.
@@ -55,7 +57,7 @@ impl ClusterUnderTest {
     /// The client has to be the administrator's; other users are impersonated.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, catalogue: Mutex::default(), life: None, clock: None }
+        Self { client, catalogue: Mutex::default(), preferred: None, life: None, clock: None }
     }
 
     /// # Errors
@@ -77,6 +79,12 @@ impl ClusterUnderTest {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.as_ref().map_or_else(Timestamp::now, |clock| clock())
+    }
+
+    /// Of kinds that are called the same, those of this group are meant.
+    #[must_use]
+    pub fn preferring(self, group: &'static str) -> Self {
+        Self { preferred: Some(group), ..self }
     }
 
     /// Sends a request as the user, or as the administrator.
@@ -154,6 +162,11 @@ impl ClusterUnderTest {
         for version in versions {
             resources.extend(of_version(version, &self.get(&format!("/apis/{version}")).await?));
         }
+        let is_preferred = |resource: &Resource| {
+            let group = resource.api_version.split_once('/').map(|(group, _)| group);
+            group.is_some() && group == self.preferred
+        };
+        resources.sort_by_key(|resource| !is_preferred(resource));
         Ok(resources)
     }
 }

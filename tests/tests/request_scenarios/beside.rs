@@ -55,9 +55,7 @@ pub async fn embedded(cluster: &Cluster, reached: &ClusterUnderTest) -> Running 
         let admission = admission.clone();
         let answer = move |review: Value| {
             let (admission, review) = (admission.clone(), review.to_string());
-            async move {
-                admission.answer(endpoint, review.as_bytes()).await.map_err(|why| why.to_string())
-            }
+            async move { admission.answer(endpoint, review.as_bytes()).await.map_err(|why| why.to_string()) }
         };
         let url = format!("{INSIDE}{}", endpoint.path());
         cluster.server().endpoints.register_url(&url, in_process(answer));

@@ -19,6 +19,8 @@ use usher_tests::TestCluster;
 use usher_tests::scenario::recorded::{self, Recorded};
 use usher_tests::scenario::{self, ClusterUnderTest, Failure, Report, Scenario};
 
+/// Newer API servers have a kind of the same name in another group.
+const GROUP: &str = "evictionrequest.coordination.k8s.io";
 const TOPIC: &str = "eviction-requests";
 /// Rewrites the recordings instead of checking them.
 const RECORD: &str = "USHER_RECORD";
@@ -40,11 +42,7 @@ fn selected() -> Vec<Scenario> {
 }
 
 /// What is wrong with a run, as far as the recording knows.
-fn judged(
-    scenario: &Scenario,
-    run: &Result<Report, Failure>,
-    recorded: Option<&Recorded>,
-) -> Option<String> {
+fn judged(scenario: &Scenario, run: &Result<Report, Failure>, recorded: Option<&Recorded>) -> Option<String> {
     let report = match run {
         Err(failure) => return Some(failure.to_string()),
         Ok(report) => report,
@@ -75,7 +73,7 @@ async fn requests_go_as_specified_on_the_real_cluster_and_end_as_recorded() {
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
     let plane = TestCluster::real_living().await.unwrap();
-    let cluster = Arc::new(ClusterUnderTest::of(&plane).unwrap());
+    let cluster = Arc::new(ClusterUnderTest::of(&plane).unwrap().preferring(GROUP));
     let _usher = beside::real(&plane, &cluster).await;
     let started = Instant::now();
     let runs: Vec<_> = futures::stream::iter(&scenarios)
@@ -115,7 +113,7 @@ fn on_the_embedded_cluster(scenario: &Scenario) -> Result<Report, Failure> {
         let clock = Arc::new(TokioClock::starting_at(start));
         let cluster = Cluster::new(Options { clock, seed: Some(1), ..Options::default() });
         let life = life::start(&cluster, life::Options::default());
-        let reached = Arc::new(ClusterUnderTest::embedded(&cluster, life));
+        let reached = Arc::new(ClusterUnderTest::embedded(&cluster, life).preferring(GROUP));
         let _usher = beside::embedded(&cluster, &reached).await;
         scenario::run(scenario, &reached).await
     })
