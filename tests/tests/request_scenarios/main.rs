@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod beside;
+mod guide;
 
 use futures::StreamExt;
 use std::collections::BTreeSet;
