@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test test-fast check bench record
+.PHONY: help demo test test-fast seeds soak check bench record
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,14 @@ test: toolchain ## all tests, on the embedded cluster and on a real control plan
 test-fast: toolchain ## the tests that need no real control plane
 	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
 	USHER_SKIP_REAL=1 $(CARGO) test --workspace
+
+seeds: toolchain ## 2,000 seeds of eviction requests under faults, in virtual time
+	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test request_seeds hours_of_requests
+
+soak: toolchain ## 20,000 seeds of eviction requests and 2,000 of maintenances and of the cluster itself: hours
+	USHER_SEEDS=20000 $(CARGO) test --release -p usher-tests --test request_seeds hours_of_requests
+	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test maintenance_seeds
+	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test faults a_cluster_finds
 
 check: toolchain ## format, lints, generated files, dependency direction
 	$(CARGO) fmt --all --check

@@ -118,7 +118,7 @@ fn rules(start: Timestamp) -> Vec<Rule> {
         (0.01, Fault::Latency(secs(4))),
     ];
     let of = |client: &'static str| {
-        faults.clone().map(|(chance, fault)| Rule {
+        faults.map(|(chance, fault)| Rule {
             on: Matcher::any().client(client),
             when: When::chance(chance).during(start, end),
             fault,

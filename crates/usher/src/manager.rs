@@ -17,9 +17,9 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use usher_apply::Clock;
-use usher_controllers::eviction_request;
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
+use usher_controllers::{eviction_request, maintenance};
 
 use crate::local::interruption;
 use gates::{Gate, Gates};
@@ -39,7 +39,8 @@ pub struct Arguments {
     #[arg(long, default_value = "usher-manager")]
     lease_name: String,
     /// Switches, as NAME=true or NAME=false, separated by commas. EvictionRequestAPI (true): carry out eviction
-    /// requests; without it they are kept and nothing is done about them.
+    /// requests; without it they are kept and nothing is done about them. DeclarativeNodeMaintenance (true): the same for
+    /// node maintenances.
     #[arg(long, value_name = "GATES", default_value = "", value_parser = gates::parse)]
     feature_gates: Gates,
     /// Where /metrics is served, over plain HTTP.
@@ -118,10 +119,19 @@ impl Parts {
     /// The controllers whose gates are on, in the replica that is elected.
     async fn lead(&self) {
         let gates = &self.arguments.feature_gates;
-        if !gates.is_on(Gate::EvictionRequestApi) {
+        let (requests, maintenances) =
+            (gates.is_on(Gate::EvictionRequestApi), gates.is_on(Gate::DeclarativeNodeMaintenance));
+        if !requests {
             tracing::warn!(
                 "feature gate EvictionRequestAPI is off: eviction requests are kept, and not acted on"
             );
+        }
+        if !maintenances {
+            tracing::warn!(
+                "feature gate DeclarativeNodeMaintenance is off: maintenances are kept, and not acted on"
+            );
+        }
+        if !requests && !maintenances {
             self.health.stands_by();
             return self.stopped().await;
         }
@@ -135,13 +145,32 @@ impl Parts {
         election.run(self.stopping.clone(), || self.act()).await;
     }
 
+    /// Both controllers, as far as their gates are on.
     async fn act(&self) {
         let _leading = Leading::begin(self);
-        let health = self.health.clone();
-        let observer = self.metrics.observer(move || health.synced());
-        let controller =
-            eviction_request::run_until(self.client.clone(), self.clock.clone(), observer, self.stopped());
-        self.health.pulse().beside(controller).await;
+        let gates = &self.arguments.feature_gates;
+        let (client, clock) = (&self.client, &self.clock);
+        let requests = async {
+            if gates.is_on(Gate::EvictionRequestApi) {
+                let health = self.health.clone();
+                let observer = self.metrics.observer(move || health.synced());
+                eviction_request::run_until(client.clone(), clock.clone(), observer, self.stopped()).await;
+            } else {
+                self.health.synced();
+                self.stopped().await;
+            }
+        };
+        let maintenances = async {
+            if gates.is_on(Gate::DeclarativeNodeMaintenance) {
+                let observer = Box::new(maintenance::Nobody);
+                // It may end anywhere: what it was about to write, the next one writes.
+                tokio::select! {
+                    () = maintenance::run(client.clone(), clock.clone(), observer) => {}
+                    () = self.stopped() => {}
+                }
+            }
+        };
+        self.health.pulse().beside(async { tokio::join!(requests, maintenances) }).await;
     }
 
     fn stopped(&self) -> impl Future<Output = ()> + use<> {

@@ -100,7 +100,10 @@ async fn values_are_checked_and_reach_the_manager() {
     let container =
         &chart["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], "usher:9.9.9");
-    assert_eq!(container["args"][0], "--feature-gates=EvictionRequestAPI=false");
+    assert_eq!(
+        container["args"][0],
+        "--feature-gates=DeclarativeNodeMaintenance=true,EvictionRequestAPI=false"
+    );
     let account = &chart["ServiceAccount usher-system usher-manager"];
     assert_eq!(account["metadata"]["annotations"]["a"], "b");
 }

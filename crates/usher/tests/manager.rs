@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// In full: newer API servers have a kind of the same name in another group.
 const REQUEST: &str = "evictionrequests.evictionrequest.coordination.k8s.io";
 const ON: &str = "EvictionRequestAPI=true";
-const OFF: &str = "EvictionRequestAPI=false";
+const OFF: &str = "EvictionRequestAPI=false,DeclarativeNodeMaintenance=false";
 
 struct Scene {
     plane: ControlPlane,
@@ -309,6 +309,29 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     let second = scene.manager(ON).await;
     scene.gone("pod", "b").await;
     scene.gone(REQUEST, &b).await;
+
+    // A node is emptied by a maintenance, and given back.
+    scene.kubectl(&["delete", "pod", "d", "--wait=false"], None).await;
+    scene.pod("e").await;
+    let node = scene.get("pod", "e").await["spec"]["nodeName"].as_str().unwrap().to_owned();
+    scene
+        .create(&json!({
+            "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+            "metadata": {"name": "kernel"},
+            "spec": {"stage": "Drain", "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": [node]},
+            ]}]}},
+        }))
+        .await;
+    let is_drained = |maintenance: &Value| {
+        let conditions = maintenance["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|c| c["type"] == "Drained" && c["status"] == "True")
+    };
+    scene.until("is drained", "nodemaintenance", "kernel", is_drained).await;
+    scene.gone("pod", "e").await;
+    assert_eq!(scene.get("node", &node).await["spec"]["unschedulable"], true);
+    scene.kubectl(&["delete", "nodemaintenance", "kernel", "--timeout=60s"], None).await;
+    scene.until("is free", "node", &node, |node| node["spec"]["unschedulable"].is_null()).await;
 
     // The leader is killed while a request waits for a budget. The other one finishes it.
     scene.pod("c").await;

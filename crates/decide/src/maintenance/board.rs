@@ -36,6 +36,8 @@ pub struct Board {
     sums: Vec<Sum>,
     reached: Vec<Vec<DrainPlanEntry>>,
     dirty: BTreeSet<usize>,
+    /// The last pods of a class have left a zone, or the first have come: only then can anybody go on or wait.
+    may_move: bool,
     fresh: bool,
 }
 
@@ -120,6 +122,7 @@ impl Board {
             sums: vec![Sum::default(); count],
             reached: vec![Vec::new(); count],
             dirty: BTreeSet::new(),
+            may_move: true,
             fresh: true,
         }
     }
@@ -132,11 +135,13 @@ impl Board {
         let changed = |count: u32, by: i64| u32::try_from((i64::from(count) + by).max(0)).unwrap_or(u32::MAX);
         *pods = Pods { there: changed(pods.there, there), evicting: changed(pods.evicting, evicting) };
         let zone = &mut self.world.zones[place.zone];
+        let before = kind_of(zone, class);
         let add = |count: &mut u64| *count = count.saturating_add_signed(there);
         add(zone.pods.entry(class).or_default());
         if selects(&place.targets.steps, &self.world.classes[class]) {
             add(zone.targeted.entry(class).or_default());
         }
+        self.may_move |= before != kind_of(zone, class);
         self.dirty.insert(at);
     }
 
@@ -148,6 +153,12 @@ impl Board {
 
     /// Moves all maintenances as far as they go.
     pub fn resolve(&mut self) -> Changes {
+        let dirty = std::mem::take(&mut self.dirty);
+        let mut nodes = Vec::new();
+        if !std::mem::take(&mut self.may_move) {
+            dirty.into_iter().for_each(|at| self.look_at(at, &mut nodes));
+            return Changes { nodes, ..Changes::default() };
+        }
         let before: Vec<usize> = self.world.draining.iter().map(|draining| draining.position).collect();
         let pushed = advance(&mut self.world, &self.steps);
         let positions = self.world.draining.iter().map(|draining| draining.position);
@@ -159,8 +170,6 @@ impl Board {
         let waits = waits(&self.world, &self.steps);
         let look_at_all = moved || waits != self.waits;
         self.waits = waits;
-        let dirty = std::mem::take(&mut self.dirty);
-        let mut nodes = Vec::new();
         if look_at_all {
             (0..self.places.len()).for_each(|at| self.look_at(at, &mut nodes));
         } else {
@@ -331,4 +340,10 @@ impl Board {
     pub fn classes(&self) -> &[PodClass] {
         &self.world.classes
     }
+}
+
+/// Whether there are pods of the class, and some that have not been asked to leave.
+fn kind_of(zone: &Zone, class: usize) -> (bool, bool) {
+    let pods = zone.pods.get(&class).copied().unwrap_or(0);
+    (pods > 0, zone.targeted.get(&class).copied().unwrap_or(0) < pods)
 }

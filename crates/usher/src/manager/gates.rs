@@ -6,20 +6,23 @@ use std::collections::BTreeMap;
 pub enum Gate {
     /// Eviction requests are carried out.
     EvictionRequestApi,
+    /// Node maintenances are carried out.
+    DeclarativeNodeMaintenance,
 }
 
 impl Gate {
-    const ALL: [Self; 1] = [Self::EvictionRequestApi];
+    const ALL: [Self; 2] = [Self::EvictionRequestApi, Self::DeclarativeNodeMaintenance];
 
     fn name(self) -> &'static str {
         match self {
             Self::EvictionRequestApi => "EvictionRequestAPI",
+            Self::DeclarativeNodeMaintenance => "DeclarativeNodeMaintenance",
         }
     }
 
     fn default(self) -> bool {
         match self {
-            Self::EvictionRequestApi => true,
+            Self::EvictionRequestApi | Self::DeclarativeNodeMaintenance => true,
         }
     }
 }
@@ -73,7 +76,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_there_is() {
         let wrong = |text: &str| parse(text).unwrap_err();
-        assert!(wrong("Evictions=true").contains("no feature gate Evictions; there are: EvictionRequestAPI"));
+        assert!(
+            wrong("Evictions=true")
+                .contains("no feature gate Evictions; there are: EvictionRequestAPI, Decl")
+        );
         assert!(wrong("EvictionRequestAPI").contains("EvictionRequestAPI=true or EvictionRequestAPI=false"));
         assert!(wrong("EvictionRequestAPI=yes").contains("true or false, not yes"));
         assert!(wrong("EvictionRequestAPI=true,EvictionRequestAPI=false").contains("both"));

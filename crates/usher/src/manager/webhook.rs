@@ -14,9 +14,15 @@ use super::Parts;
 use super::gates::Gate;
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Arguments {
     /// Where API servers reach the webhook, over HTTPS.
-    #[arg(id = "webhook_address", long = "webhook-address", default_value = "0.0.0.0:9443")]
+    #[arg(
+        id = "webhook_address",
+        long = "webhook-address",
+        value_name = "WEBHOOK_ADDRESS",
+        default_value = "0.0.0.0:9443"
+    )]
     pub address: SocketAddr,
     /// A folder with tls.crt and tls.key to serve the webhook with, for example from cert-manager. They are read again
     /// when they change. Without it, certificates are made, kept in the Secret usher-webhook-certificates and renewed.
