@@ -1,6 +1,6 @@
 //! Names that are the same on every cluster. Pods of a Deployment are `web-a1`, `web-a2` of its first template, `web-b1`
 //! of its second, numbered as they appear; those of a DaemonSet are named by their node, `agent@n1`; others keep
-//! their name. A second object of a name is `db-0#2`.
+//! their name. Eviction requests go by the pod they are for, as their own name is its UID. A second object of a name is `db-0#2`.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,6 +20,13 @@ pub struct Name {
     pub family: String,
 }
 
+impl Name {
+    /// `p` of `evictionrequest/p`; pods have no kind before their name.
+    pub fn without_kind(&self) -> &str {
+        self.short.split_once('/').map_or(self.short.as_str(), |(_, name)| name)
+    }
+}
+
 impl Names {
     /// The name of an object that is seen for the first time. Names of nodes in it have to be short already.
     pub fn name(&mut self, object: &Value) -> Name {
@@ -35,6 +42,7 @@ impl Names {
             }
             Some("Job") => self.numbered(&format!("{owned_by}-")),
             Some("DaemonSet") => self.again(format!("{owned_by}@{}", daemon_node(object))),
+            _ if object["kind"] == "EvictionRequest" => self.again(text(&object["spec"]["podRef"]["name"])),
             _ => self.again(text(&object["metadata"]["name"])),
         }
     }
@@ -59,7 +67,8 @@ impl Names {
         Name { short: format!("{prefix}{count}"), family }
     }
 
-    fn again(&mut self, name: String) -> Name {
+    /// An object that is called so, or the next one of that name.
+    pub fn again(&mut self, name: String) -> Name {
         let count = self.counted.entry(name.clone()).or_default();
         *count += 1;
         let short = if *count == 1 { name } else { format!("{name}#{count}") };

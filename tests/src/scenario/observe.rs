@@ -93,13 +93,20 @@ impl Observer {
         Ok(observer)
     }
 
-    /// The name in the cluster of the pod that is called `short` here.
+    /// The name in the cluster of what is called `short` here.
     #[must_use]
     pub fn real_name(&self, plural: &str, short: &str) -> Option<String> {
         let seen = self.seen.lock();
+        let is_called = |name: &Name| name.without_kind() == short;
         let object =
-            seen.objects.values().find(|object| object.plural == plural && object.name.short == short)?;
+            seen.objects.values().find(|object| object.plural == plural && is_called(&object.name))?;
         object.last["metadata"]["name"].as_str().map(str::to_owned)
+    }
+
+    /// What an object is called here, by its uid.
+    #[must_use]
+    pub fn short_name(&self, uid: &str) -> Option<String> {
+        self.seen.lock().objects.get(uid).map(|object| object.name.without_kind().to_owned())
     }
 
     /// The family of an object, by its uid.
@@ -156,7 +163,13 @@ impl Seen {
     fn note(&mut self, plural: &str, gone: bool, object: Value) {
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         if !self.objects.contains_key(&uid) {
-            let mut name = self.names.entry(plural.to_owned()).or_default().name(&object);
+            let pod = object["spec"]["podRef"]["uid"].as_str().and_then(|uid| self.objects.get(uid));
+            let pod = pod.map(|pod| pod.name.short.clone());
+            let names = self.names.entry(plural.to_owned()).or_default();
+            let mut name = match pod {
+                Some(pod) => names.again(pod),
+                None => names.name(&object),
+            };
             if plural != "pods" {
                 let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
                 name = Name {

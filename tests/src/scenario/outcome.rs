@@ -83,7 +83,9 @@ impl Outcome {
                 if kind == "replicasets" && !object["metadata"]["ownerReferences"].is_null() {
                     continue;
                 }
-                outcome.status.insert(format!("{kind}/{}", name(&object)), status(&object["status"]));
+                let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+                let name = stage.observer.short_name(uid).unwrap_or_else(|| name(&object));
+                outcome.status.insert(format!("{kind}/{name}"), status(&object["status"]));
             }
         }
         Ok(outcome)
@@ -180,7 +182,7 @@ fn status(status: &Value) -> Value {
     let Value::Object(fields) = status else { return status.clone() };
     let mut kept: Map<String, Value> = Map::new();
     for (key, value) in fields {
-        if OWN_TO_A_RUN.contains(&key.as_str()) || key.ends_with("Time") {
+        if OWN_TO_A_RUN.contains(&key.as_str()) || key.ends_with("Time") || key.ends_with("Timestamp") {
             continue;
         }
         let value = if key == "conditions" { conditions(value) } else { value.clone() };

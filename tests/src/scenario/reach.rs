@@ -4,6 +4,7 @@
 use crate::cluster::{ADMIN, Answer, Request, TestCluster, exchange};
 use anyhow::{Context, Result, anyhow, bail};
 use http::Method;
+use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -15,8 +16,12 @@ use usher_cluster::life::Life;
 pub struct ClusterUnderTest {
     client: kube::Client,
     catalogue: Mutex<Vec<Resource>>,
+    /// The group that is meant where kinds of several groups are called the same.
+    preferred: Option<&'static str>,
     /// Of the embedded cluster, where kubelets are told when to stop.
     pub(super) life: Option<Life>,
+    /// The cluster's time, where it is not that of this machine.
+    clock: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
 }
 
 /// A kind as discovery tells it.
@@ -52,7 +57,7 @@ impl ClusterUnderTest {
     /// The client has to be the administrator's; other users are impersonated.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, catalogue: Mutex::default(), life: None }
+        Self { client, catalogue: Mutex::default(), preferred: None, life: None, clock: None }
     }
 
     /// # Errors
@@ -64,7 +69,22 @@ impl ClusterUnderTest {
     /// Without any socket, so that time can be virtual. Its life ends with this.
     #[must_use]
     pub fn embedded(cluster: &Cluster, life: Life) -> Self {
-        Self { life: Some(life), ..Self::new(kube::Client::new(cluster.service(), "default")) }
+        let server = cluster.server().clone();
+        let clock: Box<dyn Fn() -> Timestamp + Send + Sync> = Box::new(move || server.now());
+        let reached = Self::new(kube::Client::new(cluster.service(), "default"));
+        Self { life: Some(life), clock: Some(clock), ..reached }
+    }
+
+    /// The present time of the cluster.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.as_ref().map_or_else(Timestamp::now, |clock| clock())
+    }
+
+    /// Of kinds that are called the same, those of this group are meant.
+    #[must_use]
+    pub fn preferring(self, group: &'static str) -> Self {
+        Self { preferred: Some(group), ..self }
     }
 
     /// Sends a request as the user, or as the administrator.
@@ -142,6 +162,11 @@ impl ClusterUnderTest {
         for version in versions {
             resources.extend(of_version(version, &self.get(&format!("/apis/{version}")).await?));
         }
+        let is_preferred = |resource: &Resource| {
+            let group = resource.api_version.split_once('/').map(|(group, _)| group);
+            group.is_some() && group == self.preferred
+        };
+        resources.sort_by_key(|resource| !is_preferred(resource));
         Ok(resources)
     }
 }

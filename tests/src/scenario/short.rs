@@ -7,7 +7,13 @@ use serde_json::{Map, Value, json};
 /// The label that keeps scenarios on one cluster apart: nodes have it, pods ask for it.
 pub const OWN: &str = "usher.dev/scenario";
 
-const KINDS: [(&str, &str, &str); 8] = [
+/// What a requester's finalizer begins with.
+const REQUESTER: &str = "requester.evictionrequest.coordination.k8s.io/name_";
+
+/// What the annotation begins with by which an interceptor registers on a pod.
+const INTERCEPTOR: &str = "interceptor.evictionrequest.coordination.k8s.io/priority_";
+
+const KINDS: [(&str, &str, &str); 9] = [
     ("deployment", "apps/v1", "Deployment"),
     ("replicaset", "apps/v1", "ReplicaSet"),
     ("statefulset", "apps/v1", "StatefulSet"),
@@ -15,6 +21,7 @@ const KINDS: [(&str, &str, &str); 8] = [
     ("job", "batch/v1", "Job"),
     ("pod", "v1", "Pod"),
     ("budget", "policy/v1", "PodDisruptionBudget"),
+    ("request", "evictionrequest.coordination.k8s.io/v1alpha1", "EvictionRequest"),
     ("node", "v1", "Node"),
 ];
 
@@ -67,6 +74,7 @@ fn long_form(fields: &mut Map<String, Value>, scenario: &str) -> Result<Value> {
             }
         }
         "Pod" => merge(&mut manifest, pod(fields, &name)),
+        "EvictionRequest" => merge(&mut manifest, request(fields, &name)),
         _ => {
             let template = pod(fields, &name);
             if *kind == "Job" {
@@ -97,6 +105,18 @@ fn long_form(fields: &mut Map<String, Value>, scenario: &str) -> Result<Value> {
     }
 }
 
+/// A request for the pod of this name, `by` these requesters.
+fn request(fields: &mut Map<String, Value>, pod: &str) -> Value {
+    let by = fields.remove("by").unwrap_or_default();
+    let by = by.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let finalizers: Vec<String> = by.map(|requester| format!("{REQUESTER}{requester}")).collect();
+    let uid = format!("{{uid:pod/{pod}}}");
+    json!({
+        "metadata": {"name": uid, "finalizers": finalizers},
+        "spec": {"podRef": {"name": format!("{{name:pod/{pod}}}"), "uid": uid}},
+    })
+}
+
 /// What pods say in their short form, alone or in a template.
 fn pod(fields: &mut Map<String, Value>, name: &str) -> Value {
     let mut pod = json!({
@@ -106,6 +126,11 @@ fn pod(fields: &mut Map<String, Value>, name: &str) -> Value {
     for (short, annotation) in TIMES {
         if let Some(time) = fields.remove(short) {
             pod["metadata"]["annotations"][annotation] = time;
+        }
+    }
+    if let Some(Value::Object(interceptors)) = fields.remove("interceptors") {
+        for (class, priority) in interceptors {
+            pod["metadata"]["annotations"][format!("{INTERCEPTOR}{class}")] = priority;
         }
     }
     if let Some(cpu) = fields.remove("cpu") {
@@ -203,6 +228,22 @@ mod tests {
         assert_eq!(
             budget["spec"],
             json!({"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "50%"})
+        );
+    }
+
+    #[test]
+    fn a_request_is_for_a_pod_and_by_requesters() {
+        let pod = expand(&json!({"pod": "p", "interceptors": {"a.io": "7/x"}}), "s").unwrap();
+        assert_eq!(pod["metadata"]["annotations"], json!({format!("{INTERCEPTOR}a.io"): "7/x"}));
+        let request = json!({"request": "p", "by": ["b.io"], "spec": {"progressDeadlineSeconds": 600}});
+        let request = expand(&request, "s").unwrap();
+        assert_eq!(
+            request["metadata"],
+            json!({"name": "{uid:pod/p}", "finalizers": [format!("{REQUESTER}b.io")]})
+        );
+        assert_eq!(
+            request["spec"],
+            json!({"podRef": {"name": "{name:pod/p}", "uid": "{uid:pod/p}"}, "progressDeadlineSeconds": 600})
         );
     }
 

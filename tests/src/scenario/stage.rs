@@ -149,7 +149,8 @@ impl Stage {
     /// # Errors
     /// It is no form of an object.
     pub async fn manifest(&self, object: &Value) -> Result<Value> {
-        short::expand(&self.filled(object).await?, &self.namespace)
+        let manifest = short::expand(&self.filled(object).await?, &self.namespace)?;
+        self.filled(&manifest).await
     }
 
     /// What `deployment/web` stands for; pods go by their short names too.
@@ -170,7 +171,8 @@ impl Stage {
         Ok(Target { resource, name, path })
     }
 
-    /// Puts in what only the running scenario knows: `{ns}`, `{node:n1}`, `{name:pod/web-a1}` and `{uid:pod/web-a1}`.
+    /// Puts in what only the running scenario knows: `{ns}`, `{now}`, `{node:n1}`, `{name:pod/web-a1}` and
+    /// `{uid:pod/web-a1}`.
     ///
     /// # Errors
     /// Something referred to is not there.
@@ -197,6 +199,9 @@ impl Stage {
 
     async fn filled_text(&self, text: &str) -> Result<String> {
         let mut text = text.replace("{ns}", &self.namespace);
+        if text.contains("{now}") {
+            text = text.replace("{now}", &self.cluster.now().strftime("%FT%TZ").to_string());
+        }
         for marker in ["{node:", "{name:", "{uid:"] {
             while let Some(start) = text.find(marker) {
                 let Some(length) = text[start..].find('}') else { bail!("{text:?} has no closing brace") };
