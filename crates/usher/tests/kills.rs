@@ -81,7 +81,8 @@ fn start_manager(scene: &Scene) -> Child {
     for flag in ["--metrics-address", "--health-address", "--webhook-address"] {
         command.args([flag, &free_address().to_string()]);
     }
-    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    // One line for every eviction would be too much.
+    command.args(["--log-level", "warn"]);
     command.kill_on_drop(true).spawn().unwrap()
 }
 

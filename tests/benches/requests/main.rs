@@ -90,6 +90,11 @@ async fn behind_a_budget(report: &mut Report) -> Result<()> {
     ensure!(seen.breaches.is_empty(), "{:?}", seen.breaches);
     println!("{BEHIND_BUDGET} pods behind a budget of 1: {took} s of cluster time");
     let per_pod = seen.evictions as f64 / BEHIND_BUDGET as f64;
-    report.line("evictions sent per pod behind the budget", format!("{per_pod:.2}"), "<= 1.1", per_pod <= 1.1);
+    report.line(
+        "evictions sent per pod behind the budget",
+        format!("{per_pod:.2}"),
+        "<= 1.1",
+        per_pod <= 1.1,
+    );
     Ok(())
 }

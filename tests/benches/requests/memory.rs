@@ -1,6 +1,7 @@
 //! What the controller weighs with all pods and requests of a large cluster in its memory, and how soon it knows them. The
 //! embedded cluster is in another process, so that nothing but the controller is weighed.
 
+use std::io::Read as _;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tower::ServiceExt as _;
 use usher_apply::Clock;
@@ -52,7 +53,11 @@ pub async fn measure(pods: usize, report: &mut Report) -> Result<()> {
     server.kill().await?;
     ensure!(output.status.success(), "the controller failed");
     let figures: Value = serde_json::from_slice(&output.stdout)?;
-    ensure!(figures["waiting"] == pods, "{} of {pods} requests wait for their interceptor", figures["waiting"]);
+    ensure!(
+        figures["waiting"] == pods,
+        "{} of {pods} requests wait for their interceptor",
+        figures["waiting"]
+    );
     ensure!(figures["writes"] == 0, "it has written {} times", figures["writes"]);
     let figure = |name: &str| figures[name].as_f64().unwrap_or(f64::INFINITY);
     println!(
@@ -77,7 +82,7 @@ pub async fn serve(pods: usize) -> Result<()> {
     fill(&cluster, pods).await?;
     let serving = cluster.serve_http().await?;
     println!("{}", serving.url());
-    tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use super::Parts;
 use super::gates::Gate;
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Arguments {
     /// Where API servers reach the webhook, over HTTPS.
     #[arg(id = "webhook_address", long = "webhook-address", default_value = "0.0.0.0:9443")]
