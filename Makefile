@@ -32,11 +32,12 @@ check: toolchain ## format, lints, generated files, dependency direction
 	hack/check-generated
 	hack/check-dependencies
 
-bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, planning
+bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, eviction requests, planning
 	$(CARGO) run -p usher-testbed -- build
 	$(CARGO) bench -p usher-tests --bench store
 	$(CARGO) bench -p usher-tests --bench life
 	$(CARGO) bench -p usher-tests --bench seeds
+	$(CARGO) bench -p usher-tests --bench requests
 	$(CARGO) bench -p usher-controllers --bench maintenance
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again

@@ -1,29 +1,23 @@
 //! `usher manager` on the real control plane, as its service account: installed, switched off and on, killed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
+mod common;
+
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
-use usher_testbed::{ControlPlane, Options};
+
+use common::{Scene, free_address};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// In full: newer API servers have a kind of the same name in another group.
 const REQUEST: &str = "evictionrequests.evictionrequest.coordination.k8s.io";
 const ON: &str = "EvictionRequestAPI=true";
 const OFF: &str = "EvictionRequestAPI=false,DeclarativeNodeMaintenance=false";
-
-struct Scene {
-    plane: ControlPlane,
-    /// A kubeconfig with a token of the manager's service account.
-    kubeconfig: PathBuf,
-}
 
 struct Manager {
     process: Child,
@@ -33,56 +27,6 @@ struct Manager {
 }
 
 impl Scene {
-    /// A control plane with what `deploy/` installs.
-    async fn start() -> Self {
-        let plane = ControlPlane::start(Options::with_nodes(2)).await.unwrap();
-        let kubeconfig = plane.folder().join("manager.kubeconfig");
-        let scene = Self { plane, kubeconfig };
-        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-        scene.kubectl(&["apply", "--server-side", "-k", deploy.to_str().unwrap()], None).await;
-        scene.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"], None).await;
-        let token = scene.kubectl(&["create", "token", "usher-manager", "-n", "usher-system"], None).await;
-        scene.write_kubeconfig(token.trim());
-        scene
-    }
-
-    fn write_kubeconfig(&self, token: &str) {
-        let authority = self.plane.folder().join("manager-authority.pem");
-        std::fs::write(&authority, self.plane.ca_pem()).unwrap();
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "manager",
-            "clusters": [{"name": "c", "cluster": {"server": self.plane.url(), "certificate-authority": authority}}],
-            "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "manager", "context": {"cluster": "c", "user": "u"}}],
-        });
-        std::fs::write(&self.kubeconfig, kubeconfig.to_string()).unwrap();
-    }
-
-    async fn try_kubectl(&self, arguments: &[&str], input: Option<&Value>) -> Result<String, String> {
-        let mut child = Command::new(self.plane.kubectl())
-            .args(arguments)
-            .env("KUBECONFIG", self.plane.kubeconfig())
-            .env("KUBECACHEDIR", self.plane.folder().join("kubectl-cache"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        if let Some(input) = input {
-            stdin.write_all(input.to_string().as_bytes()).await.unwrap();
-        }
-        drop(stdin);
-        let output = child.wait_with_output().await.unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
-    }
-
-    async fn kubectl(&self, arguments: &[&str], input: Option<&Value>) -> String {
-        self.try_kubectl(arguments, input).await.unwrap_or_else(|why| panic!("kubectl {arguments:?}: {why}"))
-    }
-
     async fn create(&self, object: &Value) {
         self.kubectl(&["create", "-f", "-"], Some(object)).await;
     }
@@ -193,10 +137,6 @@ impl Scene {
     }
 }
 
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 impl Manager {
     fn page(&self, address: SocketAddr, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(address).ok()?;
@@ -240,7 +180,7 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     if usher_testbed::skip_real("usher manager under its own rights") {
         return;
     }
-    let scene = Scene::start().await;
+    let scene = Scene::start(2, &[&["-k", "deploy"]]).await;
 
     // Steps 1 and 2: the feature is on. Step 3: pod A leaves, and its request is collected.
     let manager = scene.manager(ON).await;

@@ -1,0 +1,165 @@
+//! `usher manager` is killed again and again in the middle of 500 evictions: all finish, and nothing is left behind.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use http::{Method, Request};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use common::{Scene, free_address};
+
+const REQUESTED: usize = 500;
+/// Pods that nobody asks to leave.
+const BYSTANDERS: usize = 20;
+const KILLS: usize = 8;
+const SEED: u64 = 5;
+const NODES: usize = 8;
+/// From the first request to the last one that is gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const REQUESTS: &str =
+    "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_random_it_finishes_all_evictions_and_leaks_nothing() {
+    if usher_testbed::skip_real("usher manager killed during 500 evictions") {
+        return;
+    }
+    // Without deploy/webhooks.yaml: it leads to a Service, and nobody routes Services here.
+    let installed: [&[&str]; 2] = [&["-f", "deploy/crds"], &["-k", "deploy/base"]];
+    let scene = Scene::start(NODES, &installed).await;
+    let client = client_of(&scene).await;
+    let pods = create_all(&client, PODS, (0..REQUESTED).map(|at| pod("leaves", at))).await;
+    create_all(&client, PODS, (0..BYSTANDERS).map(|at| pod("stays", at))).await;
+    let bystanders = format!("{PODS}?labelSelector=app%3Dstays");
+    let before = list(&client, &bystanders).await;
+
+    // Each kill strikes when so many requests are left, and a moment later.
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut moments: Vec<usize> = (0..KILLS).map(|_| random.usize(REQUESTED / 20..REQUESTED)).collect();
+    moments.sort_unstable_by(|a, b| b.cmp(a));
+
+    let begun = Instant::now();
+    let mut manager = start_manager(&scene);
+    create_all(&client, REQUESTS, pods.iter().map(request)).await;
+    let mut struck = Vec::new();
+    for moment in moments {
+        until_left(&client, moment, begun).await;
+        sleep(Duration::from_millis(random.u64(0..30))).await;
+        manager.kill().await.unwrap();
+        struck.push(left(&client, REQUESTS).await);
+        manager = start_manager(&scene);
+    }
+    until_left(&client, 0, begun).await;
+    println!("killed with {struck:?} of {REQUESTED} requests left; all done after {:.1?}", begun.elapsed());
+    assert!(struck.iter().filter(|left| **left > 0).count() >= KILLS / 2, "too late to matter: {struck:?}");
+
+    // A request that is gone has no finalizer left, and its pod has not been forgotten.
+    assert_eq!(left(&client, &format!("{PODS}?labelSelector=app%3Dleaves")).await, 0);
+    let after = list(&client, &bystanders).await;
+    assert_eq!(uids(&after), uids(&before), "nobody asked these to leave");
+    let is_going = |pod: &&Value| !pod["metadata"]["deletionTimestamp"].is_null();
+    assert_eq!(after.iter().filter(is_going).count(), 0);
+    assert!(manager.try_wait().unwrap().is_none(), "the last one still runs");
+    manager.kill().await.unwrap();
+    scene.plane.stop().await.unwrap();
+}
+
+/// Alone, so that a new one need not wait for the lease of the one that was killed.
+fn start_manager(scene: &Scene) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
+    command.arg("manager").arg("--kubeconfig").arg(&scene.kubeconfig);
+    command.args(["--namespace", "usher-system", "--leader-elect=false"]);
+    for flag in ["--metrics-address", "--health-address", "--webhook-address"] {
+        command.args([flag, &free_address().to_string()]);
+    }
+    // One line for every eviction would be too much.
+    command.args(["--log-level", "warn"]);
+    command.kill_on_drop(true).spawn().unwrap()
+}
+
+async fn client_of(scene: &Scene) -> Client {
+    let kubeconfig = Kubeconfig::read_from(scene.plane.kubeconfig()).unwrap();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
+}
+
+/// On a node from the beginning: the scheduler is not what is tested.
+fn pod(app: &str, at: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("{app}-{at:03}"), "labels": {"app": app}},
+        "spec": {
+            "nodeName": format!("node-{:04}", at % NODES + 1),
+            "containers": [{"name": "c", "image": "i:1"}],
+        },
+    })
+}
+
+fn request(pod: &Value) -> Value {
+    let (name, uid) = (&pod["metadata"]["name"], &pod["metadata"]["uid"]);
+    json!({
+        "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+        "metadata": {
+            "name": uid,
+            "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_drain.example.com"],
+        },
+        "spec": {"podRef": {"name": name, "uid": uid}, "interceptors": []},
+    })
+}
+
+/// Many at a time, in no order.
+async fn create_all(client: &Client, path: &'static str, objects: impl Iterator<Item = Value>) -> Vec<Value> {
+    let mut created = Vec::new();
+    let mut calls = JoinSet::new();
+    for object in objects {
+        if calls.len() >= 32 {
+            created.push(calls.join_next().await.unwrap().unwrap());
+        }
+        let client = client.clone();
+        calls.spawn(async move { call(&client, Method::POST, path, &object).await });
+    }
+    created.extend(calls.join_all().await);
+    created
+}
+
+async fn call(client: &Client, method: Method, path: &str, body: &Value) -> Value {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let answer = client.request(request.body(body).unwrap()).await;
+    answer.unwrap_or_else(|why| panic!("{path}: {why}"))
+}
+
+async fn list(client: &Client, path: &str) -> Vec<Value> {
+    let list = call(client, Method::GET, path, &Value::Null).await;
+    list["items"].as_array().unwrap().clone()
+}
+
+fn uids(pods: &[Value]) -> Vec<&Value> {
+    pods.iter().map(|pod| &pod["metadata"]["uid"]).collect()
+}
+
+async fn left(client: &Client, path: &str) -> usize {
+    list(client, path).await.len()
+}
+
+/// Waits until no more than so many requests are left.
+async fn until_left(client: &Client, most: usize, begun: Instant) {
+    loop {
+        let now = left(client, REQUESTS).await;
+        if now <= most {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{now} requests are left after {PATIENCE:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}

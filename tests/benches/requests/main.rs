@@ -1,0 +1,100 @@
+//! Eviction requests in figures: how fast pods leave and with how many calls, on the real control plane beside a bare loop
+//! of evictions and `kubectl drain`; how often a budget is tried; and what the controller weighs at 150,000 pods and as
+//! many requests.
+//!
+//! `USHER_BENCH_PODS` makes the last one smaller. Figures are compared with the aims; a miss is printed, and fails the run.
+
+mod counted;
+mod memory;
+mod removal;
+
+use anyhow::{Result, bail, ensure};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, names, workload};
+use usher_tests::requests::{REQUESTS, start_controller};
+use usher_tests::witness::Witness;
+
+/// Pods behind a budget that lets one go at a time.
+const BEHIND_BUDGET: usize = 100;
+
+fn main() -> Result<()> {
+    // The measurement of memory has a process for the server and one for the controller: this program, started anew.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["serve", pods] => return threads()?.block_on(memory::serve(pods.parse()?)),
+        ["control", url] => return threads()?.block_on(memory::control(url)),
+        _ => {}
+    }
+    let pods = std::env::var("USHER_BENCH_PODS").ok().map_or(Ok(150_000), |n| n.parse::<usize>())?;
+    let mut report = Report::default();
+    let paused = Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    paused.block_on(behind_a_budget(&mut report))?;
+    if usher_testbed::skip_real("pods removed per second on the real control plane") {
+        println!("!! no comparison: USHER_SKIP_REAL is set");
+    } else {
+        threads()?.block_on(removal::measure(&mut report))?;
+    }
+    threads()?.block_on(memory::measure(pods, &mut report))?;
+    if report.missed > 0 {
+        bail!("{} of the aims missed", report.missed);
+    }
+    Ok(())
+}
+
+fn threads() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+#[derive(Default)]
+struct Report {
+    missed: usize,
+}
+
+impl Report {
+    fn line(&mut self, what: &str, figure: String, aim: &str, met: bool) {
+        let verdict = if met { "met" } else { "MISSED" };
+        println!("{what:<62} {figure:>20}   aim {aim:<8} {verdict}");
+        self.missed += usize::from(!met);
+    }
+}
+
+/// All pods of a deployment are asked to leave, and its budget lets one go at a time. In virtual time.
+async fn behind_a_budget(report: &mut Report) -> Result<()> {
+    let living = Living::start(1, BEHIND_BUDGET / 3).await?;
+    living.install_crds().await?;
+    let witness = Witness::of(&living.cluster);
+    let _controller = start_controller(&living.cluster, &witness);
+    let deployment = workload("Deployment", "web", json!({"replicas": BEHIND_BUDGET}));
+    living.create(DEPLOYMENTS, &deployment).await?;
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    living.create(BUDGETS, &budget).await?;
+    living.rolled_out("web").await?;
+    let has_room = |budget: &serde_json::Value| budget["status"]["disruptionsAllowed"] == 1;
+    living.until(&format!("{BUDGETS}/web"), has_room).await?;
+    let before = living.pods("web").await?;
+    let begun = living.cluster.server().now();
+    for name in names(&before) {
+        living.request(name, &json!([])).await?;
+    }
+    living.until(REQUESTS, |requests| requests["items"] == json!([])).await?;
+    let took = living.cluster.server().now().duration_since(begun).as_secs();
+    let after = living.pods("web").await?;
+    let stayed = names(&after).into_iter().filter(|name| names(&before).contains(name)).count();
+    ensure!(stayed == 0, "{stayed} pods have not left");
+    let seen = witness.seen();
+    let seen = seen.lock();
+    ensure!(seen.breaches.is_empty(), "{:?}", seen.breaches);
+    println!("{BEHIND_BUDGET} pods behind a budget of 1: {took} s of cluster time");
+    let per_pod = seen.evictions as f64 / BEHIND_BUDGET as f64;
+    report.line(
+        "evictions sent per pod behind the budget",
+        format!("{per_pod:.2}"),
+        "<= 1.1",
+        per_pod <= 1.1,
+    );
+    Ok(())
+}

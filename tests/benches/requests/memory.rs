@@ -1,0 +1,234 @@
+//! What the controller weighs with all pods and requests of a large cluster in its memory, and how soon it knows them. The
+//! embedded cluster is in another process, so that nothing but the controller is weighed.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use http::{Method, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+use tower::ServiceExt as _;
+use usher_apply::Clock;
+use usher_cluster::store::Key;
+use usher_cluster::{Cluster, Options};
+use usher_controllers::eviction_request;
+use usher_controllers::metrics::Metrics;
+use usher_tests::crds;
+use usher_tests::living::PODS;
+use usher_tests::requests::{DRAIN, REQUESTS};
+
+use crate::Report;
+use crate::counted::counted;
+
+const NAMESPACES: usize = 100;
+/// What a pod weighs as the server stores it, managed fields and all.
+const STORED_BYTES: usize = 2800;
+const PATIENCE: Duration = Duration::from_secs(300);
+const GROUP: &str = "evictionrequest.coordination.k8s.io";
+
+/// Starts both processes and reads what the controller has measured.
+pub async fn measure(pods: usize, report: &mut Report) -> Result<()> {
+    let program = std::env::current_exe()?;
+    let mut server = Command::new(&program)
+        .args(["serve", &pods.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let out = server.stdout.take().context("no output of the server")?;
+    let url = BufReader::new(out).lines().next_line().await?.context("the server did not start")?;
+    let output = Command::new(&program)
+        .args(["control", &url])
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    server.kill().await?;
+    ensure!(output.status.success(), "the controller failed");
+    let figures: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(
+        figures["waiting"] == pods,
+        "{} of {pods} requests wait for their interceptor",
+        figures["waiting"]
+    );
+    ensure!(figures["writes"] == 0, "it has written {} times", figures["writes"]);
+    let figure = |name: &str| figures[name].as_f64().unwrap_or(f64::INFINITY);
+    println!(
+        "{pods} pods and {pods} requests: the watches have told all after {:.1} s; {:.0} MiB of memory at most",
+        figure("synced"),
+        figure("peak")
+    );
+    let (caught_up, memory) = (figure("caught_up"), figure("memory"));
+    report.line(
+        "until the controller has looked at all (s)",
+        format!("{caught_up:.1}"),
+        "<= 30",
+        caught_up <= 30.0,
+    );
+    report.line("memory of the controller then (MiB)", format!("{memory:.0}"), "<= 300", memory <= 300.0);
+    Ok(())
+}
+
+/// The process of the server: it says where it is reached, and ends with whoever started it.
+pub async fn serve(pods: usize) -> Result<()> {
+    let cluster = Cluster::new(Options { housekeeping: false, ..Options::default() });
+    fill(&cluster, pods).await?;
+    let serving = cluster.serve_http().await?;
+    println!("{}", serving.url());
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    Ok(())
+}
+
+/// One pod and one request as the server makes them, and the others by their pattern, straight into the store.
+async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for definition in crds::definitions()? {
+        send(cluster, Method::POST, definitions, &definition).await?;
+    }
+    let mut pod = send(cluster, Method::POST, PODS, &pattern()).await?;
+    let running = json!({"status": {
+        "phase": "Running", "podIP": "10.0.0.1",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    }});
+    pod = send(cluster, Method::PATCH, &format!("{PODS}/{}", path_of(&pod, "/status")), &running).await?;
+    let missing = STORED_BYTES.saturating_sub(pod.to_string().len());
+    pod["metadata"]["annotations"] = json!({"padding": "x".repeat(missing)});
+    let uid = pod["metadata"]["uid"].clone();
+    let request = json!({
+        "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "EvictionRequest",
+        "metadata": {"name": uid, "finalizers": [DRAIN]},
+        "spec": {
+            "podRef": {"name": pod["metadata"]["name"], "uid": uid},
+            "interceptors": [{"interceptorClass": "backup.shop.example", "priority": 11000}],
+        },
+    });
+    let mut request = send(cluster, Method::POST, REQUESTS, &request).await?;
+    // It is the interceptor's turn, so nothing is to be done.
+    let turn = json!({"status": {
+        "activeInterceptorClass": "backup.shop.example", "progressTimestamp": request["metadata"]["creationTimestamp"],
+        "message": "half of the data is copied",
+    }});
+    let path = format!("{REQUESTS}/{}", path_of(&request, "/status"));
+    request = send(cluster, Method::PATCH, &path, &turn).await?;
+
+    let registry = cluster.server().registry();
+    let requests = registry.by_kind(GROUP, "v1alpha1", "EvictionRequest").context("no eviction requests")?;
+    let store = &cluster.server().store;
+    for number in 1..pods {
+        let (name, uid) = (format!("web-{number:06}"), format!("{number:08x}-5eed-4000-8000-000000000000"));
+        let namespace = format!("team-{:02}", number % NAMESPACES);
+        pod["metadata"]["name"] = name.clone().into();
+        pod["metadata"]["uid"] = uid.clone().into();
+        pod["metadata"]["namespace"] = namespace.clone().into();
+        pod["metadata"]["labels"]["app"] = format!("app-{}", number % 500).into();
+        pod["spec"]["nodeName"] = format!("node-{:04}", number % 5000).into();
+        let refused = |why| anyhow::anyhow!("{name} is not stored: {why:?}");
+        store.create("pods", Key::new(&namespace, &name), pod.clone()).map_err(refused)?;
+        request["metadata"]["name"] = uid.clone().into();
+        request["metadata"]["uid"] = format!("{number:08x}-5eed-4000-8000-000000000001").into();
+        request["metadata"]["namespace"] = namespace.clone().into();
+        request["spec"]["podRef"] = json!({"name": name, "uid": uid});
+        store.create(&requests.storage, Key::new(&namespace, &uid), request.clone()).map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn pattern() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "web-000000", "labels": {"app": "app-0", "pod-template-hash": "6b59d9cb88"},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-6b59d9cb88", "controller": true,
+                "uid": "00000000-0000-4000-8000-000000000000",
+            }],
+        },
+        "spec": {
+            "nodeName": "node-0000",
+            "containers": [{
+                "name": "web", "image": "registry.example.com/shop/web:1.2.3",
+                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+                "ports": [{"containerPort": 8080}],
+            }],
+        },
+    })
+}
+
+fn path_of(object: &Value, below: &str) -> String {
+    format!("{}{below}", object["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+async fn send(cluster: &Cluster, method: Method, path: &str, body: &Value) -> Result<Value> {
+    let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, content)
+        .header(header::USER_AGENT, "bench/1")
+        .body(Full::new(Bytes::from(body.to_string())))?;
+    let Ok(response) = cluster.service().oneshot(request).await;
+    let status = response.status();
+    let Ok(body) = response.into_body().collect().await;
+    let body = body.to_bytes();
+    ensure!(status.is_success(), "{path}: {}", String::from_utf8_lossy(&body));
+    Ok(serde_json::from_slice(&body)?)
+}
+
+/// The process that is weighed: the controller with its metrics, as in the manager. It prints its figures.
+pub async fn control(url: &str) -> Result<()> {
+    let mut config = kube::Config::new(url.parse()?);
+    config.default_retry = false;
+    let (client, calls) = counted(kube::Client::try_from(config)?);
+    let metrics = Metrics::new(Clock::system());
+    let synced = Arc::new(AtomicBool::new(false));
+    let tell = synced.clone();
+    let observer = metrics.observer(move || tell.store(true, Ordering::Release));
+    let begun = Instant::now();
+    let controller = tokio::spawn(eviction_request::run(client, Clock::system(), observer));
+    until(begun, || synced.load(Ordering::Acquire)).await?;
+    let told = begun.elapsed();
+    // It has caught up when it has seen to all of them once, and nobody waits any more.
+    let value = |name: &str| value_of(&metrics.text().unwrap_or_default(), name);
+    let waiting = "evictionrequest_controller_active_interceptor{interceptor=\"backup.shop.example\"}";
+    let depth = "workqueue_depth{name=\"evictionrequests\"}";
+    let worked = "workqueue_work_duration_seconds_count{name=\"evictionrequests\"}";
+    until(begun, || value(depth) == Some(0.0) && value(worked) >= value(waiting)).await?;
+    let caught_up = begun.elapsed();
+    let figures = json!({
+        "synced": told.as_secs_f64(), "caught_up": caught_up.as_secs_f64(),
+        "memory": memory_mib("VmRSS:")?, "peak": memory_mib("VmHWM:")?,
+        "waiting": value(waiting).unwrap_or_default() as usize,
+        "writes": calls.writes.load(Ordering::Relaxed),
+    });
+    println!("{figures}");
+    controller.abort();
+    Ok(())
+}
+
+async fn until(begun: Instant, is_so: impl Fn() -> bool) -> Result<()> {
+    while !is_so() {
+        ensure!(begun.elapsed() < PATIENCE, "the controller does not catch up");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// The value of one series in the text of the metrics.
+fn value_of(text: &str, series: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
+/// A line of what the kernel says about this process' memory.
+fn memory_mib(line: &str) -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let text = status.lines().find_map(|found| found.strip_prefix(line)).unwrap_or_default();
+    let kib: f64 = text.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib / 1024.0)
+}
