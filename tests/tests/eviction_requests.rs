@@ -45,14 +45,13 @@ async fn a_pod_without_interceptors_is_evicted_and_the_request_collected() {
     sleep(SETTLED).await;
     assert!(is_gone(&living, &format!("{PODS}/p")).await);
     assert!(is_gone(&living, &request).await);
-    let seen = witness.seen();
-    let seen = seen.lock();
-    assert_eq!(seen.breaches, [""; 0]);
-    assert_eq!(
-        (seen.evictions, seen.writes),
-        (1, 3),
-        "evict, delete, release: with the creation four writes"
-    );
+    let (breaches, counted) = {
+        let seen = witness.seen();
+        let seen = seen.lock();
+        (seen.breaches.clone(), (seen.evictions, seen.writes))
+    };
+    assert_eq!(breaches, [""; 0]);
+    assert_eq!(counted, (1, 3), "evict, delete, release: with the creation four writes");
     let events = living.get("/api/v1/namespaces/default/events").await.unwrap();
     let of_us = |event: &&Value| event["source"]["component"] == "usher";
     let events: Vec<&Value> = events["items"].as_array().unwrap().iter().filter(of_us).collect();
