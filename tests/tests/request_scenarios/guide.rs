@@ -24,7 +24,8 @@ fn every_test_that_the_guide_names_exists_and_every_scenario_is_named() {
             continue;
         }
         let tests: Vec<_> = texts.iter().filter_map(|text| text.split_once("::")).collect();
-        let is_head = line.starts_with("| --- ") || line.ends_with(" | test |") || line.ends_with(" | file |");
+        let is_head =
+            line.starts_with("| --- ") || line.ends_with(" | test |") || line.ends_with(" | file |");
         assert!(is_head || !tests.is_empty(), "no test: {line}");
         named.extend(tests);
     }
