@@ -19,19 +19,18 @@ use crate::counted::counted;
 
 /// Pods of one round of one way.
 const EACH: usize = 200;
-const ROUNDS: usize = 3;
-const NODE_COUNT: usize = 8;
+const ROUNDS: usize = 2;
+/// All on one node: kubectl drains several one after another.
+const NODE: &str = "n1";
 const CONNECTIONS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub async fn measure(report: &mut Report) -> Result<()> {
     let cluster = TestCluster::real_living().await?;
     crds::install(&cluster).await?;
-    for number in 0..NODE_COUNT {
-        let mut node = node(&node_of(number));
-        node["metadata"]["annotations"] = json!({"kwok.x-k8s.io/node": "fake"});
-        cluster.created(NODES, &node).await?;
-    }
+    let mut node = node(NODE);
+    node["metadata"]["annotations"] = json!({"kwok.x-k8s.io/node": "fake"});
+    cluster.created(NODES, &node).await?;
     let kubectl = Kubectl::new(&cluster).await?;
     let (client, calls) = counted(client_of(&cluster).await?);
     let controller = tokio::spawn(eviction_request::run(client, Clock::system(), Box::new(Nobody)));
@@ -52,9 +51,8 @@ pub async fn measure(report: &mut Report) -> Result<()> {
 
         make_pods(&cluster).await?;
         let begun = Instant::now();
-        let nodes: Vec<String> = (0..NODE_COUNT).map(node_of).collect();
         // The pods have no owner, so it has to be forced.
-        kubectl.ok(&format!("drain --force {}", nodes.join(" "))).await?;
+        kubectl.ok(&format!("drain --force {NODE}")).await?;
         until_none(&cluster, PODS).await?;
         drained += begun.elapsed();
         println!("{round} of {ROUNDS} rounds: {requested:.1?}, {bare:.1?}, {drained:.1?}");
@@ -92,10 +90,6 @@ pub async fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn node_of(number: usize) -> String {
-    format!("n{}", number % NODE_COUNT)
-}
-
 /// A client of its own for the controller, as the manager makes it.
 async fn client_of(cluster: &TestCluster) -> Result<kube::Client> {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig())?;
@@ -110,7 +104,7 @@ async fn make_pods(cluster: &TestCluster) -> Result<Vec<Value>> {
         .map(|number| {
             json!({
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}")},
-                "spec": {"nodeName": node_of(number), "containers": [{"name": "c", "image": "i:1"}]},
+                "spec": {"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}]},
             })
         })
         .collect();
