@@ -135,7 +135,7 @@ async fn watch(
                 return;
             }
         }
-        if grown.changed().await.is_err() {
+        if !grown.grown().await {
             return;
         }
     }

@@ -9,7 +9,7 @@ use anyhow::ensure;
 use futures::TryStreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -225,13 +225,16 @@ async fn stale_reads_show_the_past_but_never_before_what_was_asked_for() {
     ours.create(&PostParams::default(), &map("b")).await.unwrap();
 
     only(&cluster, Matcher::any(), When::always(), Fault::Stale { revisions: 2 });
-    assert_eq!(ours.get("a").await.unwrap(), first);
-    assert_eq!(code(ours.get("b").await), 404, "it was not there then");
-    let list = ours.list(&ListParams::default()).await.unwrap();
+    let from_cache = GetParams::any();
+    assert_eq!(ours.get_with("a", &from_cache).await.unwrap(), first);
+    assert_eq!(code(ours.get_with("b", &from_cache).await), 404, "it was not there then");
+    let list = ours.list(&ListParams::default().match_any()).await.unwrap();
     assert_eq!(list.metadata.resource_version, first.resource_version());
     assert_eq!(list.items.len(), 1);
-    let selected = ours.list(&ListParams::default().fields("metadata.name=b")).await.unwrap();
+    let selected = ours.list(&ListParams::default().match_any().fields("metadata.name=b")).await.unwrap();
     assert_eq!(selected.items.len(), 0);
+    assert_eq!(ours.get("a").await.unwrap(), second, "who allows nothing older gets nothing older");
+    assert_eq!(ours.list(&ListParams::default()).await.unwrap().items.len(), 2);
 
     let version = second.resource_version().unwrap();
     let not_older = ListParams::default().at(&version).matching(kube::api::VersionMatch::NotOlderThan);

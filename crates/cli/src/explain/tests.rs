@@ -134,7 +134,7 @@ Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not left ye
 Waiting on    disruption budget web does not allow the pod to be evicted
 Since         12m ago (2026-01-01 11:48:00Z)
 Until         that changes; nothing moves by itself
-What to do    all 3 pods of budget web are healthy and it wants 3: add a replica, or allow a disruption in the budget
+What to do    budget web wants 3 healthy and has no more than 3: add a replica, or allow a disruption in the budget
 
 Requested by  admin.usher.dev
 Requested     15m ago (2026-01-01 11:45:00Z)

@@ -34,8 +34,8 @@ fn a_line_is_said_once_until_something_changes() {
     assert_eq!(following.lines(&one_gone, later), "pod/web-1: gone after 30s\n");
     assert_eq!(
         following.summary(&one_gone, later),
-        "pod/web-2: not gone after 30s: disruption budget web does not allow the pod to be evicted; all 3 pods of budget \
-         web are healthy and it wants 3: add a replica, or allow a disruption in the budget\n"
+        "pod/web-2: not gone after 30s: disruption budget web does not allow the pod to be evicted; budget web wants 3 \
+         healthy and has no more than 3: add a replica, or allow a disruption in the budget\n"
     );
 
     let none = world(&[], &[], &[]);

@@ -32,7 +32,7 @@ struct Watch {
     namespace: Option<String>,
     selection: Selection,
     revision: u64,
-    grown: tokio::sync::watch::Receiver<u64>,
+    grown: crate::store::Growth,
     /// Objects of the present state that are still to be sent.
     initial: VecDeque<Arc<Object>>,
     /// After the present state, say so.
@@ -137,7 +137,7 @@ impl Watch {
             }
             tokio::select! {
                 biased;
-                changed = self.grown.changed() => if changed.is_err() {
+                grows = self.grown.grown() => if !grows {
                     // The resource is no longer served.
                     return None;
                 },

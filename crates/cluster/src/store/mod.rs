@@ -5,6 +5,7 @@
 //! each keeps a cursor into the log and is woken when the log grows, so a slow watch costs nothing but its own lag and
 //! is told to start again (410) once the log has moved past it.
 
+mod growth;
 mod interner;
 mod log;
 mod object;
@@ -16,13 +17,14 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use tokio::sync::watch;
 
+pub use growth::Growth;
 pub use interner::Interner;
 pub use log::{EventKind, LogEvent};
 pub use object::{Key, Meta, Object};
 pub use snapshots::Snapshot;
 
+use growth::Grower;
 use log::Log;
 use snapshots::Snapshots;
 
@@ -44,7 +46,7 @@ pub struct Compacted {
 struct Resource {
     objects: BTreeMap<Key, Arc<Object>>,
     log: Log,
-    grown: watch::Sender<u64>,
+    grown: Grower,
     /// JSON pointers of the fields that selectors may name, in the order of `Meta::fields`.
     selectable: Arc<[String]>,
 }
@@ -114,7 +116,7 @@ impl Store {
                     Resource {
                         objects: BTreeMap::new(),
                         log: Log::default(),
-                        grown: watch::channel(0).0,
+                        grown: Grower::default(),
                         selectable,
                     },
                 );
@@ -275,14 +277,14 @@ impl Store {
         Ok((events, reached))
     }
 
-    /// Is woken whenever the resource's log grows; the channel closes when the resource is dropped.
-    pub fn grown(&self, resource: &str) -> Option<watch::Receiver<u64>> {
-        Some(self.inner.read().resources.get(resource)?.grown.subscribe())
+    /// Is woken whenever the resource's log grows; it ends when the resource is dropped.
+    pub fn grown(&self, resource: &str) -> Option<Growth> {
+        Some(self.inner.read().resources.get(resource)?.grown.follow())
     }
 
     /// The revision of the resource's last change; caches built from its objects compare against it.
     pub fn changed_at(&self, resource: &str) -> u64 {
-        self.inner.read().resources.get(resource).map_or(0, |r| *r.grown.borrow())
+        self.inner.read().resources.get(resource).map_or(0, |r| r.grown.reached())
     }
 
     /// Forgets every event so far: a watch that starts below the present revision gets 410, as after etcd compaction.
@@ -314,6 +316,6 @@ impl Resource {
     fn record(&mut self, kind: EventKind, object: Arc<Object>, before: Option<Arc<Object>>) {
         let revision = object.revision;
         self.log.push(LogEvent { kind, object, before }, LOG_BYTES);
-        self.grown.send_replace(revision);
+        self.grown.grow(revision);
     }
 }
