@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= auto
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: toolchain ## an embedded cluster, a short session on it, and how to point kubectl at it
+demo: toolchain ## what Usher does for pods, on an embedded cluster, in under a minute
 	$(CARGO) run -p usher -- demo
 
 test: toolchain ## all tests, on the embedded cluster and on a real control plane (built once, needs Go)

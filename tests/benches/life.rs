@@ -4,7 +4,7 @@
 //! `USHER_BENCH_PODS` makes it smaller, with a node for every thirty pods. Figures are compared with the aims; a miss is
 //! printed, and fails the run.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tower::ServiceExt as _;
 use usher_cluster::clock::TokioClock;
 use usher_cluster::{Cluster, ClusterService, Options, life};
+use usher_tests::report::Report;
 
 const PODS_PER_NODE: usize = 30;
 /// Virtual time that the start may take.
@@ -65,23 +66,7 @@ async fn main() -> Result<()> {
         memory_mib("VmHWM:")? <= 2048.0,
     );
     idle_hour(&cluster, nodes, &mut report).await?;
-    if report.missed > 0 {
-        bail!("{} of the aims missed", report.missed);
-    }
-    Ok(())
-}
-
-#[derive(Default)]
-struct Report {
-    missed: usize,
-}
-
-impl Report {
-    fn line(&mut self, what: &str, figure: String, aim: &str, met: bool) {
-        let verdict = if met { "met" } else { "MISSED" };
-        println!("{what:<62} {figure:>20}   aim {aim:<8} {verdict}");
-        self.missed += usize::from(!met);
-    }
+    report.verdict()
 }
 
 /// 2026-01-01T00:00:00Z.

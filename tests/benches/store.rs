@@ -14,6 +14,7 @@ use tower::ServiceExt as _;
 use usher_cluster::{Cluster, ClusterService, Options};
 use usher_tests::TestCluster;
 use usher_tests::cluster::ADMIN;
+use usher_tests::report::Report;
 
 /// What a pod weighs as the server stores it, managed fields and all.
 const STORED_BYTES: usize = 2800;
@@ -33,23 +34,7 @@ async fn main() -> Result<()> {
     } else {
         compared(&mut report).await?;
     }
-    if report.missed > 0 {
-        bail!("{} of the aims missed", report.missed);
-    }
-    Ok(())
-}
-
-#[derive(Default)]
-struct Report {
-    missed: usize,
-}
-
-impl Report {
-    fn line(&mut self, what: &str, figure: String, aim: &str, met: bool) {
-        let verdict = if met { "met" } else { "MISSED" };
-        println!("{what:<58} {figure:>16}   aim {aim:<12} {verdict}");
-        self.missed += usize::from(!met);
-    }
+    report.verdict()
 }
 
 /// In the process, without sockets: what the store itself can do.

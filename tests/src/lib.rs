@@ -13,6 +13,7 @@ pub mod follower;
 pub mod kubectl;
 pub mod living;
 pub mod maintenances;
+pub mod report;
 pub mod request_hours;
 pub mod requests;
 pub mod scenario;

@@ -14,6 +14,7 @@ mod intern;
 pub mod leader;
 pub mod maintenance;
 pub mod metrics;
+pub mod observer;
 mod pauses;
 pub mod pulse;
 pub mod queue;

@@ -8,10 +8,11 @@ mod counted;
 mod memory;
 mod removal;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, names, workload};
+use usher_tests::report::Report;
 use usher_tests::requests::{REQUESTS, start_controller};
 use usher_tests::witness::Witness;
 
@@ -36,27 +37,11 @@ fn main() -> Result<()> {
         threads()?.block_on(removal::measure(&mut report))?;
     }
     threads()?.block_on(memory::measure(pods, &mut report))?;
-    if report.missed > 0 {
-        bail!("{} of the aims missed", report.missed);
-    }
-    Ok(())
+    report.verdict()
 }
 
 fn threads() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
-}
-
-#[derive(Default)]
-struct Report {
-    missed: usize,
-}
-
-impl Report {
-    fn line(&mut self, what: &str, figure: String, aim: &str, met: bool) {
-        let verdict = if met { "met" } else { "MISSED" };
-        println!("{what:<62} {figure:>20}   aim {aim:<8} {verdict}");
-        self.missed += usize::from(!met);
-    }
 }
 
 /// All pods of a deployment are asked to leave, and its budget lets one go at a time. In virtual time.

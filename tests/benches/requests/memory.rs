@@ -24,8 +24,8 @@ use usher_tests::crds;
 use usher_tests::living::PODS;
 use usher_tests::requests::{DRAIN, REQUESTS};
 
-use crate::Report;
 use crate::counted::counted;
+use usher_tests::report::Report;
 
 const NAMESPACES: usize = 100;
 /// What a pod weighs as the server stores it, managed fields and all.

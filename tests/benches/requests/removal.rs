@@ -14,8 +14,8 @@ use usher_tests::living::{NODES, PODS, node};
 use usher_tests::requests::{DRAIN, REQUESTS};
 use usher_tests::{TestCluster, crds};
 
-use crate::Report;
 use crate::counted::counted;
+use usher_tests::report::Report;
 
 /// Pods of one round of one way.
 const EACH: usize = 200;

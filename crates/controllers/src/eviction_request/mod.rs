@@ -22,8 +22,9 @@ use usher_decide::decision::Effect;
 use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
 use usher_decide::waiting_on::WaitingOn;
 
+pub use crate::observer::Nobody;
 pub use index::{Decided, Index};
-pub use observer::{Nobody, Observer};
+pub use observer::Observer;
 
 use crate::queue::Queue;
 use crate::watch::{Listing, NewsStream, Told, follow, sleep_until};

@@ -24,9 +24,10 @@ use usher_apply::{Clock, Events, Failure, Maintenances};
 use usher_decide::maintenance::decision::{Effect, NodeEffect};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
 
+pub use crate::observer::Nobody;
 pub use decisions::PodDecision;
 pub use index::{Index, Item};
-pub use observer::{Cause, Nobody, Observer};
+pub use observer::{Cause, Observer};
 
 use crate::queue::Queue;
 use crate::watch::{Listing, NewsStream, Told, follow, sleep_until};

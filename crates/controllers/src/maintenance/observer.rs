@@ -1,8 +1,10 @@
 //! Somebody who counts: metrics hear of everything here, and decide nothing.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use usher_apply::Failure;
 use usher_decide::snapshot::Maintenance;
+
+use crate::observer::{Nobody, QueueObserver};
 
 /// What keeps a maintenance from going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +29,7 @@ impl Cause {
 }
 
 /// Hears what happens. All methods may be left out.
-pub trait Observer: Send {
+pub trait Observer: QueueObserver {
     /// The maintenance was seen, changed or gone. Its stages with their times, and its nodes and pods, are in its
     /// status.
     fn maintenance_changed(
@@ -47,30 +49,6 @@ pub trait Observer: Send {
     fn failed(&mut self, failure: &Failure) {
         let _ = failure;
     }
-
-    fn queue_added(&mut self) {}
-
-    fn queue_taken(&mut self, waited: SignedDuration) {
-        let _ = waited;
-    }
-
-    fn queue_done(&mut self, worked: SignedDuration) {
-        let _ = worked;
-    }
-
-    fn queue_retried(&mut self) {}
-
-    /// How many wait, and how many are worked on.
-    fn queue_depth(&mut self, waiting: usize, busy: usize) {
-        let _ = (waiting, busy);
-    }
-
-    /// All watches have told what there is.
-    fn synced(&mut self) {}
 }
-
-/// Nobody counts.
-#[derive(Debug, Default)]
-pub struct Nobody;
 
 impl Observer for Nobody {}

@@ -24,6 +24,7 @@ use usher_decide::snapshot::Request;
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::eviction_request::Observer;
+use crate::observer::QueueObserver;
 use tally::Tally;
 use waits::Waits;
 
@@ -314,10 +315,6 @@ fn count_of_interceptors(request: &Request) -> ByCount {
 }
 
 impl<F: Fn() + Send> Observer for Counting<F> {
-    fn synced(&mut self) {
-        (self.synced)();
-    }
-
     fn request_changed(&mut self, before: Option<&Request>, after: Option<&Request>) {
         let mut counts = self.counts.lock();
         if let Some(before) = before {
@@ -346,6 +343,12 @@ impl<F: Fn() + Send> Observer for Counting<F> {
 
     fn pod_left(&mut self, request: &Request, now: Timestamp) {
         self.counts.lock().removal.observe(now.duration_since(request.created).as_secs_f64());
+    }
+}
+
+impl<F: Fn() + Send> QueueObserver for Counting<F> {
+    fn synced(&mut self) {
+        (self.synced)();
     }
 
     fn queue_added(&mut self) {

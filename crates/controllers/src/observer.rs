@@ -1,0 +1,32 @@
+//! Somebody who counts: what every controller tells of its queue. Metrics hear of it, and decide nothing.
+
+use jiff::SignedDuration;
+
+/// Hears of a queue. All methods may be left out.
+pub trait QueueObserver: Send {
+    fn queue_added(&mut self) {}
+
+    fn queue_taken(&mut self, waited: SignedDuration) {
+        let _ = waited;
+    }
+
+    fn queue_done(&mut self, worked: SignedDuration) {
+        let _ = worked;
+    }
+
+    fn queue_retried(&mut self) {}
+
+    /// How many wait, and how many are worked on.
+    fn queue_depth(&mut self, waiting: usize, busy: usize) {
+        let _ = (waiting, busy);
+    }
+
+    /// All watches have told what there is.
+    fn synced(&mut self) {}
+}
+
+/// Nobody counts.
+#[derive(Debug, Default)]
+pub struct Nobody;
+
+impl QueueObserver for Nobody {}
