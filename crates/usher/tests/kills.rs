@@ -5,15 +5,11 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use http::{Method, Request};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use common::{Scene, free_address};
+use common::Scene;
+use common::calls::{client_of, create_all, left, list, start_manager, until_left};
 
 const REQUESTED: usize = 500;
 /// Pods that nobody asks to leave.
@@ -21,7 +17,7 @@ const BYSTANDERS: usize = 20;
 const KILLS: usize = 8;
 const SEED: u64 = 5;
 const NODES: usize = 8;
-/// From the first request to the last one that is gone.
+/// For anything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -52,13 +48,13 @@ async fn killed_at_random_it_finishes_all_evictions_and_leaks_nothing() {
     create_all(&client, REQUESTS, pods.iter().map(request)).await;
     let mut struck = Vec::new();
     for moment in moments {
-        until_left(&client, REQUESTS, moment, begun).await;
+        until_left(&client, REQUESTS, moment, PATIENCE).await;
         sleep(Duration::from_millis(random.u64(0..30))).await;
         manager.kill().await.unwrap();
         struck.push(left(&client, REQUESTS).await);
         manager = start_manager(&scene);
     }
-    until_left(&client, REQUESTS, 0, begun).await;
+    until_left(&client, REQUESTS, 0, PATIENCE).await;
     println!("killed with {struck:?} of {REQUESTED} requests left; all done after {:.1?}", begun.elapsed());
     assert!(struck.iter().filter(|left| **left > 0).count() >= KILLS / 2, "too late to matter: {struck:?}");
 
@@ -68,33 +64,13 @@ async fn killed_at_random_it_finishes_all_evictions_and_leaks_nothing() {
     let forgotten: Vec<Value> =
         list(&client, &leaving).await.into_iter().filter(|pod| !is_going(&pod)).collect();
     assert!(forgotten.is_empty(), "{} pods are forgotten: {:#}", forgotten.len(), forgotten[0]);
-    until_left(&client, &leaving, 0, begun).await;
+    until_left(&client, &leaving, 0, PATIENCE).await;
     let after = list(&client, &bystanders).await;
     assert_eq!(uids(&after), uids(&before), "nobody asked these to leave");
     assert_eq!(after.iter().filter(is_going).count(), 0);
     assert!(manager.try_wait().unwrap().is_none(), "the last one still runs");
     manager.kill().await.unwrap();
     scene.plane.stop().await.unwrap();
-}
-
-/// Alone, so that a new one need not wait for the lease of the one that was killed.
-fn start_manager(scene: &Scene) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
-    command.arg("manager").arg("--kubeconfig").arg(&scene.kubeconfig);
-    command.args(["--namespace", "usher-system", "--leader-elect=false"]);
-    for flag in ["--metrics-address", "--health-address", "--webhook-address"] {
-        command.args([flag, &free_address().to_string()]);
-    }
-    // One line for every eviction would be too much.
-    command.args(["--log-level", "warn"]);
-    command.kill_on_drop(true).spawn().unwrap()
-}
-
-async fn client_of(scene: &Scene) -> Client {
-    let kubeconfig = Kubeconfig::read_from(scene.plane.kubeconfig()).unwrap();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    config.default_retry = false;
-    Client::try_from(config).unwrap()
 }
 
 /// On a node from the beginning: the scheduler is not what is tested.
@@ -121,49 +97,6 @@ fn request(pod: &Value) -> Value {
     })
 }
 
-/// Many at a time, in no order.
-async fn create_all(client: &Client, path: &'static str, objects: impl Iterator<Item = Value>) -> Vec<Value> {
-    let mut created = Vec::new();
-    let mut calls = JoinSet::new();
-    for object in objects {
-        if calls.len() >= 32 {
-            created.push(calls.join_next().await.unwrap().unwrap());
-        }
-        let client = client.clone();
-        calls.spawn(async move { call(&client, Method::POST, path, &object).await });
-    }
-    created.extend(calls.join_all().await);
-    created
-}
-
-async fn call(client: &Client, method: Method, path: &str, body: &Value) -> Value {
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    let answer = client.request(request.body(body).unwrap()).await;
-    answer.unwrap_or_else(|why| panic!("{path}: {why}"))
-}
-
-async fn list(client: &Client, path: &str) -> Vec<Value> {
-    let list = call(client, Method::GET, path, &Value::Null).await;
-    list["items"].as_array().unwrap().clone()
-}
-
 fn uids(pods: &[Value]) -> Vec<&Value> {
     pods.iter().map(|pod| &pod["metadata"]["uid"]).collect()
-}
-
-async fn left(client: &Client, path: &str) -> usize {
-    list(client, path).await.len()
-}
-
-/// Waits until a list holds no more than so many.
-async fn until_left(client: &Client, path: &str, most: usize, begun: Instant) {
-    loop {
-        let now = left(client, path).await;
-        if now <= most {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{now} of {path} are left after {PATIENCE:?}");
-        sleep(Duration::from_millis(20)).await;
-    }
 }
