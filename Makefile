@@ -38,6 +38,7 @@ bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserve
 	$(CARGO) bench -p usher-tests --bench life
 	$(CARGO) bench -p usher-tests --bench seeds
 	$(CARGO) bench -p usher-tests --bench requests
+	$(CARGO) bench -p usher-tests --bench drain
 	$(CARGO) bench -p usher-controllers --bench maintenance
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again

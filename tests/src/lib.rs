@@ -8,6 +8,7 @@ pub mod budget_watch;
 pub mod chaos;
 pub mod cluster;
 pub mod corpus;
+pub mod counted;
 pub mod crds;
 pub mod follower;
 pub mod kubectl;

@@ -212,11 +212,14 @@ fn is_cordoned(node: &Value) -> bool {
     node["spec"]["unschedulable"] == true
 }
 
-/// How many pods are left on the old nodes.
+/// How many pods are left on the old nodes. Those that have ended need nothing more than to be removed.
 async fn on_old_nodes(client: &Client) -> usize {
     let pods = list(client, PODS).await;
+    let has_ended = |pod: &Value| pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed";
     let number = |pod: &Value| pod["spec"]["nodeName"].as_str().and_then(|name| name[5..].parse().ok());
-    pods.iter().filter(|pod| number(pod).is_some_and(|number: usize| number <= OLD)).count()
+    pods.iter()
+        .filter(|pod| !has_ended(pod) && number(pod).is_some_and(|number: usize| number <= OLD))
+        .count()
 }
 
 async fn until(client: &Client, path: &str, wanted: impl Fn(&[Value]) -> bool) {

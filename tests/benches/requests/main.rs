@@ -4,7 +4,6 @@
 //!
 //! `USHER_BENCH_PODS` makes the last one smaller. Figures are compared with the aims; a miss is printed, and fails the run.
 
-mod counted;
 mod memory;
 mod removal;
 

@@ -24,7 +24,7 @@ use usher_tests::crds;
 use usher_tests::living::PODS;
 use usher_tests::requests::{DRAIN, REQUESTS};
 
-use crate::counted::counted;
+use usher_tests::counted::counted;
 use usher_tests::report::Report;
 
 const NAMESPACES: usize = 100;

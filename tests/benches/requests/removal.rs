@@ -5,17 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use usher_apply::Clock;
 use usher_controllers::eviction_request::{self, Nobody};
+use usher_tests::counted::{counted, own_client};
 use usher_tests::kubectl::Kubectl;
 use usher_tests::living::{NODES, PODS, node};
+use usher_tests::report::Report;
 use usher_tests::requests::{DRAIN, REQUESTS};
 use usher_tests::{TestCluster, crds};
-
-use crate::counted::counted;
-use usher_tests::report::Report;
 
 /// Pods of one round of one way.
 const EACH: usize = 200;
@@ -32,7 +30,7 @@ pub async fn measure(report: &mut Report) -> Result<()> {
     node["metadata"]["annotations"] = json!({"kwok.x-k8s.io/node": "fake"});
     cluster.created(NODES, &node).await?;
     let kubectl = Kubectl::new(&cluster).await?;
-    let (client, calls) = counted(client_of(&cluster).await?);
+    let (client, calls) = counted(own_client(&cluster).await?);
     let controller = tokio::spawn(eviction_request::run(client, Clock::system(), Box::new(Nobody)));
     let [mut requested, mut bare, mut drained] = [Duration::ZERO; 3];
     for round in 1..=ROUNDS {
@@ -95,14 +93,6 @@ pub async fn measure(report: &mut Report) -> Result<()> {
         reads <= most,
     );
     Ok(())
-}
-
-/// A client of its own for the controller, as the manager makes it.
-async fn client_of(cluster: &TestCluster) -> Result<kube::Client> {
-    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig())?;
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.default_retry = false;
-    Ok(kube::Client::try_from(config)?)
 }
 
 /// Pods that run, on their nodes from the beginning: the scheduler is not what is measured.

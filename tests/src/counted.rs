@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use anyhow::Result;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower::Service;
 
-#[derive(Default)]
+use crate::TestCluster;
+
+#[derive(Debug, Default)]
 pub struct Calls {
     pub reads: AtomicUsize,
     pub writes: AtomicUsize,
@@ -18,7 +22,19 @@ pub struct Calls {
     pub events: AtomicUsize,
 }
 
+/// A client of its own for a controller, as the manager makes it.
+///
+/// # Errors
+/// The cluster's kubeconfig cannot be read.
+pub async fn own_client(cluster: &TestCluster) -> Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig())?;
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
 /// The same client, and the calls that go through it from now on.
+#[must_use]
 pub fn counted(inner: Client) -> (Client, Arc<Calls>) {
     let calls = Arc::<Calls>::default();
     (Client::new(Counted { inner, calls: calls.clone() }, "default"), calls)
