@@ -1,10 +1,11 @@
-//! The example interceptor as a process of its own, on the real control plane: killed, started again, told to stop.
+//! The example interceptor as a process of its own, on the real control plane with the eviction request controller: killed,
+//! started again, told to stop.
 
-use crate::world::{CLASS, NEXT, pod, request};
+use crate::world::{CLASS, DRAIN, NEXT, pod, request};
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -14,14 +15,18 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
-use usher_api::EvictionRequest;
-use usher_api::EvictionRequestCancellationPolicy::{Allow, Forbid};
+use usher_api::EvictionRequestCancellationPolicy::Allow;
+use usher_api::{EvictionRequest, EvictionRequestStatus};
+use usher_apply::Clock;
+use usher_controllers::eviction_request;
 use usher_interceptors::{InterceptorClass, Outcome, Requester, Update};
 use usher_tests::cluster::ADMIN;
 use usher_tests::{TestCluster, crds};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS: usize = 6;
+const MAINTENANCE: &str = "requester.evictionrequest.coordination.k8s.io/name_maintenance.example.com";
+const KEEP: &str = "test.example.com/keep";
 
 /// Builds the example with the features that a test of the whole workspace has, so that nothing is built twice there, and gives
 /// its path.
@@ -109,17 +114,23 @@ impl Scene {
         Ok(made)
     }
 
-    /// As the controller does.
-    async fn give_turn(&self, pod: &Pod, class: &str) -> Result<()> {
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let status = json!({
-            "activeInterceptorClass": class, "activeInterceptorCompleted": false, "progressTimestamp": now,
-            "expectedInterceptorFinishTime": null, "message": format!("it is the turn of {class}"),
-        });
-        let patch = Patch::Merge(json!({"status": status}));
+    /// Waits until a request is as wanted.
+    async fn until(
+        &self,
+        pod: &Pod,
+        wanted: impl Fn(&EvictionRequestStatus) -> bool,
+    ) -> Result<EvictionRequestStatus> {
         let name = pod.uid().context("no UID")?;
-        self.requests.patch_status(&name, &PatchParams::default(), &patch).await?;
-        Ok(())
+        let reading = async {
+            loop {
+                let status = self.requests.get(&name).await?.status.unwrap_or_default();
+                if wanted(&status) {
+                    return anyhow::Ok(status);
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, reading).await.with_context(|| format!("{} does not get there", pod.name_any()))?
     }
 
     async fn map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
@@ -137,7 +148,9 @@ async fn survives_a_crash(scene: &Scene, cluster: &TestCluster, example: &Path) 
     let db = scene.database("db-1", KEYS).await?;
     let requester = Requester::new(scene.client.clone(), "maintenance.example.com")?;
     let handle = requester.request(&db).await?;
-    scene.give_turn(&db, CLASS).await?;
+    // Somebody else's finalizer, so that the request can be looked at when all is over.
+    let kept = Patch::Merge(json!({"metadata": {"finalizers": [DRAIN, MAINTENANCE, KEEP]}}));
+    scene.requests.patch(&db.uid().context("no UID")?, &PatchParams::default(), &kept).await?;
     database.says("db-1: 2 of 6 keys copied").await?;
     database.child.kill().await?;
     let copied = scene.map("db-1-data-copy").await?.context("no copy")?.len();
@@ -167,9 +180,9 @@ async fn survives_a_crash(scene: &Scene, cluster: &TestCluster, example: &Path) 
         seen.iter().any(|progress| progress.cancellable && progress.expected_finish.is_some()),
         "{seen:#?}"
     );
-    let status = scene.requests.get(&db.uid().context("no UID")?).await?.status.context("no status")?;
-    assert_eq!(status.eviction_request_cancellation_policy, Forbid);
-    assert_eq!(status.message, "the copy has taken over");
+    assert!(seen.iter().any(|progress| !progress.cancellable), "forbidden from the take-over on: {seen:#?}");
+    // The controller cleans up: nothing is forbidden any more, and only the foreign finalizer is left.
+    let status = scene.until(&db, |status| status.eviction_request_cancellation_policy == Allow).await?;
     assert!(
         status
             .conditions
@@ -182,12 +195,9 @@ async fn survives_a_crash(scene: &Scene, cluster: &TestCluster, example: &Path) 
 /// All requesters withdraw while the copy is made: it is thrown away and the database goes on.
 async fn gives_way_to_a_cancellation(scene: &Scene, database: &mut Database) -> Result<()> {
     let db = scene.database("db-2", KEYS).await?;
-    scene.give_turn(&db, CLASS).await?;
     database.says("db-2: 1 of 6 keys copied").await?;
-    let uid = db.uid().context("no UID")?;
-    scene.requests.delete(&uid, &DeleteParams::default()).await?;
     let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    scene.requests.patch(&uid, &PatchParams::default(), &none).await?;
+    scene.requests.patch(&db.uid().context("no UID")?, &PatchParams::default(), &none).await?;
     database.says("db-2: cancelled").await?;
     assert_eq!(scene.map("db-2-data-copy").await?, None);
     assert_eq!(scene.map("db-2-data").await?, Some(data(KEYS)));
@@ -205,22 +215,17 @@ async fn leaves_a_blocked_pod_to_the_controller(scene: &Scene, database: &mut Da
     let db = scene.database("db-3", 1).await?;
     let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     scene.pods.patch_status("db-3", &PatchParams::default(), &Patch::Merge(ready)).await?;
-    scene.give_turn(&db, CLASS).await?;
     database.says("db-3: completed, a disruption budget does not allow it").await?;
-    let status = scene.requests.get(&db.uid().context("no UID")?).await?.status.context("no status")?;
-    assert!(status.active_interceptor_completed);
+    scene.until(&db, |status| status.active_interceptor_class.as_deref() == Some(NEXT)).await?;
     assert!(scene.pods.get("db-3").await?.metadata.deletion_timestamp.is_none());
-    scene.give_turn(&db, NEXT).await
+    Ok(())
 }
 
 /// Not its pod: it says so at once.
 async fn declines_what_has_no_data(scene: &Scene, database: &mut Database) -> Result<()> {
     let db = scene.database("db-4", 0).await?;
-    scene.give_turn(&db, CLASS).await?;
     database.says("db-4: declined").await?;
-    let status = scene.requests.get(&db.uid().context("no UID")?).await?.status.context("no status")?;
-    assert!(status.active_interceptor_completed);
-    assert_eq!(status.message, "this pod has no data to hand over");
+    let status = scene.until(&db, |status| status.active_interceptor_class.as_deref() == Some(NEXT)).await?;
     assert_eq!(status.eviction_request_cancellation_policy, Allow);
     Ok(())
 }
@@ -233,7 +238,10 @@ async fn the_example_hands_over_survives_a_crash_and_stops_when_told() {
     let example = example().await.unwrap();
     let cluster = TestCluster::real().await.unwrap();
     crds::install(&cluster).await.unwrap();
-    let scene = Scene::new(cluster.client(ADMIN).unwrap());
+    let client = cluster.client(ADMIN).unwrap();
+    let scene = Scene::new(client.clone());
+    let controller =
+        tokio::spawn(eviction_request::run(client, Clock::system(), Box::new(eviction_request::Nobody)));
 
     let mut database = survives_a_crash(&scene, &cluster, &example).await.unwrap();
     gives_way_to_a_cancellation(&scene, &mut database).await.unwrap();
@@ -244,4 +252,5 @@ async fn the_example_hands_over_survives_a_crash_and_stops_when_told() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
     database.says("stopped").await.unwrap();
     assert!(timeout(PATIENCE, database.child.wait()).await.unwrap().unwrap().success());
+    controller.abort();
 }

@@ -1,5 +1,5 @@
 //! The SDK for interceptors and requesters: on the embedded cluster in virtual time, and its example as a process of its own on
-//! the real control plane. The tests play the eviction request controller.
+//! the real control plane with the controller. On the embedded one the tests play the controller.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
