@@ -3,7 +3,7 @@
 //! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
 //! where a request stands is asked of `usher-decide` ([`standing`]) and never worked out here. What people see is made
 //! by pure functions of objects and the time: the table in [`requests`], the progress in [`wait`], the text in
-//! [`explain`]. Only the commands themselves talk to the server.
+//! [`explain`], the dry run of a drain in [`outlook`]. Only the commands themselves talk to the server.
 //!
 //! Depends on the API types and the decisions; nothing here changes a pod.
 
@@ -15,6 +15,7 @@ mod error;
 mod evict;
 mod explain;
 mod live;
+pub mod outlook;
 mod output;
 mod requests;
 #[cfg(test)]
