@@ -157,7 +157,9 @@ impl Finding {
             Self::NoPlace(misfit) => no_place(misfit, &pods),
             Self::Overlap(overlap) => overlap_told(overlap),
             Self::UncountedBudget { budget, .. } => {
-                format!("{pods} wait until budget {budget} is counted; the server evicts nobody before")
+                format!(
+                    "{pods} cannot leave until budget {budget} is counted: the server evicts nobody before"
+                )
             }
             Self::SlowBudget { budget, allowed, at_once, rounds, .. } => {
                 let now = match allowed {

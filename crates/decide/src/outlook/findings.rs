@@ -20,13 +20,19 @@ struct Groups<'a> {
     two_budgets: BTreeMap<Vec<Key>, Vec<Key>>,
     closed: BTreeMap<&'a Key, (&'a Budget, Vec<Key>)>,
     uncounted: BTreeMap<&'a Key, (&'a Budget, Vec<Key>)>,
-    /// With how many of them in which wave.
-    slow: BTreeMap<&'a Key, (&'a Budget, Vec<Key>, BTreeMap<usize, usize>)>,
+    slow: BTreeMap<&'a Key, Slow<'a>>,
     daemons: BTreeMap<Key, Vec<Key>>,
     mirrors: Vec<Key>,
     orphans: Vec<Key>,
     with_data: Vec<Key>,
     interceptors: BTreeMap<&'a str, (usize, Vec<Key>)>,
+}
+
+/// Pods that take from one budget, and how many of them in which wave.
+struct Slow<'a> {
+    budget: &'a Budget,
+    pods: Vec<Key>,
+    by_wave: BTreeMap<usize, usize>,
 }
 
 pub fn findings(
@@ -115,10 +121,10 @@ impl<'a> Groups<'a> {
         if budget.uncounted.is_some() {
             self.uncounted.entry(&budget.budget.key).or_insert((budget, Vec::new())).1.push(key);
         } else if !budget.is_closed() {
-            let (_, pods, by_wave) =
-                self.slow.entry(&budget.budget.key).or_insert((budget, Vec::new(), BTreeMap::new()));
-            pods.push(key);
-            *by_wave.entry(wave).or_default() += 1;
+            let slow = || Slow { budget, pods: Vec::new(), by_wave: BTreeMap::new() };
+            let slow = self.slow.entry(&budget.budget.key).or_insert_with(slow);
+            slow.pods.push(key);
+            *slow.by_wave.entry(wave).or_default() += 1;
         }
     }
 
@@ -144,9 +150,7 @@ impl<'a> Groups<'a> {
             uncounted
                 .map(|(budget, pods)| Finding::UncountedBudget { budget: budget.budget.key.clone(), pods }),
         );
-        all.extend(
-            self.slow.into_values().filter_map(|(budget, pods, by_wave)| slow(budget, pods, &by_wave)),
-        );
+        all.extend(self.slow.into_values().filter_map(Slow::told));
         all.extend(self.interceptors.into_iter().map(|(class, (only_way, pods))| Finding::Interceptor {
             class: class.to_string(),
             only_way,
@@ -162,14 +166,22 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// A budget slows the drain if the pods of a wave cannot all leave at once.
-fn slow(budget: &Budget, pods: Vec<Key>, by_wave: &BTreeMap<usize, usize>) -> Option<Finding> {
-    let at_once = budget.at_once().max(1);
-    let room = usize::try_from(at_once).unwrap_or(1);
-    let rounds: usize = by_wave.values().map(|pods| pods.div_ceil(room)).sum();
-    let allowed = budget.budget.allowed;
-    let is_slow = rounds > by_wave.len() || allowed <= 0;
-    is_slow.then(|| Finding::SlowBudget { budget: budget.budget.key.clone(), allowed, at_once, rounds, pods })
+impl Slow<'_> {
+    /// A budget slows the drain if the pods of a wave cannot all leave at once.
+    fn told(self) -> Option<Finding> {
+        let at_once = self.budget.at_once().max(1);
+        let room = usize::try_from(at_once).unwrap_or(1);
+        let rounds: usize = self.by_wave.values().map(|pods| pods.div_ceil(room)).sum();
+        let snapshot::Budget { allowed, ref key, .. } = self.budget.budget;
+        let is_slow = rounds > self.by_wave.len() || allowed <= 0;
+        is_slow.then(|| Finding::SlowBudget {
+            budget: key.clone(),
+            allowed,
+            at_once,
+            rounds,
+            pods: self.pods,
+        })
+    }
 }
 
 /// What would stop the eviction of a pod that nobody has asked to leave yet: the decision on a request that is not
@@ -200,6 +212,8 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
     // The server would refuse what no status tells of yet, so the decision is told that it did.
     let refusal = Refusal::Server { code: 500, message: String::new() };
     let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0 };
-    decided(Some(&attempt))
-        .filter(|waiting_on| !matches!(waiting_on, WaitingOn::Refused { refusal, .. } if !matches!(refusal, Refusal::TwoBudgets { .. })))
+    decided(Some(&attempt)).filter(|waiting_on| match waiting_on {
+        WaitingOn::Refused { refusal, .. } => matches!(refusal, Refusal::TwoBudgets { .. }),
+        _ => true,
+    })
 }

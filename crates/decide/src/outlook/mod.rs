@@ -15,6 +15,8 @@ pub mod objects;
 pub mod overlap;
 pub mod placement;
 pub mod resources;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
