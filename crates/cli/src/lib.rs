@@ -14,7 +14,7 @@ mod connect;
 mod error;
 mod evict;
 mod explain;
-mod explain_node;
+pub mod explain_node;
 mod live;
 pub mod outlook;
 mod output;
