@@ -111,7 +111,7 @@ Leaving       1 pod: interceptor db.example.com has its turn
 
 Not yet       1 pod: the drain plan has not come to it yet
               shop/system
-  What to do  wait
+  What to do  wait until the pods before it have left
 
 One of them   usher explain POD -n NAMESPACE tells more
 ";
@@ -172,7 +172,29 @@ fn a_pod_that_is_targeted_and_not_asked_waits_for_the_manager() {
     let group = &explanation.groups[0];
     assert_eq!((group.urgency, group.waiting_on), (Urgency::NotYet, "Manager"));
     assert!(group.sentence.ends_with("and then: disruption budget web does not allow the pod to be evicted"));
-    assert!(group.advice.starts_with("before it is asked: budget web"));
+    assert!(group.advice.starts_with("wait a moment\nbudget web wants 3 healthy"), "{}", group.advice);
+}
+
+#[test]
+fn a_pod_whose_turn_comes_later_is_told_after_whom() {
+    let mut later = maintenance("m", "Drain", "");
+    later["spec"]["drainLimit"] = json!({"maxNodes": 1});
+    later["status"]["nodeStatuses"] = json!([
+        {"nodeRef": {"name": "n1"}, "podsPendingEviction": 1},
+        {"nodeRef": {"name": "n2"}, "podsEvicting": 2},
+        {"nodeRef": {"name": "n3"}, "podsPendingEviction": 2},
+    ]);
+    let pods = || vec![found_pod(&pod("web-1", "n1"), None, &[])];
+    let explanation = explain(&found(node("m", true), &[later.clone()], pods()), now());
+    let group = &explanation.groups[0];
+    assert_eq!(group.sentence, "the nodes of an earlier wave are not empty yet");
+    assert_eq!(
+        group.advice,
+        "wait until the pods before it have left, which are also on n2: see explain node/n2"
+    );
+    later["spec"].as_object_mut().unwrap().remove("drainLimit");
+    let explanation = explain(&found(node("m", true), &[later], pods()), now());
+    assert_eq!(explanation.groups[0].sentence, "the drain plan has not come to it yet");
 }
 
 #[test]
