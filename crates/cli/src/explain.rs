@@ -44,7 +44,7 @@ pub async fn run(
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let connected = arguments.connection.open().await?;
+    let connected = arguments.connection.open(surroundings).await?;
     let found = find(&connected.client, &connected.namespace, &arguments.pod).await?;
     say_if_hidden(&found.world, streams.err)?;
     let now = surroundings.now();

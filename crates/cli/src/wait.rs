@@ -262,7 +262,7 @@ pub async fn until_gone(
     Ok(ending)
 }
 
-async fn out_of_time(timeout: Option<SignedDuration>) {
+pub async fn out_of_time(timeout: Option<SignedDuration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep(timeout.unsigned_abs()).await,
         None => std::future::pending().await,
