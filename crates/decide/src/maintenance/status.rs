@@ -46,6 +46,7 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
                     drain.drain_message = message.to_string();
                     drain.pods_pending_eviction = 0;
                     drain.pods_evicting = 0;
+                    drain.expected_finish_time = None;
                 }
             }
         }
@@ -107,6 +108,7 @@ fn drain_status(case: &Case<'_>) -> Option<DrainStatus> {
         pods_pending_eviction: count(drain.pending + pods - evicting),
         pods_evicting: count(drain.evicting + evicting),
         nodes_drained: count(drain.nodes_drained),
+        expected_finish_time: None,
     })
 }
 
