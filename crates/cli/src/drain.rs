@@ -63,7 +63,11 @@ pub async fn run(
             created
         }
         Made::Found(found) => {
-            writeln!(streams.out, "maintenance {} drains these nodes already: following it", found.name_any())?;
+            writeln!(
+                streams.out,
+                "maintenance {} drains these nodes already: following it",
+                found.name_any()
+            )?;
             for difference in differences(&found, &draft) {
                 writeln!(streams.err, "warning: {difference}")?;
             }
@@ -102,10 +106,11 @@ pub async fn make(
             [one] => one.clone(),
             many => plural(many.len(), "node"),
         };
-        writeln!(
-            err,
-            "note: maintenance {name} is at work on {shared} too, in stage {stage:?}: pods leave once both have reached them"
-        )?;
+        let meaning = match stage {
+            Stage::Drain => "; pods leave once both have reached them",
+            _ => "",
+        };
+        writeln!(err, "note: maintenance {name} holds {shared} too, in stage {stage:?}{meaning}")?;
     }
     Ok(made)
 }

@@ -18,6 +18,7 @@ use crate::output::Structured;
 use crate::requests::say_if_hidden;
 use crate::world::{World, list};
 use crate::{Ending, Error, Streams, Surroundings};
+pub use explanation::event_time;
 use explanation::{Found, explain};
 use manager::Leader;
 
@@ -99,7 +100,7 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Err
 }
 
 /// Who may not read events gets an explanation without them.
-async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Event>, Error> {
+pub async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Event>, Error> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     match events.list(&ListParams::default().fields(&format!("involvedObject.uid={uid}"))).await {
         Ok(events) => Ok(events.items),

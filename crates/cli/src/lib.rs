@@ -11,14 +11,18 @@ mod arguments;
 mod ask;
 mod cancel;
 mod connect;
+mod cordon;
+mod drain;
 mod error;
 mod evict;
 mod explain;
 mod live;
+mod maintenance;
 mod output;
 mod requests;
 #[cfg(test)]
 mod samples;
+mod sheet;
 mod span;
 mod standing;
 mod surroundings;
@@ -47,6 +51,18 @@ pub enum Command {
     Cancel(cancel::Arguments),
     /// Say why a pod has not left yet, since when, until when, and what you can do.
     Explain(explain::Arguments),
+    /// Empty nodes politely: cordon them, ask their pods to leave in order, and show how it goes.
+    ///
+    /// It creates a NodeMaintenance, or follows the one that drains the same nodes already. Exit codes: 0 drained, 3 not drained
+    /// at the timeout, 4 cancelled, 130 interrupted. Ctrl-C leaves the maintenance running.
+    Drain(drain::Arguments),
+    /// Node maintenances: list, describe, start, move on, complete and cancel them.
+    #[command(visible_alias = "nm")]
+    Maintenance(maintenance::Arguments),
+    /// Have nodes take no new pods, and say which maintenances hold them.
+    Cordon(cordon::CordonArguments),
+    /// Have nodes take pods again, unless a maintenance holds them.
+    Uncordon(cordon::UncordonArguments),
 }
 
 /// How a command ended, if nothing went wrong with the command itself.
@@ -100,6 +116,10 @@ pub async fn run(
         Command::Requests(arguments) => requests::run(arguments, surroundings, streams).await,
         Command::Cancel(arguments) => cancel::run(arguments, surroundings, streams).await,
         Command::Explain(arguments) => explain::run(arguments, surroundings, streams).await,
+        Command::Drain(arguments) => drain::run(arguments, surroundings, streams).await,
+        Command::Maintenance(arguments) => maintenance::run(arguments, surroundings, streams).await,
+        Command::Cordon(arguments) => cordon::cordon(arguments, surroundings, streams).await,
+        Command::Uncordon(arguments) => cordon::uncordon(arguments, surroundings, streams).await,
     }
 }
 

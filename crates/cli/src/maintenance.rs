@@ -100,7 +100,9 @@ async fn start(
     let (name, nodes) = (made.name_any(), selection::told(&made.spec.node_selector));
     writeln!(streams.out, "maintenance {name} created in stage {stage:?}: {nodes}")?;
     let next = match stage {
-        Stage::Idle => format!("nothing is touched yet; go on with {} maintenance cordon {name}", surroundings.program),
+        Stage::Idle => {
+            format!("nothing is touched yet; go on with {} maintenance cordon {name}", surroundings.program)
+        }
         Stage::Cordon => format!("go on with {} maintenance drain {name}", surroundings.program),
         Stage::Drain | Stage::Complete => {
             format!("watch it: {} maintenance describe {name} --watch", surroundings.program)
@@ -118,4 +120,15 @@ async fn get(client: &Client, name: &str) -> Result<NodeMaintenance, Error> {
 
 fn missing(name: &str) -> Error {
     Error::Refused(format!("there is no maintenance {name:?}: see kubectl get nodemaintenances"))
+}
+
+/// When the drain is expected to be done, if that is known and it is not.
+fn eta(maintenance: &NodeMaintenance) -> Option<Timestamp> {
+    let drain = maintenance.status.as_ref()?.drain_status.as_ref()?;
+    drain.expected_finish_time.as_ref().map(|time| time.0)
+}
+
+/// `5m`, or `2m late` if the expectation did not come true.
+fn left(at: Timestamp, now: Timestamp) -> String {
+    if at > now { span::left(at, now) } else { format!("{} late", span::age(at, now)) }
 }

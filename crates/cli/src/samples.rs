@@ -55,7 +55,8 @@ pub fn node(name: &str) -> Node {
 
 /// A maintenance of a quarter of an hour ago, of nodes by name; `spec` has what is special about it.
 pub fn maintenance(name: &str, stage: &str, nodes: &[&str], spec: Value) -> NodeMaintenance {
-    let field = |node: &&str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    let field =
+        |node: &&str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
     let terms: Vec<Value> = nodes.iter().map(field).collect();
     let mut all = json!({"stage": stage, "nodeSelector": {"nodeSelectorTerms": terms}});
     for (name, value) in spec.as_object().unwrap() {

@@ -123,8 +123,9 @@ pub fn is_active(maintenance: &NodeMaintenance) -> bool {
 
 /// Labels may mean other nodes tomorrow; names do not.
 fn does_the_same(one: &NodeMaintenance, draft: &NodeMaintenance, nodes: &[Node]) -> bool {
-    let names =
-        |of: &NodeMaintenance| selected(&of.spec.node_selector, nodes).iter().map(|node| node.name.clone()).collect();
+    let names = |of: &NodeMaintenance| {
+        selected(&of.spec.node_selector, nodes).iter().map(|node| node.name.clone()).collect()
+    };
     let (theirs, ours): (Vec<_>, Vec<_>) = (names(one), names(draft));
     one.spec.node_selector == draft.spec.node_selector
         || (is_by_name(&draft.spec.node_selector) && theirs == ours)
@@ -213,7 +214,8 @@ mod tests {
         let found = maintenance("m", "Drain", &["n1"], json!({"reason": "disks"}));
         let plain = maintenance("m", "Drain", &["n1"], json!({}));
         assert!(differences(&found, &plain).is_empty());
-        let other = json!({"reason": "kernel", "drainPlan": [{"podPriority": 5}], "drainLimit": {"maxNodes": 1}});
+        let other =
+            json!({"reason": "kernel", "drainPlan": [{"podPriority": 5}], "drainLimit": {"maxNodes": 1}});
         assert_eq!(differences(&found, &maintenance("m", "Drain", &["n1"], other)).len(), 3);
     }
 
@@ -228,10 +230,8 @@ mod tests {
             maintenance("elsewhere", "Drain", &["n3"], json!({})),
             maintenance("other", "Cordon", &["n2", "n3"], json!({})),
         ];
-        let found: Vec<(String, Vec<String>)> = overlaps(&of, &known, &nodes)
-            .into_iter()
-            .map(|(one, both)| (one.name_any(), both))
-            .collect();
+        let found: Vec<(String, Vec<String>)> =
+            overlaps(&of, &known, &nodes).into_iter().map(|(one, both)| (one.name_any(), both)).collect();
         assert_eq!(found, [("other".to_string(), vec!["n2".to_string()])]);
     }
 }

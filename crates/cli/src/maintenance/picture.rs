@@ -8,9 +8,9 @@ use usher_api::NodeMaintenance;
 use usher_decide::maintenance::words;
 
 use super::progress::{Cause, NodeProgress, Progress, total};
+use crate::Surroundings;
 use crate::standing::Waits;
 use crate::table::Table;
-use crate::{Surroundings, span};
 
 /// So many nodes are shown one by one.
 const SHOWN: usize = 20;
@@ -218,12 +218,13 @@ fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String>
 fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timestamp) -> Option<String> {
     let is_late = now >= progress.started + MOMENT;
     (maintenance.status.is_none() && is_late).then(|| {
-        "nobody has taken it up yet: see whether the manager runs, with kubectl get pods -n usher-system".to_string()
+        "nobody has taken it up yet: see whether the manager runs, with kubectl get pods -n usher-system"
+            .to_string()
     })
 }
 
 fn eta(maintenance: &NodeMaintenance, now: Timestamp) -> String {
-    super::eta(maintenance).map(|at| format!(", done {}", super::about(at, now))).unwrap_or_default()
+    super::eta(maintenance).map(|at| format!(", ETA {}", super::left(at, now))).unwrap_or_default()
 }
 
 fn counts(of: &NodeProgress) -> String {
@@ -238,7 +239,7 @@ fn states(of: &NodeProgress) -> String {
     parts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
-fn cause(cause: &Cause, with_advice: bool) -> String {
+pub fn cause(cause: &Cause, with_advice: bool) -> String {
     let sentence = cause.waits.sentence();
     let count = plural(cause.pods.len(), "pod");
     if !with_advice {
@@ -260,7 +261,8 @@ fn bar(node: &NodeProgress) -> String {
     let gone = at(node.gone());
     let evicting = at(node.gone() + node.evicting) - gone;
     // One that blocks is seen, however many others there are.
-    let blocked = (at(node.gone() + node.evicting + node.blocked) - gone - evicting).max(usize::from(node.blocked > 0));
+    let blocked =
+        (at(node.gone() + node.evicting + node.blocked) - gone - evicting).max(usize::from(node.blocked > 0));
     let blocked = blocked.min(BAR - gone - evicting);
     let pending = BAR - gone - evicting - blocked;
     ["█".repeat(gone), "▒".repeat(evicting), "×".repeat(blocked), "·".repeat(pending)].concat()

@@ -10,7 +10,7 @@ use usher_decide::maintenance::plan::with_defaults;
 use usher_decide::maintenance::status::is_drained;
 use usher_decide::snapshot::Key;
 
-use super::{about, eta, selection};
+use super::{eta, left, selection};
 use crate::span;
 use crate::table::Table;
 
@@ -46,7 +46,7 @@ fn row(maintenance: &NodeMaintenance, wide: bool, now: Timestamp) -> Vec<String>
         drain.map(|drain| format!("{}/{}", drain.nodes_drained, status.nodes)).unwrap_or_default(),
         count(drain.map(|drain| drain.pods_pending_eviction)),
         count(drain.map(|drain| drain.pods_evicting)),
-        eta(maintenance).map(|at| about(at, now)).unwrap_or_default(),
+        eta(maintenance).map(|at| left(at, now)).unwrap_or_default(),
         created.map(|time| span::age(time.0, now)).unwrap_or_default(),
         one_line(&maintenance.spec.reason),
     ];
@@ -100,7 +100,12 @@ pub struct Changes {
 
 impl Changes {
     /// A line for each maintenance that is new, has changed in more than the passing of time, or is gone.
-    pub fn lines(&mut self, maintenances: &BTreeMap<Key, NodeMaintenance>, wide: bool, now: Timestamp) -> String {
+    pub fn lines(
+        &mut self,
+        maintenances: &BTreeMap<Key, NodeMaintenance>,
+        wide: bool,
+        now: Timestamp,
+    ) -> String {
         let mut table = if self.has_begun { Table::default() } else { head(wide) };
         self.has_begun = true;
         let mut printed = std::mem::take(&mut self.printed);

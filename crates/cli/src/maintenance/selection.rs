@@ -325,7 +325,9 @@ mod tests {
             named(&["n1", "x", "y"]).among(&all).unwrap_err().to_string(),
             "nodes \"x\", \"y\" are not in this cluster: see kubectl get nodes"
         );
-        assert!(labelled("pool=red").among(&all).unwrap_err().to_string().starts_with("no node has the labels"));
+        assert!(
+            labelled("pool=red").among(&all).unwrap_err().to_string().starts_with("no node has the labels")
+        );
     }
 
     #[test]
