@@ -99,7 +99,8 @@ fn to_cordon(node: &Node, program: &str) -> Plan {
         let end = if node.was_unschedulable {
             "it was cordoned before that, and stays so afterwards".to_string()
         } else {
-            format!("it takes pods again when {} ends: cordon it again then", holders.join(", "))
+            let end = if holders.len() == 1 { "that ends" } else { "all of them end" };
+            format!("it takes pods again when {end}: cordon it again then")
         };
         format!("{}; {end}. See {program} maintenance describe {}", held_by(&holders), holders[0])
     });
@@ -168,7 +169,7 @@ mod tests {
                 false,
                 "is cordoned already",
                 Some(
-                    "maintenance m holds it; it takes pods again when m ends: cordon it again then. See usher maintenance \
+                    "maintenance m holds it; it takes pods again when that ends: cordon it again then. See usher maintenance \
                      describe m",
                 ),
             ),

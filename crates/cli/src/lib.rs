@@ -22,6 +22,7 @@ mod output;
 mod requests;
 #[cfg(test)]
 mod samples;
+mod screen;
 mod sheet;
 mod span;
 mod standing;

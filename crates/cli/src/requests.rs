@@ -6,7 +6,6 @@ mod tests;
 
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use jiff::Timestamp;
 use kube::Client;
 use usher_api::EvictionRequest;
@@ -14,6 +13,7 @@ use usher_api::EvictionRequest;
 use crate::arguments::{Connection, selector};
 use crate::live::{Live, Scope};
 use crate::output::{Structured, list_of, name_of};
+use crate::screen::Screen;
 use crate::world::{World, list, scoped};
 use crate::{Ending, Error, Streams, Surroundings};
 use rows::{Changes, Columns, table};
@@ -130,7 +130,7 @@ async fn follow(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     say_if_hidden(&live.world, streams.err)?;
-    let screen = surroundings.is_terminal.then(crate::wait::screen);
+    let screen = surroundings.is_terminal.then(Screen::new);
     let mut changes = Changes::default();
     let mut tick = tokio::time::interval(TICK);
     loop {
@@ -150,11 +150,11 @@ async fn follow(
     }
 }
 
-fn draw(screen: &ProgressBar, world: &World, columns: Columns, now: Timestamp) {
+fn draw(screen: &Screen, world: &World, columns: Columns, now: Timestamp) {
     let text = if world.requests.is_empty() {
         "nobody is asked to leave".to_string()
     } else {
         table(world, columns, now)
     };
-    screen.set_message(text.trim_end().to_string());
+    screen.draw(&text);
 }

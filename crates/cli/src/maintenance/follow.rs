@@ -10,12 +10,13 @@ use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::NodeMaintenance;
 
-use super::picture::{self, Said};
+use super::picture::{Said, drained, not_drained, picture};
 use super::progress::{self, Progress};
 use super::selection::only_name;
 use crate::live::{Live, Scope};
 use crate::requests::say_if_hidden;
-use crate::wait::{out_of_time, screen};
+use crate::screen::Screen;
+use crate::wait::out_of_time;
 use crate::{Ending, Error, Streams, Surroundings};
 
 /// Things change by the passing of time, too; and what changes more often is told together.
@@ -70,7 +71,7 @@ pub async fn until_drained(
     let mut said = Said::default();
     let mut followed = Followed::start(client, maintenance).await?;
     say_if_hidden(&followed.live.world, streams.err)?;
-    let screen = surroundings.is_terminal.then(screen);
+    let screen = surroundings.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);
     let mut out_of_time = std::pin::pin!(out_of_time(timeout));
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
@@ -84,8 +85,8 @@ pub async fn until_drained(
             let maintenance = &followed.maintenance;
             match &screen {
                 Some(screen) => {
-                    let picture = picture::picture(maintenance, &nodes, &progress, surroundings, now);
-                    screen.set_message(picture.trim_end().to_string());
+                    let width = screen.width();
+                    screen.draw(&picture(maintenance, &nodes, &progress, surroundings, width, now));
                 }
                 None => {
                     let lines = said.lines(maintenance, &nodes, &progress, now);
@@ -111,7 +112,7 @@ pub async fn until_drained(
         };
     };
     if let Some(screen) = &screen {
-        screen.finish_and_clear();
+        screen.clear();
     }
     tell_end(ending, &mut progress, &followed, surroundings, surroundings.now(), streams)?;
     Ok(ending)
@@ -130,7 +131,7 @@ fn tell_end(
     let (program, name) = (&surroundings.program, maintenance.name_any());
     match ending {
         Ending::Done => {
-            let told = picture::drained(maintenance, &nodes, progress, program, now);
+            let told = drained(maintenance, &nodes, progress, program, now);
             streams.out.write_all(told.as_bytes())?;
         }
         Ending::Withdrawn if followed.is_gone => {
@@ -140,7 +141,7 @@ fn tell_end(
             writeln!(streams.err, "not drained: maintenance {name} was cancelled and lets its nodes go")?;
         }
         Ending::NotGone => {
-            let told = picture::not_drained(maintenance, &nodes, progress, now);
+            let told = not_drained(maintenance, &nodes, progress, now);
             write!(streams.err, "{told}{}", goes_on(program, &name))?;
         }
         Ending::Interrupted => write!(streams.err, "interrupted; {}", goes_on(program, &name))?,

@@ -14,6 +14,7 @@ use super::rows::{Changes, table};
 use crate::arguments::Connection;
 use crate::live::{Listed, learn};
 use crate::output::{Structured, list_of, name_of};
+use crate::screen::Screen;
 use crate::world::{key_of, list};
 use crate::{Ending, Error, Streams, Surroundings};
 
@@ -89,7 +90,7 @@ async fn follow(
     let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
     let mut known: BTreeMap<Key, NodeMaintenance> = BTreeMap::new();
     let mut listed = Listed::default();
-    let screen = surroundings.is_terminal.then(crate::wait::screen);
+    let screen = surroundings.is_terminal.then(Screen::new);
     let mut changes = Changes::default();
     let mut tick = tokio::time::interval(TICK);
     loop {
@@ -104,8 +105,8 @@ async fn follow(
         let now = surroundings.now();
         match &screen {
             _ if !listed.is_done => {}
-            Some(screen) if known.is_empty() => screen.set_message(NONE),
-            Some(screen) => screen.set_message(table(&known, wide, now).trim_end().to_string()),
+            Some(screen) if known.is_empty() => screen.draw(NONE),
+            Some(screen) => screen.draw(&table(&known, wide, now)),
             None => {
                 streams.out.write_all(changes.lines(&known, wide, now).as_bytes())?;
                 streams.out.flush()?;

@@ -9,6 +9,7 @@ use usher_decide::maintenance::words;
 
 use super::progress::{Cause, NodeProgress, Progress, total};
 use crate::Surroundings;
+use crate::screen::wrap;
 use crate::standing::Waits;
 use crate::table::Table;
 
@@ -18,6 +19,7 @@ const SHOWN: usize = 20;
 const CAUSES: usize = 10;
 const PODS: usize = 3;
 const BAR: usize = 20;
+const DAEMONS: &str = "only pods of DaemonSets and static pods are left; all others are gone";
 /// A manager that runs has taken a maintenance up by then.
 const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 
@@ -27,6 +29,7 @@ pub fn picture(
     nodes: &[NodeProgress],
     progress: &Progress,
     surroundings: &Surroundings,
+    width: usize,
     now: Timestamp,
 ) -> String {
     let all = total(nodes);
@@ -65,7 +68,10 @@ pub fn picture(
         text.push_str(&format!("  and {more}: {} drained, {} not\n", drained.len(), waiting.len()));
     }
     if let Some(worst) = all.causes.first().filter(|cause| cause.waits.is_blocked()) {
-        text.push_str(&format!("  blocked most: {}\n", cause(worst, true)));
+        text.push_str(&format!("{}\n", wrap(&format!("  blocked most: {}", cause(worst, true)), width, 4)));
+    }
+    if is_down_to_daemons(&all) {
+        text.push_str(&format!("  {DAEMONS}\n"));
     }
     text
 }
@@ -170,8 +176,8 @@ pub fn not_drained(
         plural(all.left(), "pod"),
         plural(with_pods, "node")
     );
-    if all.left() > 0 && all.ordinary == 0 {
-        text.push_str("only pods of DaemonSets and static pods are left; all others are gone\n");
+    if is_down_to_daemons(&all) {
+        text.push_str(&format!("{DAEMONS}\n"));
     }
     text.extend(not_taken_up(maintenance, progress, now).map(|waits| format!("{waits}\n")));
     for one in all.causes.iter().take(CAUSES) {
@@ -183,6 +189,10 @@ pub fn not_drained(
         }
     }
     text
+}
+
+fn is_down_to_daemons(all: &NodeProgress) -> bool {
+    all.left() > 0 && all.ordinary == 0
 }
 
 fn is_drained(node: &NodeProgress) -> bool {
@@ -211,6 +221,10 @@ fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String>
     match status.drain_message.as_str() {
         "" | words::DRAINED | words::EVICTING => None,
         "Cordoned" if has_begun => Some("cordoned, waits for its turn".to_string()),
+        // The plan goes on when all nodes are as far.
+        message if message == format!("Waiting for {}.", maintenance.name_any()) => {
+            Some("waits for the other nodes".to_string())
+        }
         message => Some(message.to_string()),
     }
 }

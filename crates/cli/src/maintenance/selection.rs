@@ -59,15 +59,6 @@ impl NodeArguments {
         }
     }
 
-    /// As they were typed.
-    pub fn typed(&self) -> String {
-        match &self.selector {
-            Some(labels) if labels.text.contains(' ') => format!("-l '{}'", labels.text),
-            Some(labels) => format!("-l {}", labels.text),
-            None => self.names().join(" "),
-        }
-    }
-
     /// Those of the cluster that are meant.
     ///
     /// All that are named must be there, and a selector must select some.
@@ -317,7 +308,7 @@ mod tests {
         let both = named(&["n3", "n1", "n3"]);
         assert_eq!(names(both.among(&all).unwrap()), ["n1", "n3"]);
         assert_eq!(told(&both.selector()), "n1, n3");
-        assert_eq!((both.summary(), both.typed()), ("n1-and-1-more".into(), "n1 n3".into()));
+        assert_eq!(both.summary(), "n1-and-1-more");
         assert_eq!(only_name(&named(&["n1"]).selector()), Some("n1"));
         assert_eq!(only_name(&both.selector()), None);
         assert_eq!(names(labelled("pool=blue").among(&all).unwrap()), ["n1", "n3"]);

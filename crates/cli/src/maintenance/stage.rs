@@ -168,11 +168,7 @@ async fn end(
 fn say<'a>(moved: &Moved, stage: Stage, streams: Streams<'a>) -> Result<Streams<'a>, Error> {
     match moved {
         Moved::Now(maintenance) => {
-            let nodes = maintenance.status.as_ref().map(|status| status.nodes);
-            let what = match (stage, nodes) {
-                (Stage::Cordon, Some(nodes)) => format!("; its {nodes} nodes take no new pods"),
-                _ => String::new(),
-            };
+            let what = if stage == Stage::Cordon { "; its nodes take no new pods" } else { "" };
             writeln!(streams.out, "maintenance {} goes on to stage {stage:?}{what}", maintenance.name_any())?;
         }
         Moved::Already(maintenance) => {
