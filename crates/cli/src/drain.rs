@@ -11,7 +11,7 @@ use crate::maintenance::follow::{goes_on, until_drained};
 use crate::maintenance::picture::plural;
 use crate::maintenance::selection::{read_nodes, told};
 use crate::world::list;
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Error, Streams, Surroundings, outlook};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -19,6 +19,9 @@ pub struct Arguments {
     draft: DraftArguments,
     #[command(flatten)]
     waiting: Waiting,
+    /// Only say what would happen: waves, budgets that will block, pods that can never leave, and what will not fit.
+    #[arg(long, conflicts_with_all = ["wait", "timeout"])]
+    dry_run: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -55,6 +58,14 @@ pub async fn run(
 ) -> Result<Ending, Error> {
     let draft = arguments.draft.draft(Stage::Drain)?;
     let client = arguments.connection.open(surroundings).await?.client;
+    if arguments.dry_run {
+        let nodes = read_nodes(&client).await?;
+        let meant = arguments.draft.nodes.among(&nodes)?;
+        for warning in check(&draft, meant.len(), nodes.len())? {
+            writeln!(streams.err, "warning: {warning}")?;
+        }
+        return outlook::print(&client, &draft, surroundings, streams).await;
+    }
     let made = make(&client, &arguments.draft, &draft, true, surroundings, &mut *streams.err).await?;
     let maintenance = match made {
         Made::Created(created) => {

@@ -3,7 +3,7 @@
 //! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
 //! where a request stands is asked of `usher-decide` ([`standing`]) and never worked out here. What people see is made
 //! by pure functions of objects and the time: the table in [`requests`], the progress in [`wait`], the text in
-//! [`explain`]. Only the commands themselves talk to the server.
+//! [`explain`] and [`explain_node`], the dry run of a drain in [`outlook`]. Only the commands themselves talk to the server.
 //!
 //! Depends on the API types and the decisions; nothing here changes a pod.
 
@@ -16,8 +16,10 @@ mod drain;
 mod error;
 mod evict;
 mod explain;
+mod explain_node;
 mod live;
 mod maintenance;
+pub mod outlook;
 mod output;
 mod requests;
 #[cfg(test)]
@@ -50,7 +52,7 @@ pub enum Command {
     Requests(requests::Arguments),
     /// Take back what was asked for with `evict`.
     Cancel(cancel::Arguments),
-    /// Say why a pod has not left yet, since when, until when, and what you can do.
+    /// Say why a pod has not left yet, or what blocks a node: since when, until when, and what you can do.
     Explain(explain::Arguments),
     /// Empty nodes politely: cordon them, ask their pods to leave in order, and show how it goes.
     ///

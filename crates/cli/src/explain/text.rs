@@ -115,7 +115,7 @@ fn until(explanation: &Explanation, now: Timestamp) -> String {
 }
 
 /// What the reader can do, first of all about a manager that does not act.
-fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
+pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
     let Some(manager) = &explanation.manager else { return explanation.advice.clone() };
     let due = match manager.due {
         Due::GiveTurn => "give the next turn",
