@@ -380,3 +380,25 @@ async fn a_drain_that_is_stuck_is_expected_later_and_later_and_hardly_ever_writt
     assert!(said.is_sorted() && said.last() > said.first(), "{said:?}");
     assert!(versions.len() < 12, "{} writes in six hours", versions.len());
 }
+
+/// The specification lets Idle -> Complete make nodes schedulable. Here a maintenance restores only what it changed, and one that
+/// was Idle changed nothing.
+#[tokio::test(start_paused = true)]
+async fn idle_to_complete_leaves_nodes_alone_that_somebody_else_cordoned() {
+    let scene = Scene::new(2).await;
+    scene.patch(&format!("{NODES}/n1"), &json!({"spec": {"unschedulable": true}})).await.unwrap();
+    scene.create(MAINTENANCES, &of_nodes("m", "Idle", &["n1", "n2"])).await.unwrap();
+    sleep(SETTLED).await;
+    scene.set_stage("m", "Complete").await.unwrap();
+    sleep(SETTLED).await;
+    assert_eq!(scene.cordon("n1").await.unwrap(), (true, None));
+    assert_eq!(scene.cordon("n2").await.unwrap(), (false, None));
+    let done = scene.maintenance("m").await.unwrap();
+    assert!(done["metadata"]["finalizers"].is_null(), "there is nothing to let go of: {done:#}");
+    let stages: Vec<&Value> =
+        done["status"]["stageStatuses"].as_array().unwrap().iter().map(|stage| &stage["name"]).collect();
+    assert_eq!(stages, ["Idle", "Complete"]);
+    scene.delete(&format!("{MAINTENANCES}/m")).await.unwrap();
+    assert!(scene.is_gone(&format!("{MAINTENANCES}/m")).await);
+    assert_eq!(scene.cordon("n1").await.unwrap(), (true, None));
+}
