@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use kube::{Api, ResourceExt as _};
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
+use usher_decide::snapshot::Node;
 
 use crate::arguments::{self, Connection};
 use crate::maintenance::create::{Made, create, differences, overlaps};
@@ -59,11 +60,7 @@ pub async fn run(
     let draft = arguments.draft.draft(Stage::Drain)?;
     let client = arguments.connection.open(surroundings).await?.client;
     if arguments.dry_run {
-        let nodes = read_nodes(&client).await?;
-        let meant = arguments.draft.nodes.among(&nodes)?;
-        for warning in check(&draft, meant.len(), nodes.len())? {
-            writeln!(streams.err, "warning: {warning}")?;
-        }
+        look_before(&client, &arguments.draft, &draft, &mut *streams.err).await?;
         return outlook::print(&client, &draft, surroundings, streams).await;
     }
     let made = make(&client, &arguments.draft, &draft, true, surroundings, &mut *streams.err).await?;
@@ -93,6 +90,21 @@ pub async fn run(
     until_drained(&client, *maintenance, arguments.waiting.timeout(), surroundings, streams).await
 }
 
+/// Checks a draft against the nodes of the cluster, which it returns.
+async fn look_before(
+    client: &kube::Client,
+    arguments: &DraftArguments,
+    draft: &NodeMaintenance,
+    err: &mut (dyn std::io::Write + Send),
+) -> Result<Vec<Node>, Error> {
+    let nodes = read_nodes(client).await?;
+    let meant = arguments.nodes.among(&nodes)?;
+    for warning in check(draft, meant.len(), nodes.len())? {
+        writeln!(err, "warning: {warning}")?;
+    }
+    Ok(nodes)
+}
+
 /// Creates the maintenance of a draft, with what should be known about it before.
 pub async fn make(
     client: &kube::Client,
@@ -102,11 +114,7 @@ pub async fn make(
     surroundings: &Surroundings,
     err: &mut (dyn std::io::Write + Send),
 ) -> Result<Made, Error> {
-    let nodes = read_nodes(client).await?;
-    let meant = arguments.nodes.among(&nodes)?;
-    for warning in check(draft, meant.len(), nodes.len())? {
-        writeln!(err, "warning: {warning}")?;
-    }
+    let nodes = look_before(client, arguments, draft, err).await?;
     let is_named = arguments.name.is_some();
     let made = create(client, draft, is_named, joins, &nodes, &surroundings.program).await?;
     let (Made::Created(made_one) | Made::Found(made_one)) = &made;
