@@ -221,8 +221,7 @@ async fn stages_go_forward_and_what_was_cordoned_stays_so() {
     let overlapping = scene.usher("maintenance start -l kubernetes.io/hostname=n1 --stage drain").await;
     assert_eq!(overlapping.err.lines().next(), Some("note: maintenance disks holds n1 too, in stage Cordon"));
     assert!(
-        overlapping.out.starts_with("maintenance maintain-kubernetes-io-hostname-n1 created")
-            || overlapping.out.starts_with("maintenance drain-kubernetes-io-hostname-n1 created"),
+        overlapping.out.starts_with("maintenance drain-kubernetes-io-hostname-n1 created"),
         "{overlapping:?}"
     );
     let drained = scene.usher("maintenance drain disks").await;

@@ -1,9 +1,11 @@
-//! The commands people type: ask pods to leave, see who asks and what is waited for, take it back, and have it explained.
+//! The commands people type: ask pods to leave or empty whole nodes, see who asks and what is waited for, take it back,
+//! and have it explained.
 //!
 //! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
 //! where a request stands is asked of `usher-decide` ([`standing`]) and never worked out here. What people see is made
 //! by pure functions of objects and the time: the table in [`requests`], the progress in [`wait`], the text in
-//! [`explain`] and [`explain_node`], the dry run of a drain in [`outlook`]. Only the commands themselves talk to the server.
+//! [`explain`] and [`explain_node`], the dry run of a drain in [`outlook`]. [`maintenance`] has the same of node
+//! maintenances, on which [`drain`] is built. Only the commands themselves talk to the server.
 //!
 //! Depends on the API types and the decisions; nothing here changes a pod.
 
@@ -74,9 +76,9 @@ pub enum Ending {
     Done,
     /// Something was not done; it was said what.
     Incomplete,
-    /// Pods are still there at the timeout.
+    /// Pods are still there at the timeout, or nodes still held.
     NotGone,
-    /// The request was taken back, so the pods stay.
+    /// The request was taken back or the maintenance cancelled, so the pods stay.
     Withdrawn,
     Interrupted,
 }

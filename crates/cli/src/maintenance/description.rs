@@ -140,7 +140,7 @@ fn plan(maintenance: &NodeMaintenance) -> String {
         let mark = match at {
             Some(at) if number < at => "done",
             Some(at) if number == at => "->",
-            _ => "",
+            _ => " ",
         };
         table.row(vec![
             format!("{}/{}", number + 1, entries.len()),
@@ -149,7 +149,7 @@ fn plan(maintenance: &NodeMaintenance) -> String {
             told(entry),
         ]);
     }
-    table.render().replace("   -    ", "        ")
+    table.render()
 }
 
 /// `priority up to 1000, app=web`.

@@ -69,7 +69,14 @@ pub async fn until_drained(
 ) -> Result<Ending, Error> {
     let mut progress = Progress::new(surroundings.now());
     let mut said = Said::default();
-    let mut followed = Followed::start(client, maintenance).await?;
+    let name = maintenance.name_any();
+    let mut followed = match Followed::start(client, maintenance).await {
+        Ok(followed) => followed,
+        Err(why) => {
+            write!(streams.err, "{}", goes_on(&surroundings.program, &name))?;
+            return Err(why);
+        }
+    };
     say_if_hidden(&followed.live.world, streams.err)?;
     let screen = surroundings.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);

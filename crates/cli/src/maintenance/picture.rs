@@ -58,7 +58,8 @@ pub fn picture(
         let waits = waits_of(node, maintenance, now);
         let waits = if node.blocked > 0 { surroundings.alarming(&waits) } else { waits };
         let gone = format!("{}/{} gone", node.gone(), node.seen);
-        table.row(vec![format!("  {}", node.name), bar(node), gone, states(node), waits]);
+        let states = if is_drained(node) { "drained".to_string() } else { states(node) };
+        table.row(vec![format!("  {}", node.name), bar(node), gone, states, waits]);
     }
     text.push_str(&table.render());
     if nodes.len() > SHOWN {
@@ -210,7 +211,7 @@ fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) 
             format!("{} ({} pods)", worst.waits.phrase(now), worst.pods.len())
         }
         (Some(worst), _) => worst.waits.phrase(now),
-        (None, message) => message.unwrap_or_default(),
+        (None, message) => message.unwrap_or_else(|| " ".to_string()),
     }
 }
 

@@ -10,6 +10,8 @@ use crate::world::list;
 
 /// The field by which nodes are selected.
 const NAME_FIELD: &str = "metadata.name";
+/// So many names or terms are told.
+const NAMED: usize = 5;
 
 #[derive(Debug, Clone, clap::Args)]
 #[group(required = true, multiple = true)]
@@ -134,7 +136,12 @@ pub fn told(selector: &NodeSelector) -> String {
             }
         })
         .collect();
-    terms.join(if is_by_name(selector) { ", " } else { " or " })
+    let named = terms.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>();
+    match terms.len().saturating_sub(NAMED) {
+        0 if is_by_name(selector) => named.join(", "),
+        0 => named.join(" or "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 fn told_requirement(need: &NodeSelectorRequirement) -> String {
@@ -309,6 +316,8 @@ mod tests {
         assert_eq!(names(both.among(&all).unwrap()), ["n1", "n3"]);
         assert_eq!(told(&both.selector()), "n1, n3");
         assert_eq!(both.summary(), "n1-and-1-more");
+        let many = named(&["a", "b", "c", "d", "e", "f", "g"]);
+        assert_eq!(told(&many.selector()), "a, b, c, d, e and 2 more");
         assert_eq!(only_name(&named(&["n1"]).selector()), Some("n1"));
         assert_eq!(only_name(&both.selector()), None);
         assert_eq!(names(labelled("pool=blue").among(&all).unwrap()), ["n1", "n3"]);

@@ -1,5 +1,6 @@
 //! Moving a maintenance on to its next stages, and ending it.
 
+use jiff::SignedDuration;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
@@ -40,8 +41,20 @@ pub struct DrainArguments {
 pub struct EndArguments {
     /// The maintenance.
     name: String,
-    #[command(flatten)]
-    waiting: Waiting,
+    /// Wait until it has let go of its nodes, and say what became of them.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "true",
+        default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
+    wait: bool,
+    /// Stop waiting after this long; 0 means never [default: never].
+    #[arg(long, value_name = "DURATION", value_parser = crate::arguments::timeout)]
+    timeout: Option<SignedDuration>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -132,16 +145,17 @@ async fn end(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let name = &arguments.name;
-    if !arguments.waiting.wait {
+    if !arguments.wait {
         return Ok(Ending::Done);
     }
+    let timeout = arguments.timeout.filter(|timeout| !timeout.is_zero());
     let over = await_condition(Api::<NodeMaintenance>::all(client.clone()), name, is_over);
     let ending = tokio::select! {
         over = over => {
             over.map_err(|why| Error::Server(why.to_string()))?;
             Ending::Done
         }
-        () = out_of_time(arguments.waiting.timeout()) => Ending::NotGone,
+        () = out_of_time(timeout) => Ending::NotGone,
         stopped = tokio::signal::ctrl_c() => {
             stopped?;
             Ending::Interrupted
