@@ -19,7 +19,7 @@ use crate::output::Structured;
 use crate::requests::say_if_hidden;
 use crate::world::{World, list};
 use crate::{Ending, Error, Streams, Surroundings};
-pub use explanation::{Explanation, Found, explain};
+pub use explanation::{Explanation, Found, event_time, explain};
 pub use manager::Leader;
 pub use text::advice;
 
@@ -47,7 +47,7 @@ pub async fn run(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let subject = subject(&arguments.what).map_err(Error::Refused)?;
-    let connected = arguments.connection.open().await?;
+    let connected = arguments.connection.open(surroundings).await?;
     let pod = match subject {
         Subject::Pod(name) => name,
         Subject::Node(name) => {
@@ -129,7 +129,7 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Err
 }
 
 /// Who may not read events gets an explanation without them.
-async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Event>, Error> {
+pub async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Event>, Error> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     match events.list(&ListParams::default().fields(&format!("involvedObject.uid={uid}"))).await {
         Ok(events) => Ok(events.items),

@@ -55,6 +55,18 @@ fn lines<'a>(limit: &DrainLimit, nodes: &'a [Candidate]) -> Vec<(usize, Vec<&'a 
     domains.into_values().map(line).collect()
 }
 
+/// How many waves are still to come, with the present one.
+pub fn left(limit: &DrainLimit, nodes: &[Candidate]) -> usize {
+    let mut domains: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for node in nodes {
+        let (all, waiting) = domains.entry(&node.domain).or_default();
+        *all += 1;
+        *waiting += usize::from(!node.is_taken);
+    }
+    let to_come = domains.values().map(|(all, waiting)| waiting.div_ceil(limit.of(*all))).max();
+    to_come.unwrap_or(0) + usize::from(nodes.iter().any(|node| node.is_taken && node.pods > 0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,9 +96,13 @@ mod tests {
         assert!(next(&two, &taken).is_empty(), "b has a pod left");
         taken[1].pods = 0;
         assert_eq!(next(&two, &taken), ["c".into(), "d".into()] as [Arc<str>; 2]);
+        assert_eq!((left(&two, &nodes), left(&two, &taken)), (2, 2));
+        taken[1].pods = 1;
+        assert_eq!(left(&two, &taken), 3, "the present one, and two more");
         let zones = [node("a", "x", false, 1), node("b", "x", false, 2), node("c", "y", false, 3)];
         let one = limit(IntOrString::String("50%".into()));
         assert_eq!(next(&one, &zones), ["a".into(), "c".into()] as [Arc<str>; 2]);
+        assert_eq!(left(&one, &zones), 2, "zones go side by side");
     }
     proptest::proptest! {
         /// Wave after wave, with every node empty in time, is the same as all at once.
