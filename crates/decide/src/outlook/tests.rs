@@ -153,8 +153,8 @@ fn each_obstacle_is_found_by_itself() {
             vec![of_kind("d", "n1", "DaemonSet")],
             vec![],
             vec![
-                "1 pod of DaemonSet shop/own: asked to leave last, but the eviction API would only bring them back, so \
-                  the drain waits for them",
+                "1 pod of DaemonSet shop/own, asked to leave last and never evicted: the DaemonSet would only make \
+                 a new one. The drain waits until nothing is left of it",
             ],
         ),
         (
@@ -308,7 +308,7 @@ fn other_maintenances_of_the_same_nodes_are_named_with_who_waits() {
         (
             begun("old", &["n1", "n2"], "Cordon", none()),
             none(),
-            vec!["maintenance old holds 1 node of these too: they stay cordoned until both are complete"],
+            vec!["maintenance old holds 1 node of these too, cordoned until both are complete"],
         ),
         (
             begun("old", &["n1", "n2"], "Drain", web()),
