@@ -23,7 +23,7 @@ use usher_controllers::eviction_request::{Nobody, run};
 use usher_tests::TestCluster;
 use usher_tests::living::node;
 
-const MISSING: &str = "EvictionRequests are not installed in this cluster: kubectl apply -f deploy/crds";
+const MISSING: &str = "Usher is not installed in this cluster: kubectl apply -f deploy/crds";
 
 /// Nothing here takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);

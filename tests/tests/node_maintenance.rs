@@ -328,3 +328,77 @@ async fn few_nodes_at_a_time_where_the_maintenance_says_so() {
     }
     assert_eq!(waves, 4);
 }
+
+fn expected_finish(maintenance: &Value) -> Option<jiff::Timestamp> {
+    maintenance["status"]["drainStatus"]["expectedFinishTime"].as_str().map(|time| time.parse().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_tells_when_it_will_be_done_once_pods_have_left() {
+    let scene = Scene::new(10).await;
+    // One at a time.
+    scene.deployment("web", 20, 19).await;
+    let start = scene.cluster.server().now();
+    scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3", "n4"])).await.unwrap();
+    let path = format!("{MAINTENANCES}/m");
+    let left = |it: &Value| {
+        let drain = &it["status"]["drainStatus"];
+        drain["podsPendingEviction"].as_i64().unwrap_or(0) + drain["podsEvicting"].as_i64().unwrap_or(0)
+    };
+    let early = scene.until(&path, |it| left(it) > 0).await.unwrap();
+    assert_eq!(expected_finish(&early), None, "nothing is known yet");
+    let all = left(&early);
+    let half = scene.until(&path, |it| left(it) <= all / 2).await.unwrap();
+    let (said_at, said) = (scene.cluster.server().now(), expected_finish(&half).unwrap());
+    let drained = scene.drained("m").await;
+    assert_eq!(expected_finish(&drained), None, "it is done");
+    let (took, end) = (scene.cluster.server().now().duration_since(start), scene.cluster.server().now());
+    let off = end.duration_since(said).abs();
+    assert!(said > said_at, "{said} was expected at {said_at}");
+    assert!(off < took / 4 + jiff::SignedDuration::from_secs(20), "{off:#} off in a drain of {took:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_is_stuck_is_expected_later_and_later_and_hardly_ever_written() {
+    let scene = Scene::new(3).await;
+    stuck(&scene).await;
+    let mut free = pod_on("free", "n1", 0);
+    free["metadata"]["labels"] = json!({"app": "free"});
+    scene.create(PODS, &free).await.unwrap();
+    scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2"])).await.unwrap();
+    let (mut said, mut versions) = (Vec::new(), std::collections::BTreeSet::new());
+    sleep(SETTLED * 5).await;
+    for _ in 0..36 {
+        sleep(Duration::from_secs(600)).await;
+        let maintenance = scene.maintenance("m").await.unwrap();
+        versions.insert(maintenance["metadata"]["resourceVersion"].as_str().unwrap().to_owned());
+        let expected = expected_finish(&maintenance).unwrap();
+        let late = scene.cluster.server().now().duration_since(expected);
+        assert!(late < jiff::SignedDuration::from_secs(60), "{expected} has passed {late:#} ago");
+        said.push(expected);
+    }
+    assert!(said.is_sorted() && said.last() > said.first(), "{said:?}");
+    assert!(versions.len() < 12, "{} writes in six hours", versions.len());
+}
+
+/// The specification lets Idle -> Complete make nodes schedulable. Here a maintenance restores only what it changed, and one that
+/// was Idle changed nothing.
+#[tokio::test(start_paused = true)]
+async fn idle_to_complete_leaves_nodes_alone_that_somebody_else_cordoned() {
+    let scene = Scene::new(2).await;
+    scene.patch(&format!("{NODES}/n1"), &json!({"spec": {"unschedulable": true}})).await.unwrap();
+    scene.create(MAINTENANCES, &of_nodes("m", "Idle", &["n1", "n2"])).await.unwrap();
+    sleep(SETTLED).await;
+    scene.set_stage("m", "Complete").await.unwrap();
+    sleep(SETTLED).await;
+    assert_eq!(scene.cordon("n1").await.unwrap(), (true, None));
+    assert_eq!(scene.cordon("n2").await.unwrap(), (false, None));
+    let done = scene.maintenance("m").await.unwrap();
+    assert!(done["metadata"]["finalizers"].is_null(), "there is nothing to let go of: {done:#}");
+    let stages: Vec<&Value> =
+        done["status"]["stageStatuses"].as_array().unwrap().iter().map(|stage| &stage["name"]).collect();
+    assert_eq!(stages, ["Idle", "Complete"]);
+    scene.delete(&format!("{MAINTENANCES}/m")).await.unwrap();
+    assert!(scene.is_gone(&format!("{MAINTENANCES}/m")).await);
+    assert_eq!(scene.cordon("n1").await.unwrap(), (true, None));
+}

@@ -65,6 +65,12 @@ pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
         description = "Whether all targeted pods have left"
     ),
     printcolumn(
+        name = "ETA",
+        type_ = "string",
+        json_path = ".status.drainStatus.expectedFinishTime",
+        description = "When the drain is expected to be done"
+    ),
+    printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = ".spec.reason",
@@ -321,6 +327,12 @@ pub struct DrainStatus {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub nodes_drained: i32,
+
+    /// ExpectedFinishTime is when the drain is expected to be done, learned from how long pods of the same owner took. It is
+    /// absent while nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Time")]
+    pub expected_finish_time: Option<Time>,
 }
 
 /// The drain of one node. Kubernetes' own Node status has no room for it.

@@ -252,6 +252,7 @@ fn status_patch(status: &NodeMaintenanceStatus) -> Value {
             "podsPendingEviction": drain.pods_pending_eviction,
             "podsEvicting": drain.pods_evicting,
             "nodesDrained": drain.nodes_drained,
+            "expectedFinishTime": drain.expected_finish_time,
         })),
         "nodeStatuses": list(&status.node_statuses),
         "conditions": list(&status.conditions),

@@ -69,10 +69,7 @@ pub fn pod_name(text: &str) -> Result<String, String> {
         "pod" | "pods" | "po" => {
             Err(format!("{name:?} cannot be the name of a pod: see kubectl get pods for the names"))
         }
-        "node" | "nodes" | "no" => Err(format!(
-            "nodes are not handled here yet; name pods: kubectl get pods -A --field-selector spec.nodeName={name} \
-             lists those of the node"
-        )),
+        "node" | "nodes" | "no" => Err(format!("{name} is a node: to empty it, use usher drain {name}")),
         other => Err(format!("{other:?} is no kind that can be evicted: name a pod, as in pod/{name}")),
     }
 }
@@ -99,7 +96,7 @@ mod tests {
             assert_eq!(pod_name(text).as_deref(), Ok("web-1"));
         }
         for (text, part) in [
-            ("node/n1", "spec.nodeName=n1"),
+            ("node/n1", "use usher drain n1"),
             ("deployment/web", "is no kind that can be evicted"),
             ("Web_1", "cannot be the name of a pod"),
             ("", "cannot be the name of a pod"),

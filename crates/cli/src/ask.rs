@@ -13,7 +13,7 @@ use crate::arguments::Requester;
 use crate::error::{is_code, is_missing};
 
 /// The name under which these writes appear in `managedFields`.
-const FIELD_MANAGER: &str = "usher-cli";
+pub const FIELD_MANAGER: &str = "usher-cli";
 /// Somebody else may write at the same time, but hardly so often.
 const ATTEMPTS: usize = 20;
 /// A request that is being removed is waited for.

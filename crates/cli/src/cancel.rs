@@ -32,7 +32,7 @@ pub async fn run(
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let connected = arguments.connection.open().await?;
+    let connected = arguments.connection.open(surroundings).await?;
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
     let whose = if arguments.all_requesters { Whose::All } else { Whose::One(arguments.requester.clone()) };
     let mut ending = Ending::Done;

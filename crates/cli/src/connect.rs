@@ -3,8 +3,8 @@
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-use crate::Error;
 use crate::arguments::Connection;
+use crate::{Error, Surroundings};
 
 pub struct Connected {
     pub client: Client,
@@ -12,7 +12,11 @@ pub struct Connected {
 }
 
 impl Connection {
-    pub async fn open(&self) -> Result<Connected, Error> {
+    pub async fn open(&self, surroundings: &Surroundings) -> Result<Connected, Error> {
+        if let Some(client) = &surroundings.cluster {
+            let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_string());
+            return Ok(Connected { client: client.clone(), namespace });
+        }
         let config = self.config().await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         Ok(Connected { client: Client::try_from(config)?, namespace })

@@ -4,7 +4,7 @@ use kube::core::Status;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("EvictionRequests are not installed in this cluster: kubectl apply -f deploy/crds")]
+    #[error("Usher is not installed in this cluster: kubectl apply -f deploy/crds")]
     NotInstalled,
     #[error("{0}")]
     Kubeconfig(String),
@@ -105,7 +105,7 @@ mod tests {
     fn a_missing_kind_is_told_from_a_missing_object() {
         assert_eq!(
             told(json!({"code": 404, "message": "404 page not found\n"})),
-            "EvictionRequests are not installed in this cluster: kubectl apply -f deploy/crds"
+            "Usher is not installed in this cluster: kubectl apply -f deploy/crds"
         );
         assert_eq!(
             told(json!({"code": 404, "message": "pods \"p\" not found", "details": {"name": "p"}})),

@@ -59,7 +59,7 @@ pub async fn run(
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let connected = arguments.connection.open().await?;
+    let connected = arguments.connection.open(surroundings).await?;
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
     let mut ending = Ending::Done;
     let mut pods = Vec::new();

@@ -1,4 +1,5 @@
-//! `usher explain`: why a pod has not left yet, since when, until when, and what the reader can do.
+//! `usher explain`: why a pod has not left yet, since when, until when, and what the reader can do. Nodes are explained
+//! by [`crate::explain_node`], from the explanations of their pods.
 
 mod explanation;
 mod manager;
@@ -18,14 +19,15 @@ use crate::output::Structured;
 use crate::requests::say_if_hidden;
 use crate::world::{World, list};
 use crate::{Ending, Error, Streams, Surroundings};
-use explanation::{Found, explain};
-use manager::Leader;
+pub use explanation::{Explanation, Found, event_time, explain};
+pub use manager::Leader;
+pub use text::advice;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The pod; `pod/NAME` does as well.
-    #[arg(value_name = "POD", value_parser = pod_name)]
-    pod: String,
+    /// A pod, as NAME or pod/NAME, or a node, as node/NAME.
+    #[arg(value_name = "POD|node/NODE", num_args = 1..=2, required = true)]
+    what: Vec<String>,
     /// Print all that is known in this format.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     output: Option<Structured>,
@@ -44,8 +46,16 @@ pub async fn run(
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let connected = arguments.connection.open().await?;
-    let found = find(&connected.client, &connected.namespace, &arguments.pod).await?;
+    let subject = subject(&arguments.what).map_err(Error::Refused)?;
+    let connected = arguments.connection.open(surroundings).await?;
+    let pod = match subject {
+        Subject::Pod(name) => name,
+        Subject::Node(name) => {
+            let output = arguments.output;
+            return crate::explain_node::run(&connected.client, &name, output, surroundings, streams).await;
+        }
+    };
+    let found = find(&connected.client, &connected.namespace, &pod).await?;
     say_if_hidden(&found.world, streams.err)?;
     let now = surroundings.now();
     let explanation = explain(&found, now);
@@ -55,6 +65,26 @@ pub async fn run(
     };
     streams.out.write_all(text.as_bytes())?;
     Ok(Ending::Done)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Subject {
+    Pod(String),
+    Node(String),
+}
+
+/// `web-1`, `pod/web-1`, `pod web-1`, `node/n1` or `node n1`.
+fn subject(words: &[String]) -> Result<Subject, String> {
+    let text = words.join("/");
+    match text.split_once('/') {
+        Some(("node" | "nodes" | "no", name)) if usher_api::domain::is_subdomain(name) => {
+            Ok(Subject::Node(name.to_string()))
+        }
+        Some(("node" | "nodes" | "no", name)) => {
+            Err(format!("{name:?} cannot be the name of a node: see kubectl get nodes for the names"))
+        }
+        _ => pod_name(&text).map(Subject::Pod),
+    }
 }
 
 async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Error> {
@@ -99,7 +129,7 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Err
 }
 
 /// Who may not read events gets an explanation without them.
-async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Event>, Error> {
+pub async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Event>, Error> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     match events.list(&ListParams::default().fields(&format!("involvedObject.uid={uid}"))).await {
         Ok(events) => Ok(events.items),
@@ -108,7 +138,7 @@ async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Ev
     }
 }
 
-async fn leader(client: &Client) -> Leader {
+pub async fn leader(client: &Client) -> Leader {
     let leases: Api<Lease> = Api::namespaced(client.clone(), MANAGER_NAMESPACE);
     match leases.get(MANAGER_LEASE).await {
         Ok(lease) => match lease.spec.and_then(|spec| spec.renew_time) {

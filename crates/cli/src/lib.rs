@@ -1,9 +1,11 @@
-//! The commands people type: ask pods to leave, see who asks and what is waited for, take it back, and have it explained.
+//! The commands people type: ask pods to leave or empty whole nodes, see who asks and what is waited for, take it back,
+//! and have it explained.
 //!
 //! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
 //! where a request stands is asked of `usher-decide` ([`standing`]) and never worked out here. What people see is made
 //! by pure functions of objects and the time: the table in [`requests`], the progress in [`wait`], the text in
-//! [`explain`]. Only the commands themselves talk to the server.
+//! [`explain`] and [`explain_node`], the dry run of a drain in [`outlook`]. [`maintenance`] has the same of node
+//! maintenances, on which [`drain`] is built. Only the commands themselves talk to the server.
 //!
 //! Depends on the API types and the decisions; nothing here changes a pod.
 
@@ -11,14 +13,21 @@ mod arguments;
 mod ask;
 mod cancel;
 mod connect;
+mod cordon;
+mod drain;
 mod error;
 mod evict;
 mod explain;
+pub mod explain_node;
 mod live;
+mod maintenance;
+pub mod outlook;
 mod output;
 mod requests;
 #[cfg(test)]
 mod samples;
+mod screen;
+mod sheet;
 mod span;
 mod standing;
 mod surroundings;
@@ -45,8 +54,20 @@ pub enum Command {
     Requests(requests::Arguments),
     /// Take back what was asked for with `evict`.
     Cancel(cancel::Arguments),
-    /// Say why a pod has not left yet, since when, until when, and what you can do.
+    /// Say why a pod has not left yet, or what blocks a node: since when, until when, and what you can do.
     Explain(explain::Arguments),
+    /// Empty nodes politely: cordon them, ask their pods to leave in order, and show how it goes.
+    ///
+    /// It creates a NodeMaintenance, or follows the one that drains the same nodes already. Exit codes: 0 drained, 3 not drained
+    /// at the timeout, 4 cancelled, 130 interrupted. Ctrl-C leaves the maintenance running.
+    Drain(drain::Arguments),
+    /// Node maintenances: list, describe, start, move on, complete and cancel them.
+    #[command(visible_alias = "nm")]
+    Maintenance(maintenance::Arguments),
+    /// Have nodes take no new pods, and say which maintenances hold them.
+    Cordon(cordon::CordonArguments),
+    /// Have nodes take pods again, unless a maintenance holds them.
+    Uncordon(cordon::UncordonArguments),
 }
 
 /// How a command ended, if nothing went wrong with the command itself.
@@ -55,9 +76,9 @@ pub enum Ending {
     Done,
     /// Something was not done; it was said what.
     Incomplete,
-    /// Pods are still there at the timeout.
+    /// Pods are still there at the timeout, or nodes still held.
     NotGone,
-    /// The request was taken back, so the pods stay.
+    /// The request was taken back or the maintenance cancelled, so the pods stay.
     Withdrawn,
     Interrupted,
 }
@@ -100,6 +121,10 @@ pub async fn run(
         Command::Requests(arguments) => requests::run(arguments, surroundings, streams).await,
         Command::Cancel(arguments) => cancel::run(arguments, surroundings, streams).await,
         Command::Explain(arguments) => explain::run(arguments, surroundings, streams).await,
+        Command::Drain(arguments) => drain::run(arguments, surroundings, streams).await,
+        Command::Maintenance(arguments) => maintenance::run(arguments, surroundings, streams).await,
+        Command::Cordon(arguments) => cordon::cordon(arguments, surroundings, streams).await,
+        Command::Uncordon(arguments) => cordon::uncordon(arguments, surroundings, streams).await,
     }
 }
 

@@ -37,13 +37,15 @@ pub struct Scope {
     pub pod_labels: Option<String>,
     /// Only the pod of this name.
     pub pod_name: Option<String>,
+    /// Only the pods of this node.
+    pub node: Option<String>,
 }
 
 /// Names that are being listed anew, per kind; the others are gone at the end of the list.
-#[derive(Default)]
-struct Listed {
+#[derive(Debug, Default)]
+pub struct Listed {
     names: BTreeSet<Key>,
-    is_done: bool,
+    pub is_done: bool,
 }
 
 pub struct Live {
@@ -61,6 +63,9 @@ impl Live {
         let mut pods = watcher::Config { label_selector: scope.pod_labels.clone(), ..Default::default() };
         if let Some(name) = &scope.pod_name {
             pods = pods.fields(&format!("metadata.name={name}"));
+        }
+        if let Some(node) = &scope.node {
+            pods = pods.fields(&format!("spec.nodeName={node}"));
         }
         let requests = watcher::Config { label_selector: scope.request_labels.clone(), ..Default::default() };
         let news = futures::stream::select_all([
@@ -121,7 +126,7 @@ impl Live {
     }
 }
 
-fn learn<K: Resource<DynamicType = ()>, V>(
+pub fn learn<K: Resource<DynamicType = ()>, V>(
     known: &mut BTreeMap<Key, V>,
     listed: &mut Listed,
     event: Event<K>,

@@ -1,6 +1,8 @@
 //! Objects as JSON and YAML.
 
+use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::Error;
 
@@ -23,4 +25,14 @@ impl Structured {
         }
         Ok(text)
     }
+}
+
+/// Objects as kubectl lists them.
+pub fn list_of(items: &[impl Serialize]) -> impl Serialize {
+    json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
+}
+
+/// An object by its kind and name, as kubectl prints and takes it.
+pub fn name_of<K: Resource<DynamicType = ()>>(object: &K) -> String {
+    format!("{}.{}/{}", K::kind(&()).to_lowercase(), K::group(&()), object.name_any())
 }

@@ -6,15 +6,14 @@ mod tests;
 
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use jiff::Timestamp;
-use kube::{Client, Resource as _, ResourceExt as _};
-use serde_json::json;
+use kube::Client;
 use usher_api::EvictionRequest;
 
 use crate::arguments::{Connection, selector};
 use crate::live::{Live, Scope};
-use crate::output::Structured;
+use crate::output::{Structured, list_of, name_of};
+use crate::screen::Screen;
 use crate::world::{World, list, scoped};
 use crate::{Ending, Error, Streams, Surroundings};
 use rows::{Changes, Columns, table};
@@ -64,20 +63,18 @@ pub async fn run(
     if arguments.watch && (structured.is_some() || wants_names) {
         return Err(Error::Refused("--watch prints tables: leave out -o, or use -o wide".to_string()));
     }
-    let connected = arguments.connection.open().await?;
+    let connected = arguments.connection.open(surroundings).await?;
     let namespace = (!arguments.all_namespaces).then_some(connected.namespace.as_str());
     let labels = arguments.selector.as_deref();
     let client = &connected.client;
     if let Some(format) = structured {
         let items = objects(client, namespace, labels).await?;
-        let whole = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items});
-        streams.out.write_all(format.render(&whole)?.as_bytes())?;
+        streams.out.write_all(format.render(&list_of(&items))?.as_bytes())?;
         return Ok(Ending::Done);
     }
     if wants_names {
         for request in objects(client, namespace, labels).await? {
-            let kind = EvictionRequest::kind(&()).to_lowercase();
-            writeln!(streams.out, "{kind}.{}/{}", EvictionRequest::group(&()), request.name_any())?;
+            writeln!(streams.out, "{}", name_of(&request))?;
         }
         return Ok(Ending::Done);
     }
@@ -133,7 +130,7 @@ async fn follow(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     say_if_hidden(&live.world, streams.err)?;
-    let screen = surroundings.is_terminal.then(crate::wait::screen);
+    let screen = surroundings.is_terminal.then(Screen::new);
     let mut changes = Changes::default();
     let mut tick = tokio::time::interval(TICK);
     loop {
@@ -153,11 +150,11 @@ async fn follow(
     }
 }
 
-fn draw(screen: &ProgressBar, world: &World, columns: Columns, now: Timestamp) {
+fn draw(screen: &Screen, world: &World, columns: Columns, now: Timestamp) {
     let text = if world.requests.is_empty() {
         "nobody is asked to leave".to_string()
     } else {
         table(world, columns, now)
     };
-    screen.set_message(text.trim_end().to_string());
+    screen.draw(&text);
 }

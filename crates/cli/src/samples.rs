@@ -1,7 +1,8 @@
 //! Objects for the tests: a shop at noon of the first day of 2026.
 
 use serde_json::{Value, json};
-use usher_decide::snapshot::{Budget, Pod, PodOnWire, Request, RequestOnWire};
+use usher_api::NodeMaintenance;
+use usher_decide::snapshot::{Budget, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::world::World;
 
@@ -45,6 +46,31 @@ pub fn budget(name: &str, allowed: i32) -> Value {
             "disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3,
         },
     })
+}
+
+pub fn node(name: &str) -> Node {
+    let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}});
+    Node::from(serde_json::from_value::<NodeOnWire>(node).unwrap())
+}
+
+/// A maintenance of a quarter of an hour ago, of nodes by name; `spec` has what is special about it.
+pub fn maintenance(name: &str, stage: &str, nodes: &[&str], spec: Value) -> NodeMaintenance {
+    let field =
+        |node: &&str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    let terms: Vec<Value> = nodes.iter().map(field).collect();
+    let mut all = json!({"stage": stage, "nodeSelector": {"nodeSelectorTerms": terms}});
+    for (name, value) in spec.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+        "metadata": {
+            "name": name, "uid": format!("uid-of-{name}"), "creationTimestamp": "2026-01-01T11:45:00Z",
+            "finalizers": ["nodemaintenance.k8s.io/maintenance-completion"],
+        },
+        "spec": all,
+    }))
+    .unwrap()
 }
 
 pub fn world(pods: &[Value], requests: &[Value], budgets: &[Value]) -> World {

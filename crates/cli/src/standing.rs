@@ -69,6 +69,15 @@ impl Standing {
         Self { waits, due }
     }
 
+    /// What a pod waits on before it is gone; `None` if nobody asks it to leave.
+    pub fn of_pod(world: &World, pod: &Pod, now: Timestamp) -> Option<Waits> {
+        if let Some(grace_ends) = pod.deletion {
+            let finalizers = pod.finalizers.clone();
+            return Some(Waits::On(WaitingOn::Termination { grace_ends, finalizers }));
+        }
+        world.request_of(pod).map(|request| Self::in_world(world, request, now).waits)
+    }
+
     pub fn in_world(world: &World, request: &Request, now: Timestamp) -> Self {
         let pod = world.pod_of(request);
         let budgets = pod.map(|pod| world.budgets_of(pod)).unwrap_or_default();

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use kube::Client;
 
 /// How kubectl finds its plugins.
 const PLUGIN_FILE: &str = "kubectl-usher";
@@ -19,6 +20,8 @@ pub struct Surroundings {
     pub colours: bool,
     /// The time, by which ages are told.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// A cluster that is at hand already; otherwise the kubeconfig tells which.
+    pub cluster: Option<Client>,
 }
 
 impl Surroundings {
@@ -27,13 +30,13 @@ impl Surroundings {
         let is_terminal = std::io::stdout().is_terminal() && variable("TERM") != "dumb";
         let program = program_of(std::env::args_os().next().as_deref());
         let colours = is_terminal && variable("NO_COLOR").is_empty();
-        Self { program, is_terminal, colours, clock: Arc::new(Timestamp::now) }
+        Self { program, is_terminal, colours, clock: Arc::new(Timestamp::now), cluster: None }
     }
 
     /// Nobody looks: a pipe, or a test.
     pub fn plain() -> Self {
         let clock = Arc::new(Timestamp::now);
-        Self { program: "usher".to_string(), is_terminal: false, colours: false, clock }
+        Self { program: "usher".to_string(), is_terminal: false, colours: false, clock, cluster: None }
     }
 
     pub fn now(&self) -> Timestamp {

@@ -6,7 +6,6 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use usher_api::EvictionRequestCancellationPolicy as Policy;
@@ -15,6 +14,7 @@ use usher_decide::waiting_on::WaitingOn;
 
 use crate::live::{Live, Scope};
 use crate::requests::say_if_hidden;
+use crate::screen::Screen;
 use crate::standing::{Standing, Waits, turn_text};
 use crate::table::Table;
 use crate::world::World;
@@ -191,13 +191,6 @@ fn pods(count: usize) -> String {
     if count == 1 { "1 pod".to_string() } else { format!("{count} pods") }
 }
 
-/// Text that is drawn over and over at the same place.
-pub fn screen() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
-    bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar
-}
-
 pub async fn until_gone(
     client: &Client,
     namespace: &str,
@@ -215,7 +208,7 @@ pub async fn until_gone(
     let mut following = Following::new(subjects, surroundings.now());
     let mut live = Live::start(client, &scope).await?;
     say_if_hidden(&live.world, streams.err)?;
-    let screen = surroundings.is_terminal.then(screen);
+    let screen = surroundings.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);
     let mut out_of_time = std::pin::pin!(out_of_time(timeout));
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
@@ -223,8 +216,7 @@ pub async fn until_gone(
         let now = surroundings.now();
         match &screen {
             Some(screen) => {
-                let picture = following.picture(&live.world, surroundings, now);
-                screen.set_message(picture.trim_end().to_string());
+                screen.draw(&following.picture(&live.world, surroundings, now));
             }
             None => {
                 streams.out.write_all(following.lines(&live.world, now).as_bytes())?;
@@ -245,7 +237,7 @@ pub async fn until_gone(
         }
     };
     if let Some(screen) = &screen {
-        screen.finish_and_clear();
+        screen.clear();
     }
     let summary = following.summary(&live.world, surroundings.now());
     match ending {
@@ -262,7 +254,7 @@ pub async fn until_gone(
     Ok(ending)
 }
 
-async fn out_of_time(timeout: Option<SignedDuration>) {
+pub async fn out_of_time(timeout: Option<SignedDuration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep(timeout.unsigned_abs()).await,
         None => std::future::pending().await,

@@ -59,10 +59,9 @@ impl World {
     }
 
     pub async fn read_budgets(&mut self, client: &Client, namespace: Option<&str>) -> Result<(), Error> {
-        match list_raw::<PodDisruptionBudget>(&scoped(client, namespace), None).await {
+        match list_raw::<PodDisruptionBudget, Budget>(&scoped(client, namespace), None).await {
             Ok(budgets) => {
-                let budgets = budgets.iter().map(Budget::from);
-                self.budgets = budgets.map(|budget| (budget.key.clone(), budget)).collect();
+                self.budgets = budgets.into_iter().map(|budget| (budget.key.clone(), budget)).collect();
             }
             Err(why) if is_code(&why, 403) => self.budgets_are_hidden = true,
             Err(why) => return Err(why.into()),
@@ -95,6 +94,15 @@ pub async fn list<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, Error
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
+    list_as(api, labels).await
+}
+
+/// The same, with each page made smaller before the next one is read.
+pub async fn list_as<K, T>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<T>, Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+    T: From<K>,
+{
     list_raw(api, labels).await.map_err(|why| match (labels, Error::from(why)) {
         (Some(labels), Error::Refused(why)) => Error::Refused(format!(
             "the selector {labels:?} is not understood: {why}; write for example app=web"
@@ -104,9 +112,10 @@ where
 }
 
 /// Page by page. A list that takes so long that the server has forgotten its beginning starts anew.
-async fn list_raw<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, kube::Error>
+async fn list_raw<K, T>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<T>, kube::Error>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
+    T: From<K>,
 {
     let mut parameters = ListParams::default().limit(PAGE);
     parameters.label_selector = labels.map(str::to_string);
@@ -115,7 +124,7 @@ where
         match api.list(&parameters).await {
             Ok(page) => {
                 let more = page.metadata.continue_.filter(|token| !token.is_empty());
-                all.extend(page.items);
+                all.extend(page.items.into_iter().map(T::from));
                 match more {
                     Some(token) => parameters.continue_token = Some(token),
                     None => return Ok(all),

@@ -13,8 +13,10 @@ use std::sync::Arc;
 pub use budget::{Budget, UnhealthyPolicy};
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
+pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
 pub use pod::{Owner, Phase, Pod};
 pub use request::Request;
+pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
 pub use wire::{PodOnWire, RequestOnWire};
 
 /// A name in a namespace.

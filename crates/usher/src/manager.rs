@@ -162,7 +162,7 @@ impl Parts {
         };
         let maintenances = async {
             if gates.is_on(Gate::DeclarativeNodeMaintenance) {
-                let observer = Box::new(maintenance::Nobody);
+                let observer = self.metrics.maintenance_observer();
                 // It may end anywhere: what it was about to write, the next one writes.
                 tokio::select! {
                     () = maintenance::run(client.clone(), clock.clone(), observer) => {}

@@ -269,6 +269,18 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     };
     scene.until("is drained", "nodemaintenance", "kernel", is_drained).await;
     scene.gone("pod", "e").await;
+    for name in [
+        "nodemaintenance_controller_maintenances{stage=\"Drain\"} 1\n",
+        "nodemaintenance_controller_nodes{state=\"drained\"} 1\n",
+        "nodemaintenance_controller_pods{state=\"pending\"} 0\n",
+        "nodemaintenance_controller_pods{state=\"evicting\"} 0\n",
+        "nodemaintenance_controller_stage_duration_seconds_count{stage=\"Cordon\"} 1\n",
+        "nodemaintenance_controller_blocked_seconds_total{cause=\"Pods\"} ",
+        "workqueue_adds_total{name=\"nodemaintenances\"} ",
+    ] {
+        let text = first.metrics();
+        assert!(text.contains(name), "{name:?} is not in:\n{text}");
+    }
     assert_eq!(scene.get("node", &node).await["spec"]["unschedulable"], true);
     scene.kubectl(&["delete", "nodemaintenance", "kernel", "--timeout=60s"], None).await;
     scene.until("is free", "node", &node, |node| node["spec"]["unschedulable"].is_null()).await;

@@ -355,7 +355,7 @@ fn budget_facts(budget: &Budget, pod: &Pod) -> BudgetFacts {
     }
 }
 
-fn event_time(event: &Event) -> Option<Timestamp> {
+pub fn event_time(event: &Event) -> Option<Timestamp> {
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     last.or_else(|| event.event_time.as_ref().map(|time| time.0))
 }

@@ -5,33 +5,13 @@ use usher_api::EvictionRequestCancellationPolicy as Policy;
 
 use super::explanation::{Explanation, InterceptorFacts, PodFacts, RequestFacts, TurnFacts};
 use super::manager::{LEASE_PATIENCE, Leader};
+use crate::sheet::Sheet;
 use crate::standing::{Due, Waits};
 use crate::table::Table;
 use crate::{Surroundings, span};
 
-/// How wide the names of the paragraphs are.
-const INDENT: usize = 14;
-/// Lines with a name in front of the first.
-struct Text {
-    text: String,
-}
-
-impl Text {
-    fn put(&mut self, name: &str, lines: &str) {
-        for (at, line) in lines.lines().enumerate() {
-            let name = if at == 0 { name } else { "" };
-            self.text.push_str(format!("{name:<INDENT$}{line}").trim_end());
-            self.text.push('\n');
-        }
-    }
-
-    fn space(&mut self) {
-        self.text.push('\n');
-    }
-}
-
 pub fn render(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
-    let mut text = Text { text: String::new() };
+    let mut text = Sheet::default();
     text.text.push_str(&surroundings.bold(&headline(explanation, now)));
     text.space();
     text.space();
@@ -79,7 +59,7 @@ fn state(pod: &PodFacts, now: Timestamp) -> String {
 }
 
 fn asked(
-    text: &mut Text,
+    text: &mut Sheet,
     explanation: &Explanation,
     request: &RequestFacts,
     surroundings: &Surroundings,
@@ -135,7 +115,7 @@ fn until(explanation: &Explanation, now: Timestamp) -> String {
 }
 
 /// What the reader can do, first of all about a manager that does not act.
-fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
+pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
     let Some(manager) = &explanation.manager else { return explanation.advice.clone() };
     let due = match manager.due {
         Due::GiveTurn => "give the next turn",
@@ -207,7 +187,7 @@ fn turn(turn: TurnFacts, now: Timestamp) -> String {
     }
 }
 
-fn not_asked(text: &mut Text, explanation: &Explanation, surroundings: &Surroundings) {
+fn not_asked(text: &mut Sheet, explanation: &Explanation, surroundings: &Surroundings) {
     let sentence = &explanation.sentence;
     let forecast = if explanation.is_blocked { surroundings.alarming(sentence) } else { sentence.clone() };
     text.put("If asked", &forecast);

@@ -33,10 +33,11 @@ impl Index {
     }
 
     pub fn decide_maintenance(
-        &self,
+        &mut self,
         name: &Arc<str>,
         now: Timestamp,
     ) -> Option<(Arc<Maintenance>, Decision<Effect>, Option<Cause>)> {
+        self.know_left(name);
         let entry = self.maintenances.get(name)?;
         let maintenance = &entry.maintenance;
         let number = self.numbers.get(name).copied();
@@ -62,6 +63,7 @@ impl Index {
             marks_left,
             requests_left,
             last_written: entry.last_written,
+            expected_finish: number.and_then(|number| self.expected_finish(entry, number, now)),
         };
         let decision = stages::decide(&case, now);
         Some((maintenance.clone(), decision, cause))

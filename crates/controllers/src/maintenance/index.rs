@@ -9,12 +9,14 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_decide::maintenance::board::Board;
+use usher_decide::maintenance::eta::Experience;
 use usher_decide::maintenance::hold::Fight;
 use usher_decide::maintenance::plan::Step;
 use usher_decide::maintenance::pods;
 use usher_decide::maintenance::progress::Number;
 use usher_decide::snapshot::{Key, Maintenance, Node, Pod, Request};
 
+use super::estimate::Left;
 use super::tally::{Change, Tally};
 
 /// Counts are looked at again no more often than this; what changes targets at once.
@@ -35,6 +37,7 @@ pub struct Index {
     pub(super) tally: Tally,
     pub(super) board: Board,
     pub(super) numbers: HashMap<Arc<str>, Number>,
+    pub(super) experience: Experience,
     /// The board is to be made anew.
     pub(super) is_stale: bool,
     /// Pods have changed since the board was resolved.
@@ -56,6 +59,8 @@ pub(super) struct Entry {
     pub follows: bool,
     pub pushed_by: BTreeSet<Arc<str>>,
     pub last_written: Option<Timestamp>,
+    /// The pods on its nodes; `None` if they have to be counted.
+    pub left: Option<Left>,
 }
 
 #[derive(Debug)]
@@ -109,7 +114,10 @@ impl Index {
         }
         let entries = new.plan.steps().iter().map(|step| &step.entry);
         let targets = new.status.node_statuses.iter().flat_map(|node| &node.drain_targets);
-        self.is_stale |= self.tally.heed(entries.chain(targets));
+        if self.tally.heed(entries.chain(targets)) {
+            self.is_stale = true;
+            self.maintenances.values_mut().for_each(|entry| entry.left = None);
+        }
         let is_other = old.as_ref().is_none_or(|old| is_planned_otherwise(old, &new));
         self.is_stale |= is_other;
         let selects_otherwise = old.as_ref().is_none_or(|old| old.selector != new.selector);
@@ -122,6 +130,7 @@ impl Index {
             follows: false,
             pushed_by: BTreeSet::new(),
             last_written: None,
+            left: None,
         });
         entry.maintenance = new.clone();
         if selects_otherwise {
@@ -157,7 +166,10 @@ impl Index {
                 }
             }
         }
-        self.is_stale |= !changed.is_empty();
+        if !changed.is_empty() {
+            self.is_stale = true;
+            entry.left = None;
+        }
         for node in changed {
             self.now.insert(Item::Node(node.clone()));
             self.look_at_pods_on(&node);
@@ -247,6 +259,7 @@ impl Index {
             let before = std::mem::replace(&mut place.selected_by, selecting.clone());
             for maintenance in before.symmetric_difference(&selecting) {
                 if let Some(entry) = self.maintenances.get_mut(maintenance) {
+                    entry.left = None;
                     if selecting.contains(maintenance) {
                         entry.nodes.insert(name.clone());
                     } else {
@@ -271,6 +284,7 @@ impl Index {
         for maintenance in place.selected_by {
             if let Some(entry) = self.maintenances.get_mut(&maintenance) {
                 entry.nodes.remove(name);
+                entry.left = None;
                 self.is_stale = true;
             }
         }
@@ -312,11 +326,11 @@ impl Index {
     }
 
     pub fn pod_gone(&mut self, key: &Key) {
-        let changes = self.tally.pod_gone(key);
-        if !changes.is_empty() {
+        let change = self.tally.pod_gone(key);
+        if change.is_some() {
             self.look_at_completing();
         }
-        self.count(changes);
+        self.count(change.into_iter().collect());
     }
 
     pub fn request_seen(&mut self, request: Request) {
@@ -356,12 +370,14 @@ impl Index {
                 self.board.enter(self.tally.classes()[class].clone());
             }
             self.board.count(&change.node, change.class, change.there, change.evicting);
+            self.count_left(&change);
             self.is_dirty = true;
         }
     }
 
     /// Moves all maintenances as far as they go. Cheap if nothing has changed.
     pub fn resolve(&mut self, now: Timestamp) {
+        self.learn_from_those_who_left(now);
         // Once more if it is time for a next wave of nodes.
         for _ in 0..2 {
             if !self.is_stale && !self.is_dirty {

@@ -6,6 +6,8 @@
 //! and what it was before on the node, and who requests an eviction on the request.
 
 mod decisions;
+mod estimate;
+mod groups;
 mod index;
 mod observer;
 mod planning;

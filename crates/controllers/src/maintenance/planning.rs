@@ -89,7 +89,7 @@ impl Index {
         Some(Node { name: name.clone(), covered_by, targets, pods: self.tally.counts_on(name) })
     }
 
-    fn candidates(&self, entry: &Entry) -> Vec<Candidate> {
+    pub(super) fn candidates(&self, entry: &Entry) -> Vec<Candidate> {
         let Some(limit) = &entry.maintenance.limit else { return Vec::new() };
         let held = entry.nodes.iter().filter_map(|node| self.nodes.get(node));
         held.filter(|place| place.node.is_held_by(&entry.maintenance.name))

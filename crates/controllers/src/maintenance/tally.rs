@@ -6,11 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use usher_api::DrainPlanEntry;
+use usher_decide::maintenance::eta::Workload;
 use usher_decide::maintenance::nodes::Pods;
 use usher_decide::maintenance::plan::PodClass;
 use usher_decide::snapshot::{Key, Pod, Request};
 
+use super::groups::{self, Group, Groups};
 use crate::intern::Interner;
 
 /// What changed on a node: pods of a class, and those of them with a request.
@@ -18,6 +21,7 @@ use crate::intern::Interner;
 pub struct Change {
     pub node: Arc<str>,
     pub class: usize,
+    pub group: groups::Number,
     pub there: i64,
     pub evicting: i64,
 }
@@ -28,6 +32,11 @@ pub struct Tally {
     /// By namespace and UID of their pods, which are their names.
     requests: HashMap<Key, Arc<Request>>,
     nodes: HashMap<Arc<str>, OnNode>,
+    groups: Groups,
+    /// Pods that were asked to leave and have left: whose, and since when they were asked.
+    departures: Vec<(Arc<Workload>, Timestamp)>,
+    /// When interceptors expect to be done with a pod.
+    announced: BTreeSet<(Timestamp, Key)>,
     classes: Vec<PodClass>,
     numbers: HashMap<PodClass, usize>,
     label_keys: BTreeSet<String>,
@@ -38,14 +47,22 @@ pub struct Tally {
 struct Counted {
     pod: Arc<Pod>,
     class: usize,
-    /// How it is counted: whether it has a request. `None` if it is not: without a node, or ended.
-    as_evicting: Option<bool>,
+    /// How it is counted. `None` if it is not: without a node, or ended.
+    there: Option<There>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct There {
+    group: groups::Number,
+    /// Since when it has a request, if it does.
+    asked: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
 struct OnNode {
     pods: HashSet<Key>,
     counts: BTreeMap<usize, Pods>,
+    groups: BTreeMap<groups::Number, u32>,
 }
 
 impl Tally {
@@ -73,6 +90,29 @@ impl Tally {
         self.nodes.get(node).map(|on| on.counts.clone()).unwrap_or_default()
     }
 
+    /// The groups of the pods that have not ended, and how many of each.
+    pub fn groups_on(&self, node: &str) -> impl Iterator<Item = (groups::Number, u32)> {
+        let on = self.nodes.get(node).into_iter();
+        on.flat_map(|on| on.groups.iter().map(|(group, pods)| (*group, *pods)))
+    }
+
+    pub fn group(&self, number: groups::Number) -> &Group {
+        self.groups.get(number)
+    }
+
+    /// Who has left since this was last asked.
+    pub fn departures(&mut self) -> Vec<(Arc<Workload>, Timestamp)> {
+        std::mem::take(&mut self.departures)
+    }
+
+    /// The last time that an interceptor has announced for a pod on these nodes, if it is after the given one.
+    pub fn announced_after(&self, after: Timestamp, nodes: &BTreeSet<Arc<str>>) -> Option<Timestamp> {
+        let later = self.announced.iter().rev().take_while(|(at, _)| *at > after);
+        let is_there =
+            |pod: &Key| self.pods.get(pod).is_some_and(|counted| nodes.contains(&counted.pod.node));
+        later.into_iter().find(|(_, pod)| is_there(pod)).map(|(at, _)| *at)
+    }
+
     /// Pods that have not ended, and those of them with a request.
     pub fn sum_on(&self, node: &str) -> Pods {
         let mut sum = Pods::default();
@@ -97,6 +137,7 @@ impl Tally {
         self.classes.clear();
         self.numbers.clear();
         self.nodes.clear();
+        self.groups.clear();
         for (_, counted) in std::mem::take(&mut self.pods) {
             self.enter(counted.pod);
         }
@@ -105,26 +146,51 @@ impl Tally {
 
     pub fn pod_seen(&mut self, mut pod: Pod) -> Vec<Change> {
         self.interner.pod(&mut pod);
-        let mut changes = self.pod_gone(&pod.key);
-        changes.extend(self.enter(Arc::new(pod)));
-        merged(changes)
+        let (before, gone) = self.take_out(&pod.key).unzip();
+        let is_there = is_there(&pod);
+        if let Some(before) = before
+            && (!is_there || before.pod.uid != pod.uid)
+        {
+            self.has_left(&before);
+        }
+        let come = self.enter(Arc::new(pod));
+        merged(gone.flatten().into_iter().chain(come).collect())
     }
 
-    pub fn pod_gone(&mut self, key: &Key) -> Vec<Change> {
-        let Some(counted) = self.pods.remove(key) else { return Vec::new() };
+    pub fn pod_gone(&mut self, key: &Key) -> Option<Change> {
+        let (counted, change) = self.take_out(key)?;
+        self.has_left(&counted);
+        change
+    }
+
+    fn has_left(&mut self, counted: &Counted) {
+        if let Some(asked) = counted.there.and_then(|there| there.asked) {
+            self.departures.push((Arc::new(Workload::of(&counted.pod)), asked));
+        }
+    }
+
+    fn take_out(&mut self, key: &Key) -> Option<(Counted, Option<Change>)> {
+        let counted = self.pods.remove(key)?;
+        let change = counted.there.map(|there| Change {
+            node: counted.pod.node.clone(),
+            class: counted.class,
+            group: there.group,
+            there: -1,
+            evicting: -i64::from(there.asked.is_some()),
+        });
+        if let Some(change) = &change {
+            self.apply(change);
+        }
+        if let Some(there) = counted.there {
+            self.groups.leave(there.group, there.asked);
+        }
         if let Some(on) = self.nodes.get_mut(&counted.pod.node) {
             on.pods.remove(key);
             if on.pods.is_empty() {
                 self.nodes.remove(&counted.pod.node);
             }
         }
-        let change = counted.as_evicting.map(|evicting| Change {
-            node: counted.pod.node.clone(),
-            class: counted.class,
-            there: -1,
-            evicting: -i64::from(evicting),
-        });
-        change.into_iter().inspect(|change| self.apply(change)).collect()
+        Some((counted, change))
     }
 
     pub fn pod_keys(&self) -> impl Iterator<Item = &Key> {
@@ -139,13 +205,23 @@ impl Tally {
     pub fn request_seen(&mut self, mut request: Request) -> (Key, Option<Change>) {
         self.interner.request(&mut request);
         let (key, pod) = (request.key.clone(), request.pod_key());
-        self.requests.insert(key, Arc::new(request));
+        self.announced.extend(announced(&request));
+        if let Some(before) = self.requests.insert(key.clone(), Arc::new(request))
+            && let Some(said) = announced(&before)
+            && announced(&self.requests[&key]).as_ref() != Some(&said)
+        {
+            self.announced.remove(&said);
+        }
         let change = self.recount(&pod);
         (pod, change)
     }
 
     pub fn request_gone(&mut self, key: &Key) -> Option<(Key, Option<Change>)> {
-        let pod = self.requests.remove(key)?.pod_key();
+        let request = self.requests.remove(key)?;
+        if let Some(said) = announced(&request) {
+            self.announced.remove(&said);
+        }
+        let pod = request.pod_key();
         let change = self.recount(&pod);
         Some((pod, change))
     }
@@ -153,18 +229,21 @@ impl Tally {
     fn enter(&mut self, pod: Arc<Pod>) -> Option<Change> {
         let class = self.class_of(&pod);
         let key = pod.key.clone();
-        let is_there = !pod.node.is_empty() && !pod.phase.is_terminal();
-        let as_evicting = is_there.then(|| self.request_of(&pod).is_some());
-        let change = as_evicting.map(|evicting| Change {
+        let there = is_there(&pod).then(|| {
+            let asked = self.request_of(&pod).map(|request| request.created);
+            There { group: self.groups.enter(&pod, class, asked), asked }
+        });
+        let change = there.map(|there| Change {
             node: pod.node.clone(),
             class,
+            group: there.group,
             there: 1,
-            evicting: i64::from(evicting),
+            evicting: i64::from(there.asked.is_some()),
         });
         if !pod.node.is_empty() {
             self.nodes.entry(pod.node.clone()).or_default().pods.insert(key.clone());
         }
-        self.pods.insert(key, Counted { pod, class, as_evicting });
+        self.pods.insert(key, Counted { pod, class, there });
         if let Some(change) = &change {
             self.apply(change);
         }
@@ -173,17 +252,21 @@ impl Tally {
 
     fn recount(&mut self, pod: &Key) -> Option<Change> {
         let counted = self.pods.get(pod)?;
-        let now = self.request_of(&counted.pod).is_some();
-        let before = counted.as_evicting.filter(|before| *before != now)?;
+        let now = self.request_of(&counted.pod).map(|request| request.created);
+        let counted = self.pods.get_mut(pod)?;
+        let there = counted.there.as_mut().filter(|there| there.asked != now)?;
+        let before = std::mem::replace(&mut there.asked, now);
+        self.groups.ask(there.group, before, now);
+        if before.is_some() == now.is_some() {
+            return None;
+        }
         let change = Change {
             node: counted.pod.node.clone(),
             class: counted.class,
+            group: there.group,
             there: 0,
-            evicting: i64::from(now) - i64::from(before),
+            evicting: i64::from(now.is_some()) - i64::from(before.is_some()),
         };
-        if let Some(counted) = self.pods.get_mut(pod) {
-            counted.as_evicting = Some(now);
-        }
         self.apply(&change);
         Some(change)
     }
@@ -195,6 +278,11 @@ impl Tally {
         *pods = Pods { there: by(pods.there, change.there), evicting: by(pods.evicting, change.evicting) };
         if pods.there == 0 {
             on.counts.remove(&change.class);
+        }
+        let of_group = on.groups.entry(change.group).or_default();
+        *of_group = by(*of_group, change.there);
+        if *of_group == 0 {
+            on.groups.remove(&change.group);
         }
     }
 
@@ -216,10 +304,20 @@ impl Tally {
     }
 }
 
+fn is_there(pod: &Pod) -> bool {
+    !pod.node.is_empty() && !pod.phase.is_terminal()
+}
+
+/// When its interceptor expects to be done, and with which pod.
+fn announced(request: &Request) -> Option<(Timestamp, Key)> {
+    let at = request.status.expected_interceptor_finish_time.as_ref()?;
+    Some((at.0, request.pod_key()))
+}
+
 /// What comes and goes in the same place at once has not changed.
 fn merged(changes: Vec<Change>) -> Vec<Change> {
     match &changes[..] {
-        [gone, come] if gone.node == come.node && gone.class == come.class => {
+        [gone, come] if gone.node == come.node && (gone.class, gone.group) == (come.class, come.group) => {
             let (there, evicting) = (gone.there + come.there, gone.evicting + come.evicting);
             if there == 0 && evicting == 0 {
                 return Vec::new();

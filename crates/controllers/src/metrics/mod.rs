@@ -1,9 +1,12 @@
-//! Metrics of the eviction request controller, by the names of the specification.
+//! Metrics of the controllers; those of eviction requests are here, by the names of the specification, those of
+//! maintenances in [`maintenance`].
 //!
 //! The specification speaks of metrics "per EvictionRequest and Pod". A label for each of 150,000 pods would be more
 //! than any Prometheus can take, so they are by result, class and requester, and the last two are bounded: see
 //! [`tally`]. Which request waits for what is in its status, its events and `usher explain`.
 
+mod maintenance;
+mod queue;
 pub mod tally;
 pub mod text;
 mod waits;
@@ -16,15 +19,17 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use usher_apply::Clock;
 use usher_decide::eviction_request::Answer;
-use usher_decide::snapshot::Request;
+use usher_decide::snapshot::{Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::eviction_request::Observer;
 use crate::observer::QueueObserver;
+use maintenance::ByCause;
+use queue::{QueueCounts, Queues};
 use tally::Tally;
 use waits::Waits;
 
@@ -61,23 +66,16 @@ struct ByReason {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByName {
-    name: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByLease {
     name: String,
 }
-
-/// The queue of the controller, as others label theirs.
-const QUEUE: ByName = ByName { name: "evictionrequests" };
 
 /// All metrics of this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
     counts: Arc<Mutex<Counts>>,
+    maintenances: Arc<Mutex<maintenance::Counts>>,
     leads: Family<ByLease, Gauge>,
     clock: Clock,
 }
@@ -88,38 +86,14 @@ struct Counts {
     active_requesters: Tally<ByRequester>,
     pod_interceptors: Family<ByCount, Gauge>,
     removal: Histogram,
-    waits: Waits,
+    waits: Waits<Key>,
     queue: QueueCounts,
-}
-
-struct QueueCounts {
-    depth: Family<ByName, Gauge>,
-    adds: Family<ByName, Counter>,
-    retries: Family<ByName, Counter>,
-    queued: Family<ByName, Histogram, fn() -> Histogram>,
-    worked: Family<ByName, Histogram, fn() -> Histogram>,
-    busy: u32,
-    /// The sum of the times at which what is under way began.
-    begun: f64,
-}
-
-fn short_times() -> Histogram {
-    Histogram::new(exponential_buckets(0.000_1, 4.0, 12))
-}
-
-impl QueueCounts {
-    /// The seconds of all work that is under way. It grows without end where something hangs.
-    fn unfinished(&self, now: Timestamp) -> f64 {
-        (f64::from(self.busy) * seconds(now) - self.begun).max(0.0)
-    }
-}
-
-fn seconds(at: Timestamp) -> f64 {
-    at.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }
 
 impl Metrics {
     pub fn new(clock: Clock) -> Self {
+        let mut registry = Registry::default();
+        let queues = Queues::new(&mut registry);
         let counts = Counts {
             evictions: Family::default(),
             active_interceptors: Tally::new(|interceptor| ByInterceptor { interceptor }),
@@ -127,27 +101,23 @@ impl Metrics {
             pod_interceptors: Family::default(),
             removal: Histogram::new(REMOVAL_SECONDS),
             waits: Waits::default(),
-            queue: QueueCounts {
-                depth: Family::default(),
-                adds: Family::default(),
-                retries: Family::default(),
-                queued: Family::new_with_constructor(short_times),
-                worked: Family::new_with_constructor(short_times),
-                busy: 0,
-                begun: 0.0,
-            },
+            queue: queues.named("evictionrequests"),
         };
         let leads = Family::default();
-        let mut registry = Registry::default();
         counts.register(&mut registry);
         registry.register(
             "leader_election_master_status",
             "Whether this process is the leader, by the name of the lease",
             leads.clone(),
         );
-        let counts = Arc::new(Mutex::new(counts));
-        registry.register_collector(Box::new(AtRead { counts: counts.clone(), clock: clock.clone() }));
-        Self { registry: Arc::new(registry), counts, leads, clock }
+        let maintenances = maintenance::Counts::new(&mut registry, queues.named("nodemaintenances"));
+        let (counts, maintenances) = (Arc::new(Mutex::new(counts)), Arc::new(Mutex::new(maintenances)));
+        registry.register_collector(Box::new(AtRead {
+            counts: counts.clone(),
+            maintenances: maintenances.clone(),
+            clock: clock.clone(),
+        }));
+        Self { registry: Arc::new(registry), counts, maintenances, leads, clock }
     }
 
     /// Whether this process leads.
@@ -159,6 +129,11 @@ impl Metrics {
     /// `synced` is called when the watches have told what there is.
     pub fn observer(&self, synced: impl Fn() + Send + 'static) -> Box<dyn Observer> {
         Box::new(Counting { counts: self.counts.clone(), clock: self.clock.clone(), synced })
+    }
+
+    /// The same for a run of the node maintenance controller.
+    pub fn maintenance_observer(&self) -> Box<dyn crate::maintenance::Observer> {
+        Box::new(maintenance::Counting { counts: self.maintenances.clone(), clock: self.clock.clone() })
     }
 
     /// What a scrape gets; see [`text::CONTENT_TYPE`].
@@ -199,30 +174,7 @@ impl Counts {
             "Seconds from a request to the end of its pod",
             self.removal.clone(),
         );
-        let queue = &self.queue;
-        registry.register("workqueue_depth", "Requests that wait to be looked at", queue.depth.clone());
-        registry.register("workqueue_adds", "Requests that were to be looked at", queue.adds.clone());
-        registry.register(
-            "workqueue_retries",
-            "Requests that are looked at again after a failure",
-            queue.retries.clone(),
-        );
-        registry.register(
-            "workqueue_queue_duration_seconds",
-            "Seconds that requests waited to be looked at",
-            queue.queued.clone(),
-        );
-        registry.register(
-            "workqueue_work_duration_seconds",
-            "Seconds that the work on a request took",
-            queue.worked.clone(),
-        );
-        // They exist before anything happens, so that rates begin at nothing.
-        queue.depth.get_or_create_owned(&QUEUE);
-        queue.adds.get_or_create_owned(&QUEUE);
-        queue.retries.get_or_create_owned(&QUEUE);
-        queue.queued.get_or_create_owned(&QUEUE);
-        queue.worked.get_or_create_owned(&QUEUE);
+        // It exists before anything happens, so that rates begin at nothing.
         self.evictions.get_or_create_owned(&ACCEPTED);
     }
 
@@ -231,8 +183,7 @@ impl Counts {
         self.active_requesters.clear();
         self.pod_interceptors.clear();
         self.waits.end(now);
-        self.queue.depth.get_or_create(&QUEUE).set(0);
-        (self.queue.busy, self.queue.begun) = (0, 0.0);
+        self.queue.end();
     }
 }
 
@@ -241,6 +192,7 @@ const ACCEPTED: Evicted = Evicted { result: "accepted", reason: "Accepted" };
 /// What grows by itself is counted when it is read.
 struct AtRead {
     counts: Arc<Mutex<Counts>>,
+    maintenances: Arc<Mutex<maintenance::Counts>>,
     clock: Clock,
 }
 
@@ -258,7 +210,7 @@ impl prometheus_client::collector::Collector for AtRead {
         use prometheus_client::encoding::EncodeMetric as _;
         use prometheus_client::metrics::MetricType;
         let now = self.clock.now();
-        let mut counts = self.counts.lock();
+        let (mut counts, mut maintenances) = (self.counts.lock(), self.maintenances.lock());
         let waits: Vec<_> = counts.waits.read(now).collect();
         let mut waiting = encoder.encode_descriptor(
             "evictionrequest_controller_waiting",
@@ -280,13 +232,35 @@ impl prometheus_client::collector::Collector for AtRead {
             let labels = ByReason { reason };
             ConstCounter::new(*seconds).encode(blocked.encode_family(&labels)?)?;
         }
+        let waits: Vec<_> = maintenances.waits.read(now).collect();
+        let mut waiting = encoder.encode_descriptor(
+            "nodemaintenance_controller_waiting",
+            "Maintenances that cannot go on yet, by why",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (cause, maintenances, _) in &waits {
+            ConstGauge::new(i64::from(*maintenances)).encode(waiting.encode_family(&ByCause { cause })?)?;
+        }
+        let mut blocked = encoder.encode_descriptor(
+            "nodemaintenance_controller_blocked_seconds",
+            "Seconds that maintenances could not go on, summed over them, by why",
+            None,
+            MetricType::Counter,
+        )?;
+        for (cause, _, seconds) in &waits {
+            ConstCounter::new(*seconds).encode(blocked.encode_family(&ByCause { cause })?)?;
+        }
         let mut unfinished = encoder.encode_descriptor(
             "workqueue_unfinished_work_seconds",
             "Seconds of all work that is under way; it grows where something hangs",
             None,
             MetricType::Gauge,
         )?;
-        ConstGauge::new(counts.queue.unfinished(now)).encode(unfinished.encode_family(&QUEUE)?)
+        for queue in [&counts.queue, &maintenances.queue] {
+            ConstGauge::new(queue.unfinished(now)).encode(unfinished.encode_family(&queue.name)?)?;
+        }
+        Ok(())
     }
 }
 
@@ -352,33 +326,23 @@ impl<F: Fn() + Send> QueueObserver for Counting<F> {
     }
 
     fn queue_added(&mut self) {
-        self.counts.lock().queue.adds.get_or_create(&QUEUE).inc();
+        self.counts.lock().queue.added();
     }
 
     fn queue_taken(&mut self, waited: SignedDuration) {
-        let now = self.clock.now();
-        let queue = &mut self.counts.lock().queue;
-        queue.queued.get_or_create(&QUEUE).observe(waited.as_secs_f64());
-        queue.busy += 1;
-        queue.begun += seconds(now);
+        self.counts.lock().queue.taken(waited, self.clock.now());
     }
 
     fn queue_done(&mut self, worked: SignedDuration) {
-        let now = self.clock.now();
-        let queue = &mut self.counts.lock().queue;
-        queue.worked.get_or_create(&QUEUE).observe(worked.as_secs_f64());
-        queue.busy = queue.busy.saturating_sub(1);
-        // With nothing under way the sum is nothing; that also ends what rounding has left.
-        queue.begun = if queue.busy == 0 { 0.0 } else { queue.begun - (seconds(now) - worked.as_secs_f64()) };
+        self.counts.lock().queue.done(worked, self.clock.now());
     }
 
     fn queue_retried(&mut self) {
-        self.counts.lock().queue.retries.get_or_create(&QUEUE).inc();
+        self.counts.lock().queue.retried();
     }
 
     fn queue_depth(&mut self, waiting: usize, _busy: usize) {
-        let waiting = i64::try_from(waiting).unwrap_or(i64::MAX);
-        self.counts.lock().queue.depth.get_or_create(&QUEUE).set(waiting);
+        self.counts.lock().queue.depth(waiting);
     }
 }
 

@@ -1,19 +1,25 @@
-//! How long requests have waited, by what for, summed over all of them.
+//! How long requests or maintenances have waited, by what for, summed over all of them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
 use jiff::Timestamp;
-use usher_decide::snapshot::Key;
 
-#[derive(Debug, Default)]
-pub struct Waits {
-    by_request: HashMap<Key, &'static str>,
+#[derive(Debug)]
+pub struct Waits<K> {
+    by_key: HashMap<K, &'static str>,
     by_reason: BTreeMap<&'static str, Waiting>,
+}
+
+impl<K> Default for Waits<K> {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), by_reason: BTreeMap::new() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Waiting {
-    requests: u32,
+    objects: u32,
     seconds: f64,
     /// Up to when `seconds` has been counted.
     counted: Timestamp,
@@ -23,41 +29,41 @@ impl Waiting {
     fn count_up_to(&mut self, now: Timestamp) {
         let passed = now.duration_since(self.counted).as_secs_f64();
         // A clock that was set back takes nothing away: counters only rise.
-        self.seconds += f64::from(self.requests) * passed.max(0.0);
+        self.seconds += f64::from(self.objects) * passed.max(0.0);
         self.counted = now;
     }
 }
 
-impl Waits {
-    /// What a request waits for from now on.
-    pub fn set(&mut self, request: &Key, reason: Option<&'static str>, now: Timestamp) {
-        let before = self.by_request.get(request).copied();
+impl<K: Clone + Eq + Hash> Waits<K> {
+    /// What one of them waits for from now on.
+    pub fn set(&mut self, key: &K, reason: Option<&'static str>, now: Timestamp) {
+        let before = self.by_key.get(key).copied();
         if before == reason {
             return;
         }
         if let Some(waiting) = before.and_then(|before| self.by_reason.get_mut(before)) {
             waiting.count_up_to(now);
-            waiting.requests -= 1;
+            waiting.objects -= 1;
         }
         match reason {
             Some(reason) => {
-                self.by_request.insert(request.clone(), reason);
+                self.by_key.insert(key.clone(), reason);
                 let waiting = self.by_reason.entry(reason).or_default();
                 waiting.count_up_to(now);
-                waiting.requests += 1;
+                waiting.objects += 1;
             }
             None => {
-                self.by_request.remove(request);
+                self.by_key.remove(key);
             }
         }
     }
 
     /// Nobody waits any more, as far as this process can tell. What was counted stays.
     pub fn end(&mut self, now: Timestamp) {
-        self.by_request.clear();
+        self.by_key.clear();
         for waiting in self.by_reason.values_mut() {
             waiting.count_up_to(now);
-            waiting.requests = 0;
+            waiting.objects = 0;
         }
     }
 
@@ -65,7 +71,7 @@ impl Waits {
     pub fn read(&mut self, now: Timestamp) -> impl Iterator<Item = (&'static str, u32, f64)> {
         self.by_reason.iter_mut().map(move |(reason, waiting)| {
             waiting.count_up_to(now);
-            (*reason, waiting.requests, waiting.seconds)
+            (*reason, waiting.objects, waiting.seconds)
         })
     }
 }
@@ -73,6 +79,7 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usher_decide::snapshot::Key;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

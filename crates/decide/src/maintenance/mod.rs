@@ -7,10 +7,14 @@
 //! - [`targets`]: the pods that are asked to leave a node, as entries that people read.
 //! - [`progress`]: how overlapping maintenances move through their plans together.
 //! - [`board`]: where they and their nodes stand, kept up with every change; [`words`] for people.
+//! - [`eta`]: when a drain is expected to be done.
 //! - [`selector`]: which nodes a maintenance means; [`waves`]: how many of them at once.
 
 pub mod board;
 pub mod decision;
+pub mod eta;
+#[cfg(test)]
+mod eta_tests;
 pub mod hold;
 pub mod nodes;
 pub mod plan;

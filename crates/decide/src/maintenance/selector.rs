@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 
 /// A node selector, read once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeMatcher(Vec<Vec<Need>>);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Need {
     Label {
         key: String,
@@ -21,7 +21,7 @@ enum Need {
     Name(Test),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Test {
     In(Vec<String>),
     NotIn(Vec<String>),

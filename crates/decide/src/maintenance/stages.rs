@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use usher_api::NodeMaintenanceStage as Stage;
-use usher_api::NodeMaintenanceStatus;
+use usher_api::{DrainStatus, NodeMaintenanceStatus};
 
 use super::decision::{Decision, Effect, Notice};
 use super::nodes::{MaintenanceState, NodeState};
-use super::status;
 use super::targets::{covers, reached};
+use super::{eta, status};
 use crate::snapshot::Maintenance;
 
 /// Counts that go down are written no more often than this.
@@ -49,6 +50,8 @@ pub struct Case<'a> {
     pub marks_left: usize,
     pub requests_left: usize,
     pub last_written: Option<Timestamp>,
+    /// When its drain is expected to be done, as far as anything is known.
+    pub expected_finish: Option<Timestamp>,
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
@@ -68,8 +71,11 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
     let new = status::of(case, is_over, now);
     let mut decision = Decision::default();
     let old = &maintenance.status;
+    // When what is expected now has not come, something else is.
+    decision.recheck_at = expected(&new).map(|at| at.max(now + eta::PAUSE));
     if new != *old {
-        let next = case.last_written.map(|written| written + PAUSE);
+        let pause = if is_only_expectation(old, &new) { eta::PAUSE } else { PAUSE };
+        let next = case.last_written.map(|written| written + pause);
         match next {
             Some(next) if now < next && !is_urgent(old, &new) && !is_over => decision.recheck_at = Some(next),
             _ => {
@@ -82,6 +88,20 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
         decision.effects.push(Effect::RemoveFinalizer);
     }
     decision
+}
+
+fn expected(status: &NodeMaintenanceStatus) -> Option<Timestamp> {
+    Some(status.drain_status.as_ref()?.expected_finish_time.as_ref()?.0)
+}
+
+/// Nothing has changed but when the drain is expected to be done.
+fn is_only_expectation(old: &NodeMaintenanceStatus, new: &NodeMaintenanceStatus) -> bool {
+    let NodeMaintenanceStatus { stage_statuses, nodes, drain_status, node_statuses, conditions } = new;
+    let before = expected(old);
+    let drain =
+        drain_status.clone().map(|drain| DrainStatus { expected_finish_time: before.map(Time), ..drain });
+    (stage_statuses, nodes, &drain) == (&old.stage_statuses, &old.nodes, &old.drain_status)
+        && (node_statuses, conditions) == (&old.node_statuses, &old.conditions)
 }
 
 fn act(effects: Vec<Effect>) -> Decision<Effect> {

@@ -40,6 +40,7 @@ struct Scene {
     older: Vec<Arc<str>>,
     left: (usize, usize),
     last_written: Option<Timestamp>,
+    expected: Option<i64>,
 }
 
 impl Scene {
@@ -53,6 +54,7 @@ impl Scene {
             older: vec![],
             left: (0, 0),
             last_written: None,
+            expected: None,
         }
     }
 
@@ -91,6 +93,7 @@ impl Scene {
             marks_left: self.left.0,
             requests_left: self.left.1,
             last_written: self.last_written,
+            expected_finish: self.expected.map(at),
         };
         decide(&case, at(now))
     }
@@ -193,6 +196,44 @@ fn counts_are_written_once_a_second_and_targets_at_once() {
 }
 
 #[test]
+fn an_expectation_goes_with_other_news_and_alone_only_every_thirty_seconds() {
+    let expected = |decision: &Decision<Effect>| {
+        let drain = written(decision)?.drain_status.clone()?;
+        drain.expected_finish_time.map(|time| time.0.as_second())
+    };
+    let mut scene = Scene {
+        pods: (4, 1),
+        position: Some(0),
+        expected: Some(995),
+        ..Scene::new(maintenance("Drain", true, false, &json!({})))
+    };
+    let first = scene.decide(100);
+    assert_eq!(expected(&first), Some(1000));
+    scene.maintenance.status = written(&first).unwrap().clone();
+    scene.last_written = Some(at(100));
+    let quiet = scene.decide(101);
+    assert_eq!(
+        (quiet.effects.len(), quiet.recheck_at),
+        (0, Some(at(1000))),
+        "looked at again when it is due"
+    );
+    scene.expected = Some(2000);
+    let alone = scene.decide(102);
+    assert_eq!((alone.effects.len(), alone.recheck_at), (0, Some(at(130))));
+    assert_eq!(expected(&scene.decide(130)), Some(2000));
+    scene.pods = (3, 1);
+    assert_eq!(expected(&scene.decide(102)), Some(2000), "with the counts");
+    scene.pods = (0, 0);
+    assert_eq!(expected(&scene.decide(102)), None, "nothing is left to be expected");
+    scene.pods = (3, 1);
+    scene.maintenance.wanted = NodeMaintenanceStage::Complete;
+    let over = scene.decide(102);
+    assert!(written(&over).is_some());
+    assert_eq!(expected(&over), None);
+    assert_eq!(over.recheck_at, None);
+}
+
+#[test]
 fn a_node_that_joins_with_targets_further_on_is_told() {
     let mut scene = Scene {
         pods: (4, 1),
@@ -230,6 +271,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
         marks_left: 1,
         requests_left: 0,
         last_written: None,
+        expected_finish: None,
     };
     let decision = decide(&case, at(0));
     let notice = decision.effects.iter().find_map(|effect| match effect {

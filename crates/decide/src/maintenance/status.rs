@@ -7,7 +7,7 @@ use usher_api::names::DRAINED_CONDITION;
 use usher_api::{DrainStatus, NodeMaintenanceStatus, NodeReference, NodeStatus, StageStatus};
 
 use super::stages::{Case, View};
-use super::words;
+use super::{eta, words};
 
 /// So many nodes are named where a sentence tells of some.
 const NAMED: usize = 3;
@@ -33,7 +33,7 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
             status.node_statuses = case.nodes.iter().map(node_status).collect();
             if case.drain.is_some() {
                 started(&mut status, Stage::Drain, now);
-                status.drain_status = drain_status(case);
+                status.drain_status = drain_status(case, now);
             }
             show_drained(case, &mut status, now);
         }
@@ -46,6 +46,7 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
                     drain.drain_message = message.to_string();
                     drain.pods_pending_eviction = 0;
                     drain.pods_evicting = 0;
+                    drain.expected_finish_time = None;
                 }
             }
         }
@@ -89,8 +90,10 @@ fn node_status(view: &View<'_>) -> NodeStatus {
     }
 }
 
-fn drain_status(case: &Case<'_>) -> Option<DrainStatus> {
+fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
     let drain = case.drain.as_ref()?;
+    let before = case.maintenance.status.drain_status.as_ref();
+    let said_before = before.and_then(|drain| drain.expected_finish_time.as_ref()).map(|time| time.0);
     let later: Vec<&View<'_>> = case.nodes.iter().filter(|view| view.state.is_none()).collect();
     let pods: u32 = later.iter().map(|view| view.pods).sum();
     let evicting: u32 = later.iter().map(|view| view.evicting.min(view.pods)).sum();
@@ -99,6 +102,7 @@ fn drain_status(case: &Case<'_>) -> Option<DrainStatus> {
     } else {
         drain.message.clone()
     };
+    let left = drain.pending + drain.evicting + pods;
     Some(DrainStatus {
         // Where some nodes have no targets yet, nothing is targeted everywhere.
         reached_drain_targets: if later.is_empty() { drain.reached.clone() } else { Vec::new() },
@@ -107,6 +111,9 @@ fn drain_status(case: &Case<'_>) -> Option<DrainStatus> {
         pods_pending_eviction: count(drain.pending + pods - evicting),
         pods_evicting: count(drain.evicting + evicting),
         nodes_drained: count(drain.nodes_drained),
+        expected_finish_time: eta::shown(said_before, case.expected_finish, now)
+            .filter(|_| left > 0)
+            .map(Time),
     })
 }
 

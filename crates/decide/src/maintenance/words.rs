@@ -6,7 +6,7 @@ use super::nodes::Node;
 use super::progress::{Number, Steps, Waits, World};
 
 pub const DRAINED: &str = "Drained";
-const EVICTING: &str = "Evicting";
+pub const EVICTING: &str = "Evicting";
 
 pub fn oldest(world: &World, numbers: &[Number]) -> Option<Number> {
     numbers.iter().copied().min_by_key(|number| age(world, *number))

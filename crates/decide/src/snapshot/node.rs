@@ -65,26 +65,26 @@ impl Node {
 pub struct NodeOnWire {
     pub metadata: ObjectMeta,
     #[serde(default)]
-    spec: NodeSpec,
+    pub(crate) spec: NodeSpec,
     #[serde(default)]
-    status: NodeStatus,
+    pub(crate) status: NodeStatus,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct NodeSpec {
-    unschedulable: bool,
+pub(crate) struct NodeSpec {
+    pub unschedulable: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct NodeStatus {
-    conditions: Option<Vec<NodeCondition>>,
+pub(crate) struct NodeStatus {
+    pub conditions: Option<Vec<NodeCondition>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct NodeCondition {
+pub(crate) struct NodeCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,

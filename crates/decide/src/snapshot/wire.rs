@@ -9,34 +9,34 @@ use serde::{Deserialize, Deserializer};
 use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
 
 /// The kubelet shows a static pod in the API by a mirror pod with this annotation.
-pub(super) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct PodOnWire {
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
     #[serde(default)]
-    pub(super) spec: PodSpec,
+    pub(crate) spec: PodSpec,
     #[serde(default)]
-    pub(super) status: PodStatus,
+    pub(crate) status: PodStatus,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PodSpec {
+pub(crate) struct PodSpec {
     pub node_name: String,
     pub priority: i32,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PodStatus {
+pub(crate) struct PodStatus {
     pub phase: String,
     pub conditions: Option<Vec<PodCondition>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct PodCondition {
+pub(crate) struct PodCondition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,
@@ -85,7 +85,7 @@ macro_rules! stands_for {
     };
 }
 
-pub(super) use stands_for;
+pub(crate) use stands_for;
 
 stands_for!(PodOnWire, core::Pod);
 stands_for!(RequestOnWire, EvictionRequest);

@@ -1,0 +1,214 @@
+//! `usher cordon` and `usher uncordon`: like kubectl's, but they know of maintenances.
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use usher_decide::snapshot::Node;
+
+use crate::arguments::Connection;
+use crate::ask::FIELD_MANAGER;
+use crate::maintenance::selection::{NodeArguments, read_nodes};
+use crate::{Ending, Error, Streams, Surroundings};
+
+#[derive(Debug, clap::Args)]
+pub struct CordonArguments {
+    #[command(flatten)]
+    nodes: NodeArguments,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct UncordonArguments {
+    #[command(flatten)]
+    nodes: NodeArguments,
+    /// Uncordon nodes that a maintenance holds, too. It cordons them again.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// What is to be done about one node, and what is to be said.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    is_refused: bool,
+    changes: bool,
+    told: String,
+    warning: Option<String>,
+}
+
+pub async fn cordon(
+    arguments: CordonArguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let client = arguments.connection.open(surroundings).await?.client;
+    let plan = |node: &Node| to_cordon(node, &surroundings.program);
+    each(&client, &arguments.nodes, true, plan, streams).await
+}
+
+pub async fn uncordon(
+    arguments: UncordonArguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let client = arguments.connection.open(surroundings).await?.client;
+    let plan = |node: &Node| to_uncordon(node, arguments.force, &surroundings.program);
+    each(&client, &arguments.nodes, false, plan, streams).await
+}
+
+async fn each(
+    client: &Client,
+    wanted: &NodeArguments,
+    unschedulable: bool,
+    plan: impl Fn(&Node) -> Plan,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let all = read_nodes(client).await?;
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
+    let mut ending = Ending::Done;
+    for node in wanted.among(&all)? {
+        let plan = plan(node);
+        let name = &node.name;
+        if plan.is_refused {
+            writeln!(streams.err, "error: node/{name}: {}", plan.told)?;
+            ending = Ending::Incomplete;
+            continue;
+        }
+        if plan.changes {
+            let patch = json!({"metadata": {"uid": *node.uid}, "spec": {"unschedulable": unschedulable}});
+            if let Err(why) = nodes.patch(name, &parameters, &Patch::Merge(&patch)).await {
+                writeln!(streams.err, "error: node/{name}: {}", Error::from(why))?;
+                ending = Ending::Incomplete;
+                continue;
+            }
+        }
+        writeln!(streams.out, "node/{name}: {}", plan.told)?;
+        if let Some(warning) = plan.warning {
+            writeln!(streams.err, "warning: node/{name}: {warning}")?;
+        }
+    }
+    Ok(ending)
+}
+
+fn to_cordon(node: &Node, program: &str) -> Plan {
+    let told = if node.unschedulable { "is cordoned already" } else { "cordoned" }.to_string();
+    let warning = holders(node).map(|holders| {
+        let end = if node.was_unschedulable {
+            "it was cordoned before that, and stays so afterwards".to_string()
+        } else {
+            let end = if holders.len() == 1 { "that ends" } else { "all of them end" };
+            format!("it takes pods again when {end}: cordon it again then")
+        };
+        format!("{}; {end}. See {program} maintenance describe {}", held_by(&holders), holders[0])
+    });
+    Plan { changes: !node.unschedulable, told, warning, is_refused: false }
+}
+
+fn to_uncordon(node: &Node, force: bool, program: &str) -> Plan {
+    let Some(holders) = holders(node) else {
+        let told = if node.unschedulable { "uncordoned" } else { "is not cordoned" }.to_string();
+        return Plan { changes: node.unschedulable, told, ..Plan::default() };
+    };
+    let held = held_by(&holders);
+    if force {
+        let warning = format!(
+            "{held}, which cordons it again; end it with {program} maintenance complete {}",
+            holders[0]
+        );
+        return Plan {
+            changes: node.unschedulable,
+            told: "uncordoned".to_string(),
+            warning: Some(warning),
+            is_refused: false,
+        };
+    }
+    let complete: Vec<String> =
+        holders.iter().map(|name| format!("{program} maintenance complete {name}")).collect();
+    let afterwards = if node.was_unschedulable {
+        "; it was cordoned before the maintenance and stays so afterwards, until it is uncordoned then"
+    } else {
+        ""
+    };
+    let told =
+        format!("{held} and would cordon it again: end that with {}{afterwards}", complete.join(" and "));
+    Plan { is_refused: true, told, ..Plan::default() }
+}
+
+fn holders(node: &Node) -> Option<Vec<&str>> {
+    let holders: Vec<&str> = node.held_by.iter().flatten().map(|name| &**name).collect();
+    (!holders.is_empty()).then_some(holders)
+}
+
+fn held_by(holders: &[&str]) -> String {
+    match holders {
+        [one] => format!("maintenance {one} holds it"),
+        many => format!("the maintenances {} hold it", many.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::node;
+
+    fn state(unschedulable: bool, held_by: &[&str], was_unschedulable: bool) -> Node {
+        let held_by = (!held_by.is_empty()).then(|| held_by.iter().map(|name| (*name).into()).collect());
+        Node { unschedulable, held_by, was_unschedulable, ..node("n1") }
+    }
+
+    #[test]
+    fn a_node_is_cordoned_with_a_word_about_who_holds_it() {
+        for (node, changes, told, warning) in [
+            (state(false, &[], false), true, "cordoned", None),
+            (state(true, &[], false), false, "is cordoned already", None),
+            (
+                state(true, &["m"], false),
+                false,
+                "is cordoned already",
+                Some(
+                    "maintenance m holds it; it takes pods again when that ends: cordon it again then. See usher maintenance \
+                     describe m",
+                ),
+            ),
+            (
+                state(true, &["m"], true),
+                false,
+                "is cordoned already",
+                Some(
+                    "maintenance m holds it; it was cordoned before that, and stays so afterwards. See usher maintenance \
+                     describe m",
+                ),
+            ),
+        ] {
+            let plan = to_cordon(&node, "usher");
+            assert_eq!((plan.changes, plan.told.as_str(), plan.warning.as_deref()), (changes, told, warning));
+            assert!(!plan.is_refused);
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_held_is_uncordoned_by_force_only() {
+        let free = to_uncordon(&state(true, &[], false), false, "usher");
+        assert_eq!((free.changes, free.told.as_str(), free.is_refused), (true, "uncordoned", false));
+        let open = to_uncordon(&state(false, &[], false), false, "usher");
+        assert_eq!((open.changes, open.told.as_str()), (false, "is not cordoned"));
+        let held = to_uncordon(&state(true, &["m"], false), false, "usher");
+        assert!(held.is_refused && !held.changes);
+        assert_eq!(
+            held.told,
+            "maintenance m holds it and would cordon it again: end that with usher maintenance complete m"
+        );
+        let both = to_uncordon(&state(true, &["a", "b"], true), false, "usher");
+        assert_eq!(
+            both.told,
+            "the maintenances a, b hold it and would cordon it again: end that with usher maintenance complete a and usher \
+             maintenance complete b; it was cordoned before the maintenance and stays so afterwards, until it is uncordoned then"
+        );
+        let forced = to_uncordon(&state(true, &["m"], false), true, "usher");
+        assert!(forced.changes && !forced.is_refused);
+        assert!(forced.warning.unwrap().starts_with("maintenance m holds it, which cordons it again"));
+    }
+}

@@ -1,0 +1,154 @@
+//! The explanation of a node as text.
+
+use jiff::Timestamp;
+use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
+
+use super::explanation::{Group, MaintenanceFacts, NodeExplanation, Urgency};
+use crate::sheet::Sheet;
+use crate::{Surroundings, span};
+
+/// So many pods of a group are named.
+const NAMED: usize = 5;
+
+pub fn render(explanation: &NodeExplanation, surroundings: &Surroundings, now: Timestamp) -> String {
+    let mut sheet = Sheet::default();
+    sheet.text.push_str(&surroundings.bold(&headline(explanation)));
+    sheet.space();
+    sheet.space();
+    for (at, maintenance) in explanation.maintenances.iter().enumerate() {
+        sheet.put(if at == 0 { "Maintenance" } else { "" }, &maintenance_told(maintenance, now));
+    }
+    sheet.put("Cordoned", &cordon(explanation));
+    let program = &surroundings.program;
+    if let Some(first) = explanation.maintenances.first() {
+        sheet.put("To end it", &format!("{program} maintenance complete {}", first.name));
+    }
+    for group in &explanation.groups {
+        sheet.space();
+        told(&mut sheet, group, surroundings, now);
+    }
+    if explanation.maintenances.is_empty() {
+        sheet.space();
+        sheet.put(
+            "To drain it",
+            &format!("{program} drain {0} --dry-run, then {program} drain {0}", explanation.name),
+        );
+    } else if explanation.groups.iter().any(|group| group.urgency.is_asked()) {
+        sheet.space();
+        sheet.put("One of them", &format!("{program} explain POD -n NAMESPACE tells more"));
+    }
+    sheet.text
+}
+
+fn headline(explanation: &NodeExplanation) -> String {
+    let name = &explanation.name;
+    let pods = |count: usize| format!("{count} pod{}", if count == 1 { "" } else { "s" });
+    let of = |urgency: Urgency| {
+        explanation
+            .groups
+            .iter()
+            .filter(|group| group.urgency == urgency)
+            .map(|group| group.pods.len())
+            .sum::<usize>()
+    };
+    let drains = explanation.maintenances.iter().any(|one| one.stage == Stage::Drain);
+    match (explanation.maintenances.is_empty(), drains, explanation.pods) {
+        (true, _, count) => match of(Urgency::WouldBeBlocked) {
+            0 => format!("Node {name} is in no maintenance, and has {}.", pods(count)),
+            blocked => format!(
+                "Node {name} is in no maintenance, and has {}; {blocked} could not leave now.",
+                pods(count)
+            ),
+        },
+        (false, true, 0) => format!("Node {name} is drained."),
+        (false, true, count) => {
+            let have = if count == 1 { "has" } else { "have" };
+            match of(Urgency::Blocked) {
+                0 => format!(
+                    "Node {name} is being drained: {} {have} not left yet, none is blocked.",
+                    pods(count)
+                ),
+                blocked => {
+                    format!(
+                        "Node {name} is being drained: {} {have} not left yet, {blocked} blocked.",
+                        pods(count)
+                    )
+                }
+            }
+        }
+        (false, false, count) => {
+            format!("Node {name} is in a maintenance that does not drain it, and has {}.", pods(count))
+        }
+    }
+}
+
+fn maintenance_told(maintenance: &MaintenanceFacts, now: Timestamp) -> String {
+    let since =
+        maintenance.since.map(|since| format!(" since {}", span::told(since, now))).unwrap_or_default();
+    let deleted = if maintenance.is_deleting { ", deleted" } else { "" };
+    let mut text = format!("{}: {:?}{since}{deleted}", maintenance.name, maintenance.stage);
+    if !maintenance.reason.is_empty() {
+        text.push_str(&format!("; {}", maintenance.reason));
+    }
+    if !maintenance.message.is_empty() {
+        text.push_str(&format!("\n  {}", maintenance.message));
+    }
+    if !maintenance.drain_targets.is_empty() {
+        let targets: Vec<String> = maintenance.drain_targets.iter().map(target).collect();
+        text.push_str(&format!("\n  asks to leave: {}", targets.join("; ")));
+    }
+    text
+}
+
+fn target(entry: &DrainPlanEntry) -> String {
+    let labels =
+        entry.pod_selector.clone().and_then(|selector| kube::core::Selector::try_from(selector).ok());
+    let labels = labels.map(|labels| format!(" with {labels}")).unwrap_or_default();
+    format!("{:?} pods up to priority {}{labels}", entry.pod_type, entry.pod_priority)
+}
+
+fn cordon(explanation: &NodeExplanation) -> String {
+    let holders = explanation.held_by.join(", ");
+    let after =
+        if explanation.was_cordoned_before { "; it was cordoned before and stays so afterwards" } else { "" };
+    match (explanation.is_cordoned, holders.is_empty()) {
+        (true, false) => format!("by maintenance {holders}{after}"),
+        (false, false) => {
+            format!(
+                "not now, although maintenance {holders} holds it: somebody uncordoned it, and it will be cordoned again"
+            )
+        }
+        (true, true) => match &explanation.cordoned_by {
+            Some(who) => format!("by no maintenance, but by {who}"),
+            None => "by no maintenance".to_string(),
+        },
+        (false, true) => "no".to_string(),
+    }
+}
+
+fn told(sheet: &mut Sheet, group: &Group, surroundings: &Surroundings, now: Timestamp) {
+    let name = match group.urgency {
+        Urgency::Blocked => "Blocked",
+        Urgency::Late => "Late",
+        Urgency::Moving => "Leaving",
+        Urgency::NotYet => "Not yet",
+        Urgency::WouldBeBlocked => "Would stay",
+        Urgency::Free => "Could leave",
+    };
+    let count = group.pods.len();
+    let sentence = format!("{count} pod{}: {}", if count == 1 { "" } else { "s" }, group.sentence);
+    let is_bad = matches!(group.urgency, Urgency::Blocked | Urgency::Late | Urgency::WouldBeBlocked);
+    sheet.put(name, &if is_bad { surroundings.alarming(&sentence) } else { sentence });
+    let named = group.pods.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let more = count.saturating_sub(NAMED);
+    sheet.put("", &if more > 0 { format!("{named} and {more} more") } else { named });
+    if let Some(since) = group.since {
+        sheet.put("  Since", &span::told(since, now));
+    }
+    if let Some(until) = group.until {
+        sheet.put("  Until", &span::told(until, now));
+    }
+    if group.urgency != Urgency::Free {
+        sheet.put("  What to do", &group.advice);
+    }
+}

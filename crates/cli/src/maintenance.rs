@@ -1,0 +1,134 @@
+//! `usher maintenance`: node maintenances, from the first to the last stage.
+
+pub mod create;
+mod describe;
+mod description;
+pub mod draft;
+pub mod follow;
+mod list;
+pub mod picture;
+mod progress;
+mod release;
+mod rows;
+pub mod selection;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+use kube::{Api, Client, ResourceExt as _};
+use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
+
+use crate::arguments::Connection;
+use crate::error::is_missing;
+use crate::{Ending, Error, Streams, Surroundings, drain, span};
+use draft::DraftArguments;
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List the maintenances and how far they have come.
+    #[command(visible_alias = "ls")]
+    List(list::Arguments),
+    /// Show one maintenance: its nodes, its plan, what it waits on and what happened.
+    Describe(describe::Arguments),
+    /// Create a maintenance that touches nothing yet, or starts with a --stage.
+    Start(StartArguments),
+    /// Go on to the stage Cordon: its nodes take no new pods.
+    Cordon(stage::CordonArguments),
+    /// Go on to the stage Drain and follow it; exit codes as those of `drain`.
+    Drain(stage::DrainArguments),
+    /// Go on to the stage Complete: it withdraws its requests and gives its nodes back.
+    Complete(stage::EndArguments),
+    /// Delete a maintenance. It gives its nodes back first.
+    Cancel(stage::EndArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct StartArguments {
+    #[command(flatten)]
+    draft: DraftArguments,
+    /// The stage to start with.
+    #[arg(long, value_enum, ignore_case = true, default_value = "idle")]
+    stage: StartStage,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum StartStage {
+    Idle,
+    Cordon,
+    Drain,
+}
+
+pub async fn run(
+    arguments: Arguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    match arguments.command {
+        Command::List(arguments) => list::run(arguments, surroundings, streams).await,
+        Command::Describe(arguments) => describe::run(arguments, surroundings, streams).await,
+        Command::Start(arguments) => start(arguments, surroundings, streams).await,
+        Command::Cordon(arguments) => stage::cordon(arguments, surroundings, streams).await,
+        Command::Drain(arguments) => stage::drain(arguments, surroundings, streams).await,
+        Command::Complete(arguments) => stage::complete(arguments, surroundings, streams).await,
+        Command::Cancel(arguments) => stage::cancel(arguments, surroundings, streams).await,
+    }
+}
+
+async fn start(
+    arguments: StartArguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let stage = match arguments.stage {
+        StartStage::Idle => Stage::Idle,
+        StartStage::Cordon => Stage::Cordon,
+        StartStage::Drain => Stage::Drain,
+    };
+    let draft = arguments.draft.draft(stage)?;
+    let client = arguments.connection.open(surroundings).await?.client;
+    let made = drain::make(&client, &arguments.draft, &draft, false, surroundings, &mut *streams.err).await?;
+    let (create::Made::Created(made) | create::Made::Found(made)) = made;
+    let (name, nodes) = (made.name_any(), selection::told(&made.spec.node_selector));
+    writeln!(streams.out, "maintenance {name} created in stage {stage:?}: {nodes}")?;
+    let next = match stage {
+        Stage::Idle => {
+            format!("nothing is touched yet; go on with {} maintenance cordon {name}", surroundings.program)
+        }
+        Stage::Cordon => format!("go on with {} maintenance drain {name}", surroundings.program),
+        Stage::Drain | Stage::Complete => {
+            format!("watch it: {} maintenance describe {name} --watch", surroundings.program)
+        }
+    };
+    writeln!(streams.err, "{next}")?;
+    Ok(Ending::Done)
+}
+
+/// The maintenance of that name.
+async fn get(client: &Client, name: &str) -> Result<NodeMaintenance, Error> {
+    let maintenances: Api<NodeMaintenance> = Api::all(client.clone());
+    maintenances.get(name).await.map_err(|why| if is_missing(&why) { missing(name) } else { why.into() })
+}
+
+fn missing(name: &str) -> Error {
+    Error::Refused(format!("there is no maintenance {name:?}: see kubectl get nodemaintenances"))
+}
+
+/// When the drain is expected to be done, if that is known and it is not.
+fn eta(maintenance: &NodeMaintenance) -> Option<Timestamp> {
+    let drain = maintenance.status.as_ref()?.drain_status.as_ref()?;
+    drain.expected_finish_time.as_ref().map(|time| time.0)
+}
+
+/// `5m`, or `2m late` if the expectation did not come true.
+fn left(at: Timestamp, now: Timestamp) -> String {
+    if at > now { span::left(at, now) } else { format!("{} late", span::age(at, now)) }
+}

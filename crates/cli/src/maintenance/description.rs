@@ -1,0 +1,204 @@
+//! A maintenance as text, made from what was found and the time.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt as _;
+use kube::core::Selector;
+use usher_api::names::DRAINED_CONDITION;
+use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage as Stage, NodeStatus};
+use usher_decide::maintenance::plan::with_defaults;
+
+use super::picture::{cause, plural};
+use super::progress::{NodeProgress, total};
+use super::rows::{limit, one_line};
+use super::{eta, left, selection};
+use crate::explain::event_time;
+use crate::sheet::Sheet;
+use crate::table::Table;
+use crate::{Surroundings, span};
+
+/// So many events are told, the newest; and so many causes, the worst.
+const EVENTS: usize = 8;
+const CAUSES: usize = 5;
+
+/// What a description is made from.
+pub struct Found<'a> {
+    pub maintenance: &'a NodeMaintenance,
+    /// `None`: its pods may not be read.
+    pub nodes: Option<Vec<NodeProgress>>,
+    /// Others that are at work on some of its nodes.
+    pub overlaps: Vec<(&'a NodeMaintenance, Vec<String>)>,
+    pub events: Vec<Event>,
+}
+
+pub fn render(found: &Found<'_>, surroundings: &Surroundings, now: Timestamp) -> String {
+    let maintenance = found.maintenance;
+    let spec = &maintenance.spec;
+    let mut sheet = Sheet::default();
+    sheet.text.push_str(&surroundings.bold(&headline(maintenance)));
+    sheet.space();
+    sheet.space();
+    if !spec.reason.is_empty() {
+        sheet.put("Reason", &one_line(&spec.reason));
+    }
+    if let Some(created) = maintenance.creation_timestamp() {
+        sheet.put("Created", &span::told(created.0, now));
+    }
+    sheet.put("Selects", &selection::told(&spec.node_selector));
+    if let Some(of) = &spec.drain_limit {
+        sheet.put("Limit", &limit(of));
+    }
+    sheet.put("Stages", &stages(maintenance, now));
+    drained(&mut sheet, maintenance, now);
+    if let Some(at) = eta(maintenance) {
+        sheet.put("ETA", &left(at, now));
+    }
+    waiting(&mut sheet, found, surroundings);
+    for (other, shared) in &found.overlaps {
+        let told = format!("{} in stage {:?}, on {}", other.name_any(), other.spec.stage, shared.join(", "));
+        sheet.put("Overlaps", &told);
+    }
+    sheet.put("Plan", &plan(maintenance));
+    sheet.put("Nodes", &nodes(found));
+    let events = events(&found.events, now);
+    if !events.is_empty() {
+        sheet.put("Events", &events);
+    }
+    sheet.text
+}
+
+fn headline(maintenance: &NodeMaintenance) -> String {
+    let name = maintenance.name_any();
+    let nodes = maintenance.status.as_ref().map(|status| usize::try_from(status.nodes).unwrap_or(0));
+    let nodes = nodes.map_or("its nodes".to_string(), |nodes| plural(nodes, "node"));
+    if maintenance.metadata.deletion_timestamp.is_some() {
+        return format!("Maintenance {name} is being deleted and lets go of {nodes}.");
+    }
+    match maintenance.spec.stage {
+        Stage::Idle => format!("Maintenance {name} is planned for {nodes} and touches nothing yet."),
+        Stage::Cordon => format!("Maintenance {name} keeps {nodes} cordoned."),
+        Stage::Drain => format!("Maintenance {name} drains {nodes}."),
+        Stage::Complete => format!("Maintenance {name} is complete."),
+    }
+}
+
+fn stages(maintenance: &NodeMaintenance, now: Timestamp) -> String {
+    let mut table = Table::default();
+    let started = maintenance.status.iter().flat_map(|status| &status.stage_statuses);
+    for stage in started {
+        let since = stage.start_timestamp.as_ref().map(|at| span::told(at.0, now));
+        table.row(vec![format!("{:?}", stage.name), since.unwrap_or_default()]);
+    }
+    let wanted = maintenance.spec.stage;
+    let is_started = |status: &usher_api::NodeMaintenanceStatus| {
+        status.stage_statuses.iter().any(|stage| stage.name == wanted)
+    };
+    if !maintenance.status.as_ref().is_some_and(is_started) {
+        table.row(vec![format!("{wanted:?}"), "asked for, not started yet".to_string()]);
+    }
+    table.render()
+}
+
+fn drained(sheet: &mut Sheet, maintenance: &NodeMaintenance, now: Timestamp) {
+    let conditions = maintenance.status.iter().flat_map(|status| &status.conditions);
+    let Some(drained) = conditions.into_iter().find(|condition| condition.type_ == DRAINED_CONDITION) else {
+        return;
+    };
+    let answer = if drained.status == "True" { "yes" } else { "no" };
+    let since = span::told(drained.last_transition_time.0, now);
+    sheet.put("Drained", &format!("{answer}, since {since}: {}", one_line(&drained.message)));
+    if let Some(drain) = maintenance.status.as_ref().and_then(|status| status.drain_status.as_ref()) {
+        let (pending, evicting) = (drain.pods_pending_eviction, drain.pods_evicting);
+        sheet.put("Pods", &format!("{pending} pending, {evicting} evicting"));
+    }
+}
+
+fn waiting(sheet: &mut Sheet, found: &Found<'_>, surroundings: &Surroundings) {
+    let Some(nodes) = &found.nodes else { return };
+    let all = total(nodes);
+    let lines: Vec<String> = all
+        .causes
+        .iter()
+        .take(CAUSES)
+        .map(|one| {
+            let told = cause(one, true);
+            if one.waits.is_blocked() { surroundings.alarming(&told) } else { told }
+        })
+        .collect();
+    if !lines.is_empty() {
+        sheet.put("Waiting on", &lines.join("\n"));
+    }
+}
+
+/// The entries with the place in them; one that is worked off has an arrow.
+fn plan(maintenance: &NodeMaintenance) -> String {
+    let entries = with_defaults(&maintenance.spec.drain_plan);
+    let drain = maintenance.status.as_ref().and_then(|status| status.drain_status.as_ref());
+    let at = drain.and_then(|drain| usize::try_from(drain.plan_position).ok());
+    let mut table = Table::default();
+    for (number, entry) in entries.iter().enumerate() {
+        let mark = match at {
+            Some(at) if number < at => "done",
+            Some(at) if number == at => "->",
+            _ => " ",
+        };
+        table.row(vec![
+            format!("{}/{}", number + 1, entries.len()),
+            mark.to_string(),
+            format!("{:?}", entry.pod_type),
+            told(entry),
+        ]);
+    }
+    table.render()
+}
+
+/// `priority up to 1000, app=web`.
+fn told(entry: &DrainPlanEntry) -> String {
+    let selector = entry.pod_selector.clone().map(|selector| match Selector::try_from(selector) {
+        Ok(selector) if selector.selects_all() => String::new(),
+        Ok(selector) => format!(", {selector}"),
+        Err(why) => format!(", a selector that cannot be read: {why}"),
+    });
+    format!("priority up to {}{}", entry.pod_priority, selector.unwrap_or_default())
+}
+
+fn nodes(found: &Found<'_>) -> String {
+    let statuses = found.maintenance.status.iter().flat_map(|status| &status.node_statuses);
+    let mut table = Table::new(&["NODE", "PENDING", "EVICTING", "BLOCKED", "TARGETS", "MESSAGE"]);
+    for status in statuses {
+        let name = &status.node_ref.name;
+        let progress = found.nodes.iter().flatten().find(|node| node.name == *name);
+        table.row(vec![
+            name.clone(),
+            status.pods_pending_eviction.to_string(),
+            status.pods_evicting.to_string(),
+            progress.map(|node| node.blocked.to_string()).unwrap_or_default(),
+            targets(status),
+            one_line(&status.drain_message),
+        ]);
+    }
+    if table.len() == 0 { "none is held".to_string() } else { table.render() }
+}
+
+/// The highest priority of each pod type, and selectors beyond it.
+fn targets(status: &NodeStatus) -> String {
+    let told = status.drain_targets.iter().map(|entry| format!("{:?} {}", entry.pod_type, told(entry)));
+    told.collect::<Vec<_>>().join("; ").replace("priority up to ", "<= ")
+}
+
+fn events(events: &[Event], now: Timestamp) -> String {
+    let mut events: Vec<&Event> = events.iter().collect();
+    events.sort_by_key(|event| event_time(event));
+    let mut table = Table::default();
+    for event in events.iter().skip(events.len().saturating_sub(EVENTS)) {
+        let age = event_time(event).map(|at| format!("{} ago", span::age(at, now)));
+        let text = |text: &Option<String>| one_line(text.as_deref().unwrap_or_default());
+        table.row(vec![
+            age.unwrap_or_default(),
+            text(&event.type_),
+            text(&event.reason),
+            text(&event.message),
+        ]);
+    }
+    table.render()
+}

@@ -1,0 +1,166 @@
+//! Following a drain until it is over.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use jiff::{SignedDuration, Timestamp};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, watch_object};
+use kube::{Api, Client, ResourceExt as _};
+use usher_api::NodeMaintenance;
+
+use super::picture::{Said, drained, not_drained, picture};
+use super::progress::{self, Progress};
+use super::selection::only_name;
+use crate::live::{Live, Scope};
+use crate::requests::say_if_hidden;
+use crate::screen::Screen;
+use crate::wait::out_of_time;
+use crate::{Ending, Error, Streams, Surroundings};
+
+/// Things change by the passing of time, too; and what changes more often is told together.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A maintenance and its pods, kept up to date.
+pub struct Followed {
+    pub maintenance: NodeMaintenance,
+    /// It is not there any more.
+    pub is_gone: bool,
+    pub live: Live,
+    news: Pin<Box<dyn Stream<Item = watcher::Result<Option<NodeMaintenance>>> + Send>>,
+}
+
+impl Followed {
+    /// Returns once everything that is there has been told.
+    pub async fn start(client: &Client, maintenance: NodeMaintenance) -> Result<Self, Error> {
+        let node = only_name(&maintenance.spec.node_selector).map(str::to_string);
+        let live = Live::start(client, &Scope { node, ..Scope::default() }).await?;
+        let news = watch_object(Api::all(client.clone()), &maintenance.name_any()).default_backoff();
+        Ok(Self { maintenance, is_gone: false, live, news: Box::pin(news) })
+    }
+
+    pub async fn changed(&mut self) -> Result<(), Error> {
+        tokio::select! {
+            changed = self.live.changed() => changed?,
+            news = self.news.next() => match news {
+                // Another one of the same name is another one.
+                Some(Ok(Some(now))) if now.metadata.uid == self.maintenance.metadata.uid => self.maintenance = now,
+                Some(Ok(_)) => self.is_gone = true,
+                // The watch starts anew by itself.
+                Some(Err(_)) | None => {}
+            },
+        }
+        Ok(())
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        progress::ending((!self.is_gone).then_some(&self.maintenance))
+    }
+}
+
+/// Shows a drain until it is over, or the time is.
+pub async fn until_drained(
+    client: &Client,
+    maintenance: NodeMaintenance,
+    timeout: Option<SignedDuration>,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let mut progress = Progress::new(surroundings.now());
+    let mut said = Said::default();
+    let name = maintenance.name_any();
+    let mut followed = match Followed::start(client, maintenance).await {
+        Ok(followed) => followed,
+        Err(why) => {
+            write!(streams.err, "{}", goes_on(&surroundings.program, &name))?;
+            return Err(why);
+        }
+    };
+    say_if_hidden(&followed.live.world, streams.err)?;
+    let screen = surroundings.is_terminal.then(Screen::new);
+    let mut tick = tokio::time::interval(TICK);
+    let mut out_of_time = std::pin::pin!(out_of_time(timeout));
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    let mut is_time_to_tell = true;
+    let ending = loop {
+        let now = surroundings.now();
+        let ending = followed.ending();
+        // Pods may have left although nobody was told yet.
+        let nodes = progress.look(&followed.maintenance, &followed.live.world, now);
+        if is_time_to_tell || ending.is_some() {
+            let maintenance = &followed.maintenance;
+            match &screen {
+                Some(screen) => {
+                    let width = screen.width();
+                    screen.draw(&picture(maintenance, &nodes, &progress, surroundings, width, now));
+                }
+                None => {
+                    let lines = said.lines(maintenance, &nodes, &progress, now);
+                    streams.out.write_all(lines.as_bytes())?;
+                    streams.out.flush()?;
+                }
+            }
+        }
+        if let Some(ending) = ending {
+            break ending;
+        }
+        is_time_to_tell = tokio::select! {
+            changed = followed.changed() => {
+                changed?;
+                false
+            }
+            _ = tick.tick() => true,
+            () = &mut out_of_time => break Ending::NotGone,
+            stopped = &mut interrupted => {
+                stopped?;
+                break Ending::Interrupted;
+            }
+        };
+    };
+    if let Some(screen) = &screen {
+        screen.clear();
+    }
+    tell_end(ending, &mut progress, &followed, surroundings, surroundings.now(), streams)?;
+    Ok(ending)
+}
+
+fn tell_end(
+    ending: Ending,
+    progress: &mut Progress,
+    followed: &Followed,
+    surroundings: &Surroundings,
+    now: Timestamp,
+    streams: Streams<'_>,
+) -> Result<(), Error> {
+    let maintenance = &followed.maintenance;
+    let nodes = progress.look(maintenance, &followed.live.world, now);
+    let (program, name) = (&surroundings.program, maintenance.name_any());
+    match ending {
+        Ending::Done => {
+            let told = drained(maintenance, &nodes, progress, program, now);
+            streams.out.write_all(told.as_bytes())?;
+        }
+        Ending::Withdrawn if followed.is_gone => {
+            writeln!(streams.err, "not drained: maintenance {name} was deleted")?;
+        }
+        Ending::Withdrawn => {
+            writeln!(streams.err, "not drained: maintenance {name} was cancelled and lets its nodes go")?;
+        }
+        Ending::NotGone => {
+            let told = not_drained(maintenance, &nodes, progress, now);
+            write!(streams.err, "{told}{}", goes_on(program, &name))?;
+        }
+        Ending::Interrupted => write!(streams.err, "interrupted; {}", goes_on(program, &name))?,
+        Ending::Incomplete => {}
+    }
+    Ok(())
+}
+
+/// How to see and stop what was started.
+pub fn goes_on(program: &str, name: &str) -> String {
+    format!(
+        "maintenance {name} goes on\nwatch it: {program} maintenance describe {name} --watch\ntake it back: {program} \
+         maintenance cancel {name}\n"
+    )
+}

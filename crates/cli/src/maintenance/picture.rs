@@ -1,0 +1,288 @@
+//! A drain as people see it: bars at a terminal, a line per change elsewhere, and a summary at the end.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use usher_api::NodeMaintenance;
+use usher_decide::maintenance::words;
+
+use super::progress::{Cause, NodeProgress, Progress, total};
+use crate::Surroundings;
+use crate::screen::wrap;
+use crate::standing::Waits;
+use crate::table::Table;
+
+/// So many nodes are shown one by one.
+const SHOWN: usize = 20;
+/// So many causes are told at the end, and so many pods of each.
+const CAUSES: usize = 10;
+const PODS: usize = 3;
+const BAR: usize = 20;
+const DAEMONS: &str = "only pods of DaemonSets and static pods are left; all others are gone";
+/// A manager that runs has taken a maintenance up by then.
+const MOMENT: SignedDuration = SignedDuration::from_secs(5);
+
+/// All of it, for a screen.
+pub fn picture(
+    maintenance: &NodeMaintenance,
+    nodes: &[NodeProgress],
+    progress: &Progress,
+    surroundings: &Surroundings,
+    width: usize,
+    now: Timestamp,
+) -> String {
+    let all = total(nodes);
+    let head = format!(
+        "{}: {}, {} of {} drained{}, after {}",
+        maintenance.name_any(),
+        counts(&all),
+        nodes.iter().filter(|node| is_drained(node)).count(),
+        plural(nodes.len(), "node"),
+        eta(maintenance, now),
+        progress.age(now)
+    );
+    let mut text = format!("{}\n", surroundings.bold(&head));
+    if let Some(waits) = not_taken_up(maintenance, progress, now) {
+        text.push_str(&format!("  {}\n", surroundings.alarming(&waits)));
+    }
+    let mut shown: Vec<&NodeProgress> = nodes.iter().collect();
+    if nodes.len() > SHOWN {
+        let busy = |node: &&NodeProgress| std::cmp::Reverse((node.blocked + node.evicting, node.left()));
+        shown.sort_by_key(busy);
+        shown.truncate(SHOWN);
+        shown.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    let mut table = Table::default();
+    for node in &shown {
+        let waits = waits_of(node, maintenance, now);
+        let waits = if node.blocked > 0 { surroundings.alarming(&waits) } else { waits };
+        let gone = format!("{}/{} gone", node.gone(), node.seen);
+        let states = if is_drained(node) { "drained".to_string() } else { states(node) };
+        table.row(vec![format!("  {}", node.name), bar(node), gone, states, waits]);
+    }
+    text.push_str(&table.render());
+    if nodes.len() > SHOWN {
+        let hidden = nodes.iter().filter(|node| !shown.iter().any(|one| one.name == node.name));
+        let (drained, waiting): (Vec<_>, Vec<_>) = hidden.partition(|node| is_drained(node));
+        let more = plural(nodes.len() - SHOWN, "more node");
+        text.push_str(&format!("  and {more}: {} drained, {} not\n", drained.len(), waiting.len()));
+    }
+    if let Some(worst) = all.causes.first().filter(|cause| cause.waits.is_blocked()) {
+        text.push_str(&format!("{}\n", wrap(&format!("  blocked most: {}", cause(worst, true)), width, 4)));
+    }
+    if is_down_to_daemons(&all) {
+        text.push_str(&format!("  {DAEMONS}\n"));
+    }
+    text
+}
+
+/// What was said already, so that only news are.
+#[derive(Debug, Default)]
+pub struct Said(BTreeMap<String, String>);
+
+impl Said {
+    /// A line for each node of which there are news; of many nodes only those that are drained, and all together.
+    pub fn lines(
+        &mut self,
+        maintenance: &NodeMaintenance,
+        nodes: &[NodeProgress],
+        progress: &Progress,
+        now: Timestamp,
+    ) -> String {
+        let mut text = String::new();
+        if let Some(waits) = not_taken_up(maintenance, progress, now) {
+            self.say(&mut text, &maintenance.name_any(), waits);
+        }
+        let is_many = nodes.len() > SHOWN;
+        for node in nodes {
+            let name = format!("node/{}", node.name);
+            if is_drained(node) {
+                self.say(&mut text, &name, format!("drained, {} gone", plural(node.gone(), "pod")));
+            } else if !is_many {
+                self.say(&mut text, &name, news(node, maintenance));
+            }
+        }
+        if is_many {
+            let drained = nodes.iter().filter(|node| is_drained(node)).count();
+            let all = total(nodes);
+            let waits = all.causes.first().filter(|cause| cause.waits.is_blocked());
+            let waits = waits.map(|worst| format!("; waits: {}", cause(worst, false))).unwrap_or_default();
+            let line = format!("{drained} drained, {}{waits}", counts(&all));
+            self.say(&mut text, &plural(nodes.len(), "node"), line);
+        }
+        text
+    }
+
+    fn say(&mut self, text: &mut String, about: &str, line: String) {
+        if self.0.get(about) != Some(&line) {
+            text.push_str(&format!("{about}: {line}\n"));
+            self.0.insert(about.to_string(), line);
+        }
+    }
+}
+
+fn news(node: &NodeProgress, maintenance: &NodeMaintenance) -> String {
+    let waits = match worst(node) {
+        Some(worst) => format!("; waits: {}", cause(worst, false)),
+        None => match message(node, maintenance) {
+            Some(message) => format!("; {message}"),
+            None => String::new(),
+        },
+    };
+    format!("{}{waits}", counts(node))
+}
+
+/// What is said when all pods have left.
+pub fn drained(
+    maintenance: &NodeMaintenance,
+    nodes: &[NodeProgress],
+    progress: &Progress,
+    program: &str,
+    now: Timestamp,
+) -> String {
+    let name = maintenance.name_any();
+    let after = progress.age(now);
+    let told = match nodes {
+        [] => "drained: no node is selected".to_string(),
+        [one] => format!("drained: {} after {after}", left_it(one.gone(), &format!("node {}", one.name))),
+        nodes => {
+            let all = total(nodes);
+            format!("drained: {} after {after}", left_it(all.gone(), &format!("the {} nodes", nodes.len())))
+        }
+    };
+    format!("{told}\ngive back what it holds: {program} maintenance complete {name}\n")
+}
+
+fn left_it(gone: usize, place: &str) -> String {
+    match gone {
+        0 => format!("there is no pod on {place}"),
+        1 => format!("1 pod has left {place}"),
+        gone => format!("{gone} pods have left {place}"),
+    }
+}
+
+/// What is said when the time is over: what is left, and what stands in its way, worst first.
+pub fn not_drained(
+    maintenance: &NodeMaintenance,
+    nodes: &[NodeProgress],
+    progress: &Progress,
+    now: Timestamp,
+) -> String {
+    let all = total(nodes);
+    let with_pods = nodes.iter().filter(|node| node.left() > 0).count();
+    let mut text = format!(
+        "not drained after {}: {} left on {}\n",
+        progress.age(now),
+        plural(all.left(), "pod"),
+        plural(with_pods, "node")
+    );
+    if is_down_to_daemons(&all) {
+        text.push_str(&format!("{DAEMONS}\n"));
+    }
+    text.extend(not_taken_up(maintenance, progress, now).map(|waits| format!("{waits}\n")));
+    for one in all.causes.iter().take(CAUSES) {
+        text.push_str(&format!("  {}\n", cause(one, true)));
+    }
+    for node in nodes {
+        if let Some(message) = message(node, maintenance) {
+            text.push_str(&format!("  node {}: {message}\n", node.name));
+        }
+    }
+    text
+}
+
+fn is_down_to_daemons(all: &NodeProgress) -> bool {
+    all.left() > 0 && all.ordinary == 0
+}
+
+fn is_drained(node: &NodeProgress) -> bool {
+    node.left() == 0 && node.status.drain_message == words::DRAINED
+}
+
+/// The worst that is worth a line: what the manager is about to do is over in a moment.
+fn worst(node: &NodeProgress) -> Option<&Cause> {
+    node.causes.first().filter(|cause| !matches!(cause.waits, Waits::Manager(_) | Waits::Nothing))
+}
+
+fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) -> String {
+    match (worst(node), message(node, maintenance)) {
+        (Some(worst), _) if worst.pods.len() > 1 => {
+            format!("{} ({} pods)", worst.waits.phrase(now), worst.pods.len())
+        }
+        (Some(worst), _) => worst.waits.phrase(now),
+        (None, message) => message.unwrap_or_else(|| " ".to_string()),
+    }
+}
+
+/// What the status says of the node, unless it is what the counts say as well.
+fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String> {
+    let status = &node.status;
+    let has_begun = maintenance.status.as_ref().is_some_and(|status| status.drain_status.is_some());
+    match status.drain_message.as_str() {
+        "" | words::DRAINED | words::EVICTING => None,
+        "Cordoned" if has_begun => Some("cordoned, waits for its turn".to_string()),
+        // The plan goes on when all nodes are as far.
+        message if message == format!("Waiting for {}.", maintenance.name_any()) => {
+            Some("waits for the other nodes".to_string())
+        }
+        message => Some(message.to_string()),
+    }
+}
+
+fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timestamp) -> Option<String> {
+    let is_late = now >= progress.started + MOMENT;
+    (maintenance.status.is_none() && is_late).then(|| {
+        "nobody has taken it up yet: see whether the manager runs, with kubectl get pods -n usher-system"
+            .to_string()
+    })
+}
+
+fn eta(maintenance: &NodeMaintenance, now: Timestamp) -> String {
+    super::eta(maintenance).map(|at| format!(", ETA {}", super::left(at, now))).unwrap_or_default()
+}
+
+fn counts(of: &NodeProgress) -> String {
+    let states = states(of);
+    let states = if states.is_empty() { states } else { format!(", {states}") };
+    format!("{} of {} gone{states}", of.gone(), plural(of.seen, "pod"))
+}
+
+fn states(of: &NodeProgress) -> String {
+    let parts = [(of.evicting, "evicting"), (of.blocked, "blocked"), (of.pending, "pending")];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    parts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+pub fn cause(cause: &Cause, with_advice: bool) -> String {
+    let sentence = cause.waits.sentence();
+    let count = plural(cause.pods.len(), "pod");
+    if !with_advice {
+        return format!("{sentence} ({count})");
+    }
+    let mut pods: Vec<String> = cause.pods.iter().take(PODS).map(ToString::to_string).collect();
+    if cause.pods.len() > PODS {
+        pods.push("...".to_string());
+    }
+    format!("{sentence} ({count}: {}); {}", pods.join(", "), cause.waits.advice())
+}
+
+/// Full for what is gone, shaded for what is on its way, crossed for what is blocked, and dots for what is to come.
+fn bar(node: &NodeProgress) -> String {
+    if node.seen == 0 {
+        return "█".repeat(BAR);
+    }
+    let at = |pods: usize| pods * BAR / node.seen;
+    let gone = at(node.gone());
+    let evicting = at(node.gone() + node.evicting) - gone;
+    // One that blocks is seen, however many others there are.
+    let blocked =
+        (at(node.gone() + node.evicting + node.blocked) - gone - evicting).max(usize::from(node.blocked > 0));
+    let blocked = blocked.min(BAR - gone - evicting);
+    let pending = BAR - gone - evicting - blocked;
+    ["█".repeat(gone), "▒".repeat(evicting), "×".repeat(blocked), "·".repeat(pending)].concat()
+}
+
+pub fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

@@ -1,0 +1,248 @@
+//! Moving a maintenance on to its next stages, and ending it.
+
+use jiff::SignedDuration;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use usher_api::names::MAINTENANCE_COMPLETION_FINALIZER;
+use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
+
+use super::follow::{goes_on, until_drained};
+use super::release;
+use super::selection::read_nodes;
+use super::{get, missing};
+use crate::arguments::Connection;
+use crate::ask::FIELD_MANAGER;
+use crate::drain::Waiting;
+use crate::error::{is_code, is_missing};
+use crate::wait::out_of_time;
+use crate::{Ending, Error, Streams, Surroundings};
+
+#[derive(Debug, clap::Args)]
+pub struct CordonArguments {
+    /// The maintenance.
+    name: String,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct DrainArguments {
+    /// The maintenance.
+    name: String,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct EndArguments {
+    /// The maintenance.
+    name: String,
+    /// Wait until it has let go of its nodes, and say what became of them.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "true",
+        default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
+    wait: bool,
+    /// Stop waiting after this long; 0 means never [default: never].
+    #[arg(long, value_name = "DURATION", value_parser = crate::arguments::timeout)]
+    timeout: Option<SignedDuration>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Somebody else may write at the same time, but hardly so often.
+const ATTEMPTS: usize = 20;
+
+/// Whether there was something to do.
+enum Moved {
+    Now(Box<NodeMaintenance>),
+    Already(Box<NodeMaintenance>),
+}
+
+pub async fn cordon(
+    arguments: CordonArguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let client = arguments.connection.open(surroundings).await?.client;
+    let moved = move_to(&client, &arguments.name, Stage::Cordon, &surroundings.program).await?;
+    say(&moved, Stage::Cordon, streams)?;
+    Ok(Ending::Done)
+}
+
+pub async fn drain(
+    arguments: DrainArguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let client = arguments.connection.open(surroundings).await?.client;
+    let moved = move_to(&client, &arguments.name, Stage::Drain, &surroundings.program).await?;
+    let streams = say(&moved, Stage::Drain, streams)?;
+    let (Moved::Now(maintenance) | Moved::Already(maintenance)) = moved;
+    if !arguments.waiting.wait {
+        write!(streams.err, "{}", goes_on(&surroundings.program, &arguments.name))?;
+        return Ok(Ending::Done);
+    }
+    until_drained(&client, *maintenance, arguments.waiting.timeout(), surroundings, streams).await
+}
+
+pub async fn complete(
+    arguments: EndArguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let client = arguments.connection.open(surroundings).await?.client;
+    let before = read_nodes(&client).await?;
+    let moved = move_to(&client, &arguments.name, Stage::Complete, &surroundings.program).await?;
+    let streams = say(&moved, Stage::Complete, streams)?;
+    let is_over = |maintenance: Option<&NodeMaintenance>| {
+        let finalizer = MAINTENANCE_COMPLETION_FINALIZER.to_string();
+        maintenance.is_none_or(|one| !one.finalizers().contains(&finalizer))
+    };
+    end(&client, &arguments, &before, is_over, surroundings, streams).await
+}
+
+pub async fn cancel(
+    arguments: EndArguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let client = arguments.connection.open(surroundings).await?.client;
+    let name = &arguments.name;
+    let before = read_nodes(&client).await?;
+    let known = get(&client, name).await?;
+    let maintenances: Api<NodeMaintenance> = Api::all(client.clone());
+    let preconditions = Preconditions { uid: known.metadata.uid.clone(), resource_version: None };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match maintenances.delete(name, &parameters).await {
+        Ok(_) => {}
+        Err(why) if is_missing(&why) => {}
+        Err(why) => return Err(why.into()),
+    }
+    let was = known.spec.stage;
+    writeln!(streams.out, "maintenance {name} is being deleted; it was in stage {was:?}")?;
+    let uid = known.metadata.uid.clone();
+    let is_gone = move |one: Option<&NodeMaintenance>| one.is_none_or(|one| one.metadata.uid != uid);
+    end(&client, &arguments, &before, is_gone, surroundings, streams).await
+}
+
+/// Waits until it has let go of its nodes, and says what became of them.
+async fn end(
+    client: &Client,
+    arguments: &EndArguments,
+    before: &[usher_decide::snapshot::Node],
+    is_over: impl Fn(Option<&NodeMaintenance>) -> bool,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let name = &arguments.name;
+    if !arguments.wait {
+        return Ok(Ending::Done);
+    }
+    let timeout = arguments.timeout.filter(|timeout| !timeout.is_zero());
+    let over = await_condition(Api::<NodeMaintenance>::all(client.clone()), name, is_over);
+    let ending = tokio::select! {
+        over = over => {
+            over.map_err(|why| Error::Server(why.to_string()))?;
+            Ending::Done
+        }
+        () = out_of_time(timeout) => Ending::NotGone,
+        stopped = tokio::signal::ctrl_c() => {
+            stopped?;
+            Ending::Interrupted
+        }
+    };
+    let after = read_nodes(client).await?;
+    let told = release::told(name, before, &after);
+    for line in &told {
+        writeln!(streams.out, "{line}")?;
+    }
+    match ending {
+        Ending::Done if told.is_empty() => writeln!(streams.out, "it held no node")?,
+        Ending::Done => {}
+        _ => writeln!(
+            streams.err,
+            "maintenance {name} has not let go of everything yet, and goes on with that; see {} maintenance describe {name}, \
+             and whether the manager runs",
+            surroundings.program
+        )?,
+    }
+    Ok(ending)
+}
+
+fn say<'a>(moved: &Moved, stage: Stage, streams: Streams<'a>) -> Result<Streams<'a>, Error> {
+    match moved {
+        Moved::Now(maintenance) => {
+            let what = if stage == Stage::Cordon { "; its nodes take no new pods" } else { "" };
+            writeln!(streams.out, "maintenance {} goes on to stage {stage:?}{what}", maintenance.name_any())?;
+        }
+        Moved::Already(maintenance) => {
+            writeln!(streams.out, "maintenance {} is in stage {stage:?} already", maintenance.name_any())?;
+        }
+    }
+    streams.out.flush()?;
+    Ok(streams)
+}
+
+async fn move_to(client: &Client, name: &str, stage: Stage, program: &str) -> Result<Moved, Error> {
+    let maintenances: Api<NodeMaintenance> = Api::all(client.clone());
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
+    for _ in 0..ATTEMPTS {
+        let known = get(client, name).await?;
+        if known.metadata.deletion_timestamp.is_some() && stage != Stage::Complete {
+            return Err(Error::Refused(format!(
+                "maintenance {name} is being deleted and lets its nodes go: start another one"
+            )));
+        }
+        if known.spec.stage == stage {
+            return Ok(Moved::Already(Box::new(known)));
+        }
+        if !known.spec.stage.may_become(stage) {
+            return Err(Error::Refused(back(name, known.spec.stage, stage, program)));
+        }
+        let patch = json!({
+            "metadata": {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version},
+            "spec": {"stage": stage},
+        });
+        match maintenances.patch(name, &parameters, &Patch::Merge(&patch)).await {
+            Ok(moved) => return Ok(Moved::Now(Box::new(moved))),
+            Err(why) if is_code(&why, 409) => {}
+            Err(why) if is_missing(&why) => return Err(missing(name)),
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Err(Error::Refused(format!("others keep changing maintenance {name}: try again in a moment")))
+}
+
+fn back(name: &str, from: Stage, to: Stage, program: &str) -> String {
+    let instead = if from == Stage::Complete {
+        format!("to do it again, use {program} maintenance start")
+    } else {
+        format!("to give its nodes back, use {program} maintenance complete {name}")
+    };
+    format!("maintenance {name} is in stage {from:?}, and stages never go back to {to:?}: {instead}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wants_to_go_back_is_told_what_to_do_instead() {
+        assert_eq!(
+            back("m", Stage::Drain, Stage::Cordon, "usher"),
+            "maintenance m is in stage Drain, and stages never go back to Cordon: to give its nodes back, use usher \
+             maintenance complete m"
+        );
+        assert!(back("m", Stage::Complete, Stage::Drain, "usher").ends_with("use usher maintenance start"));
+    }
+}

@@ -1,0 +1,311 @@
+//! Drains, lists and descriptions as people read them.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use usher_api::NodeMaintenance;
+
+use super::description::{Found, render};
+use super::picture::{Said, drained, not_drained, picture};
+use super::progress::{NodeProgress, Progress, ending};
+use super::rows::{Changes, table};
+use crate::samples::{NOW, budget, maintenance, pod, request, world};
+use crate::world::{World, key_of};
+use crate::{Ending, Surroundings};
+
+fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+fn with_status(mut maintenance: NodeMaintenance, status: Value) -> NodeMaintenance {
+    maintenance.status = Some(serde_json::from_value(status).unwrap());
+    maintenance
+}
+
+fn node_status(name: &str, message: &str) -> Value {
+    json!({"nodeRef": {"name": name}, "drainMessage": message})
+}
+
+fn drain_of(nodes: &[&str], messages: &[&str]) -> NodeMaintenance {
+    let statuses: Vec<Value> =
+        nodes.iter().zip(messages).map(|(node, message)| node_status(node, message)).collect();
+    let status = json!({
+        "nodes": nodes.len(), "nodeStatuses": statuses,
+        "drainStatus": {"expectedFinishTime": "2026-01-01T12:05:00Z"},
+    });
+    with_status(maintenance("m", "Drain", nodes, json!({})), status)
+}
+
+fn daemon(name: &str, node: &str) -> Value {
+    let mut pod = pod(name, node);
+    pod["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet".into();
+    pod["metadata"]["labels"]["app"] = "agent".into();
+    pod
+}
+
+/// Two pods of a budget on `a` that block, one pod that is not asked; on `b` one that is gone, and one that terminates.
+fn scene() -> (World, World) {
+    let mut leaving = pod("web-5", "b");
+    leaving["metadata"]["labels"] = json!({});
+    let before = world(
+        &[pod("web-1", "a"), pod("web-2", "a"), pod("web-3", "a"), pod("web-4", "b"), leaving.clone()],
+        &[],
+        &[],
+    );
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:20Z".into();
+    let pods = [pod("web-1", "a"), pod("web-2", "a"), pod("web-3", "a"), leaving];
+    let after = world(&pods, &[request("web-1"), request("web-2"), request("web-5")], &[budget("web", 0)]);
+    (before, after)
+}
+
+fn looked(maintenance: &NodeMaintenance, before: &World, after: &World) -> (Progress, Vec<NodeProgress>) {
+    let mut progress = Progress::new("2026-01-01T11:58:00Z".parse().unwrap());
+    progress.look(maintenance, before, now());
+    let nodes = progress.look(maintenance, after, now());
+    (progress, nodes)
+}
+
+#[test]
+fn a_bar_for_each_node_shows_what_is_gone_and_what_is_in_the_way() {
+    let maintenance = drain_of(&["a", "b", "c"], &["Evicting", "Evicting (limited by x)", "Drained"]);
+    let (before, after) = scene();
+    let (progress, nodes) = looked(&maintenance, &before, &after);
+    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 100, now());
+    let wanted = "\
+m: 1 of 5 pods gone, 1 evicting, 2 blocked, 1 pending, 1 of 3 nodes drained, ETA 5m, after 2m
+  a   ×××××××××××××·······   0/3 gone   2 blocked, 1 pending   budget web: 0 allowed, 3 healthy, 3 wanted (2 pods)
+  b   ██████████▒▒▒▒▒▒▒▒▒▒   1/2 gone   1 evicting             termination, 20s left
+  c   ████████████████████   0/0 gone   drained
+  blocked most: disruption budget web does not allow the pod to be evicted (2 pods: shop/web-1,
+    shop/web-2); budget web wants 3 healthy and has no more than 3: add a replica, or allow a
+    disruption in the budget
+";
+    assert_eq!(shown, wanted, "{shown}");
+}
+
+#[test]
+fn of_many_nodes_the_busiest_are_shown() {
+    let names: Vec<String> = (0..30).map(|number| format!("n{number:02}")).collect();
+    let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut messages = vec!["Drained"; 30];
+    messages[29] = "Evicting";
+    let maintenance = drain_of(&nodes, &messages);
+    let pods = world(&[pod("web-1", "n29")], &[request("web-1")], &[budget("web", 0)]);
+    let (progress, nodes) = looked(&maintenance, &pods, &pods);
+    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 200, now());
+    assert!(shown.contains("\n  n29   ××××"), "{shown}");
+    assert!(shown.contains("\n  and 10 more nodes: 10 drained, 0 not\n"), "{shown}");
+    let mut said = Said::default();
+    let lines = said.lines(&maintenance, &nodes, &progress, now());
+    assert!(lines.starts_with("node/n00: drained, 0 pods gone\n"), "{lines}");
+    assert!(
+        lines.ends_with(
+            "30 nodes: 29 drained, 0 of 1 pod gone, 1 blocked; waits: disruption budget web does not allow the pod to be \
+             evicted (1 pod)\n"
+        ),
+        "{lines}"
+    );
+    assert_eq!(said.lines(&maintenance, &nodes, &progress, now()), "", "only news are told");
+}
+
+#[test]
+fn elsewhere_there_is_a_line_for_each_change() {
+    let maintenance = drain_of(&["a", "b", "c"], &["Evicting", "Evicting", "Waiting for other."]);
+    let (before, after) = scene();
+    let mut said = Said::default();
+    let mut progress = Progress::new(now());
+    let nodes = progress.look(&maintenance, &before, now());
+    assert_eq!(
+        said.lines(&maintenance, &nodes, &progress, now()),
+        "node/a: 0 of 3 pods gone, 3 pending\nnode/b: 0 of 2 pods gone, 2 pending\n\
+         node/c: 0 of 0 pods gone; Waiting for other.\n"
+    );
+    let nodes = progress.look(&maintenance, &after, now());
+    assert_eq!(
+        said.lines(&maintenance, &nodes, &progress, now()),
+        "node/a: 0 of 3 pods gone, 2 blocked, 1 pending; waits: disruption budget web does not allow the pod to be evicted \
+         (2 pods)\nnode/b: 1 of 2 pods gone, 1 evicting; waits: the pod is terminating (1 pod)\n"
+    );
+    assert_eq!(said.lines(&maintenance, &nodes, &progress, now()), "");
+}
+
+#[test]
+fn a_node_that_waits_says_for_what() {
+    for (message, wanted) in [
+        ("Waiting for other.", "Waiting for other."),
+        ("Waiting for m.", "waits for the other nodes"),
+        ("Cordoned", "cordoned, waits for its turn"),
+        ("To be cordoned", "To be cordoned"),
+        ("Evicting", ""),
+    ] {
+        let maintenance = drain_of(&["a"], &[message]);
+        let pods = world(&[pod("web-1", "a")], &[], &[]);
+        let (progress, nodes) = looked(&maintenance, &pods, &pods);
+        let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 200, now());
+        assert!(shown.trim_end().ends_with(format!("   1 pending   {wanted}").trim_end()), "{shown}");
+    }
+}
+
+#[test]
+fn a_maintenance_that_nobody_takes_up_is_told_of() {
+    let maintenance = maintenance("m", "Drain", &["a"], json!({}));
+    let (progress, nodes) = looked(&maintenance, &World::default(), &World::default());
+    let lines = Said::default().lines(&maintenance, &nodes, &progress, now());
+    assert!(lines.starts_with("m: nobody has taken it up yet: see whether the manager runs"), "{lines}");
+    let early = Progress::new(now());
+    assert_eq!(Said::default().lines(&maintenance, &nodes, &early, now()), "");
+}
+
+#[test]
+fn at_the_end_it_is_said_what_is_done_or_left() {
+    let maintenance = drain_of(&["a", "b"], &["Drained", "Drained"]);
+    let (before, after) = scene();
+    let (progress, nodes) = looked(&maintenance, &before, &World::default());
+    assert_eq!(
+        drained(&maintenance, &nodes, &progress, "usher", now()),
+        "drained: 5 pods have left the 2 nodes after 2m\ngive back what it holds: usher maintenance complete m\n"
+    );
+    let (progress, nodes) = looked(&maintenance, &before, &after);
+    assert_eq!(
+        not_drained(&maintenance, &nodes, &progress, now()),
+        "not drained after 2m: 4 pods left on 2 nodes\n  \
+           disruption budget web does not allow the pod to be evicted (2 pods: shop/web-1, shop/web-2); budget web wants 3 \
+         healthy and has no more than 3: add a replica, or allow a disruption in the budget\n  \
+           the pod is terminating (1 pod: shop/web-5); wait until its grace ends; after that, look at the kubelet of its node\n"
+    );
+    let daemons = world(&[daemon("agent-1", "a")], &[request("agent-1")], &[]);
+    let (progress, nodes) = looked(&maintenance, &before, &daemons);
+    let told = not_drained(&maintenance, &nodes, &progress, now());
+    assert!(
+        told.contains("\nonly pods of DaemonSets and static pods are left; all others are gone\n"),
+        "{told}"
+    );
+    assert!(told.contains("change the DaemonSet's node selection"), "{told}");
+}
+
+#[test]
+fn a_drain_ends_drained_or_cancelled() {
+    let condition = |status: &str| {
+        json!({"conditions": [{
+            "type": "Drained", "status": status, "reason": "R", "message": "", "lastTransitionTime": NOW,
+        }]})
+    };
+    let of = |stage: &str| maintenance("m", stage, &["a"], json!({}));
+    let mut deleted = of("Drain");
+    deleted.metadata.deletion_timestamp = serde_json::from_value(json!(NOW)).unwrap();
+    for (maintenance, wanted) in [
+        (Some(of("Drain")), None),
+        (Some(with_status(of("Drain"), condition("False"))), None),
+        (Some(with_status(of("Drain"), condition("True"))), Some(Ending::Done)),
+        (Some(with_status(of("Complete"), condition("True"))), Some(Ending::Done)),
+        (Some(with_status(of("Complete"), condition("False"))), Some(Ending::Withdrawn)),
+        (Some(deleted), Some(Ending::Withdrawn)),
+        (None, Some(Ending::Withdrawn)),
+    ] {
+        assert_eq!(ending(maintenance.as_ref()), wanted, "{maintenance:?}");
+    }
+}
+
+/// A maintenance in the middle of its drain.
+fn busy() -> NodeMaintenance {
+    let spec = json!({
+        "reason": "kernel\nupdate", "drainLimit": {"maxNodes": "10%", "topologyKey": "zone"},
+        "drainPlan": [{"podPriority": 1000, "podType": "Default", "podSelector": {"matchLabels": {"app": "web"}}}],
+    });
+    let target =
+        json!({"podPriority": 1000, "podType": "Default", "podSelector": {"matchLabels": {"app": "web"}}});
+    let status = json!({
+        "nodes": 2,
+        "stageStatuses": [
+            {"name": "Cordon", "startTimestamp": "2026-01-01T11:46:00Z"},
+            {"name": "Drain", "startTimestamp": "2026-01-01T11:47:00Z"},
+        ],
+        "drainStatus": {
+            "planPosition": 0, "drainMessage": "Evicting", "podsPendingEviction": 2, "podsEvicting": 3, "nodesDrained": 1,
+            "expectedFinishTime": "2026-01-01T12:05:00Z",
+        },
+        "nodeStatuses": [
+            {"nodeRef": {"name": "a"}, "drainTargets": [target], "drainMessage": "Evicting (limited by other)",
+             "podsPendingEviction": 2, "podsEvicting": 3},
+            {"nodeRef": {"name": "b"}, "drainMessage": "Drained"},
+        ],
+        "conditions": [{
+            "type": "Drained", "status": "False", "reason": "Draining", "message": "Evicting",
+            "lastTransitionTime": "2026-01-01T11:46:00Z",
+        }],
+    });
+    with_status(maintenance("busy", "Drain", &["a", "b"], spec), status)
+}
+
+#[test]
+fn maintenances_are_listed_in_a_table() {
+    let idle = maintenance("idle", "Idle", &["c"], json!({}));
+    let all = [busy(), idle].into_iter().map(|one| (key_of(&one), one)).collect();
+    assert_eq!(
+        table(&all, false, now()),
+        "\
+NAME   STAGE   NODES   DRAINED   PENDING   EVICTING   ETA   AGE   REASON
+busy   Drain   2       1/2       2         3          5m    15m   kernel update
+idle   Idle    -       -         -         -          -     15m   -
+"
+    );
+    let wide = table(&all, true, now());
+    assert!(wide.contains("a, b       10% at once per zone   1/13   Evicting\n"), "{wide}");
+}
+
+#[test]
+fn a_watch_prints_what_changes() {
+    let mut changes = Changes::default();
+    let one = |object: NodeMaintenance| [(key_of(&object), object)].into_iter().collect();
+    let idle = maintenance("m", "Idle", &["c"], json!({}));
+    assert_eq!(changes.lines(&one(idle.clone()), false, now()).lines().count(), 2);
+    let later = "2026-01-01T12:10:00Z".parse().unwrap();
+    assert_eq!(changes.lines(&one(idle), false, later), "", "an age is no news");
+    let drains = changes.lines(&one(maintenance("m", "Drain", &["c"], json!({}))), false, later);
+    assert!(drains.starts_with("m      Drain"), "{drains}");
+    let gone = changes.lines(&std::collections::BTreeMap::new(), false, later);
+    assert!(gone.starts_with("m      gone"), "{gone}");
+}
+
+#[test]
+fn a_description_has_it_all() {
+    let busy = busy();
+    let pods = world(&[pod("web-1", "a")], &[request("web-1")], &[budget("web", 0)]);
+    let other = maintenance("other", "Drain", &["a"], json!({}));
+    let event = serde_json::from_value(json!({
+        "metadata": {"name": "e"}, "involvedObject": {}, "lastTimestamp": "2026-01-01T11:47:00Z", "type": "Normal",
+        "reason": "Drain", "message": "draining 2 nodes",
+    }));
+    let found = Found {
+        maintenance: &busy,
+        nodes: Some(Progress::new(now()).look(&busy, &pods, now())),
+        overlaps: vec![(&other, vec!["a".to_string()])],
+        events: vec![event.unwrap()],
+    };
+    let text = render(&found, &Surroundings::plain(), now());
+    let head = "\
+Maintenance busy drains 2 nodes.
+
+Reason        kernel update
+Created       15m ago (2026-01-01 11:45:00Z)
+Selects       a, b
+Limit         10% at once per zone
+Stages        Cordon   14m ago (2026-01-01 11:46:00Z)
+              Drain    13m ago (2026-01-01 11:47:00Z)
+Drained       no, since 14m ago (2026-01-01 11:46:00Z): Evicting
+Pods          2 pending, 3 evicting
+ETA           5m
+Waiting on    disruption budget web does not allow the pod to be evicted (1 pod: shop/web-1); budget web wants 3 healthy and \
+has no more than 3: add a replica, or allow a disruption in the budget
+Overlaps      other in stage Drain, on a
+Plan          1/13    ->   Default     priority up to 1000, app=web
+              2/13         Default     priority up to 1000000000
+";
+    assert!(text.starts_with(head), "{text}");
+    let tail = "\
+Nodes         NODE   PENDING   EVICTING   BLOCKED   TARGETS                    MESSAGE
+              a      2         3          1         Default <= 1000, app=web   Evicting (limited by other)
+              b      0         0          0         -                          Drained
+Events        13m ago   Normal   Drain   draining 2 nodes
+";
+    assert!(text.ends_with(tail), "{text}");
+}

@@ -1,0 +1,33 @@
+//! The whole cluster, page by page, with no more of each object than the dry run looks at.
+
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::{Api, Client};
+use usher_api::NodeMaintenance;
+use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire};
+
+use crate::Error;
+use crate::world::list_as;
+
+pub struct Read {
+    pub cluster: Cluster,
+    /// Budgets may not be read, so nothing can be said about them.
+    pub budgets_are_hidden: bool,
+}
+
+pub async fn cluster(client: &Client) -> Result<Read, Error> {
+    let (nodes, pods, maintenances): (Api<NodeOnWire>, Api<PodOnWire>, Api<NodeMaintenance>) =
+        (Api::all(client.clone()), Api::all(client.clone()), Api::all(client.clone()));
+    let budgets: Api<PodDisruptionBudget> = Api::all(client.clone());
+    let (budgets, budgets_are_hidden) = match list_as(&budgets, None).await {
+        Ok(budgets) => (budgets, false),
+        Err(Error::Forbidden(_)) => (Vec::new(), true),
+        Err(why) => return Err(why),
+    };
+    let cluster = Cluster {
+        maintenances: list_as(&maintenances, None).await?,
+        nodes: list_as(&nodes, None).await?,
+        pods: list_as(&pods, None).await?,
+        budgets,
+    };
+    Ok(Read { cluster, budgets_are_hidden })
+}

@@ -1,0 +1,191 @@
+//! An outlook as text.
+
+use std::collections::BTreeMap;
+
+use usher_api::DrainPlanEntry;
+use usher_api::node_maintenance::{
+    HIGHEST_USER_PRIORITY, SYSTEM_CLUSTER_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,
+};
+use usher_decide::outlook::{Finding, Outlook, Severity, Stop};
+use usher_decide::snapshot::Key;
+
+use crate::Surroundings;
+use crate::table::Table;
+
+/// So many nodes are listed, and so many pods named; the rest is counted.
+const NODES: usize = 40;
+const PODS: usize = 5;
+
+pub fn render(outlook: &Outlook, surroundings: &Surroundings) -> String {
+    let mut text = format!("{}\n", surroundings.bold(&summary(outlook)));
+    if outlook.nodes() == 0 {
+        text.push_str(
+            "\nNothing was changed. See kubectl get nodes --show-labels for what can be selected.\n",
+        );
+        return text;
+    }
+    text.push_str(&format!("\nOrder\n{}{}", order(outlook), more_nodes(outlook)));
+    if outlook.pods() > 0 {
+        text.push_str(&format!("\nPlan\n{}", plan(outlook)));
+    }
+    if !outlook.findings.is_empty() {
+        text.push_str("\nWhat it would meet, worst first\n");
+        for finding in &outlook.findings {
+            text.push_str(&told(finding, surroundings));
+        }
+    }
+    text.push_str(&format!("\n{}", room(outlook)));
+    text.push_str("\nNothing was changed. To do it, run the same command without --dry-run.\n");
+    text
+}
+
+fn summary(outlook: &Outlook) -> String {
+    let (nodes, pods, waves) = (outlook.nodes(), outlook.pods(), outlook.waves.len());
+    if nodes == 0 {
+        return "Dry run: no node is selected, so nothing would be done.".to_string();
+    }
+    let waves = match waves {
+        1 => "at once".to_string(),
+        waves => format!("in {waves} waves"),
+    };
+    let of =
+        |severity: Severity| outlook.findings.iter().filter(move |finding| finding.severity() == severity);
+    let stuck: usize = of(Severity::Never).map(|finding| finding.pods().len()).sum();
+    let homeless: usize = of(Severity::NoPlace).map(|finding| finding.pods().len()).sum();
+    let end = match (stuck, homeless) {
+        (0, 0) => "Nothing stands in the way.".to_string(),
+        (0, homeless) => format!("All can leave, but {homeless} would find no place."),
+        (1, 0) => "1 pod would not leave by itself.".to_string(),
+        (stuck, 0) => format!("{stuck} pods would not leave by themselves."),
+        (stuck, homeless) => {
+            format!("{stuck} would not leave by themselves, and {homeless} would find no place.")
+        }
+    };
+    format!("Dry run: {} with {} would be drained {waves}. {end}", count(nodes, "node"), count(pods, "pod"))
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn order(outlook: &Outlook) -> String {
+    let mut table = Table::new(&["  WAVE", "NODE", "PODS", "BY STEP", "NOW"]);
+    let stops = outlook
+        .waves
+        .iter()
+        .enumerate()
+        .flat_map(|(number, wave)| wave.iter().map(move |stop| (number + 1, stop)));
+    for (wave, stop) in stops.take(NODES) {
+        let pods: usize = stop.pods.values().map(Vec::len).sum();
+        table.row(vec![
+            format!("  {wave}"),
+            stop.node.to_string(),
+            pods.to_string(),
+            by_step(stop),
+            if stop.is_cordoned { "cordoned" } else { "" }.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+/// `1: 9, 5: 3`.
+fn by_step(stop: &Stop) -> String {
+    let steps = stop.pods.iter().map(|(step, pods)| format!("{}: {}", step + 1, pods.len()));
+    steps.collect::<Vec<_>>().join(", ")
+}
+
+fn more_nodes(outlook: &Outlook) -> String {
+    match outlook.nodes().saturating_sub(NODES) {
+        0 => String::new(),
+        1 => "  and 1 more node\n".to_string(),
+        more => format!("  and {more} more nodes\n"),
+    }
+}
+
+fn plan(outlook: &Outlook) -> String {
+    let mut pods: BTreeMap<usize, usize> = BTreeMap::new();
+    for stop in outlook.waves.iter().flatten() {
+        for (step, keys) in &stop.pods {
+            *pods.entry(*step).or_default() += keys.len();
+        }
+    }
+    let mut table = Table::new(&["  STEP", "PODS", "TYPE", "UP TO PRIORITY", "LABELS"]);
+    for (step, count) in pods {
+        let Some(entry) = outlook.plan.steps().get(step).map(|step| &step.entry) else { continue };
+        table.row(vec![
+            format!("  {}", step + 1),
+            count.to_string(),
+            format!("{:?}", entry.pod_type),
+            priority(entry),
+            labels(entry),
+        ]);
+    }
+    table.render()
+}
+
+fn priority(entry: &DrainPlanEntry) -> String {
+    let name = match entry.pod_priority {
+        HIGHEST_USER_PRIORITY => "highest of users",
+        SYSTEM_CLUSTER_CRITICAL_PRIORITY => "system-cluster-critical",
+        SYSTEM_NODE_CRITICAL_PRIORITY => "system-node-critical",
+        i32::MAX => "any",
+        other => return other.to_string(),
+    };
+    format!("{} ({name})", entry.pod_priority)
+}
+
+fn labels(entry: &DrainPlanEntry) -> String {
+    let Some(selector) = &entry.pod_selector else { return String::new() };
+    kube::core::Selector::try_from(selector.clone()).map(|selector| selector.to_string()).unwrap_or_default()
+}
+
+fn told(finding: &Finding, surroundings: &Surroundings) -> String {
+    let sentence = finding.sentence();
+    let sentence = match finding.severity() {
+        Severity::Never | Severity::Loss | Severity::NoPlace => surroundings.alarming(&sentence),
+        Severity::Delay => sentence,
+    };
+    let mut lines = format!("- {sentence}\n");
+    let who: Vec<String> = match finding {
+        Finding::Overlap(overlap) => overlap.nodes.iter().map(ToString::to_string).collect(),
+        _ => finding.pods().iter().map(Key::to_string).collect(),
+    };
+    lines.push_str(&format!("    {}\n", some(&who)));
+    let advice = finding.advice();
+    if advice != "nothing" {
+        lines.push_str(&format!("    you can: {advice}\n"));
+    }
+    lines
+}
+
+fn some(names: &[String]) -> String {
+    let named = names.iter().take(PODS).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(PODS) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+fn room(outlook: &Outlook) -> String {
+    let placed = outlook.fit.places.len();
+    let all = placed + outlook.fit.misfits.iter().map(|misfit| misfit.pods.len()).sum::<usize>();
+    if all == 0 {
+        return "Places: no pod that leaves is made anew elsewhere.\n".to_string();
+    }
+    let mut onto: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, node) in &outlook.fit.places {
+        *onto.entry(node).or_default() += 1;
+    }
+    let stay = match outlook.open_nodes {
+        1 => "1 node that stays and takes pods".to_string(),
+        nodes => format!("{nodes} nodes that stay and take pods"),
+    };
+    let all = count(all, "pod");
+    let mut text = format!("Places: {placed} of {all} that somebody makes anew would fit on the {stay}.\n");
+    if !onto.is_empty() {
+        let onto: Vec<String> = onto.into_iter().map(|(node, pods)| format!("{node} {pods}")).collect();
+        text.push_str(&format!("  packed one node after the other: {}\n", some(&onto)));
+    }
+    text.push_str("  by requests, node selectors and taints; not looked at: rules about other pods, volumes, preemption\n");
+    text
+}

@@ -1,0 +1,271 @@
+//! What a drain would meet, in the order of how bad it is, with what the reader can do.
+
+use usher_api::NodeMaintenanceStage as Stage;
+
+use super::fit::Misfit;
+use super::overlap::Overlap;
+use crate::snapshot::Key;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Pods that stay until somebody does something: the drain does not end by itself.
+    Never,
+    /// Something is lost for good.
+    Loss,
+    /// Pods that leave and find no place.
+    NoPlace,
+    /// It takes longer.
+    Delay,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// More than one budget speaks for the pods.
+    TwoBudgets {
+        budgets: Vec<Key>,
+        pods: Vec<Key>,
+    },
+    /// A budget that lets nobody go, now or later.
+    ClosedBudget {
+        budget: Key,
+        rule: String,
+        wanted: i32,
+        expected: i32,
+        pods: Vec<Key>,
+    },
+    /// The disruption controller cannot count the pods of the budget, and so lets nobody go.
+    FailedBudget {
+        budget: Key,
+        why: String,
+        pods: Vec<Key>,
+    },
+    MirrorPods {
+        pods: Vec<Key>,
+    },
+    DaemonSet {
+        owner: Key,
+        pods: Vec<Key>,
+    },
+    /// Nobody makes new ones.
+    NoOwner {
+        pods: Vec<Key>,
+    },
+    LocalData {
+        pods: Vec<Key>,
+    },
+    NoPlace(Misfit),
+    Overlap(Overlap),
+    /// The disruption controller has not counted the pods of the budget yet.
+    UncountedBudget {
+        budget: Key,
+        pods: Vec<Key>,
+    },
+    SlowBudget {
+        budget: Key,
+        allowed: i32,
+        at_once: i32,
+        rounds: usize,
+        pods: Vec<Key>,
+    },
+    /// `only_way`: so many of the pods leave by it or not at all.
+    Interceptor {
+        class: String,
+        only_way: usize,
+        pods: Vec<Key>,
+    },
+}
+
+impl Finding {
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::TwoBudgets { .. }
+            | Self::ClosedBudget { .. }
+            | Self::FailedBudget { .. }
+            | Self::MirrorPods { .. }
+            | Self::DaemonSet { .. } => Severity::Never,
+            Self::NoOwner { .. } | Self::LocalData { .. } => Severity::Loss,
+            Self::NoPlace(_) => Severity::NoPlace,
+            Self::Overlap(_)
+            | Self::UncountedBudget { .. }
+            | Self::SlowBudget { .. }
+            | Self::Interceptor { .. } => Severity::Delay,
+        }
+    }
+
+    /// Within a severity, what is seldom meant comes before what most clusters have.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Self::TwoBudgets { .. } => 0,
+            Self::ClosedBudget { .. } => 1,
+            Self::FailedBudget { .. } => 2,
+            Self::DaemonSet { .. } => 3,
+            Self::MirrorPods { .. } => 4,
+            Self::NoOwner { .. } => 5,
+            Self::LocalData { .. } => 6,
+            Self::NoPlace(_) => 7,
+            Self::Overlap(overlap) if overlap.is_waited_for || overlap.pushes => 8,
+            Self::UncountedBudget { .. } => 9,
+            Self::SlowBudget { .. } => 10,
+            Self::Interceptor { .. } => 11,
+            Self::Overlap(_) => 12,
+        }
+    }
+
+    pub fn pods(&self) -> &[Key] {
+        match self {
+            Self::TwoBudgets { pods, .. }
+            | Self::ClosedBudget { pods, .. }
+            | Self::FailedBudget { pods, .. }
+            | Self::MirrorPods { pods }
+            | Self::DaemonSet { pods, .. }
+            | Self::NoOwner { pods }
+            | Self::LocalData { pods }
+            | Self::UncountedBudget { pods, .. }
+            | Self::SlowBudget { pods, .. }
+            | Self::Interceptor { pods, .. } => pods,
+            Self::NoPlace(misfit) => &misfit.pods,
+            Self::Overlap(_) => &[],
+        }
+    }
+
+    pub fn sentence(&self) -> String {
+        let count = self.pods().len();
+        let pods = pods(count);
+        let have = if count == 1 { "has" } else { "have" };
+        match self {
+            Self::TwoBudgets { budgets, .. } => format!(
+                "{pods} {have} more than one disruption budget ({}), and the server evicts no such pod",
+                joined(budgets)
+            ),
+            Self::ClosedBudget { budget, rule, wanted, expected, .. } => format!(
+                "{pods} cannot leave: budget {budget} ({rule}) wants {wanted} healthy and has no more than {expected}"
+            ),
+            Self::FailedBudget { budget, why, .. } => {
+                format!("{pods} cannot leave: the pods of budget {budget} cannot be counted ({why})")
+            }
+            Self::MirrorPods { .. } => {
+                format!(
+                    "{pods} of the node itself: only the node can end a static pod, so the drain waits for it"
+                )
+            }
+            Self::DaemonSet { owner, .. } => format!(
+                "{pods} of DaemonSet {owner}, asked to leave last and never evicted: the DaemonSet would only make a new \
+                 one. The drain waits until nothing is left of it"
+            ),
+            Self::NoOwner { .. } => format!("{pods} {have} no controller: once gone, nobody makes a new one"),
+            Self::LocalData { .. } => format!("{pods} {have} an emptyDir volume, whose data are lost"),
+            Self::NoPlace(misfit) => no_place(misfit, &pods),
+            Self::Overlap(overlap) => overlap_told(overlap),
+            Self::UncountedBudget { budget, .. } => {
+                format!(
+                    "{pods} cannot leave until budget {budget} is counted: the server evicts nobody before"
+                )
+            }
+            Self::SlowBudget { budget, allowed, at_once, rounds, .. } => {
+                let now = match allowed {
+                    ..=0 => "lets nobody go now".to_string(),
+                    1 => "lets 1 go now".to_string(),
+                    more => format!("lets {more} go now"),
+                };
+                format!(
+                    "{pods} of budget {budget}, which {now} and no more than {at_once} at once: at least {rounds} round{}",
+                    if *rounds == 1 { "" } else { "s" }
+                )
+            }
+            Self::Interceptor { class, only_way, .. } => {
+                let only = match only_way {
+                    0 => String::new(),
+                    only => format!("; {only} of them can leave in no other way"),
+                };
+                format!("{pods} {have} the interceptor {class}, which the drain waits for{only}")
+            }
+        }
+    }
+
+    pub fn advice(&self) -> String {
+        match self {
+            Self::TwoBudgets { budgets, .. } => {
+                format!("change the selectors of {} so that one of them is left", joined(budgets))
+            }
+            Self::ClosedBudget { .. } => "add a replica, or allow a disruption in the budget".to_string(),
+            Self::FailedBudget { .. } => {
+                "see the events of the budget; its pods need a controller with a scale".to_string()
+            }
+            Self::MirrorPods { .. } => {
+                "remove the manifests from the node when the other pods have left, or stop the node: the drain does \
+                 not show Drained before"
+                    .to_string()
+            }
+            Self::DaemonSet { .. } => {
+                "keep the DaemonSet off these nodes, or let an interceptor end its pods; before that the drain \
+                 does not show Drained, nor take a next wave"
+                    .to_string()
+            }
+            Self::NoOwner { .. } => "save what you need of them, or have a Deployment run them".to_string(),
+            Self::LocalData { .. } => "nothing, if they are caches; else copy the data first".to_string(),
+            Self::NoPlace(misfit) if misfit.nodes == 0 => {
+                "leave some nodes out: a drainLimit does not help, for all selected nodes are cordoned from the start"
+                    .to_string()
+            }
+            Self::NoPlace(_) => {
+                "add nodes, or drain fewer at a time in maintenances of their own; the pods stay Pending till then"
+                    .to_string()
+            }
+            Self::Overlap(overlap) if overlap.is_waited_for => {
+                format!("nothing, or complete {} first", overlap.maintenance)
+            }
+            Self::Overlap(overlap) if overlap.pushes => {
+                format!("give both the same plan, or wait until {} is complete", overlap.maintenance)
+            }
+            Self::Overlap(_) => "nothing".to_string(),
+            Self::UncountedBudget { .. } => {
+                "wait; if it lasts, see whether the disruption controller runs".to_string()
+            }
+            Self::SlowBudget { allowed: ..=0, .. } => {
+                "bring up those of its pods that are not ready, then it frees".to_string()
+            }
+            Self::SlowBudget { .. } => "nothing; more replicas, or a wider budget, make it faster".to_string(),
+            Self::Interceptor { .. } => {
+                "see that it runs; one that stays silent loses its turn after the deadline".to_string()
+            }
+        }
+    }
+}
+
+fn pods(count: usize) -> String {
+    if count == 1 { "1 pod".to_string() } else { format!("{count} pods") }
+}
+
+fn joined(keys: &[Key]) -> String {
+    keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+fn no_place(misfit: &Misfit, pods: &str) -> String {
+    if misfit.nodes == 0 {
+        return format!("{pods} would have nowhere to go: no node stays");
+    }
+    let why: Vec<String> = misfit.why.iter().map(|(why, nodes)| format!("{nodes} {why}")).collect();
+    format!("{pods} would find no place: 0/{} nodes: {}", misfit.nodes, why.join(", "))
+}
+
+fn overlap_told(overlap: &Overlap) -> String {
+    let nodes = overlap.nodes.len();
+    let (name, nodes) = (&overlap.maintenance, format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }));
+    match overlap.stage {
+        Stage::Idle => format!("maintenance {name} is planned for {nodes} of these, and touches nothing yet"),
+        Stage::Cordon | Stage::Complete => {
+            format!("maintenance {name} holds {nodes} of these too, cordoned until both are complete")
+        }
+        Stage::Drain => {
+            let order = match (overlap.is_waited_for, overlap.waits, overlap.pushes) {
+                (_, _, true) => {
+                    "its plan contradicts this one and, being older, wins: some pods leave earlier than planned"
+                }
+                (true, ..) => "this one waits until it has reached the same pods",
+                (_, true, _) => "it would wait until this one has reached the same pods",
+                _ => "their plans go together",
+            };
+            format!("maintenance {name} drains {nodes} of these too: {order}")
+        }
+    }
+}

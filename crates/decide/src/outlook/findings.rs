@@ -1,0 +1,219 @@
+//! What the pods of the drained nodes would meet on their way out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
+use usher_api::{EvictionRequestStatus, PodType};
+
+use super::budgets::{Budget, Shelf, Uncounted};
+use super::{Finding, Pod, PodsByNode};
+use crate::eviction_request::{Answer, Attempt, Case, Refusal, Target, decide};
+use crate::maintenance::pods::finalizer;
+use crate::snapshot::{self, Key, Request};
+use crate::waiting_on::{Unevictable, WaitingOn};
+
+/// Pods that meet the same.
+#[derive(Default)]
+struct Groups<'a> {
+    two_budgets: BTreeMap<Vec<Key>, Vec<Key>>,
+    closed: BTreeMap<&'a Key, (&'a Budget, Vec<Key>)>,
+    uncounted: BTreeMap<&'a Key, (&'a Budget, Vec<Key>)>,
+    slow: BTreeMap<&'a Key, Slow<'a>>,
+    daemons: BTreeMap<Key, Vec<Key>>,
+    mirrors: Vec<Key>,
+    orphans: Vec<Key>,
+    with_data: Vec<Key>,
+    interceptors: BTreeMap<&'a str, (usize, Vec<Key>)>,
+}
+
+/// Pods that take from one budget, and how many of them in which wave.
+struct Slow<'a> {
+    budget: &'a Budget,
+    pods: Vec<Key>,
+    by_wave: BTreeMap<usize, usize>,
+}
+
+pub fn findings(
+    waves: &[Vec<Arc<str>>],
+    pods: &PodsByNode<'_>,
+    budgets: &[Budget],
+    now: Timestamp,
+) -> Vec<Finding> {
+    let shelf = Shelf::of(budgets);
+    let mut groups = Groups::default();
+    for (number, wave) in waves.iter().enumerate() {
+        for pod in wave.iter().filter_map(|name| pods.get(&**name)).flatten() {
+            groups.sort_in(pod, number, &shelf, now);
+        }
+    }
+    groups.told()
+}
+
+impl<'a> Groups<'a> {
+    fn sort_in(&mut self, pod: &'a Pod, wave: usize, shelf: &Shelf<'a>, now: Timestamp) {
+        let key = || pod.pod.key.clone();
+        if pod.pod.is_terminating() {
+            return;
+        }
+        let budgets = shelf.of_pod(&pod.pod);
+        let stays = self.stays(pod, &budgets, now);
+        if !stays {
+            if let [budget] = &budgets[..]
+                && !budget.budget.lets_pass(&pod.pod)
+            {
+                self.waits_for(budget, pod, wave);
+            }
+            if pod.pod.owner.is_none() {
+                self.orphans.push(key());
+            }
+            if pod.has_local_data && pod.pod.kind() == PodType::Default {
+                self.with_data.push(key());
+            }
+        }
+    }
+
+    /// Whether the pod cannot leave; if so, it is told why.
+    fn stays(&mut self, pod: &'a Pod, budgets: &[&'a Budget], now: Timestamp) -> bool {
+        let obstacle = obstacle(&pod.pod, budgets, now);
+        let is_closed = |budget: &Budget| {
+            matches!(budget.uncounted, Some(Uncounted::Failed(_)))
+                || (budget.uncounted.is_none() && budget.is_closed())
+        };
+        let stays = match &obstacle {
+            Some(WaitingOn::Budget { .. }) => budgets.iter().any(|budget| is_closed(budget)),
+            Some(WaitingOn::NotEvictable { .. } | WaitingOn::Refused { .. }) => true,
+            _ => false,
+        };
+        // An interceptor may end the pod without the eviction API.
+        for interceptor in &pod.interceptors {
+            let (only_way, pods) = self.interceptors.entry(&interceptor.interceptor_class).or_default();
+            *only_way += usize::from(stays);
+            pods.push(pod.pod.key.clone());
+        }
+        if !stays || !pod.interceptors.is_empty() {
+            return false;
+        }
+        let key = pod.pod.key.clone();
+        match obstacle {
+            Some(WaitingOn::NotEvictable { pod: Unevictable::MirrorPod }) => self.mirrors.push(key),
+            Some(WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod }) => {
+                let name = pod.pod.owner.as_ref().map(|owner| owner.name.clone()).unwrap_or_default();
+                let owner = Key { namespace: key.namespace.clone(), name };
+                self.daemons.entry(owner).or_default().push(key);
+            }
+            Some(WaitingOn::Refused { .. }) => {
+                let names = budgets.iter().map(|budget| budget.budget.key.clone()).collect();
+                self.two_budgets.entry(names).or_default().push(key);
+            }
+            _ => {
+                if let Some(budget) = budgets.first() {
+                    self.closed.entry(&budget.budget.key).or_insert((budget, Vec::new())).1.push(key);
+                }
+            }
+        }
+        true
+    }
+
+    fn waits_for(&mut self, budget: &'a Budget, pod: &Pod, wave: usize) {
+        let key = pod.pod.key.clone();
+        if budget.uncounted.is_some() {
+            self.uncounted.entry(&budget.budget.key).or_insert((budget, Vec::new())).1.push(key);
+        } else if !budget.is_closed() {
+            let slow = || Slow { budget, pods: Vec::new(), by_wave: BTreeMap::new() };
+            let slow = self.slow.entry(&budget.budget.key).or_insert_with(slow);
+            slow.pods.push(key);
+            *slow.by_wave.entry(wave).or_default() += 1;
+        }
+    }
+
+    fn told(self) -> Vec<Finding> {
+        let mut all = Vec::new();
+        all.extend(self.two_budgets.into_iter().map(|(budgets, pods)| Finding::TwoBudgets { budgets, pods }));
+        all.extend(self.closed.into_values().map(|(budget, pods)| {
+            let key = budget.budget.key.clone();
+            match &budget.uncounted {
+                Some(Uncounted::Failed(why)) => Finding::FailedBudget { budget: key, why: why.clone(), pods },
+                _ => Finding::ClosedBudget {
+                    budget: key,
+                    rule: budget.rule.clone(),
+                    wanted: budget.budget.desired_healthy,
+                    expected: budget.budget.expected_pods,
+                    pods,
+                },
+            }
+        }));
+        all.extend(self.daemons.into_iter().map(|(owner, pods)| Finding::DaemonSet { owner, pods }));
+        let uncounted = self.uncounted.into_values();
+        all.extend(
+            uncounted
+                .map(|(budget, pods)| Finding::UncountedBudget { budget: budget.budget.key.clone(), pods }),
+        );
+        all.extend(self.slow.into_values().filter_map(Slow::told));
+        all.extend(self.interceptors.into_iter().map(|(class, (only_way, pods))| Finding::Interceptor {
+            class: class.to_string(),
+            only_way,
+            pods,
+        }));
+        let plain = [
+            Finding::MirrorPods { pods: self.mirrors },
+            Finding::NoOwner { pods: self.orphans },
+            Finding::LocalData { pods: self.with_data },
+        ];
+        all.extend(plain.into_iter().filter(|finding| !finding.pods().is_empty()));
+        all
+    }
+}
+
+impl Slow<'_> {
+    /// A budget slows the drain if the pods of a wave cannot all leave at once.
+    fn told(self) -> Option<Finding> {
+        let at_once = self.budget.at_once().max(1);
+        let room = usize::try_from(at_once).unwrap_or(1);
+        let rounds: usize = self.by_wave.values().map(|pods| pods.div_ceil(room)).sum();
+        let snapshot::Budget { allowed, ref key, .. } = self.budget.budget;
+        let is_slow = rounds > self.by_wave.len() || allowed <= 0;
+        is_slow.then(|| Finding::SlowBudget {
+            budget: key.clone(),
+            allowed,
+            at_once,
+            rounds,
+            pods: self.pods,
+        })
+    }
+}
+
+/// What would stop the eviction of a pod that nobody has asked to leave yet: the decision on a request that is not
+/// there, after its interceptors.
+fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<WaitingOn> {
+    let request = Request {
+        key: Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() },
+        uid: "".into(),
+        resource_version: String::new(),
+        created: now,
+        is_deleting: false,
+        finalizers: vec![finalizer()],
+        pod_name: pod.key.name.clone(),
+        pod_uid: pod.uid.clone(),
+        interceptors: [].into(),
+        deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
+        status: EvictionRequestStatus::default(),
+    };
+    let budgets: Vec<&snapshot::Budget> = budgets.iter().map(|budget| &budget.budget).collect();
+    let granted = budgets.iter().all(|budget| budget.allowed > 0);
+    let decided = |attempt: Option<&Attempt>| {
+        let case = Case { request: &request, pod: Target::Found(pod), budgets: &budgets, attempt, granted };
+        decide(&case, now).waiting_on
+    };
+    if budgets.len() < 2 {
+        return decided(None);
+    }
+    // The server would refuse what no status tells of yet, so the decision is told that it did.
+    let refusal = Refusal::Server { code: 500, message: String::new() };
+    let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0 };
+    decided(Some(&attempt)).filter(|waiting_on| match waiting_on {
+        WaitingOn::Refused { refusal, .. } => matches!(refusal, Refusal::TwoBudgets { .. }),
+        _ => true,
+    })
+}

@@ -1,0 +1,225 @@
+//! Pods and nodes with what decides where a pod may run. These are read for one look ahead and then forgotten; the
+//! controllers keep the slim ones of [`crate::snapshot`], which these contain.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{self as core, NodeSelector, Taint, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer};
+use usher_api::Interceptor;
+use usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX;
+
+use super::placement::Rules;
+use super::resources::{Resources, requests_of};
+use crate::admission::resolve::resolve;
+use crate::snapshot::{self, MIRROR_ANNOTATION, NodeSpec, NodeStatus, PodSpec, PodStatus, stands_for};
+
+#[derive(Debug, Clone)]
+pub struct Pod {
+    pub pod: snapshot::Pod,
+    pub wants: Resources,
+    pub rules: Rules,
+    /// In the order of their turns.
+    pub interceptors: Vec<Interceptor>,
+    /// It has data that go with it.
+    pub has_local_data: bool,
+}
+
+impl Pod {
+    /// It is on a node, and a drain waits for it.
+    pub fn is_there(&self) -> bool {
+        !self.pod.node.is_empty() && !self.pod.phase.is_terminal()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub node: snapshot::Node,
+    pub taints: Vec<Taint>,
+    pub offers: Resources,
+    /// How many pods it takes.
+    pub pods: i64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct PodOnWire {
+    #[serde(deserialize_with = "light")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    spec: WirePodSpec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePodSpec {
+    node_name: String,
+    priority: i32,
+    containers: Option<Vec<Container>>,
+    init_containers: Option<Vec<Container>>,
+    resources: Option<Requests>,
+    overhead: Option<BTreeMap<String, Quantity>>,
+    node_selector: Option<BTreeMap<String, String>>,
+    affinity: Option<Affinity>,
+    tolerations: Option<Vec<Toleration>>,
+    volumes: Option<Vec<Volume>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Container {
+    resources: Option<Requests>,
+    restart_policy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Requests {
+    requests: Option<BTreeMap<String, Quantity>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<NodeSelector>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Volume {
+    empty_dir: Option<serde::de::IgnoredAny>,
+}
+
+stands_for!(PodOnWire, core::Pod);
+
+/// Of the annotations only those that somebody here reads; never who wrote which field.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Light {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+fn light<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let light = Light::deserialize(from)?;
+    let mut annotations = light.annotations.unwrap_or_default();
+    annotations.retain(|key, _| key == MIRROR_ANNOTATION || key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX));
+    Ok(ObjectMeta {
+        name: light.name,
+        namespace: light.namespace,
+        uid: light.uid,
+        deletion_timestamp: light.deletion_timestamp,
+        labels: light.labels,
+        annotations: Some(annotations),
+        finalizers: light.finalizers,
+        owner_references: light.owner_references,
+        ..ObjectMeta::default()
+    })
+}
+
+impl From<PodOnWire> for Pod {
+    fn from(pod: PodOnWire) -> Self {
+        let PodOnWire { metadata, spec, status } = pod;
+        let requests = |resources: &Option<Requests>| {
+            let given = resources.as_ref().and_then(|resources| resources.requests.as_ref());
+            Resources::new(given.into_iter().flatten())
+        };
+        let containers: Vec<Resources> =
+            spec.containers.iter().flatten().map(|container| requests(&container.resources)).collect();
+        let init: Vec<(Resources, bool)> = spec
+            .init_containers
+            .iter()
+            .flatten()
+            .map(|one| (requests(&one.resources), one.restart_policy.as_deref() == Some("Always")))
+            .collect();
+        let overhead = Resources::new(spec.overhead.iter().flatten());
+        let mut wants = requests_of(&containers, &init, &overhead);
+        // What is asked for the pod as a whole counts instead of its parts.
+        if let Some(whole) = spec.resources.as_ref().and_then(|whole| whole.requests.as_ref()) {
+            let given = Resources::new(whole);
+            if whole.contains_key("cpu") {
+                wants.cpu = given.cpu.saturating_add(overhead.cpu);
+            }
+            if whole.contains_key("memory") {
+                wants.memory = given.memory.saturating_add(overhead.memory);
+            }
+        }
+        let affinity = spec.affinity.and_then(|affinity| affinity.node_affinity);
+        let required = affinity.and_then(|affinity| affinity.required);
+        let interceptors =
+            metadata.annotations.as_ref().map(|all| resolve(all).interceptors).unwrap_or_default();
+        Self {
+            wants,
+            rules: Rules::new(
+                spec.node_selector.unwrap_or_default(),
+                required.as_ref(),
+                spec.tolerations.unwrap_or_default(),
+            ),
+            interceptors,
+            has_local_data: spec.volumes.iter().flatten().any(|volume| volume.empty_dir.is_some()),
+            pod: snapshot::Pod::from(snapshot::PodOnWire {
+                metadata,
+                spec: PodSpec { node_name: spec.node_name, priority: spec.priority },
+                status,
+            }),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct NodeOnWire {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    spec: WireNodeSpec,
+    #[serde(default)]
+    status: WireNodeStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct WireNodeSpec {
+    unschedulable: bool,
+    taints: Option<Vec<Taint>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct WireNodeStatus {
+    allocatable: Option<BTreeMap<String, Quantity>>,
+    conditions: Option<Vec<snapshot::NodeCondition>>,
+}
+
+stands_for!(NodeOnWire, core::Node);
+
+impl From<NodeOnWire> for Node {
+    fn from(node: NodeOnWire) -> Self {
+        let NodeOnWire { metadata, spec, status } = node;
+        let mut offers = Resources::new(status.allocatable.iter().flatten());
+        let pods = offers.others.remove("pods").unwrap_or(0) / 1000;
+        Self {
+            taints: spec.taints.unwrap_or_default(),
+            offers,
+            pods,
+            node: snapshot::Node::from(snapshot::NodeOnWire {
+                metadata,
+                spec: NodeSpec { unschedulable: spec.unschedulable },
+                status: NodeStatus { conditions: status.conditions },
+            }),
+        }
+    }
+}

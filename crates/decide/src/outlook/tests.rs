@@ -1,0 +1,275 @@
+//! Every finding by itself.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::samples::{
+    budget, cluster, intercepted, look, maintenance, node, now, of_kind, pod, read_maintenance, with,
+};
+use super::{Finding, Outlook, Severity, outlook};
+use crate::snapshot::{Key, Maintenance};
+
+fn sentences(outlook: &Outlook) -> Vec<String> {
+    outlook.findings.iter().map(Finding::sentence).collect()
+}
+
+/// What is found for these pods, drained from n1 while there is room on n2.
+fn found(pods: Vec<Value>, budgets: Vec<Value>) -> Vec<String> {
+    sentences(&look(&cluster(vec![node("n1", "8"), node("n2", "8")], pods, budgets), &["n1"]))
+}
+
+#[test]
+fn each_obstacle_is_found_by_itself() {
+    let behind = with(budget("b", 1, 3), "/metadata/generation", json!(3));
+    let failed = with(
+        budget("b", 0, 0),
+        "/status/conditions",
+        json!([{
+            "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]),
+    );
+    let unready = |name| with(pod(name, "n1"), "/status/conditions", json!([]));
+    let mirror = with(
+        of_kind("m", "n1", "Node"),
+        "/metadata/annotations",
+        json!({"kubernetes.io/config.mirror": "x"}),
+    );
+    let p = || pod("p", "n1");
+    let closed = "1 pod cannot leave: budget shop/b (minAvailable 3) wants 3 healthy and has no more than 3";
+    let two =
+        "1 pod has more than one disruption budget (shop/a and shop/b), and the server evicts no such pod";
+    let rows: Vec<(Vec<Value>, Vec<Value>, Vec<&str>)> = vec![
+        (vec![p()], vec![], vec![]),
+        (vec![p()], vec![budget("b", 2, 3)], vec![]),
+        (vec![p()], vec![budget("b", 3, 3)], vec![closed]),
+        // One of its pods is not ready: it still wants all of them.
+        (vec![p()], vec![budget("b", 3, 2)], vec![closed]),
+        (vec![p()], vec![budget("a", 1, 3), budget("b", 1, 3)], vec![two]),
+        (
+            vec![with(p(), "/status/phase", json!("Pending"))],
+            vec![budget("a", 3, 3), budget("b", 1, 3)],
+            vec![],
+        ),
+        (vec![with(p(), "/status/phase", json!("Succeeded"))], vec![budget("b", 3, 3)], vec![]),
+        (
+            vec![with(p(), "/metadata/deletionTimestamp", json!("2026-01-01T12:00:30Z"))],
+            vec![budget("b", 3, 3)],
+            vec![],
+        ),
+        (
+            vec![p()],
+            vec![failed],
+            vec!["1 pod cannot leave: the pods of budget shop/b cannot be counted (no scale)"],
+        ),
+        (
+            vec![p()],
+            vec![behind],
+            vec!["1 pod cannot leave until budget shop/b is counted: the server evicts nobody before"],
+        ),
+        (
+            vec![of_kind("d", "n1", "DaemonSet")],
+            vec![],
+            vec![
+                "1 pod of DaemonSet shop/own, asked to leave last and never evicted: the DaemonSet would only make \
+                 a new one. The drain waits until nothing is left of it",
+            ],
+        ),
+        (
+            vec![mirror],
+            vec![],
+            vec!["1 pod of the node itself: only the node can end a static pod, so the drain waits for it"],
+        ),
+        (
+            vec![with(p(), "/metadata/ownerReferences", json!([]))],
+            vec![],
+            vec!["1 pod has no controller: once gone, nobody makes a new one"],
+        ),
+        (
+            vec![with(
+                p(),
+                "/spec/volumes",
+                json!([{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {}}]),
+            )],
+            vec![],
+            vec!["1 pod has an emptyDir volume, whose data are lost"],
+        ),
+        (
+            vec![p(), pod("q", "n1"), pod("r", "n1")],
+            vec![budget("b", 2, 3)],
+            vec![
+                "3 pods of budget shop/b, which lets 1 go now and no more than 1 at once: at least 3 rounds",
+            ],
+        ),
+        (vec![p(), pod("q", "n1")], vec![budget("b", 1, 3)], vec![]),
+        // Two of its pods are not ready: as many as it allows at best can go at once, but nobody now.
+        (
+            vec![p(), unready("q"), unready("r")],
+            vec![budget("b", 1, 1)],
+            vec![
+                "1 pod of budget shop/b, which lets nobody go now and no more than 2 at once: at least 1 round",
+            ],
+        ),
+        (
+            vec![intercepted(p()), pod("q", "n1")],
+            vec![],
+            vec!["1 pod has the interceptor db.example.com, which the drain waits for"],
+        ),
+        (
+            vec![intercepted(of_kind("d", "n1", "DaemonSet"))],
+            vec![],
+            vec![
+                "1 pod has the interceptor db.example.com, which the drain waits for; 1 of them can leave in no other way",
+            ],
+        ),
+        (
+            vec![with(p(), "/spec/nodeSelector", json!({"pool": "red"}))],
+            vec![],
+            vec!["1 pod would find no place: 0/1 nodes: 1 not selected by the pod"],
+        ),
+    ];
+    for (number, (pods, budgets, wanted)) in rows.into_iter().enumerate() {
+        assert_eq!(found(pods, budgets), wanted, "row {number}");
+    }
+}
+
+#[test]
+fn the_worst_comes_first_and_pods_of_other_nodes_do_not_matter() {
+    let pods = vec![
+        intercepted(with(pod("i", "n1"), "/metadata/labels", json!({}))),
+        with(with(pod("o", "n1"), "/metadata/labels", json!({})), "/metadata/ownerReferences", json!([])),
+        pod("p", "n1"),
+        with(with(pod("s", "n1"), "/metadata/labels", json!({})), "/spec/nodeSelector", json!({"a": "b"})),
+        of_kind("d", "n2", "DaemonSet"),
+    ];
+    let cluster = cluster(vec![node("n1", "8"), node("n2", "8")], pods, vec![budget("b", 3, 3)]);
+    let outlook = look(&cluster, &["n1"]);
+    let severities: Vec<Severity> = outlook.findings.iter().map(Finding::severity).collect();
+    assert_eq!(severities, [Severity::Never, Severity::Loss, Severity::NoPlace, Severity::Delay]);
+    assert!(outlook.is_stuck());
+    assert!(outlook.findings.iter().all(|finding| !finding.advice().is_empty()));
+    assert_eq!((outlook.nodes(), outlook.pods()), (1, 4));
+}
+
+#[test]
+fn pods_are_listed_by_the_step_that_reaches_them() {
+    let high = with(pod("high", "n1"), "/spec/priority", json!(2_000_000_000));
+    let cluster = cluster(
+        vec![node("n1", "8")],
+        vec![pod("b", "n1"), pod("a", "n1"), high, of_kind("d", "n1", "DaemonSet")],
+        vec![],
+    );
+    let outlook = look(&cluster, &["n1"]);
+    let steps: BTreeMap<usize, Vec<String>> = outlook.waves[0][0]
+        .pods
+        .iter()
+        .map(|(step, keys)| (*step, keys.iter().map(|key| key.name.to_string()).collect()))
+        .collect();
+    let wanted = [(0, vec!["a", "b"]), (1, vec!["high"]), (4, vec!["d"])];
+    let wanted = wanted.map(|(step, names)| (step, names.into_iter().map(str::to_string).collect()));
+    assert_eq!(steps, BTreeMap::from(wanted));
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_what_each_node_lacks() {
+    let tainted = with(node("n4", "8"), "/spec/taints", json!([{"key": "gpu", "effect": "NoSchedule"}]));
+    let cordoned = with(node("n5", "8"), "/spec/unschedulable", json!(true));
+    let full = with(node("n6", "8"), "/status/allocatable/pods", json!("0"));
+    let nodes = vec![node("n1", "8"), node("n2", "2"), node("n3", "2"), tainted, cordoned, full];
+    let big = |name| with(pod(name, "n1"), "/spec/containers/0/resources/requests/cpu", json!("2"));
+    let pods = vec![pod("on-n2", "n2"), big("big-1"), big("big-2"), pod("small", "n1")];
+    let outlook = look(&cluster(nodes, pods, vec![]), &["n1"]);
+    assert_eq!(
+        sentences(&outlook),
+        ["1 pod would find no place: 0/5 nodes: 2 too little cpu, 1 no more pods, 1 cordoned, 1 taint gpu"]
+    );
+    let place = |pod: &str, node: &str| (Key::new("shop", pod), node.into());
+    assert_eq!(outlook.fit.places, [place("big-1", "n3"), place("small", "n2")]);
+    assert_eq!(outlook.open_nodes, 4);
+    let nowhere = look(&cluster(vec![node("n1", "8")], vec![pod("p", "n1")], vec![]), &["n1"]);
+    assert_eq!(sentences(&nowhere), ["1 pod would have nowhere to go: no node stays"]);
+}
+
+#[test]
+fn other_maintenances_of_the_same_nodes_are_named_with_who_waits() {
+    let begun = |name: &str, nodes: &[&str], stage: &str, plan: Value| {
+        let mut object = maintenance(name, nodes);
+        object["spec"]["stage"] = stage.into();
+        object["spec"]["drainPlan"] = plan;
+        object["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+        object["metadata"]["finalizers"] = json!(["nodemaintenance.k8s.io/maintenance-completion"]);
+        read_maintenance(object)
+    };
+    let told = |other: Maintenance, plan: Value| {
+        let important = with(pod("q", "n1"), "/spec/priority", json!(5000));
+        let mut cluster = cluster(
+            vec![node("n1", "8"), node("n2", "8"), node("n3", "8")],
+            vec![pod("p", "n1"), important, pod("r", "n2")],
+            vec![],
+        );
+        cluster.maintenances.push(other);
+        let mut new = maintenance("new", &["n1"]);
+        new["spec"]["drainPlan"] = plan;
+        sentences(&outlook(&read_maintenance(new), &cluster, now()))
+    };
+    let low = || json!([{"podPriority": 1000, "podType": "Default"}]);
+    let web = || json!([{"podPriority": 100, "podType": "Default", "podSelector": {"matchLabels": {"app": "web"}}}]);
+    let none = || json!([]);
+    let rows = [
+        (begun("old", &["n2"], "Drain", none()), none(), vec![]),
+        (begun("old", &["n1"], "Complete", none()), none(), vec![]),
+        (
+            begun("old", &["n1"], "Idle", none()),
+            none(),
+            vec!["maintenance old is planned for 1 node of these, and touches nothing yet"],
+        ),
+        (
+            begun("old", &["n1", "n2"], "Cordon", none()),
+            none(),
+            vec!["maintenance old holds 1 node of these too, cordoned until both are complete"],
+        ),
+        (
+            begun("old", &["n1", "n2"], "Drain", web()),
+            web(),
+            vec!["maintenance old drains 1 node of these too: their plans go together"],
+        ),
+        (
+            begun("old", &["n1", "n2"], "Drain", low()),
+            none(),
+            vec![
+                "maintenance old drains 1 node of these too: this one waits until it has reached the same pods",
+            ],
+        ),
+        (
+            begun("old", &["n1", "n2"], "Drain", none()),
+            low(),
+            vec![
+                "maintenance old drains 1 node of these too: it would wait until this one has reached the same pods",
+            ],
+        ),
+    ];
+    for (number, (other, plan, wanted)) in rows.into_iter().enumerate() {
+        assert_eq!(told(other, plan), wanted, "row {number}");
+    }
+}
+
+#[test]
+fn plans_that_contradict_each_other_are_told() {
+    let first = |app: &str| json!([{"podPriority": 100, "podType": "Default", "podSelector": {"matchLabels": {"app": app}}}]);
+    let mut old = maintenance("old", &["n1"]);
+    old["spec"]["drainPlan"] = first("db");
+    old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let db = with(pod("db", "n1"), "/metadata/labels/app", json!("db"));
+    let mut cluster = cluster(vec![node("n1", "8"), node("n2", "8")], vec![pod("web", "n1"), db], vec![]);
+    cluster.maintenances.push(read_maintenance(old));
+    let mut new = maintenance("new", &["n1"]);
+    new["spec"]["drainPlan"] = first("web");
+    assert_eq!(
+        sentences(&outlook(&read_maintenance(new), &cluster, now())),
+        [
+            "maintenance old drains 1 node of these too: its plan contradicts this one and, being older, wins: some pods \
+          leave earlier than planned"
+        ]
+    );
+}
