@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use usher_controllers::maintenance::Index;
@@ -14,6 +14,7 @@ const NODES: usize = 5000;
 const PODS: usize = 150_000;
 const MAINTENANCES: usize = 50;
 const EVENTS: usize = 20_000;
+const DECISIONS: u32 = 20;
 
 const PLAN_AIM: Duration = Duration::from_millis(200);
 const EVENT_AIM: Duration = Duration::from_millis(1);
@@ -130,6 +131,14 @@ fn main() -> Result<()> {
         slowest = slowest.max(one.elapsed());
     }
     let event = started.elapsed() / u32::try_from(EVENTS).context("too many events")?;
+    // What is written of a maintenance of all nodes, with when it will be done.
+    let mut decision = Duration::ZERO;
+    for second in 0..DECISIONS {
+        let started = Instant::now();
+        let decided = index.decide_maintenance(&"m00".into(), now + SignedDuration::from_secs(second.into()));
+        decision += started.elapsed() / DECISIONS;
+        std::hint::black_box(decided.context("nothing was decided")?);
+    }
     let verdict = |took: Duration, aim: Duration| if took <= aim { "met" } else { "MISSED" };
     println!("{NODES} nodes, {PODS} pods, {MAINTENANCES} overlapping maintenances");
     println!(
@@ -140,6 +149,7 @@ fn main() -> Result<()> {
         "one event      {event:>10.2?}   aim <= {EVENT_AIM:?}   {}   (slowest {slowest:.2?})",
         verdict(event, EVENT_AIM)
     );
+    println!("one decision   {decision:>10.2?}   on the maintenance of all nodes");
     if plan > PLAN_AIM || event > EVENT_AIM {
         bail!("the aim was missed");
     }

@@ -18,6 +18,8 @@ pub enum Cause {
 }
 
 impl Cause {
+    pub const ALL: [Self; 3] = [Self::Cordon, Self::Maintenance, Self::Pods];
+
     /// One word, for labels of metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -72,7 +72,7 @@ impl Counts {
             nodes: Family::default(),
             pods: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(STAGE_SECONDS)),
-            waits: Waits::default(),
+            waits: Waits::for_reasons(Cause::ALL.map(Cause::name)),
             queue,
         };
         registry.register(
@@ -288,6 +288,7 @@ mod tests {
                 "nodemaintenance_controller_nodes{state=\"cordoned\"} 0",
                 "nodemaintenance_controller_pods{state=\"evicting\"} 0",
                 "nodemaintenance_controller_stage_duration_seconds_count{stage=\"Drain\"} 0",
+                "nodemaintenance_controller_blocked_seconds_total{cause=\"Maintenance\"} 0.0",
                 "workqueue_depth{name=\"nodemaintenances\"} 0",
                 "workqueue_unfinished_work_seconds{name=\"nodemaintenances\"} 0.0",
             ],

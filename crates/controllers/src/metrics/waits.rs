@@ -35,6 +35,12 @@ impl Waiting {
 }
 
 impl<K: Clone + Eq + Hash> Waits<K> {
+    /// With reasons that are there before anybody waits for them, so that rates begin at nothing.
+    pub fn for_reasons(reasons: impl IntoIterator<Item = &'static str>) -> Self {
+        let by_reason = reasons.into_iter().map(|reason| (reason, Waiting::default())).collect();
+        Self { by_reason, ..Self::default() }
+    }
+
     /// What one of them waits for from now on.
     pub fn set(&mut self, key: &K, reason: Option<&'static str>, now: Timestamp) {
         let before = self.by_key.get(key).copied();

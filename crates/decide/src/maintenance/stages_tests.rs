@@ -227,6 +227,7 @@ fn an_expectation_goes_with_other_news_and_alone_only_every_thirty_seconds() {
     assert_eq!(expected(&scene.decide(102)), None, "nothing is left to be expected");
     scene.pods = (3, 1);
     scene.maintenance.wanted = NodeMaintenanceStage::Complete;
+    scene.left = (1, 1);
     let over = scene.decide(102);
     assert!(written(&over).is_some());
     assert_eq!(expected(&over), None);

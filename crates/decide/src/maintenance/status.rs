@@ -39,6 +39,9 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
         }
         Stage::Complete => {
             started(&mut status, Stage::Complete, now);
+            if let Some(drain) = &mut status.drain_status {
+                drain.expected_finish_time = None;
+            }
             if is_over {
                 status.node_statuses = Vec::new();
                 let message = if is_drained(old) { words::DRAINED } else { "Cancelled" };
@@ -46,7 +49,6 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
                     drain.drain_message = message.to_string();
                     drain.pods_pending_eviction = 0;
                     drain.pods_evicting = 0;
-                    drain.expected_finish_time = None;
                 }
             }
         }
