@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
 use usher_cli::{Ending, Streams, Surroundings};
-use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, node, template, workload};
+use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, template, workload};
 use usher_tests::maintenances::{MAINTENANCES, Manager, is_drained, of_nodes, start_manager};
+use usher_tests::requests::REQUESTS;
 use usher_tests::witness::Witness;
 
 struct Scene {
@@ -62,6 +63,15 @@ impl Scene {
         assert_eq!(String::from_utf8(err).unwrap(), "");
         (ending, String::from_utf8(out).unwrap())
     }
+
+    /// What `explain node/NAME` prints.
+    async fn explain(&self, node: &str) -> Result<String, String> {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let streams = Streams { out: &mut out, err: &mut err };
+        let client = self.witness.client("admin");
+        let ending = usher_cli::explain_node::run(&client, node, None, &self.surroundings(), streams).await;
+        ending.map(|_| String::from_utf8(out).unwrap()).map_err(|why| why.to_string())
+    }
 }
 
 /// A pod of nobody.
@@ -72,23 +82,120 @@ fn bare_pod(name: &str, node: &str) -> Value {
     pod
 }
 
+fn is_running(pods: &Value) -> bool {
+    pods["items"].as_array().unwrap().iter().all(|pod| pod["status"]["phase"] == "Running")
+}
+
+/// Whether the pods of a node have been asked to leave.
+fn is_taken(maintenance: &Value, node: &str) -> bool {
+    let nodes = maintenance["status"]["nodeStatuses"].as_array().into_iter().flatten();
+    nodes.filter(|status| status["nodeRef"]["name"] == node).any(|status| status["drainTargets"].is_array())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
     let scene = Scene::new(3).await;
-    scene.deployment("web", 6, 5).await;
-    scene.deployment("db", 2, 2).await;
-    scene.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await.unwrap();
+    scene.deployment("web", 4, 3).await;
+    scene.deployment("db", 3, 3).await;
+    let mut agent = workload("DaemonSet", "agent", json!({}));
+    agent["spec"]["template"] = template("agent", "100m");
+    scene.create(DAEMON_SETS, &agent).await.unwrap();
     scene.create(PODS, &bare_pod("solo", "n1")).await.unwrap();
-    let settled = |pods: &Value| {
-        pods["items"].as_array().unwrap().iter().all(|pod| pod["status"]["phase"] == "Running")
-    };
-    scene.until(PODS, settled).await.unwrap();
-    scene.until(&format!("{BUDGETS}/db"), |budget| budget["status"]["currentHealthy"] == 2).await.unwrap();
+    scene
+        .until(PODS, |pods| pods["items"].as_array().unwrap().len() == 11 && is_running(pods))
+        .await
+        .unwrap();
+    scene.until(&format!("{BUDGETS}/db"), |budget| budget["status"]["currentHealthy"] == 3).await.unwrap();
     let before = scene.get(NODES).await.unwrap();
     let mut maintenance = of_nodes("new", "Drain", &["n1", "n2"]);
     maintenance["spec"]["drainLimit"] = json!({"maxNodes": 1});
     let (ending, text) = scene.dry_run(maintenance).await;
-    println!("{text}");
-    assert_eq!(ending, Ending::Incomplete);
-    assert_eq!(scene.get(NODES).await.unwrap()["items"], before["items"]);
+    assert_eq!(ending, Ending::Incomplete, "{text}");
+    for part in [
+        "Dry run: 2 nodes with ",
+        " would be drained in 2 waves. ",
+        "cannot leave: budget default/db (minAvailable 3) wants 3 healthy and has no more than 3\n",
+        "2 pods of DaemonSet default/agent: asked to leave last",
+        "1 pod has no controller: once gone, nobody makes a new one\n    default/solo\n",
+        "would fit on the 1 node that stays and takes pods.\n",
+        "Nothing was changed. To do it, run the same command without --dry-run.\n",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let specs = |nodes: &Value| -> Vec<Value> {
+        nodes["items"].as_array().unwrap().iter().map(|node| node["spec"].clone()).collect()
+    };
+    assert_eq!(specs(&scene.get(NODES).await.unwrap()), specs(&before));
+    assert_eq!(scene.get(MAINTENANCES).await.unwrap()["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dry_run_promises_is_what_the_drain_does() {
+    let mut scene = Scene::new(5).await;
+    scene.deployment("web", 8, 7).await;
+    for (number, node) in ["n1", "n1", "n3"].into_iter().enumerate() {
+        scene.create(PODS, &bare_pod(&format!("solo-{number}"), node)).await.unwrap();
+    }
+    scene.until(PODS, is_running).await.unwrap();
+    scene
+        .until(&format!("{BUDGETS}/web"), |budget| budget["status"]["disruptionsAllowed"] == 1)
+        .await
+        .unwrap();
+    let mut maintenance = of_nodes("m", "Drain", &["n1", "n2", "n3"]);
+    maintenance["spec"]["drainLimit"] = json!({"maxNodes": 1});
+    let (ending, text) = scene.dry_run(maintenance.clone()).await;
+    assert_eq!(ending, Ending::Done, "{text}");
+    let rows = text.lines().skip_while(|line| !line.contains("WAVE")).skip(1).take(3);
+    let order: Vec<String> = rows.map(|row| row.split_whitespace().nth(1).unwrap().to_string()).collect();
+
+    scene.manager = Some(start_manager(&scene.living.cluster, &scene.witness));
+    scene.create(MAINTENANCES, &maintenance).await.unwrap();
+    for (at, node) in order.iter().enumerate() {
+        let path = format!("{MAINTENANCES}/m");
+        let shown = scene.until(&path, |maintenance| is_taken(maintenance, node)).await.unwrap();
+        for later in &order[at + 1..] {
+            assert!(!is_taken(&shown, later), "{later} comes after {node} in {text}");
+        }
+    }
+    scene.until(&format!("{MAINTENANCES}/m"), is_drained).await.unwrap();
+    scene.rolled_out("web").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_explained_before_during_and_after_a_drain() {
+    let mut scene = Scene::new(3).await;
+    scene.deployment("db", 6, 6).await;
+    scene.until(&format!("{BUDGETS}/db"), |budget| budget["status"]["currentHealthy"] == 6).await.unwrap();
+    let before = scene.explain("n1").await.unwrap();
+    assert!(
+        before.starts_with("Node n1 is in no maintenance, and has 2 pods; 2 could not leave now.\n"),
+        "{before}"
+    );
+    assert!(before.contains("Would stay    2 pods: disruption budget db"), "{before}");
+
+    scene.manager = Some(start_manager(&scene.living.cluster, &scene.witness));
+    scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1"])).await.unwrap();
+    let is_blocked = |requests: &Value| {
+        let items = requests["items"].as_array().unwrap();
+        items.len() == 2 && items.iter().all(|request| request["status"]["conditions"].is_array())
+    };
+    scene.until(REQUESTS, is_blocked).await.unwrap();
+    let during = scene.explain("n1").await.unwrap();
+    for part in [
+        "Node n1 is being drained: 2 pods have not left yet, 2 blocked.\n",
+        "Maintenance   m: Drain since ",
+        "\n                Evicting\n",
+        "asks to leave: Default pods up to priority 1000000000\n",
+        "Cordoned      by maintenance m\n",
+        "Blocked       2 pods: disruption budget db does not allow the pod to be evicted\n",
+        "  What to do  budget db wants 6 healthy and has no more than 6: add a replica, or allow a disruption in the budget\n",
+    ] {
+        assert!(during.contains(part), "{part:?} in {during}");
+    }
+    scene.patch(&format!("{BUDGETS}/db"), &json!({"spec": {"minAvailable": 5}})).await.unwrap();
+    scene.until(&format!("{MAINTENANCES}/m"), is_drained).await.unwrap();
+    let after = scene.explain("n1").await.unwrap();
+    assert!(after.starts_with("Node n1 is drained.\n"), "{after}");
+    let wrong = scene.explain("n4").await.unwrap_err();
+    assert_eq!(wrong, "there is no node \"n4\": did you mean n1, n2, n3? kubectl get nodes lists all");
 }

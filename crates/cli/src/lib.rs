@@ -18,7 +18,7 @@ mod drain;
 mod error;
 mod evict;
 mod explain;
-mod explain_node;
+pub mod explain_node;
 mod live;
 mod maintenance;
 pub mod outlook;

@@ -308,3 +308,22 @@ fn machines_get_the_same_in_fields() {
     assert_eq!(value["budgets"][0]["letsPass"], false);
     assert_eq!((&value["until"], &value["manager"]), (&Value::Null, &Value::Null));
 }
+
+#[test]
+fn a_pod_or_a_node_may_be_named_in_one_word_or_two() {
+    use super::{Subject, subject};
+    let named = |words: &[&str]| subject(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let (pod, node) = (|| Ok(Subject::Pod("a".into())), || Ok(Subject::Node("a".into())));
+    for words in [&["a"][..], &["pod/a"], &["pod", "a"], &["po", "a"]] {
+        assert_eq!(named(words), pod(), "{words:?}");
+    }
+    for words in [&["node/a"][..], &["node", "a"], &["no/a"], &["nodes", "a"]] {
+        assert_eq!(named(words), node(), "{words:?}");
+    }
+    assert_eq!(named(&["node"]), Ok(Subject::Pod("node".into())), "a pod may be called so");
+    for (words, part) in
+        [(&["node", "N"][..], "cannot be the name of a node"), (&["job", "a"], "\"job\" is no kind")]
+    {
+        assert!(named(words).unwrap_err().contains(part), "{words:?}");
+    }
+}

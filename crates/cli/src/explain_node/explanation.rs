@@ -1,6 +1,6 @@
 //! The explanation of a node as data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,6 +13,9 @@ use usher_decide::waiting_on::WaitingOn;
 use crate::Surroundings;
 use crate::explain::{self, Explanation, Found};
 use crate::standing::Waits;
+
+/// So many nodes are named where a sentence tells of some.
+const NAMED: usize = 3;
 
 /// What the explanation is made from.
 pub struct NodeFound {
@@ -110,12 +113,10 @@ pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
         concerned.iter().map(|one| maintenance_facts(one, &node.name)).collect();
     // Those that do the most come first.
     maintenances.sort_by(|a, b| (rank(a.stage), a.since, &a.name).cmp(&(rank(b.stage), b.since, &b.name)));
-    let is_draining = concerned.iter().any(|one| one.stage() == Stage::Drain);
-    let targets: Vec<Step> =
-        maintenances.iter().flat_map(|one| one.drain_targets.iter().cloned()).map(Step::new).collect();
+    let drain = Drain::of(node, &concerned, &maintenances);
     let mut groups: BTreeMap<(Urgency, String, String, String), Group> = BTreeMap::new();
     for pod in &found.pods {
-        let group = group_of(pod, is_draining.then_some(&targets[..]), now);
+        let group = group_of(pod, drain.as_ref(), now);
         // Budgets of the same name in two namespaces are two.
         let namespace =
             if group.waiting_on.contains("DisruptionBudget") { pod.namespace.clone() } else { String::new() };
@@ -173,14 +174,43 @@ fn maintenance_facts(maintenance: &Maintenance, node: &str) -> MaintenanceFacts 
     }
 }
 
-/// A pod by itself. `targets` are those of the drain, if there is one.
-fn group_of(found: &Found, targets: Option<&[Step]>, now: Timestamp) -> Group {
+/// What those who drain the node have come to.
+struct Drain {
+    /// The pods of the node that are asked to leave.
+    targets: Vec<Step>,
+    /// They take only some of their nodes at once, and not this one yet.
+    is_later: bool,
+    /// Other nodes, on which pods are asked to leave before.
+    before: Vec<String>,
+}
+
+impl Drain {
+    fn of(node: &Node, concerned: &[&Maintenance], shown: &[MaintenanceFacts]) -> Option<Self> {
+        let draining: Vec<&&Maintenance> =
+            concerned.iter().filter(|one| one.stage() == Stage::Drain).collect();
+        let targets: Vec<Step> =
+            shown.iter().flat_map(|one| one.drain_targets.iter().cloned()).map(Step::new).collect();
+        let others = draining.iter().flat_map(|one| &one.status.node_statuses);
+        let before = others
+            .filter(|other| other.pods_evicting > 0 && other.node_ref.name != *node.name)
+            .map(|other| other.node_ref.name.clone());
+        let before: BTreeSet<String> = before.collect();
+        (!draining.is_empty()).then(|| Self {
+            is_later: targets.is_empty() && draining.iter().all(|one| one.limit.is_some()),
+            targets,
+            before: before.into_iter().collect(),
+        })
+    }
+}
+
+/// A pod by itself.
+fn group_of(found: &Found, drain: Option<&Drain>, now: Timestamp) -> Group {
     let explanation = explain::explain(found, now);
     let name = format!("{}/{}", found.namespace, found.name);
     let is_leaving = explanation.request.is_some()
         || explanation.pod.as_ref().is_some_and(|pod| pod.terminating_until.is_some());
-    if !is_leaving && let Some(targets) = targets {
-        return not_yet(found, &explanation, targets, name);
+    if !is_leaving && let Some(drain) = drain {
+        return not_yet(found, &explanation, drain, name);
     }
     let is_late = explanation.manager.is_some()
         || matches!(&explanation.waiting_on, Waits::On(WaitingOn::Termination { grace_ends, .. }) if *grace_ends < now);
@@ -203,33 +233,52 @@ fn group_of(found: &Found, targets: Option<&[Step]>, now: Timestamp) -> Group {
 }
 
 /// The drain has not asked the pod yet: it is not its turn, or the manager is about to.
-fn not_yet(found: &Found, explanation: &Explanation, targets: &[Step], name: String) -> Group {
+fn not_yet(found: &Found, explanation: &Explanation, drain: &Drain, name: String) -> Group {
     let is_targeted = slim(found).is_some_and(|pod| {
         let class = PodClass { kind: pod.kind(), priority: pod.priority, labels: pod.labels.clone() };
-        selects(targets, &class)
+        selects(&drain.targets, &class)
     });
-    let (waiting_on, sentence) = if is_targeted {
-        ("Manager", "its turn has come; the manager is to request its eviction")
+    let (waiting_on, sentence, advice) = if is_targeted {
+        ("Manager", "its turn has come; the manager is to request its eviction", "wait a moment".to_string())
     } else {
-        ("DrainPlan", "the drain plan has not come to it yet")
+        let sentence = if drain.is_later {
+            "the nodes of an earlier wave are not empty yet"
+        } else {
+            "the drain plan has not come to it yet"
+        };
+        let advice = match &drain.before[..] {
+            [] => "wait until the pods before it have left".to_string(),
+            [first, ..] => format!(
+                "wait until the pods before it have left, which are also on {}: see explain node/{first}",
+                some(&drain.before)
+            ),
+        };
+        ("DrainPlan", sentence, advice)
     };
-    let advice = if explanation.is_blocked {
-        format!("before it is asked: {}", explanation.advice)
+    let (sentence, advice) = if explanation.is_blocked {
+        (
+            format!("{sentence}, and then: {}", explanation.sentence),
+            format!("{advice}\n{}", explanation.advice),
+        )
     } else {
-        "wait".to_string()
+        (sentence.to_string(), advice)
     };
     Group {
         urgency: Urgency::NotYet,
         waiting_on,
-        sentence: if explanation.is_blocked {
-            format!("{sentence}, and then: {}", explanation.sentence)
-        } else {
-            sentence.to_string()
-        },
+        sentence,
         advice,
         since: None,
         until: None,
         pods: vec![name],
+    }
+}
+
+fn some(nodes: &[String]) -> String {
+    let named = nodes.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match nodes.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod explanation;
 mod read;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use kube::Client;
@@ -12,6 +14,10 @@ use crate::output::Structured;
 use crate::requests::say_if_hidden;
 use crate::{Ending, Error, Streams, Surroundings};
 
+/// Explains one node.
+///
+/// # Errors
+/// There is no such node, or the cluster cannot be read.
 pub async fn run(
     client: &Client,
     name: &str,

@@ -1,6 +1,7 @@
 //! A node with its maintenances, its pods, and their requests and budgets.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
@@ -45,10 +46,8 @@ async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
     let mut worlds: BTreeMap<String, World> = BTreeMap::new();
     for pod in &pods {
         let namespace = pod.namespace().unwrap_or_default();
-        if !worlds.contains_key(&namespace) {
-            let mut world = World::default();
-            world.read_budgets(client, Some(&namespace)).await?;
-            worlds.insert(namespace, world);
+        if let Entry::Vacant(unread) = worlds.entry(namespace.clone()) {
+            unread.insert(World::default()).read_budgets(client, Some(&namespace)).await?;
         }
     }
     let leader = leader(client).await;

@@ -1,6 +1,8 @@
 //! The dry run of a drain: what a maintenance would do if it were created now, and what it would meet.
 
 mod read;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use kube::Client;

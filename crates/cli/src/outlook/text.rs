@@ -97,7 +97,8 @@ fn by_step(stop: &Stop) -> String {
 fn more_nodes(outlook: &Outlook) -> String {
     match outlook.nodes().saturating_sub(NODES) {
         0 => String::new(),
-        more => format!("  and {} more\n", count(more, "node")),
+        1 => "  and 1 more node\n".to_string(),
+        more => format!("  and {more} more nodes\n"),
     }
 }
 
@@ -175,11 +176,12 @@ fn room(outlook: &Outlook) -> String {
     for (_, node) in &outlook.fit.places {
         *onto.entry(node).or_default() += 1;
     }
-    let mut text = format!(
-        "Places: {placed} of {} that somebody makes anew would fit on the {} and take pods.\n",
-        count(all, "pod"),
-        count(outlook.open_nodes, "node that stay")
-    );
+    let stay = match outlook.open_nodes {
+        1 => "1 node that stays and takes pods".to_string(),
+        nodes => format!("{nodes} nodes that stay and take pods"),
+    };
+    let all = count(all, "pod");
+    let mut text = format!("Places: {placed} of {all} that somebody makes anew would fit on the {stay}.\n");
     if !onto.is_empty() {
         let onto: Vec<String> = onto.into_iter().map(|(node, pods)| format!("{node} {pods}")).collect();
         text.push_str(&format!("  for example: {}\n", some(&onto)));

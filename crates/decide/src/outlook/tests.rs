@@ -366,12 +366,8 @@ fn large(nodes: usize, pods: usize) -> Cluster {
         with(pod, "/spec/containers/0/resources/requests/cpu", json!(format!("{cpu}m")))
     });
     let budgets = (0..(pods.len() / 30).max(1)).map(|number| {
-        let budget = with(
-            budget(&format!("b{number}"), 2, 3),
-            "/spec/selector/matchLabels/app",
-            json!(format!("app-{number}")),
-        );
-        budget
+        let app = json!(format!("app-{number}"));
+        with(budget(&format!("b{number}"), 2, 3), "/spec/selector/matchLabels/app", app)
     });
     let budgets = budgets.collect();
     let nodes = (0..nodes).map(|number| node(&name(number), "16")).collect();
