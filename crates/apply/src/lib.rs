@@ -4,6 +4,7 @@
 //! - [`maintenances`]: those on a maintenance, its nodes and its pods.
 //! - [`refusal`]: what the server's answer to an eviction means.
 //! - [`events`]: telling people, once and not per retry.
+//! - [`spans`]: what tracing shows of it.
 //! - [`clock`]: the time, so that it can be virtual.
 //!
 //! Nothing here decides whether something is to be done.
@@ -13,6 +14,7 @@ pub mod events;
 pub mod maintenances;
 pub mod refusal;
 pub mod requests;
+pub mod spans;
 
 pub use clock::Clock;
 pub use events::Events;

@@ -7,6 +7,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Client, Resource};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 use usher_api::names::{
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
     NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
@@ -18,6 +19,7 @@ use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request};
 
 use crate::events::Events;
 use crate::requests::{FIELD_MANAGER, Failure, failure_of, remember};
+use crate::spans;
 
 /// Carries out effects with this client.
 #[derive(Clone)]
@@ -87,15 +89,22 @@ impl Maintenances {
         subresource: Option<&str>,
         mut patch: Value,
     ) -> Result<NodeMaintenance, Failure> {
+        let call =
+            if subresource.is_some() { "write status of NodeMaintenance" } else { "write NodeMaintenance" };
+        let span = spans::about_maintenance(call, &maintenance.name);
         patch["metadata"]["uid"] = (*maintenance.uid).into();
         patch["metadata"]["resourceVersion"] = version.as_str().into();
         let api: Api<NodeMaintenance> = Api::all(self.client.clone());
         let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Merge(&patch));
         let written = match subresource {
-            None => api.patch(&maintenance.name, &parameters, &patch).await,
-            Some(_) => api.patch_status(&maintenance.name, &parameters, &patch).await,
+            None => api.patch(&maintenance.name, &parameters, &patch).instrument(span.clone()).await,
+            Some(_) => {
+                api.patch_status(&maintenance.name, &parameters, &patch).instrument(span.clone()).await
+            }
         };
-        let written = written.map_err(failure_of)?;
+        let written = written.map_err(failure_of);
+        spans::end(&span, &written);
+        let written = written?;
         remember(&written.metadata.resource_version, version);
         Ok(written)
     }
@@ -154,9 +163,12 @@ impl Maintenances {
             "spec": {"unschedulable": unschedulable},
         });
         let nodes: Api<NodeOnWire> = Api::all(self.client.clone());
-        let written =
-            nodes.patch(&node.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch)).await;
-        let written = written.map_err(failure_of)?;
+        let span = spans::about_node("write Node", &node.name);
+        let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Merge(&patch));
+        let written = nodes.patch(&node.name, &parameters, &patch).instrument(span.clone()).await;
+        let written = written.map_err(failure_of);
+        spans::end(&span, &written);
+        let written = written?;
         remember(&written.metadata.resource_version, version);
         Ok(written)
     }
@@ -181,16 +193,34 @@ impl Maintenances {
         });
         let nodes: Api<NodeOnWire> = Api::all(self.client.clone());
         // Conditions of nodes are merged by their type: those of the kubelet stay.
-        let written = nodes
-            .patch_status(&node.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Strategic(&patch))
-            .await;
-        let written = written.map_err(failure_of)?;
+        let span = spans::about_node("write status of Node", &node.name);
+        let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Strategic(&patch));
+        let written = nodes.patch_status(&node.name, &parameters, &patch).instrument(span.clone()).await;
+        let written = written.map_err(failure_of);
+        spans::end(&span, &written);
+        let written = written?;
         remember(&written.metadata.resource_version, version);
         Ok(written)
     }
 
     /// `request` is the one that the pod has, if any.
     pub async fn pod(&self, pod: &Pod, request: Option<&Request>, effect: PodEffect) -> Result<(), Failure> {
+        let call = match effect {
+            PodEffect::Request => "create EvictionRequest",
+            PodEffect::Join | PodEffect::Withdraw => "write finalizers of EvictionRequest",
+        };
+        let span = spans::about_pod(call, &pod.key, &pod.uid);
+        let done = self.about_pod(pod, request, effect).instrument(span.clone()).await;
+        spans::end(&span, &done);
+        done
+    }
+
+    async fn about_pod(
+        &self,
+        pod: &Pod,
+        request: Option<&Request>,
+        effect: PodEffect,
+    ) -> Result<(), Failure> {
         match (effect, request) {
             (PodEffect::Request, _) => self.create(pod).await,
             (PodEffect::Join, Some(request)) => {

@@ -4,6 +4,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use kube::core::PartialObjectMeta;
 use kube::{Client, Error};
 use serde_json::{Value, json};
+use tracing::{Instrument as _, Span};
 use usher_api::{EvictionRequest, EvictionRequestStatus};
 use usher_decide::decision::Effect;
 use usher_decide::eviction_request::{Answer, Refusal};
@@ -11,6 +12,7 @@ use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::events::Events;
 use crate::refusal::refusal_of;
+use crate::spans;
 
 /// The name under which Usher's writes appear in `managedFields`.
 pub const FIELD_MANAGER: &str = "usher";
@@ -55,18 +57,10 @@ impl Requests {
         let mut outcome = Outcome::default();
         let mut version = request.resource_version.clone();
         for effect in effects {
-            let done = match effect {
-                Effect::LookUpPod => self.look_up(request, &mut outcome).await,
-                Effect::Confirm => self.confirm(request, &mut outcome).await,
-                Effect::Evict => self.evict(request, &mut outcome).await,
-                Effect::WriteStatus(status) => self.write_status(request, &mut version, status).await,
-                Effect::Delete => self.delete(request, &mut version).await,
-                Effect::KeepFinalizers(names) => self.keep_finalizers(request, &mut version, names).await,
-                Effect::Tell(notice) => {
-                    self.events.tell(request, pod, notice);
-                    Ok(())
-                }
-            };
+            let span = span_of(effect, request);
+            let done = self.one(request, pod, effect, &mut version, &mut outcome);
+            let done = done.instrument(span.clone()).await;
+            spans::end(&span, &done);
             if let Err(failure) = done {
                 outcome.failure = Some(failure);
                 break;
@@ -76,6 +70,34 @@ impl Requests {
             }
         }
         outcome
+    }
+
+    async fn one(
+        &self,
+        request: &Request,
+        pod: Option<&Pod>,
+        effect: &Effect,
+        version: &mut String,
+        outcome: &mut Outcome,
+    ) -> Result<(), Failure> {
+        match effect {
+            Effect::LookUpPod => self.look_up(request, outcome).await,
+            Effect::Confirm => self.confirm(request, outcome).await,
+            Effect::Evict => {
+                let evicted = self.evict(request, outcome).await;
+                if let Some(answer) = &outcome.answer {
+                    Span::current().record("usher.answer", word_for(answer));
+                }
+                evicted
+            }
+            Effect::WriteStatus(status) => self.write_status(request, version, status).await,
+            Effect::Delete => self.delete(request, version).await,
+            Effect::KeepFinalizers(names) => self.keep_finalizers(request, version, names).await,
+            Effect::Tell(notice) => {
+                self.events.tell(request, pod, notice);
+                Ok(())
+            }
+        }
     }
 
     fn requests(&self, request: &Request) -> Api<EvictionRequest> {
@@ -201,6 +223,27 @@ impl Requests {
             .patch_metadata(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
             .await;
         written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of)
+    }
+}
+
+fn span_of(effect: &Effect, request: &Request) -> Span {
+    let call = match effect {
+        Effect::LookUpPod => "get Pod",
+        Effect::Confirm => "get EvictionRequest",
+        Effect::Evict => "evict Pod",
+        Effect::WriteStatus(_) => "write status of EvictionRequest",
+        Effect::Delete => "delete EvictionRequest",
+        Effect::KeepFinalizers(_) => "write finalizers of EvictionRequest",
+        // Events are written by somebody else, later.
+        Effect::Tell(_) => return Span::none(),
+    };
+    spans::about_request(call, request)
+}
+
+fn word_for(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Accepted => "Accepted",
+        Answer::Refused(refusal) => refusal.reason(),
     }
 }
 

@@ -5,6 +5,7 @@ mod gates;
 mod health;
 mod http;
 mod logs;
+mod traces;
 mod webhook;
 
 use std::future::Future;
@@ -24,6 +25,7 @@ use usher_controllers::{eviction_request, maintenance};
 use crate::local::interruption;
 use gates::{Gate, Gates};
 use health::Health;
+use traces::Traces;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -53,13 +55,24 @@ pub struct Arguments {
     webhook: webhook::Arguments,
     #[command(flatten)]
     logs: logs::Arguments,
+    #[command(flatten)]
+    traces: traces::Arguments,
 }
 
 /// When asked to end, this process is gone after so long, whatever hangs.
 const END_WITHIN: Duration = Duration::from_secs(25);
 
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    logs::start(&arguments.logs)?;
+    let traces = Traces::start(&arguments.traces)?;
+    logs::start(&arguments.logs, traces.as_ref())?;
+    let ended = serve(arguments).await;
+    if let Some(traces) = traces {
+        traces.end().await;
+    }
+    ended
+}
+
+async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let client = arguments.access.client().await?;
     let clock = Clock::system();
     let (metrics, health) = (Metrics::new(clock.clone()), Health::default());

@@ -88,14 +88,18 @@ async fn values_are_checked_and_reach_the_manager() {
     if usher_testbed::skip_real("values_are_checked_and_reach_the_manager") {
         return;
     }
-    for (wrong, named) in
-        [("replicas=0", "replicas"), ("nonsense=1", "nonsense"), ("featureGates.X=true", "X")]
-    {
+    for (wrong, named) in [
+        ("replicas=0", "replicas"),
+        ("nonsense=1", "nonsense"),
+        ("featureGates.X=true", "X"),
+        ("traces.otlpEndpoint=c:4318", "otlpEndpoint"),
+    ] {
         let output = helm(&["--set", wrong]).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(named), "{wrong}: {said}");
     }
-    let values = "featureGates.EvictionRequestAPI=false,image.tag=9.9.9,serviceAccount.annotations.a=b";
+    let values = "featureGates.EvictionRequestAPI=false,image.tag=9.9.9,serviceAccount.annotations.a=b,\
+                  traces.otlpEndpoint=http://c:4318";
     let chart = rendered(&["--set", values]).await;
     let container =
         &chart["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0];
@@ -104,6 +108,7 @@ async fn values_are_checked_and_reach_the_manager() {
         container["args"][0],
         "--feature-gates=DeclarativeNodeMaintenance=true,EvictionRequestAPI=false"
     );
+    assert_eq!(container["args"][3], "--otlp-endpoint=http://c:4318");
     let account = &chart["ServiceAccount usher-system usher-manager"];
     assert_eq!(account["metadata"]["annotations"]["a"], "b");
 }

@@ -17,7 +17,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use usher_apply::{Clock, Events, Failure, Outcome, Requests};
+use tracing::Instrument as _;
+use usher_apply::{Clock, Events, Failure, Outcome, Requests, spans};
 use usher_decide::decision::Effect;
 use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
 use usher_decide::waiting_on::WaitingOn;
@@ -185,12 +186,14 @@ impl Controller {
             return;
         }
         let apply = self.apply.clone();
+        let span = spans::work("reconcile EvictionRequest", &key.namespace, &key.name);
         self.under_way.push(
             async move {
                 let effects = &decided.decision.effects;
                 let outcome = apply.carry_out(&decided.request, decided.pod.as_deref(), effects).await;
                 Done { key, decided, outcome }
             }
+            .instrument(span)
             .boxed(),
         );
     }

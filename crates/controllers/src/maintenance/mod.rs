@@ -21,8 +21,9 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use tracing::Instrument as _;
 use usher_api::NodeMaintenance;
-use usher_apply::{Clock, Events, Failure, Maintenances};
+use usher_apply::{Clock, Events, Failure, Maintenances, spans};
 use usher_decide::maintenance::decision::{Effect, NodeEffect};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
 
@@ -160,38 +161,44 @@ impl Controller {
 
     fn look_at(&mut self, item: &Item, now: Timestamp) -> Option<BoxFuture<'static, Done>> {
         let apply = self.apply.clone();
-        let item = item.clone();
-        match &item {
+        match item {
             Item::Maintenance(name) => {
                 let (maintenance, decision, cause) = self.index.decide_maintenance(name, now)?;
                 self.observer.waits(name, cause, now);
-                self.queue.set_time(&item, decision.recheck_at);
+                self.queue.set_time(item, decision.recheck_at);
                 let effects = Some(decision.effects).filter(|effects| !effects.is_empty())?;
-                Some(carry_out(apply, item, maintenance, effects).boxed())
+                let span = spans::work("reconcile NodeMaintenance", "", name);
+                Some(carry_out(apply, item.clone(), maintenance, effects).instrument(span).boxed())
             }
             Item::Node(name) => {
                 let (node, decision) = self.index.decide_node(name, now)?;
-                self.queue.set_time(&item, decision.recheck_at);
+                self.queue.set_time(item, decision.recheck_at);
                 let effects = Some(decision.effects).filter(|effects| !effects.is_empty())?;
                 let told_fight =
                     effects.iter().any(|effect| matches!(effect, NodeEffect::Tell(it) if it.is_warning));
+                let span = spans::work("reconcile Node", "", name);
+                let item = item.clone();
                 Some(
                     async move {
                         let outcome = apply.node(&node, &effects, now).await;
                         let fresh = outcome.fresh.map(|node| Fresh::Node(Box::new(node)));
                         Done { item, fresh, failure: outcome.failure, told_fight }
                     }
+                    .instrument(span)
                     .boxed(),
                 )
             }
             Item::Pod(key) => {
                 let PodDecision { pod, request, effect } = self.index.decide_pod(key)?;
                 tracing::debug!(pod = %key, ?effect, "eviction request");
+                let span = spans::work("reconcile Pod", &key.namespace, &key.name);
+                let item = item.clone();
                 Some(
                     async move {
                         let failure = apply.pod(&pod, request.as_deref(), effect).await.err();
                         Done { item, fresh: None, failure, told_fight: false }
                     }
+                    .instrument(span)
                     .boxed(),
                 )
             }

@@ -1,9 +1,11 @@
 //! Logs of the manager, for people or for machines, on stderr.
 
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, fmt};
+
+use super::traces::Traces;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -30,12 +32,15 @@ fn level(text: &str) -> Result<Targets, String> {
     })
 }
 
-pub fn start(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn start(arguments: &Arguments, traces: Option<&Traces>) -> anyhow::Result<()> {
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    let registry = tracing_subscriber::registry().with(arguments.log_level.clone());
-    match arguments.log_format {
-        Format::Text => registry.with(to_stderr).try_init()?,
-        Format::Json => registry.with(to_stderr.json().flatten_event(true)).try_init()?,
-    }
+    let lines = match arguments.log_format {
+        Format::Text => to_stderr.boxed(),
+        Format::Json => to_stderr.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(lines.with_filter(arguments.log_level.clone()))
+        .with(traces.map(Traces::layer))
+        .try_init()?;
     Ok(())
 }
