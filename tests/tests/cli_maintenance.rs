@@ -7,11 +7,15 @@ use std::time::Duration;
 use clap::Parser;
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use usher_apply::Clock;
 use usher_cli::{Ending, Error, Streams, Surroundings};
-use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, workload};
+use usher_controllers::{eviction_request, maintenance};
+use usher_tests::cluster::ADMIN;
+use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, Manager, start_manager};
 use usher_tests::requests::REQUESTS;
 use usher_tests::witness::Witness;
+use usher_tests::{TestCluster, crds};
 
 #[derive(Parser)]
 struct Line {
@@ -35,6 +39,17 @@ impl Printed {
     fn error(&self) -> String {
         self.ending.as_ref().unwrap_err().to_string()
     }
+}
+
+/// Runs a command line, split at white space.
+async fn run(line: &str, surroundings: &Surroundings) -> Printed {
+    let words = std::iter::once("usher").chain(line.split_whitespace());
+    let line = Line::try_parse_from(words).unwrap_or_else(|why| panic!("{why}"));
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let streams = Streams { out: &mut out, err: &mut err };
+    let ending = usher_cli::run(line.command, surroundings, streams).await;
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Printed { ending, out: text(out), err: text(err) }
 }
 
 struct Scene {
@@ -74,21 +89,11 @@ impl Scene {
         self.rolled_out(name).await.unwrap();
     }
 
-    /// Runs a command line, split at white space.
     async fn usher(&self, line: &str) -> Printed {
-        let words = std::iter::once("usher").chain(line.split_whitespace());
-        let line = Line::try_parse_from(words).unwrap_or_else(|why| panic!("{why}"));
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let streams = Streams { out: &mut out, err: &mut err };
         let server = self.cluster.server().clone();
-        let surroundings = Surroundings {
-            clock: Arc::new(move || server.now()),
-            cluster: Some(self.witness.client("person")),
-            ..Surroundings::plain()
-        };
-        let ending = usher_cli::run(line.command, &surroundings, streams).await;
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Printed { ending, out: text(out), err: text(err) }
+        let clock = Arc::new(move || server.now());
+        let cluster = Some(self.witness.client("person"));
+        run(line, &Surroundings { clock, cluster, ..Surroundings::plain() }).await
     }
 
     async fn maintenances(&self) -> Vec<Value> {
@@ -380,4 +385,57 @@ async fn without_the_definitions_it_is_said_what_to_install() {
         let error = scene.usher(line).await.error();
         assert_eq!(error, "Usher is not installed in this cluster: kubectl apply -f deploy/crds", "{line}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_control_plane_is_drained_as_well() {
+    if usher_testbed::skip_real("cli: node maintenance on the real control plane") {
+        return;
+    }
+    let cluster = TestCluster::real_living().await.unwrap();
+    let client = cluster.client(ADMIN).unwrap();
+    let surroundings = Surroundings { cluster: Some(client.clone()), ..Surroundings::plain() };
+    let missing = run("maintenance list", &surroundings).await.error();
+    assert_eq!(missing, "Usher is not installed in this cluster: kubectl apply -f deploy/crds");
+    crds::install(&cluster).await.unwrap();
+    for number in 1..=4 {
+        let mut node = node(&format!("n{number}"));
+        node["metadata"]["annotations"] = json!({"kwok.x-k8s.io/node": "fake"});
+        cluster.created(NODES, &node).await.unwrap();
+    }
+    cluster.created(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 6}))).await.unwrap();
+    let all_ready = |answer: &usher_tests::Answer| answer.body["status"]["availableReplicas"] == 6;
+    cluster.until(&format!("{DEPLOYMENTS}/web"), all_ready).await.unwrap();
+    let manager = tokio::spawn(async move {
+        let maintenances = maintenance::run(client.clone(), Clock::system(), Box::new(maintenance::Nobody));
+        let requests = eviction_request::run(client, Clock::system(), Box::new(eviction_request::Nobody));
+        futures::future::join(maintenances, requests).await;
+    });
+
+    assert_eq!(run("cordon n2", &surroundings).await.out, "node/n2: cordoned\n");
+    for (line, name) in
+        [("drain n1 --timeout 3m", "drain-n1"), ("drain n2 n3 --timeout 3m", "drain-n2-and-1-more")]
+    {
+        let drained = run(line, &surroundings).await;
+        assert_eq!(drained.code(), 0, "{drained:?}");
+        assert!(drained.out.starts_with(&format!("maintenance {name} created: it drains ")), "{drained:?}");
+    }
+    let list = run("maintenance list", &surroundings).await.out;
+    assert!(list.contains("drain-n2-and-1-more   Drained   2       2/2       0         0"), "{list}");
+    let described = run("maintenance describe drain-n1", &surroundings).await.out;
+    assert!(described.contains("all pods have left the 1 nodes\n"), "events: {described}");
+    assert_eq!(run("uncordon n1", &surroundings).await.code(), 1);
+    let back = run("maintenance cordon drain-n1", &surroundings).await.error();
+    assert!(back.contains("stages never go back"), "{back}");
+    let completed = run("maintenance complete drain-n1 --timeout 1m", &surroundings).await;
+    assert!(completed.out.ends_with("node/n1: given back, takes pods again\n"), "{completed:?}");
+    let cancelled = run("maintenance cancel drain-n2-and-1-more --timeout 1m", &surroundings).await;
+    assert!(
+        cancelled.out.ends_with(
+            "node/n2: stays cordoned, as it was before the maintenance\nnode/n3: given back, takes pods again\n"
+        ),
+        "{cancelled:?}"
+    );
+    assert_eq!(run("maintenance describe drain-n2-and-1-more", &surroundings).await.code(), 1);
+    manager.abort();
 }

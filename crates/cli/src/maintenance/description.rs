@@ -8,10 +8,10 @@ use usher_api::names::DRAINED_CONDITION;
 use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage as Stage, NodeStatus};
 use usher_decide::maintenance::plan::with_defaults;
 
-use super::picture::{cause, plural};
+use super::picture::{cause, eta, plural};
 use super::progress::{NodeProgress, total};
 use super::rows::{limit, one_line};
-use super::{eta, left, selection};
+use super::selection;
 use crate::explain::event_time;
 use crate::sheet::Sheet;
 use crate::table::Table;
@@ -50,10 +50,11 @@ pub fn render(found: &Found<'_>, surroundings: &Surroundings, now: Timestamp) ->
     }
     sheet.put("Stages", &stages(maintenance, now));
     drained(&mut sheet, maintenance, now);
-    if let Some(at) = eta(maintenance) {
-        sheet.put("ETA", &left(at, now));
+    let all = found.nodes.as_deref().map(total).unwrap_or_default();
+    if let Some(eta) = eta(maintenance, &all, now) {
+        sheet.put("ETA", &eta);
     }
-    waiting(&mut sheet, found, surroundings);
+    waiting(&mut sheet, &all, surroundings);
     for (other, shared) in &found.overlaps {
         let told = format!("{} in stage {:?}, on {}", other.name_any(), other.spec.stage, shared.join(", "));
         sheet.put("Overlaps", &told);
@@ -113,9 +114,7 @@ fn drained(sheet: &mut Sheet, maintenance: &NodeMaintenance, now: Timestamp) {
     }
 }
 
-fn waiting(sheet: &mut Sheet, found: &Found<'_>, surroundings: &Surroundings) {
-    let Some(nodes) = &found.nodes else { return };
-    let all = total(nodes);
+fn waiting(sheet: &mut Sheet, all: &NodeProgress, surroundings: &Surroundings) {
     let lines: Vec<String> = all
         .causes
         .iter()

@@ -39,7 +39,7 @@ pub fn picture(
         counts(&all),
         nodes.iter().filter(|node| is_drained(node)).count(),
         plural(nodes.len(), "node"),
-        eta(maintenance, now),
+        eta(maintenance, &all, now).map(|eta| format!(", ETA {eta}")).unwrap_or_default(),
         progress.age(now)
     );
     let mut text = format!("{}\n", surroundings.bold(&head));
@@ -238,8 +238,11 @@ fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timesta
     })
 }
 
-fn eta(maintenance: &NodeMaintenance, now: Timestamp) -> String {
-    super::eta(maintenance).map(|at| format!(", ETA {}", super::left(at, now))).unwrap_or_default()
+/// When it is expected to be done. Expectations know nothing of what blocks, and daemons stay.
+pub fn eta(maintenance: &NodeMaintenance, all: &NodeProgress, now: Timestamp) -> Option<String> {
+    let at = super::eta(maintenance).filter(|_| !is_down_to_daemons(all))?;
+    let at_best = if all.blocked > 0 && at > now { " at best" } else { "" };
+    Some(format!("{}{at_best}", super::left(at, now)))
 }
 
 fn counts(of: &NodeProgress) -> String {

@@ -71,7 +71,7 @@ fn a_bar_for_each_node_shows_what_is_gone_and_what_is_in_the_way() {
     let (progress, nodes) = looked(&maintenance, &before, &after);
     let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 100, now());
     let wanted = "\
-m: 1 of 5 pods gone, 1 evicting, 2 blocked, 1 pending, 1 of 3 nodes drained, ETA 5m, after 2m
+m: 1 of 5 pods gone, 1 evicting, 2 blocked, 1 pending, 1 of 3 nodes drained, ETA 5m at best, after 2m
   a   ×××××××××××××·······   0/3 gone   2 blocked, 1 pending   budget web: 0 allowed, 3 healthy, 3 wanted (2 pods)
   b   ██████████▒▒▒▒▒▒▒▒▒▒   1/2 gone   1 evicting             termination, 20s left
   c   ████████████████████   0/0 gone   drained
@@ -180,6 +180,8 @@ fn at_the_end_it_is_said_what_is_done_or_left() {
         "{told}"
     );
     assert!(told.contains("change the DaemonSet's node selection"), "{told}");
+    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 200, now());
+    assert!(!shown.contains("ETA"), "nobody knows: {shown}");
 }
 
 #[test]
@@ -293,7 +295,7 @@ Stages        Cordon   14m ago (2026-01-01 11:46:00Z)
               Drain    13m ago (2026-01-01 11:47:00Z)
 Drained       no, since 14m ago (2026-01-01 11:46:00Z): Evicting
 Pods          2 pending, 3 evicting
-ETA           5m
+ETA           5m at best
 Waiting on    disruption budget web does not allow the pod to be evicted (1 pod: shop/web-1); budget web wants 3 healthy and \
 has no more than 3: add a replica, or allow a disruption in the budget
 Overlaps      other in stage Drain, on a
