@@ -94,8 +94,12 @@ async fn back_up(turn: Turn) -> Result<(), TurnError> {
 }
 
 async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
+    rolling_maintenance(shell, cluster).await?;
+    for object in shop() {
+        manifests::create(cluster, &object).await?;
+    }
     println!(
-        "\n# 1. A database with two interceptors. The first copies its data; the second never says a word."
+        "\n# 2. A database with two interceptors. The first copies its data; the second never says a word."
     );
     running(cluster, "db-0").await?;
     shell.usher("evict db-0 -n shop --deadline 10m").await?;
@@ -107,7 +111,7 @@ async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
     );
     shell.usher_until("requests -n shop", &[NOBODY]).await?;
 
-    println!("\n# 2. Somebody asks, and thinks again: the pod stays.");
+    println!("\n# 3. Somebody asks, and thinks again: the pod stays.");
     running(cluster, "cart-0").await?;
     shell.usher("evict cart-0 -n shop").await?;
     shell.usher("cancel cart-0 -n shop").await?;
@@ -115,7 +119,7 @@ async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
     shell.usher("explain cart-0 -n shop").await?;
 
     println!(
-        "\n# 3. A single replica behind a budget that lets nobody go. Usher says why, and what would help."
+        "\n# 4. A single replica behind a budget that lets nobody go. Usher says why, and what would help."
     );
     let web = pod_of(cluster, "web").await?;
     shell.usher(&format!("evict {web} -n shop")).await?;
@@ -126,6 +130,43 @@ async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
     println!("deployment.apps/web scaled");
     shell.usher_until("requests -n shop", &[NOBODY]).await
 }
+
+/// All nodes are emptied one after another, and the front page keeps what its budget asks for.
+async fn rolling_maintenance(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
+    println!(
+        "\n# 1. {NODES} nodes get a new kernel, one after another. The front page has {FRONT} pods, and its budget \
+         wants {FRONT_LEAST} ready at any time."
+    );
+    let budget = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/front";
+    until(cluster, budget, |budget| budget["status"]["currentHealthy"] == FRONT).await?;
+    let clock = resident::clock_of(cluster);
+    let begun = clock.now();
+    let ready = life::Meter::start(cluster, "shop", "app=front");
+    shell.usher("drain node-1 --reason kernel --name kernel-1").await?;
+    shell.usher("maintenance complete kernel-1").await?;
+    println!("\n# So it goes on:");
+    for number in 2..=NODES {
+        let words = format!("drain node-{number} --reason kernel --name kernel-{number}");
+        let output = shell.quietly(&words).await?;
+        let end = output.lines().find(|line| line.starts_with("drained")).context("node is not drained")?;
+        println!("\n$ usher {words} | grep ^drained\n{end}");
+        shell.quietly(&format!("maintenance complete kernel-{number}")).await?;
+    }
+    shell.usher("maintenance list").await?;
+    let least = ready.minimum_since(begun).context("nobody counted the pods of the front page")?;
+    let took = clock.now().duration_since(begun).as_secs() / 60;
+    println!(
+        "\n# All {NODES} nodes were empty once, in {took} minutes of the cluster. The front page never had fewer than \
+         {least} ready pods."
+    );
+    anyhow::ensure!(least >= FRONT_LEAST, "the budget of the front page was broken");
+    Ok(())
+}
+
+const NODES: usize = 5;
+/// The pods of the front page, and how many must be ready.
+const FRONT: usize = 8;
+const FRONT_LEAST: usize = 7;
 
 /// What `usher requests` says when all is done.
 const NOBODY: &str = "nobody is asked to leave";
@@ -180,47 +221,54 @@ async fn scale(cluster: &Cluster, deployment: &str, replicas: i32) -> anyhow::Re
     Ok(())
 }
 
-/// Two nodes, and a shop with a database, a cart and a website.
+/// Nodes, and the front page of a shop.
 fn objects() -> Vec<Value> {
-    let node = |name: &str| {
+    let node = |number: usize| {
+        let name = format!("node-{number}");
         json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
             "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
         })
     };
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let front = [workload("Deployment", "front", FRONT, json!({})), budget("front", FRONT_LEAST)];
+    (1..=NODES).map(node).chain([namespace]).chain(front).collect()
+}
+
+/// The rest of the shop: a database, a cart and a website.
+fn shop() -> Vec<Value> {
     let interceptor = |class: &str| format!("{}{class}", usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX);
-    let workload = |kind: &str, app: &str, annotations: Value| {
-        let mut object = json!({
-            "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": app, "namespace": "shop"},
-            "spec": {
-                "replicas": 1, "selector": {"matchLabels": {"app": app}},
-                "template": {
-                    "metadata": {"labels": {"app": app}, "annotations": annotations},
-                    "spec": {"containers": [{"name": app, "image": format!("shop/{app}:1")}]},
-                },
-            },
-        });
-        if kind == "StatefulSet" {
-            object["spec"]["serviceName"] = app.into();
-        }
-        object
-    };
+    let both = json!({interceptor(BACKUP): "12000/backup", interceptor(SILENT): "500"});
     vec![
-        node("node-1"),
-        node("node-2"),
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
-        workload(
-            "StatefulSet",
-            "db",
-            json!({interceptor(BACKUP): "12000/backup", interceptor(SILENT): "500"}),
-        ),
-        workload("StatefulSet", "cart", json!({interceptor(SILENT): "500"})),
-        workload("Deployment", "web", json!({})),
-        json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-        }),
+        workload("StatefulSet", "db", 1, both),
+        workload("StatefulSet", "cart", 1, json!({interceptor(SILENT): "500"})),
+        workload("Deployment", "web", 1, json!({})),
+        budget("web", 1),
     ]
+}
+
+fn workload(kind: &str, app: &str, replicas: usize, annotations: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": app, "namespace": "shop"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": app}},
+            "template": {
+                "metadata": {"labels": {"app": app}, "annotations": annotations},
+                "spec": {"containers": [{"name": app, "image": format!("shop/{app}:1")}]},
+            },
+        },
+    });
+    if kind == "StatefulSet" {
+        object["spec"]["serviceName"] = app.into();
+    }
+    object
+}
+
+fn budget(app: &str, least: usize) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "shop"},
+        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
+    })
 }
