@@ -3,10 +3,17 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams, ResourceExt};
+use kube::runtime::wait::{await_condition, conditions};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
-use usher_cli::{Ending, Streams, Surroundings};
-use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, template, workload};
+use usher_cli::{Ending, Streams, Surroundings, explain_node, outlook};
+use usher_tests::TestCluster;
+use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, node, template, workload};
 use usher_tests::maintenances::{MAINTENANCES, Manager, is_drained, of_nodes, start_manager};
 use usher_tests::requests::REQUESTS;
 use usher_tests::witness::Witness;
@@ -58,8 +65,7 @@ impl Scene {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let streams = Streams { out: &mut out, err: &mut err };
         let client = self.witness.client("admin");
-        let ending =
-            usher_cli::outlook::print(&client, &maintenance, &self.surroundings(), streams).await.unwrap();
+        let ending = outlook::print(&client, &maintenance, &self.surroundings(), streams).await.unwrap();
         assert_eq!(String::from_utf8(err).unwrap(), "");
         (ending, String::from_utf8(out).unwrap())
     }
@@ -69,7 +75,7 @@ impl Scene {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let streams = Streams { out: &mut out, err: &mut err };
         let client = self.witness.client("admin");
-        let ending = usher_cli::explain_node::run(&client, node, None, &self.surroundings(), streams).await;
+        let ending = explain_node::run(&client, node, None, &self.surroundings(), streams).await;
         ending.map(|_| String::from_utf8(out).unwrap()).map_err(|why| why.to_string())
     }
 }
@@ -115,7 +121,7 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
         "Dry run: 2 nodes with ",
         " would be drained in 2 waves. ",
         "cannot leave: budget default/db (minAvailable 3) wants 3 healthy and has no more than 3\n",
-        "2 pods of DaemonSet default/agent: asked to leave last",
+        "2 pods of DaemonSet default/agent, asked to leave last",
         "1 pod has no controller: once gone, nobody makes a new one\n    default/solo\n",
         "would fit on the 1 node that stays and takes pods.\n",
         "Nothing was changed. To do it, run the same command without --dry-run.\n",
@@ -198,4 +204,49 @@ async fn a_node_is_explained_before_during_and_after_a_drain() {
     assert!(after.starts_with("Node n1 is drained.\n"), "{after}");
     let wrong = scene.explain("n4").await.unwrap_err();
     assert_eq!(wrong, "there is no node \"n4\": did you mean n1, n2, n3? kubectl get nodes lists all");
+}
+
+/// What a real API server sends is read as well: nodes, pods and budgets that no controller has looked at.
+#[tokio::test]
+async fn a_dry_run_and_an_explanation_on_a_real_api_server() {
+    let cluster = TestCluster::real().await.unwrap();
+    let client = cluster.client("admin").unwrap();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for (_, definition) in usher_api::crd::crds() {
+        definitions.create(&PostParams::default(), &definition).await.unwrap();
+        let established = conditions::is_crd_established();
+        await_condition(definitions.clone(), &definition.name_any(), established).await.unwrap();
+    }
+    for name in ["n1", "n2"] {
+        create::<Node>(Api::all(client.clone()), node(name)).await;
+    }
+    let mut pod = bare_pod("solo", "n1");
+    pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Gi".into();
+    pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
+    create::<Pod>(Api::namespaced(client.clone(), "default"), pod).await;
+
+    let maintenance: NodeMaintenance = serde_json::from_value(of_nodes("new", "Drain", &["n1"])).unwrap();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let streams = Streams { out: &mut out, err: &mut err };
+    let ending = outlook::print(&client, &maintenance, &Surroundings::plain(), streams).await.unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(ending, Ending::Done, "{text}");
+    assert!(text.starts_with("Dry run: 1 node with 1 pod would be drained at once."), "{text}");
+    assert!(text.contains("- 1 pod has no controller: once gone, nobody makes a new one\n"), "{text}");
+    assert!(text.contains("- 1 pod has an emptyDir volume, whose data are lost\n"), "{text}");
+
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let streams = Streams { out: &mut out, err: &mut err };
+    explain_node::run(&client, "n1", None, &Surroundings::plain(), streams).await.unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.starts_with("Node n1 is in no maintenance, and has 1 pod.\n"), "{text}");
+    assert!(text.contains("Could leave   1 pod: it would be evicted at once"), "{text}");
+}
+
+async fn create<K>(api: Api<K>, object: Value)
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    let object: K = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
 }

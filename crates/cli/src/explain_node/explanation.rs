@@ -249,7 +249,7 @@ fn not_yet(found: &Found, explanation: &Explanation, drain: &Drain, name: String
         let advice = match &drain.before[..] {
             [] => "wait until the pods before it have left".to_string(),
             [first, ..] => format!(
-                "wait until the pods before it have left, which are also on {}: see explain node/{first}",
+                "wait until the pods before it have left, which are on {}: see explain node/{first}",
                 some(&drain.before)
             ),
         };

@@ -188,10 +188,7 @@ fn a_pod_whose_turn_comes_later_is_told_after_whom() {
     let explanation = explain(&found(node("m", true), &[later.clone()], pods()), now());
     let group = &explanation.groups[0];
     assert_eq!(group.sentence, "the nodes of an earlier wave are not empty yet");
-    assert_eq!(
-        group.advice,
-        "wait until the pods before it have left, which are also on n2: see explain node/n2"
-    );
+    assert_eq!(group.advice, "wait until the pods before it have left, which are on n2: see explain node/n2");
     later["spec"].as_object_mut().unwrap().remove("drainLimit");
     let explanation = explain(&found(node("m", true), &[later], pods()), now());
     assert_eq!(explanation.groups[0].sentence, "the drain plan has not come to it yet");

@@ -65,8 +65,8 @@ Order
   2      n1     2      1: 2      -
 
 Plan
-  STEP   PODS   TYPE      UP TO PRIORITY         LABELS
-  1      3      Default   the highest of users   -
+  STEP   PODS   TYPE      UP TO PRIORITY                  LABELS
+  1      3      Default   1000000000 (highest of users)   -
 
 What it would meet, worst first
 - 2 pods cannot leave: budget shop/web (minAvailable 1) wants 3 healthy and has no more than 3
@@ -77,7 +77,7 @@ What it would meet, worst first
     you can: save what you need of them, or have a Deployment run them
 
 Places: 2 of 2 pods that somebody makes anew would fit on the 1 node that stays and takes pods.
-  for example: n3 2
+  packed one node after the other: n3 2
   by requests, node selectors and taints; not looked at: rules about other pods, volumes, preemption
 
 Nothing was changed. To do it, run the same command without --dry-run.

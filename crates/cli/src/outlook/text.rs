@@ -125,13 +125,13 @@ fn plan(outlook: &Outlook) -> String {
 
 fn priority(entry: &DrainPlanEntry) -> String {
     let name = match entry.pod_priority {
-        HIGHEST_USER_PRIORITY => "the highest of users",
+        HIGHEST_USER_PRIORITY => "highest of users",
         SYSTEM_CLUSTER_CRITICAL_PRIORITY => "system-cluster-critical",
         SYSTEM_NODE_CRITICAL_PRIORITY => "system-node-critical",
         i32::MAX => "any",
         other => return other.to_string(),
     };
-    name.to_string()
+    format!("{} ({name})", entry.pod_priority)
 }
 
 fn labels(entry: &DrainPlanEntry) -> String {
@@ -184,7 +184,7 @@ fn room(outlook: &Outlook) -> String {
     let mut text = format!("Places: {placed} of {all} that somebody makes anew would fit on the {stay}.\n");
     if !onto.is_empty() {
         let onto: Vec<String> = onto.into_iter().map(|(node, pods)| format!("{node} {pods}")).collect();
-        text.push_str(&format!("  for example: {}\n", some(&onto)));
+        text.push_str(&format!("  packed one node after the other: {}\n", some(&onto)));
     }
     text.push_str("  by requests, node selectors and taints; not looked at: rules about other pods, volumes, preemption\n");
     text

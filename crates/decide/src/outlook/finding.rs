@@ -149,8 +149,8 @@ impl Finding {
                 )
             }
             Self::DaemonSet { owner, .. } => format!(
-                "{pods} of DaemonSet {owner}: asked to leave last, but the eviction API would only bring them back, so \
-                 the drain waits for them"
+                "{pods} of DaemonSet {owner}, asked to leave last and never evicted: the DaemonSet would only make a new \
+                 one. The drain waits until nothing is left of it"
             ),
             Self::NoOwner { .. } => format!("{pods} {have} no controller: once gone, nobody makes a new one"),
             Self::LocalData { .. } => format!("{pods} {have} an emptyDir volume, whose data are lost"),
@@ -197,8 +197,8 @@ impl Finding {
                     .to_string()
             }
             Self::DaemonSet { .. } => {
-                "keep the DaemonSet off these nodes, or let an interceptor end its pods; the drain does not show \
-                 Drained, nor take a next wave, before they are gone"
+                "keep the DaemonSet off these nodes, or let an interceptor end its pods; before that the drain \
+                 does not show Drained, nor take a next wave"
                     .to_string()
             }
             Self::NoOwner { .. } => "save what you need of them, or have a Deployment run them".to_string(),
@@ -254,9 +254,7 @@ fn overlap_told(overlap: &Overlap) -> String {
     match overlap.stage {
         Stage::Idle => format!("maintenance {name} is planned for {nodes} of these, and touches nothing yet"),
         Stage::Cordon | Stage::Complete => {
-            format!(
-                "maintenance {name} holds {nodes} of these too: they stay cordoned until both are complete"
-            )
+            format!("maintenance {name} holds {nodes} of these too, cordoned until both are complete")
         }
         Stage::Drain => {
             let order = match (overlap.is_waited_for, overlap.waits, overlap.pushes) {

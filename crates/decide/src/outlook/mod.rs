@@ -14,7 +14,11 @@ pub mod fit;
 pub mod objects;
 pub mod overlap;
 pub mod placement;
+#[cfg(test)]
+mod properties;
 pub mod resources;
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod tests;
 

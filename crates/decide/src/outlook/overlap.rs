@@ -12,6 +12,7 @@ use crate::maintenance::board::Board;
 use crate::maintenance::nodes::{Node, Pods};
 use crate::maintenance::plan::PodClass;
 use crate::maintenance::progress::{Draining, Number};
+use crate::maintenance::targets::either;
 use crate::snapshot::Maintenance;
 
 /// Another maintenance of some of the nodes.
@@ -95,8 +96,8 @@ fn ask_the_board(
             has_turn && other.selector.matches(&node.name, &node.labels)
         };
         let mut covered_by: Vec<Number> = (0..mine).filter(takes).collect();
-        let targeted = covered_by.iter().filter_map(|number| targets[*number].get(&*node.name)).next();
-        let targeted = targeted.map(|entries| entries.to_vec()).unwrap_or_default();
+        let known = covered_by.iter().filter_map(|number| targets[*number].get(&*node.name));
+        let targeted = known.fold(Vec::new(), |so_far, entries| either(&so_far, entries));
         if first.contains(&node.name) {
             covered_by.push(mine);
         }
