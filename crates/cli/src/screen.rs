@@ -5,6 +5,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub struct Screen(ProgressBar);
 
+/// In letters and lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    pub width: usize,
+    pub height: usize,
+}
+
 impl Screen {
     pub fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
@@ -14,16 +21,16 @@ impl Screen {
         Self(bar)
     }
 
-    /// How many letters fit into a line.
-    pub fn width(&self) -> usize {
-        let (_, columns) = Term::stdout().size();
-        usize::from(columns)
+    /// How large it is now.
+    pub fn size(&self) -> Size {
+        let (height, width) = Term::stdout().size();
+        Size { width: width.into(), height: height.into() }
     }
 
     /// Draws the text in the place of what was drawn before. A line that does not fit is cut: where it went on in the next one,
     /// not all of it could be removed again.
     pub fn draw(&self, text: &str) {
-        let width = self.width();
+        let width = self.size().width;
         let lines = text.trim_end().lines().map(|line| truncate_str(line, width, "…"));
         self.0.set_message(lines.collect::<Vec<_>>().join("\n"));
     }

@@ -34,7 +34,7 @@ pub struct DraftArguments {
 }
 
 /// So long a name may become that is made from nodes.
-const NAME_LENGTH: usize = 60;
+const NAME_LENGTH: usize = 40;
 
 impl DraftArguments {
     /// Reads the plan. It is not checked against the cluster yet: see [`check`].

@@ -11,12 +11,13 @@ use kube::{Api, Client, ResourceExt as _};
 use usher_api::NodeMaintenance;
 
 use super::picture::{Said, drained, not_drained, picture};
-use super::progress::{self, Progress};
+use super::progress::{self, NodeProgress, Progress};
 use super::selection::only_name;
 use crate::live::{Live, Scope};
 use crate::requests::say_if_hidden;
 use crate::screen::Screen;
 use crate::wait::out_of_time;
+use crate::world::World;
 use crate::{Ending, Error, Streams, Surroundings};
 
 /// Things change by the passing of time, too; and what changes more often is told together.
@@ -54,6 +55,13 @@ impl Followed {
         Ok(())
     }
 
+    /// Its nodes as they are. Once it is drained no pod is left, although this one may not have been told of the last yet.
+    fn look(&self, progress: &mut Progress, now: Timestamp) -> Vec<NodeProgress> {
+        let nobody = World::default();
+        let world = if self.ending() == Some(Ending::Done) { &nobody } else { &self.live.world };
+        progress.look(&self.maintenance, world, now)
+    }
+
     fn ending(&self) -> Option<Ending> {
         progress::ending((!self.is_gone).then_some(&self.maintenance))
     }
@@ -86,14 +94,13 @@ pub async fn until_drained(
     let ending = loop {
         let now = surroundings.now();
         let ending = followed.ending();
-        // Pods may have left although nobody was told yet.
-        let nodes = progress.look(&followed.maintenance, &followed.live.world, now);
+        let nodes = followed.look(&mut progress, now);
         if is_time_to_tell || ending.is_some() {
             let maintenance = &followed.maintenance;
             match &screen {
                 Some(screen) => {
-                    let width = screen.width();
-                    screen.draw(&picture(maintenance, &nodes, &progress, surroundings, width, now));
+                    let size = screen.size();
+                    screen.draw(&picture(maintenance, &nodes, &progress, surroundings, size, now));
                 }
                 None => {
                     let lines = said.lines(maintenance, &nodes, &progress, now);
@@ -134,7 +141,7 @@ fn tell_end(
     streams: Streams<'_>,
 ) -> Result<(), Error> {
     let maintenance = &followed.maintenance;
-    let nodes = progress.look(maintenance, &followed.live.world, now);
+    let nodes = followed.look(progress, now);
     let (program, name) = (&surroundings.program, maintenance.name_any());
     match ending {
         Ending::Done => {

@@ -9,12 +9,14 @@ use usher_decide::maintenance::words;
 
 use super::progress::{Cause, NodeProgress, Progress, total};
 use crate::Surroundings;
-use crate::screen::wrap;
+use crate::screen::{Size, wrap};
 use crate::standing::Waits;
 use crate::table::Table;
 
 /// So many nodes are shown one by one.
 const SHOWN: usize = 20;
+/// So many lines of a screen are for what is above and below the nodes.
+const AROUND: usize = 8;
 /// So many causes are told at the end, and so many pods of each.
 const CAUSES: usize = 10;
 const PODS: usize = 3;
@@ -29,7 +31,7 @@ pub fn picture(
     nodes: &[NodeProgress],
     progress: &Progress,
     surroundings: &Surroundings,
-    width: usize,
+    size: Size,
     now: Timestamp,
 ) -> String {
     let all = total(nodes);
@@ -42,15 +44,17 @@ pub fn picture(
         eta(maintenance, &all, now).map(|eta| format!(", ETA {eta}")).unwrap_or_default(),
         progress.age(now)
     );
-    let mut text = format!("{}\n", surroundings.bold(&head));
+    let head = wrap(&head, size.width, 2);
+    let mut text: String = head.lines().map(|line| format!("{}\n", surroundings.bold(line))).collect();
     if let Some(waits) = not_taken_up(maintenance, progress, now) {
         text.push_str(&format!("  {}\n", surroundings.alarming(&waits)));
     }
     let mut shown: Vec<&NodeProgress> = nodes.iter().collect();
-    if nodes.len() > SHOWN {
+    let room = SHOWN.min(size.height.saturating_sub(AROUND)).max(1);
+    if nodes.len() > room {
         let busy = |node: &&NodeProgress| std::cmp::Reverse((node.blocked + node.evicting, node.left()));
         shown.sort_by_key(busy);
-        shown.truncate(SHOWN);
+        shown.truncate(room);
         shown.sort_by(|a, b| a.name.cmp(&b.name));
     }
     let mut table = Table::default();
@@ -62,14 +66,17 @@ pub fn picture(
         table.row(vec![format!("  {}", node.name), bar(node), gone, states, waits]);
     }
     text.push_str(&table.render());
-    if nodes.len() > SHOWN {
+    if nodes.len() > room {
         let hidden = nodes.iter().filter(|node| !shown.iter().any(|one| one.name == node.name));
         let (drained, waiting): (Vec<_>, Vec<_>) = hidden.partition(|node| is_drained(node));
-        let more = plural(nodes.len() - SHOWN, "more node");
+        let more = plural(nodes.len() - room, "more node");
         text.push_str(&format!("  and {more}: {} drained, {} not\n", drained.len(), waiting.len()));
     }
     if let Some(worst) = all.causes.first().filter(|cause| cause.waits.is_blocked()) {
-        text.push_str(&format!("{}\n", wrap(&format!("  blocked most: {}", cause(worst, true)), width, 4)));
+        text.push_str(&format!(
+            "{}\n",
+            wrap(&format!("  blocked most: {}", cause(worst, true)), size.width, 4)
+        ));
     }
     if is_down_to_daemons(&all) {
         text.push_str(&format!("  {DAEMONS}\n"));

@@ -9,11 +9,16 @@ use super::picture::{Said, drained, not_drained, picture};
 use super::progress::{NodeProgress, Progress, ending};
 use super::rows::{Changes, table};
 use crate::samples::{NOW, budget, maintenance, pod, request, world};
+use crate::screen::Size;
 use crate::world::{World, key_of};
 use crate::{Ending, Surroundings};
 
 fn now() -> Timestamp {
     NOW.parse().unwrap()
+}
+
+fn size(width: usize) -> Size {
+    Size { width, height: 50 }
 }
 
 fn with_status(mut maintenance: NodeMaintenance, status: Value) -> NodeMaintenance {
@@ -69,9 +74,10 @@ fn a_bar_for_each_node_shows_what_is_gone_and_what_is_in_the_way() {
     let maintenance = drain_of(&["a", "b", "c"], &["Evicting", "Evicting (limited by x)", "Drained"]);
     let (before, after) = scene();
     let (progress, nodes) = looked(&maintenance, &before, &after);
-    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 100, now());
+    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), size(100), now());
     let wanted = "\
-m: 1 of 5 pods gone, 1 evicting, 2 blocked, 1 pending, 1 of 3 nodes drained, ETA 5m at best, after 2m
+m: 1 of 5 pods gone, 1 evicting, 2 blocked, 1 pending, 1 of 3 nodes drained, ETA 5m at best, after
+  2m
   a   ×××××××××××××·······   0/3 gone   2 blocked, 1 pending   budget web: 0 allowed, 3 healthy, 3 wanted (2 pods)
   b   ██████████▒▒▒▒▒▒▒▒▒▒   1/2 gone   1 evicting             termination, 20s left
   c   ████████████████████   0/0 gone   drained
@@ -91,9 +97,12 @@ fn of_many_nodes_the_busiest_are_shown() {
     let maintenance = drain_of(&nodes, &messages);
     let pods = world(&[pod("web-1", "n29")], &[request("web-1")], &[budget("web", 0)]);
     let (progress, nodes) = looked(&maintenance, &pods, &pods);
-    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 200, now());
+    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), size(200), now());
     assert!(shown.contains("\n  n29   ××××"), "{shown}");
     assert!(shown.contains("\n  and 10 more nodes: 10 drained, 0 not\n"), "{shown}");
+    let low = Size { width: 200, height: 12 };
+    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), low, now());
+    assert!(shown.contains("\n  and 26 more nodes: 26 drained, 0 not\n"), "{shown}");
     let mut said = Said::default();
     let lines = said.lines(&maintenance, &nodes, &progress, now());
     assert!(lines.starts_with("node/n00: drained, 0 pods gone\n"), "{lines}");
@@ -140,7 +149,7 @@ fn a_node_that_waits_says_for_what() {
         let maintenance = drain_of(&["a"], &[message]);
         let pods = world(&[pod("web-1", "a")], &[], &[]);
         let (progress, nodes) = looked(&maintenance, &pods, &pods);
-        let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 200, now());
+        let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), size(200), now());
         assert!(shown.trim_end().ends_with(format!("   1 pending   {wanted}").trim_end()), "{shown}");
     }
 }
@@ -180,7 +189,7 @@ fn at_the_end_it_is_said_what_is_done_or_left() {
         "{told}"
     );
     assert!(told.contains("change the DaemonSet's node selection"), "{told}");
-    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), 200, now());
+    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), size(200), now());
     assert!(!shown.contains("ETA"), "nobody knows: {shown}");
 }
 
