@@ -303,6 +303,9 @@ async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
         "{waited:?}"
     );
     assert!(waited.err.contains("the pod belongs to a DaemonSet"), "{waited:?}");
+    let ended = scene.usher("drain n1 --ignore-daemonsets").await;
+    assert_eq!(ended.code(), 0, "{ended:?}");
+    assert!(ended.out.contains("\n1 pod of DaemonSets or static stays\n"), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use usher_decide::snapshot::Node;
 use crate::arguments::{self, Connection};
 use crate::maintenance::create::{Made, create, differences, overlaps};
 use crate::maintenance::draft::{DraftArguments, check};
-use crate::maintenance::follow::{goes_on, until_drained};
+use crate::maintenance::follow::{Until, goes_on, until_drained};
 use crate::maintenance::picture::plural;
 use crate::maintenance::selection::{read_nodes, told};
 use crate::world::list;
@@ -21,7 +21,7 @@ pub struct Arguments {
     #[command(flatten)]
     waiting: Waiting,
     /// Only say what would happen: waves, budgets that will block, pods that can never leave, and what will not fit.
-    #[arg(long, conflicts_with_all = ["wait", "timeout"])]
+    #[arg(long, conflicts_with_all = ["wait", "timeout", "ignore_daemonsets"])]
     dry_run: bool,
     #[command(flatten)]
     connection: Connection,
@@ -44,11 +44,18 @@ pub struct Waiting {
     /// Stop following after this long; 0 means never [default: never].
     #[arg(long, value_name = "DURATION", value_parser = arguments::timeout)]
     timeout: Option<SignedDuration>,
+    /// Be done when only pods of DaemonSets and static pods are left.
+    ///
+    /// They come last in every plan, and as yet nothing ends them unless they have an interceptor. The maintenance goes on
+    /// waiting for them; complete it when the work on the nodes is done.
+    #[arg(long)]
+    ignore_daemonsets: bool,
 }
 
 impl Waiting {
-    pub fn timeout(&self) -> Option<SignedDuration> {
-        self.timeout.filter(|timeout| !timeout.is_zero())
+    pub fn until(&self) -> Until {
+        let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
+        Until { timeout, ignores_daemons: self.ignore_daemonsets }
     }
 }
 
@@ -87,7 +94,7 @@ pub async fn run(
         write!(streams.err, "{}", goes_on(&surroundings.program, &maintenance.name_any()))?;
         return Ok(Ending::Done);
     }
-    until_drained(&client, *maintenance, arguments.waiting.timeout(), surroundings, streams).await
+    until_drained(&client, *maintenance, arguments.waiting.until(), surroundings, streams).await
 }
 
 /// Checks a draft against the nodes of the cluster, which it returns.

@@ -6,7 +6,7 @@ use usher_api::NodeMaintenance;
 
 use super::create::overlaps;
 use super::description::{Found, render};
-use super::follow::until_drained;
+use super::follow::{Until, until_drained};
 use super::get;
 use super::progress::Progress;
 use super::selection::{only_name, read_nodes};
@@ -72,7 +72,7 @@ pub async fn run(
     streams.out.flush()?;
     if arguments.watch {
         writeln!(streams.out)?;
-        return until_drained(&client, maintenance, None, surroundings, streams).await;
+        return until_drained(&client, maintenance, Until::default(), surroundings, streams).await;
     }
     Ok(Ending::Done)
 }

@@ -9,6 +9,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::NodeMaintenance;
+use usher_decide::maintenance::status::is_drained;
 
 use super::picture::{Said, drained, not_drained, picture};
 use super::progress::{self, NodeProgress, Progress};
@@ -23,22 +24,33 @@ use crate::{Ending, Error, Streams, Surroundings};
 /// Things change by the passing of time, too; and what changes more often is told together.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How long a drain is followed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Until {
+    /// `None`: to its end.
+    pub timeout: Option<SignedDuration>,
+    /// Pods of DaemonSets and static pods need not be gone.
+    pub ignores_daemons: bool,
+}
+
 /// A maintenance and its pods, kept up to date.
 pub struct Followed {
     pub maintenance: NodeMaintenance,
     /// It is not there any more.
     pub is_gone: bool,
     pub live: Live,
+    ignores_daemons: bool,
     news: Pin<Box<dyn Stream<Item = watcher::Result<Option<NodeMaintenance>>> + Send>>,
 }
 
 impl Followed {
     /// Returns once everything that is there has been told.
-    pub async fn start(client: &Client, maintenance: NodeMaintenance) -> Result<Self, Error> {
+    pub async fn start(client: &Client, maintenance: NodeMaintenance, until: Until) -> Result<Self, Error> {
         let node = only_name(&maintenance.spec.node_selector).map(str::to_string);
         let live = Live::start(client, &Scope { node, ..Scope::default() }).await?;
         let news = watch_object(Api::all(client.clone()), &maintenance.name_any()).default_backoff();
-        Ok(Self { maintenance, is_gone: false, live, news: Box::pin(news) })
+        let ignores_daemons = until.ignores_daemons;
+        Ok(Self { maintenance, is_gone: false, live, ignores_daemons, news: Box::pin(news) })
     }
 
     pub async fn changed(&mut self) -> Result<(), Error> {
@@ -58,12 +70,12 @@ impl Followed {
     /// Its nodes as they are. Once it is drained no pod is left, although this one may not have been told of the last yet.
     fn look(&self, progress: &mut Progress, now: Timestamp) -> Vec<NodeProgress> {
         let nobody = World::default();
-        let world = if self.ending() == Some(Ending::Done) { &nobody } else { &self.live.world };
-        progress.look(&self.maintenance, world, now)
+        let is_drained = self.maintenance.status.as_ref().is_some_and(is_drained);
+        progress.look(&self.maintenance, if is_drained { &nobody } else { &self.live.world }, now)
     }
 
     fn ending(&self) -> Option<Ending> {
-        progress::ending((!self.is_gone).then_some(&self.maintenance))
+        progress::ending((!self.is_gone).then_some(&self.maintenance), self.ignores_daemons)
     }
 }
 
@@ -71,14 +83,14 @@ impl Followed {
 pub async fn until_drained(
     client: &Client,
     maintenance: NodeMaintenance,
-    timeout: Option<SignedDuration>,
+    until: Until,
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let mut progress = Progress::new(surroundings.now());
     let mut said = Said::default();
     let name = maintenance.name_any();
-    let mut followed = match Followed::start(client, maintenance).await {
+    let mut followed = match Followed::start(client, maintenance, until).await {
         Ok(followed) => followed,
         Err(why) => {
             write!(streams.err, "{}", goes_on(&surroundings.program, &name))?;
@@ -88,7 +100,7 @@ pub async fn until_drained(
     say_if_hidden(&followed.live.world, streams.err)?;
     let screen = surroundings.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);
-    let mut out_of_time = std::pin::pin!(out_of_time(timeout));
+    let mut out_of_time = std::pin::pin!(out_of_time(until.timeout));
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let mut is_time_to_tell = true;
     let ending = loop {

@@ -158,7 +158,12 @@ pub fn drained(
             format!("drained: {} after {after}", left_it(all.gone(), &format!("the {} nodes", nodes.len())))
         }
     };
-    format!("{told}\ngive back what it holds: {program} maintenance complete {name}\n")
+    let stay = match total(nodes).left() {
+        0 => String::new(),
+        1 => "1 pod of DaemonSets or static stays\n".to_string(),
+        left => format!("{left} pods of DaemonSets or static stay\n"),
+    };
+    format!("{told}\n{stay}give back what it holds: {program} maintenance complete {name}\n")
 }
 
 fn left_it(gone: usize, place: &str) -> String {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_api::{NodeMaintenance, NodeStatus, PodType};
+use usher_api::{NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
 use usher_decide::maintenance::status::is_drained;
 use usher_decide::snapshot::{Key, Pod};
 
@@ -156,13 +156,22 @@ impl Causes {
 }
 
 /// How the drain ended, if it did. `None` instead of a maintenance: it is gone.
-pub fn ending(maintenance: Option<&NodeMaintenance>) -> Option<Ending> {
+pub fn ending(maintenance: Option<&NodeMaintenance>, ignores_daemons: bool) -> Option<Ending> {
     let Some(maintenance) = maintenance else { return Some(Ending::Withdrawn) };
-    if maintenance.status.as_ref().is_some_and(is_drained) {
+    let is_done = |status: &NodeMaintenanceStatus| {
+        is_drained(status) || (ignores_daemons && is_down_to_daemons(status))
+    };
+    if maintenance.status.as_ref().is_some_and(is_done) {
         Some(Ending::Done)
     } else if super::create::is_active(maintenance) {
         None
     } else {
         Some(Ending::Withdrawn)
     }
+}
+
+/// Entries of DaemonSets and static pods are reached once all other pods are gone from all nodes.
+fn is_down_to_daemons(status: &NodeMaintenanceStatus) -> bool {
+    let reached = status.drain_status.as_ref().map(|drain| &drain.reached_drain_targets[..]);
+    reached.unwrap_or_default().iter().any(|entry| entry.pod_type != PodType::Default)
 }

@@ -92,7 +92,7 @@ pub async fn drain(
         write!(streams.err, "{}", goes_on(&surroundings.program, &arguments.name))?;
         return Ok(Ending::Done);
     }
-    until_drained(&client, *maintenance, arguments.waiting.timeout(), surroundings, streams).await
+    until_drained(&client, *maintenance, arguments.waiting.until(), surroundings, streams).await
 }
 
 pub async fn complete(

@@ -212,8 +212,36 @@ fn a_drain_ends_drained_or_cancelled() {
         (Some(deleted), Some(Ending::Withdrawn)),
         (None, Some(Ending::Withdrawn)),
     ] {
-        assert_eq!(ending(maintenance.as_ref()), wanted, "{maintenance:?}");
+        assert_eq!(ending(maintenance.as_ref(), false), wanted, "{maintenance:?}");
+        assert_eq!(ending(maintenance.as_ref(), true), wanted, "{maintenance:?}");
     }
+}
+
+#[test]
+fn pods_of_daemon_sets_can_be_left_out_of_what_is_waited_for() {
+    let reached = |types: &[&str]| {
+        let entries: Vec<_> = types.iter().map(|kind| json!({"podPriority": 1, "podType": kind})).collect();
+        let status = json!({"drainStatus": {"reachedDrainTargets": entries}});
+        with_status(maintenance("m", "Drain", &["a"], json!({})), status)
+    };
+    for (types, wanted) in [
+        (&[][..], None),
+        (&["Default"], None),
+        (&["Default", "DaemonSet"], Some(Ending::Done)),
+        (&["Default", "DaemonSet", "Static"], Some(Ending::Done)),
+    ] {
+        assert_eq!(ending(Some(&reached(types)), true), wanted, "{types:?}");
+        assert_eq!(ending(Some(&reached(types)), false), None, "{types:?}");
+    }
+    let maintenance = reached(&["Default", "DaemonSet"]);
+    let before = world(&[pod("web-1", "a"), daemon("agent-1", "a")], &[], &[]);
+    let after = world(&[daemon("agent-1", "a")], &[], &[]);
+    let maintenance = NodeMaintenance { status: drain_of(&["a"], &["Evicting"]).status, ..maintenance };
+    let (progress, nodes) = looked(&maintenance, &before, &after);
+    assert_eq!(
+        drained(&maintenance, &nodes, &progress, "usher", now()),
+        "drained: 1 pod has left node a after 2m\n1 pod of DaemonSets or static stays\ngive back what it holds: usher maintenance complete m\n"
+    );
 }
 
 /// A maintenance in the middle of its drain.
