@@ -3,7 +3,7 @@
 //! An eviction overdraws a budget if too few healthy pods are left. Losses that nobody asked a budget for (a rollout, a
 //! lost node, a deletion) are forgiven for a while, as the controller that counts may not have heard of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 use usher_cluster::Cluster;
-use usher_cluster::store::{EventKind, LogEvent};
+use usher_cluster::store::{EventKind, Key, LogEvent};
 
 /// A budget as the test knows it: of the pods with this `app` label, so many must be healthy.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ impl Pod {
 /// What a budget's pods have been through.
 struct Ledger {
     watched: Watched,
-    healthy: usize,
+    healthy: BTreeSet<Key>,
     /// When a healthy pod was lost otherwise than by eviction.
     losses: VecDeque<Timestamp>,
 }
@@ -100,7 +100,11 @@ impl BudgetWatch {
         let verdict = Arc::new(Mutex::new(Verdict::default()));
         let ledgers = watched
             .iter()
-            .map(|watched| Ledger { watched: watched.clone(), healthy: 0, losses: VecDeque::new() })
+            .map(|watched| Ledger {
+                watched: watched.clone(),
+                healthy: BTreeSet::new(),
+                losses: VecDeque::new(),
+            })
             .collect();
         let watching = tokio::spawn(watch(cluster.clone(), ledgers, forgiven, verdict.clone()));
         Self { verdict, watching }
@@ -150,19 +154,14 @@ fn step(
 ) {
     let app = event.object.meta.label("app");
     let Some(ledger) = ledgers.iter_mut().find(|ledger| Some(ledger.watched.app) == app) else { return };
-    let read = |bytes: &[u8]| serde_json::from_slice::<Pod>(bytes).ok();
-    let Some(after) = read(&event.object.bytes) else {
+    let Ok(after) = serde_json::from_slice::<Pod>(&event.object.bytes) else {
         verdict.overdrawn.push(format!("{} cannot be read", event.object.key.name));
         return;
     };
-    let was =
-        event.before.as_ref().and_then(|before| read(&before.bytes)).is_some_and(|pod| pod.is_healthy());
+    // Every step is seen, so what was healthy before needs not be read again.
+    let key = &event.object.key;
     let is = event.kind != EventKind::Deleted && after.is_healthy();
-    match (was, is) {
-        (false, true) => ledger.healthy += 1,
-        (true, false) => ledger.healthy -= 1,
-        _ => {}
-    }
+    let was = if is { !ledger.healthy.insert(key.clone()) } else { ledger.healthy.remove(key) };
     while ledger.losses.front().is_some_and(|at| *at + forgiven < now) {
         ledger.losses.pop_front();
     }
@@ -175,7 +174,8 @@ fn step(
     }
     verdict.evictions += 1;
     let Ledger { watched, healthy, losses } = ledger;
-    if *healthy + losses.len() < watched.least {
+    let healthy = healthy.len();
+    if healthy + losses.len() < watched.least {
         verdict.overdrawn.push(format!(
             "{now}: evicting {} left {healthy} of {} healthy, and {} others lost lately, where {} must be",
             event.object.key.name,

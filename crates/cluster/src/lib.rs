@@ -19,6 +19,7 @@ pub mod encoding;
 pub mod error;
 mod events;
 pub mod faults;
+mod head;
 mod housekeeping;
 pub mod kinds;
 pub mod life;

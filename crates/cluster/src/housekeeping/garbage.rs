@@ -3,16 +3,51 @@
 use std::sync::Arc;
 
 use http::Method;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{path_of, send};
+use crate::head::metadata_of;
 use crate::kinds::Kind;
-use crate::rest::metadata;
 use crate::server::Server;
 use crate::store::{Key, Object};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
+
+/// What is decided by: the larger part of an object is not read.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Head {
+    namespace: String,
+    name: String,
+    uid: String,
+    deletion_timestamp: Option<String>,
+    finalizers: Option<Vec<String>>,
+    owner_references: Option<Vec<Value>>,
+}
+
+impl Head {
+    fn of(object: &Object) -> Self {
+        std::str::from_utf8(&object.bytes).ok().and_then(|text| metadata_of(text).ok()).unwrap_or_default()
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    fn references(&self) -> &[Value] {
+        self.owner_references.as_deref().unwrap_or_default()
+    }
+
+    fn is_held_by(&self, finalizer: &str) -> bool {
+        self.finalizers().any(|held| held == finalizer)
+    }
+
+    fn finalizers(&self) -> impl Iterator<Item = &str> {
+        self.finalizers.iter().flatten().map(String::as_str)
+    }
+}
 
 /// A new owner reference may name somebody who is already gone; a deletion may have begun that waits for dependents.
 pub async fn written(server: &Arc<Server>, kind: &Kind, object: &Arc<Object>, owned_anew: bool) {
@@ -21,30 +56,26 @@ pub async fn written(server: &Arc<Server>, kind: &Kind, object: &Arc<Object>, ow
     }
     // Most objects are not being deleted, and need not be decoded to see that.
     if std::str::from_utf8(&object.bytes).is_ok_and(|text| text.contains("\"deletionTimestamp\"")) {
-        let value = object.value();
-        if metadata::is_deleting(&value) {
-            see_to_dependents(server, kind, &value).await;
+        let head = Head::of(object);
+        if head.is_deleting() {
+            see_to_dependents(server, kind, &head).await;
         }
     }
 }
 
 /// Dependents of what went may be garbage now; owners that waited for it may go.
 pub async fn deleted(server: &Arc<Server>, object: &Arc<Object>) {
-    let value = object.value();
-    for (kind, key) in dependents(server, metadata::text(&value, "uid")) {
+    let head = Head::of(object);
+    for (kind, key) in dependents(server, &head.uid) {
         collect(server, &kind, &key).await;
     }
-    for reference in references(&value) {
-        if let Some((kind, owner)) = find_owner(server, &reference, &object.key.namespace)
-            && metadata::is_deleting(&owner)
+    for reference in head.references() {
+        if let Some((kind, owner)) = find_owner(server, reference, &object.key.namespace)
+            && owner.is_deleting()
         {
             see_to_dependents(server, &kind, &owner).await;
         }
     }
-}
-
-fn references(object: &Value) -> Vec<Value> {
-    object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
 }
 
 fn dependents(server: &Server, uid: &str) -> Vec<(Arc<Kind>, Key)> {
@@ -58,31 +89,32 @@ fn dependents(server: &Server, uid: &str) -> Vec<(Arc<Kind>, Key)> {
 }
 
 /// The owner that a reference names, if it is there and is the same one.
-fn find_owner(server: &Server, reference: &Value, namespace: &str) -> Option<(Arc<Kind>, Value)> {
+fn find_owner(server: &Server, reference: &Value, namespace: &str) -> Option<(Arc<Kind>, Head)> {
     let api_version = reference["apiVersion"].as_str()?;
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let registry = server.registry();
     let kind = registry.by_kind(group, version, reference["kind"].as_str()?)?;
     let namespace = if kind.namespaced { namespace } else { "" };
-    let owner = server.store.get(&kind.storage, &Key::new(namespace, reference["name"].as_str()?))?.value();
-    (metadata::text(&owner, "uid") == reference["uid"].as_str()?).then(|| (kind.clone(), owner))
+    let owner = server.store.get(&kind.storage, &Key::new(namespace, reference["name"].as_str()?))?;
+    let owner = Head::of(&owner);
+    (owner.uid == reference["uid"].as_str()?).then(|| (kind.clone(), owner))
 }
 
 /// Deletes the object if none of its owners is left; else only forgets the missing ones.
 async fn collect(server: &Arc<Server>, kind: &Kind, key: &Key) {
     let Some(found) = server.store.get(&kind.storage, key) else { return };
-    let object = found.value();
-    if metadata::is_deleting(&object) {
+    let head = Head::of(&found);
+    if head.is_deleting() {
         return;
     }
-    let all = references(&object);
+    let all = head.references();
     let alive: Vec<&Value> =
         all.iter().filter(|reference| find_owner(server, reference, &key.namespace).is_some()).collect();
     if alive.len() == all.len() {
         return;
     }
     let path = path_of(kind, &key.namespace, &key.name);
-    let uid = metadata::text(&object, "uid");
+    let uid = &head.uid;
     if alive.is_empty() {
         let options = json!({
             "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}, "propagationPolicy": "Background",
@@ -95,21 +127,21 @@ async fn collect(server: &Arc<Server>, kind: &Kind, key: &Key) {
 }
 
 /// Foreground: dependents go first. Orphan: dependents lose the reference. Then the owner may go.
-async fn see_to_dependents(server: &Arc<Server>, kind: &Kind, owner: &Value) {
-    let finalizers = metadata::finalizers(owner);
-    let uid = metadata::text(owner, "uid");
+async fn see_to_dependents(server: &Arc<Server>, kind: &Kind, owner: &Head) {
+    let uid = owner.uid.as_str();
     let mut waiting = false;
-    let done = if finalizers.contains(&FOREGROUND) {
+    let done = if owner.is_held_by(FOREGROUND) {
         for (kind, key) in dependents(server, uid) {
             let Some(found) = server.store.get(&kind.storage, &key) else { continue };
-            let dependent = found.value();
-            let blocks = references(&dependent)
+            let dependent = Head::of(&found);
+            let blocks = dependent
+                .references()
                 .iter()
                 .any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true);
-            if !metadata::is_deleting(&dependent) {
+            if !dependent.is_deleting() {
                 let options = json!({
                     "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground",
-                    "preconditions": {"uid": metadata::text(&dependent, "uid")},
+                    "preconditions": {"uid": dependent.uid},
                 });
                 let path = path_of(&kind, &key.namespace, &key.name);
                 send(server, Method::DELETE, &path, "application/json", &options).await;
@@ -117,13 +149,12 @@ async fn see_to_dependents(server: &Arc<Server>, kind: &Kind, owner: &Value) {
             waiting |= blocks && server.store.get(&kind.storage, &key).is_some();
         }
         FOREGROUND
-    } else if finalizers.contains(&ORPHAN) {
+    } else if owner.is_held_by(ORPHAN) {
         for (kind, key) in dependents(server, uid) {
             let Some(found) = server.store.get(&kind.storage, &key) else { continue };
-            let dependent = found.value();
-            let left: Vec<Value> = references(&dependent).into_iter().filter(|r| r["uid"] != uid).collect();
-            let patch =
-                json!({"metadata": {"uid": metadata::text(&dependent, "uid"), "ownerReferences": left}});
+            let dependent = Head::of(&found);
+            let left: Vec<&Value> = dependent.references().iter().filter(|r| r["uid"] != uid).collect();
+            let patch = json!({"metadata": {"uid": dependent.uid, "ownerReferences": left}});
             let path = path_of(&kind, &key.namespace, &key.name);
             let (code, _) = send(server, Method::PATCH, &path, "application/merge-patch+json", &patch).await;
             waiting |= !matches!(code, 200 | 404);
@@ -135,8 +166,8 @@ async fn see_to_dependents(server: &Arc<Server>, kind: &Kind, owner: &Value) {
     if waiting {
         return;
     }
-    let left: Vec<&str> = finalizers.into_iter().filter(|f| *f != done).collect();
+    let left: Vec<&str> = owner.finalizers().filter(|held| *held != done).collect();
     let patch = json!({"metadata": {"uid": uid, "finalizers": left}});
-    let path = path_of(kind, metadata::text(owner, "namespace"), metadata::text(owner, "name"));
+    let path = path_of(kind, &owner.namespace, &owner.name);
     send(server, Method::PATCH, &path, "application/merge-patch+json", &patch).await;
 }

@@ -137,20 +137,18 @@ fn listed(view: &mut View, resource: Resource, list: &[u8]) -> Result<Vec<Change
     view.listed(resource, &list.items, revision)
 }
 
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
+/// One line of a watch: its type and its object. The server's own lines are taken apart without reading the object.
+fn event(line: &[u8]) -> Option<(&str, &str)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (kind, object) = line.strip_prefix("{\"type\":\"")?.split_once("\",\"object\":")?;
+    Some((kind, object.strip_suffix('}')?))
 }
 
 fn changed(view: &mut View, resource: Resource, lines: &[u8]) -> Result<Vec<Change>, serde_json::Error> {
     let mut changes = Vec::new();
-    for event in serde_json::Deserializer::from_slice(lines).into_iter::<Event<'_>>() {
-        let event = event?;
-        let json = event.object.get().as_bytes();
-        let change = match event.kind {
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let (kind, json) = event(line).ok_or_else(|| serde::de::Error::custom("not a line of a watch"))?;
+        let change = match kind {
             "ADDED" | "MODIFIED" => view.written(resource, json, Source::Watch),
             "DELETED" => view.deleted(resource, json),
             _ => Ok(None),
@@ -162,4 +160,39 @@ fn changed(view: &mut View, resource: Resource, lines: &[u8]) -> Result<Vec<Chan
         }
     }
     Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_apart() {
+        let object = r#"{"metadata":{"name":"p"},"type":"x","object":{}}"#;
+        let line = format!("{{\"type\":\"ADDED\",\"object\":{object}}}");
+        assert_eq!(event(line.as_bytes()), Some(("ADDED", object)));
+        for bad in [&b"{}"[..], b"{\"type\":\"ADDED\"}", b"{\"type\":\"ADDED\",\"object\":1", b"\xff"] {
+            assert_eq!(event(bad), None);
+        }
+    }
+
+    #[test]
+    fn every_line_is_taken_in() {
+        let mut view = View::default();
+        let pod = |name: &str, revision: u64| {
+            format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"d","resourceVersion":"{revision}"}},"spec":{{"containers":[]}}}}"#
+            )
+        };
+        let lines = format!(
+            "{{\"type\":\"ADDED\",\"object\":{}}}\n{{\"type\":\"ADDED\",\"object\":{}}}\n",
+            pod("a", 2),
+            pod("b", 3)
+        );
+        assert_eq!(changed(&mut view, Resource::Pods, lines.as_bytes()).unwrap().len(), 2);
+        assert_eq!(view.pods.len(), 2);
+        let gone = format!("{{\"type\":\"DELETED\",\"object\":{}}}\n", pod("a", 4));
+        assert_eq!(changed(&mut view, Resource::Pods, gone.as_bytes()).unwrap().len(), 1);
+        assert!(changed(&mut view, Resource::Pods, b"nonsense\n").is_err());
+    }
 }

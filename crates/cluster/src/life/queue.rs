@@ -13,6 +13,9 @@ pub struct Queue {
     order: VecDeque<Task>,
     /// Those of the kubelets: what they do takes longer than what controllers do.
     last: VecDeque<Task>,
+    /// The kubelets whose turn it is. They are processes of their own and act at the same time, so controllers see what
+    /// all of them did, and not one after another.
+    turn: VecDeque<Task>,
     queued: BTreeSet<Task>,
     /// Tasks whose actions are under way, and whether they are to be looked at again afterwards.
     busy: BTreeMap<Task, bool>,
@@ -95,7 +98,7 @@ impl Queue {
 
     /// The next task; it is busy until [`Queue::done`].
     pub fn take(&mut self) -> Option<Task> {
-        while let Some(task) = self.order.pop_front().or_else(|| self.last.pop_front()) {
+        while let Some(task) = self.next() {
             let scheduling = |task: &Task| task.0 == Component::Scheduler;
             if scheduling(&task) && self.busy.keys().any(scheduling) {
                 self.waiting.push_back(task);
@@ -108,11 +111,20 @@ impl Queue {
         None
     }
 
+    fn next(&mut self) -> Option<Task> {
+        if let Some(task) = self.turn.pop_front().or_else(|| self.order.pop_front()) {
+            return Some(task);
+        }
+        std::mem::swap(&mut self.turn, &mut self.last);
+        self.turn.pop_front()
+    }
+
     /// Forgets all that is waiting or set for a time, and earlier failures; what is under way comes back by
     /// [`Queue::done`].
     pub fn forget(&mut self, mine: impl Fn(&Task) -> bool) {
         self.order.retain(|task| !mine(task));
         self.last.retain(|task| !mine(task));
+        self.turn.retain(|task| !mine(task));
         self.waiting.retain(|task| !mine(task));
         self.queued.retain(|task| !mine(task));
         self.times.retain(|(_, task)| !mine(task));
@@ -190,6 +202,21 @@ mod tests {
         tasks.iter().for_each(|task| queue.add(task.clone()));
         let order: Vec<Task> = std::iter::from_fn(|| queue.take()).collect();
         assert_eq!(order, [1, 2, 0].map(|at: usize| tasks[at].clone()));
+    }
+
+    #[test]
+    fn controllers_see_what_all_kubelets_did_at_once() {
+        let mut queue = Queue::default();
+        let [a, b, c] = ["a", "b", "c"].map(|name| task(Component::Kubelet, name));
+        let set = task(Component::ReplicaSet, "set");
+        queue.add(a.clone());
+        queue.add(b.clone());
+        assert_eq!(queue.take(), Some(a.clone()));
+        queue.add(set.clone());
+        queue.add(c.clone());
+        queue.done(a, true);
+        let order: Vec<Task> = std::iter::from_fn(|| queue.take()).collect();
+        assert_eq!(order, [b, set, c], "who comes later waits for the next turn");
     }
 
     #[test]

@@ -257,7 +257,8 @@ impl Runner {
             self.note(task.0, &action, &outcome);
             said.extend(events::of_outcome(&self.view, &task, &action, &outcome));
             if let Some((resource, object)) = &outcome.object {
-                match self.view.written(*resource, object, Source::Answer) {
+                let json = std::str::from_utf8(object).map_err(serde::de::Error::custom);
+                match json.and_then(|json| self.view.written(*resource, json, Source::Answer)) {
                     Ok(change) => change.iter().for_each(|change| self.concern(change)),
                     Err(why) => tracing::warn!(?resource, %why, "an answer cannot be read, and is ignored"),
                 }

@@ -6,7 +6,7 @@ use super::Writer;
 use super::field_set::FieldSet;
 
 /// How many managers may own fields by updating, before the oldest are lumped together.
-const MAX_UPDATE_MANAGERS: usize = 10;
+pub(super) const MAX_UPDATE_MANAGERS: usize = 10;
 
 /// Who the oldest updates are then ascribed to.
 const ANCIENT: &str = "ancient-changes";
@@ -60,7 +60,7 @@ impl Entry {
         text
     }
 
-    fn into_value(self) -> Value {
+    pub fn into_value(self) -> Value {
         let mut entry = Map::new();
         entry.insert("manager".into(), self.manager.into());
         entry.insert("operation".into(), if self.applied { "Apply" } else { "Update" }.into());

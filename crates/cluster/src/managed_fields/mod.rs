@@ -17,6 +17,7 @@ mod remove;
 mod replay;
 mod set_of;
 mod shape;
+mod texts;
 mod update;
 
 pub use apply::apply;
@@ -24,6 +25,7 @@ pub use compare::{Comparison, compare};
 pub use entries::is_reset;
 pub use field_set::{FieldSet, FieldSetError};
 pub use set_of::set_of;
+pub use texts::{EntryText, update_text};
 pub use update::update;
 
 /// Who writes, how and when.

@@ -14,5 +14,5 @@ mod strategic;
 pub use gotext::{go_type, go_value, json_kind};
 pub use json::{Failure, apply_operation, json_patch};
 pub use merge::merge_patch;
-pub use result::{check_result, refused};
+pub use result::{check_result, misfit, refused};
 pub use strategic::strategic;

@@ -14,7 +14,7 @@ use crate::schema::{SchemaRef, Type};
 pub fn check_result(object: &Value, kind: &Kind, strategic: Option<&Value>) -> ApiResult<()> {
     let KindSchema::Builtin(schema) = &kind.schema else { return Ok(()) };
     let problem = match strategic {
-        Some(_) => restore(object, *schema),
+        Some(_) => misfit(object, *schema),
         None => other_kind(object, kind).or_else(|| defaults::type_problem(object, *schema)),
     };
     let shown = || strategic.map_or_else(|| object.to_string(), go_value);
@@ -36,7 +36,7 @@ fn other_kind(object: &Value, kind: &Kind) -> Option<String> {
 }
 
 /// The first value that does not fit, in the words of the converter from maps to structs.
-fn restore(value: &Value, schema: SchemaRef<'_>) -> Option<String> {
+pub fn misfit(value: &Value, schema: SchemaRef<'_>) -> Option<String> {
     let node = schema.node();
     let found = match value {
         Value::Null => return None,
@@ -51,13 +51,13 @@ fn restore(value: &Value, schema: SchemaRef<'_>) -> Option<String> {
         (Type::Any, _) => None,
         (Type::Object, _) if node.preserve_unknown => None,
         (Type::Object, Value::Object(fields)) => {
-            fields.iter().find_map(|(name, value)| restore(value, schema.field(name)?))
+            fields.iter().find_map(|(name, value)| misfit(value, schema.field(name)?))
         }
         (Type::Object, _) if node.properties.is_empty() => Some(format!("cannot restore map from {found}")),
         (Type::Object, _) => Some(format!("cannot restore struct from: {found}")),
         (Type::Array, Value::Array(items)) => {
             let schema = schema.items()?;
-            items.iter().find_map(|item| restore(item, schema))
+            items.iter().find_map(|item| misfit(item, schema))
         }
         (Type::Array, _) => Some(format!("cannot restore slice from {found}")),
         (Type::String, Value::String(_)) if node.format.is_some() => defaults::type_problem(value, schema),
@@ -105,7 +105,7 @@ mod tests {
             (json!({"spec": {"paused": "yes"}}), Some("unrecognized type: bool")),
             (json!({"spec": {"replicas": null, "unknown": 1}}), None),
         ] {
-            assert_eq!(restore(&object, schema).as_deref(), problem, "{object}");
+            assert_eq!(misfit(&object, schema).as_deref(), problem, "{object}");
         }
     }
 }

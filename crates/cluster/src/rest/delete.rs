@@ -124,7 +124,7 @@ impl DeleteOptions {
 /// How a delete went.
 pub enum Deleted {
     /// It is gone; this was its last state.
-    Gone(Value),
+    Gone(Arc<Object>),
     /// It is on its way: grace runs, or finalizers hold it.
     Leaving(Arc<Object>),
     Rehearsed(Value),
@@ -145,26 +145,27 @@ pub async fn delete(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
 }
 
 fn answer_deleted(call: &Call<'_>, deleted: Deleted) -> ServerResponse {
-    match deleted {
-        Deleted::Leaving(object) => answer::object(call, 200, &object),
-        Deleted::Gone(value) | Deleted::Rehearsed(value) if call.kind.returns_deleted => {
-            answer::value(call, 200, answer::in_version(&call.kind, value))
-        }
-        Deleted::Gone(value) | Deleted::Rehearsed(value) => {
-            let mut details = json!({
-                "name": metadata::text(&value, "name"), "kind": call.kind.plural, "uid": metadata::text(&value, "uid"),
-            });
-            if !call.kind.group.is_empty() {
-                details["group"] = call.kind.group.clone().into();
-            }
-            response::json(
-                200,
-                &json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
-                }),
-            )
-        }
+    let value = match deleted {
+        Deleted::Leaving(object) => return answer::object(call, 200, &object),
+        Deleted::Gone(object) if call.kind.returns_deleted => return answer::object(call, 200, &object),
+        Deleted::Gone(object) => object.value(),
+        Deleted::Rehearsed(value) => value,
+    };
+    if call.kind.returns_deleted {
+        return answer::value(call, 200, answer::in_version(&call.kind, value));
     }
+    let mut details = json!({
+        "name": metadata::text(&value, "name"), "kind": call.kind.plural, "uid": metadata::text(&value, "uid"),
+    });
+    if !call.kind.group.is_empty() {
+        details["group"] = call.kind.group.clone().into();
+    }
+    response::json(
+        200,
+        &json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+        }),
+    )
 }
 
 /// Deletes one object; `admitted` says that webhooks have had their say, on the eviction.
@@ -226,7 +227,7 @@ fn remove(
 ) -> Result<Deleted, WriteError> {
     let gone = call.server.store.delete(&kind.storage, key, revision, last)?;
     call.server.after_delete(kind, &gone);
-    Ok(Deleted::Gone(gone.value()))
+    Ok(Deleted::Gone(gone))
 }
 
 /// The object must be the one, and in the state, that the options name. The rest says how messages name its resource.

@@ -15,6 +15,7 @@ pub mod prepare;
 pub mod read;
 pub mod reviews;
 pub mod scale;
+pub mod status_patch;
 pub mod tokens;
 pub mod update;
 pub mod watch;

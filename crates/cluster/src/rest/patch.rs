@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::create::create_object;
+use super::create::{Outcome, create_object};
+use super::status_patch::patch_status;
 use super::update::Change;
 use super::{Call, decode, errors, metadata, prepare};
 use crate::clock::rfc3339;
@@ -56,6 +57,12 @@ pub async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     }
     let document =
         serde_json::from_slice(&call.body).map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
+    if kind == PatchKind::Strategic
+        && !dry_run
+        && let Some(stored) = patch_status(call, &document)
+    {
+        return Ok(Outcome::Stored(stored).answer(call, 200));
+    }
     let outcome = change.run(call, |call, current| patched(call, kind, current, &document)).await?;
     Ok(outcome.answer(call, 200))
 }

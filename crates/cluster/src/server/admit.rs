@@ -27,6 +27,12 @@ impl Server {
         })
     }
 
+    /// Whether any webhook wants to hear of such a request.
+    pub fn is_asked_about(&self, call: &Call<'_>, operation: Operation) -> bool {
+        let webhooks = self.webhooks();
+        !webhooks.is_empty() && webhooks.any_match(&call.attributes, &kind_of(call), operation)
+    }
+
     fn namespace_labels(&self, namespace: &str) -> Option<Value> {
         let found = self.store.get("namespaces", &Key::new("", namespace))?;
         Some(found.value()["metadata"]["labels"].take())
@@ -41,12 +47,10 @@ impl Server {
         old: Option<&Value>,
         dry_run: bool,
     ) -> ApiResult<bool> {
-        let webhooks = self.webhooks();
-        let kind = kind_of(call);
-        let attributes = call.attributes.clone();
-        if webhooks.is_empty() || !webhooks.any_match(&attributes, &kind, operation) {
+        if !self.is_asked_about(call, operation) {
             return Ok(false);
         }
+        let (webhooks, kind, attributes) = (self.webhooks(), kind_of(call), call.attributes.clone());
         let before = object.clone();
         let labels = |namespace: &str| self.namespace_labels(namespace);
         let request = Request {
@@ -100,12 +104,10 @@ impl Server {
         options: &Value,
         dry_run: bool,
     ) -> ApiResult<()> {
-        let webhooks = self.webhooks();
-        let kind = kind_of(call);
-        let attributes = call.attributes.clone();
-        if webhooks.is_empty() || !webhooks.any_match(&attributes, &kind, operation) {
+        if !self.is_asked_about(call, operation) {
             return Ok(());
         }
+        let (webhooks, kind, attributes) = (self.webhooks(), kind_of(call), call.attributes.clone());
         let labels = |namespace: &str| self.namespace_labels(namespace);
         let request = Request {
             attributes: &attributes,

@@ -5,6 +5,7 @@
 //! each keeps a cursor into the log and is woken when the log grows, so a slow watch costs nothing but its own lag and
 //! is told to start again (410) once the log has moved past it.
 
+mod draft;
 mod growth;
 mod interner;
 mod log;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
+pub use draft::Draft;
 pub use growth::Growth;
 pub use interner::Interner;
 pub use log::{EventKind, LogEvent};
@@ -238,6 +240,27 @@ impl Store {
         found.record(EventKind::Modified, object.clone(), Some(old.clone()));
         inner.revision = revision;
         inner.index_owners(resource, key, &old.meta.owners, &object.meta.owners);
+        Ok(object)
+    }
+
+    /// Replaces the object, if it is still that one, by a text that differs in its status and its managed fields only.
+    pub fn update_status(
+        &self,
+        resource: &str,
+        current: &Object,
+        draft: &Draft,
+        status: &Value,
+    ) -> Result<Arc<Object>, WriteError> {
+        let mut inner = self.inner.write();
+        let revision = inner.revision + 1;
+        let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
+        let old = found.current(&current.key, current.revision)?;
+        let bytes = draft.at(revision).ok_or(WriteError::Conflict)?;
+        let interner = &mut self.interner.lock();
+        let object = old.with_status(revision, bytes, status, &found.selectable, interner);
+        found.objects.insert(object.key.clone(), object.clone());
+        found.record(EventKind::Modified, object.clone(), Some(old));
+        inner.revision = revision;
         Ok(object)
     }
 

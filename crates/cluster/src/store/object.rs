@@ -82,6 +82,32 @@ impl Object {
         Arc::new(Self { key, revision, bytes, body, meta: Arc::new(Meta { labels, fields, owners }) })
     }
 
+    /// The same object with a text that differs in its status and its managed fields only.
+    pub(super) fn with_status(
+        &self,
+        revision: u64,
+        bytes: Vec<u8>,
+        status: &Value,
+        selectable: &[String],
+        interner: &mut Interner,
+    ) -> Arc<Self> {
+        let field = |(pointer, before): (&String, &Arc<str>)| match pointer.strip_prefix("/status") {
+            Some(rest) => {
+                let text = field_text(status, rest);
+                if *text == **before { before.clone() } else { interner.intern(&text) }
+            }
+            None => before.clone(),
+        };
+        let fields: Box<[Arc<str>]> = selectable.iter().zip(&self.meta.fields).map(field).collect();
+        let meta = if fields == self.meta.fields {
+            self.meta.clone()
+        } else {
+            let Meta { labels, owners, .. } = &*self.meta;
+            Arc::new(Meta { labels: labels.clone(), fields, owners: owners.clone() })
+        };
+        Arc::new(Self { key: self.key.clone(), revision, bytes: bytes.into(), body: self.body, meta })
+    }
+
     /// The fields without `kind` and `apiVersion`, up to and including the closing brace: how built-in kinds appear
     /// in lists, after an opening brace.
     pub fn untyped_fields(&self) -> &[u8] {
@@ -105,7 +131,11 @@ impl Object {
 
     /// The object as a value. Bytes in the store were serialised from one, so they always parse.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.bytes).unwrap_or_default()
+        // Checking the text once is cheaper than string by string.
+        std::str::from_utf8(&self.bytes)
+            .ok()
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
     }
 }
 

@@ -35,7 +35,7 @@ pub fn view_since(objects: &[Value], second: i64) -> View {
             "PersistentVolumeClaim" => Resource::Claims,
             other => panic!("{other}"),
         };
-        let change = view.written(resource, object.to_string().as_bytes(), Source::Watch).unwrap();
+        let change = view.written(resource, &object.to_string(), Source::Watch).unwrap();
         view.remember(&change.unwrap(), at(second));
     }
     view

@@ -313,7 +313,7 @@ fn pods_that_are_alike_get_one_answer_until_something_helps() {
     assert_eq!(ask(&view, "q"), (false, false));
     let mut large = node("b");
     large["metadata"]["resourceVersion"] = "100".into();
-    view.written(Resource::Nodes, large.to_string().as_bytes(), crate::life::view::Source::Watch).unwrap();
+    view.written(Resource::Nodes, &large.to_string(), crate::life::view::Source::Watch).unwrap();
     assert_eq!(ask(&view, "q"), (true, true));
 }
 

@@ -33,6 +33,7 @@ pub use workload::{
     StatefulSet,
 };
 
+use crate::head::metadata_of;
 use crate::life::scheduler::{Help, Refusals, help_by_pod, helped_by_node};
 use crate::life::static_pods::StaticPods;
 use crate::store::Key;
@@ -211,7 +212,7 @@ impl View {
     pub fn written(
         &mut self,
         resource: Resource,
-        json: &[u8],
+        json: &str,
         source: Source,
     ) -> Result<Option<Change>, serde_json::Error> {
         Ok(match resource {
@@ -255,8 +256,8 @@ impl View {
     }
 
     /// The watch says that an object is gone.
-    pub fn deleted(&mut self, resource: Resource, json: &[u8]) -> Result<Option<Change>, serde_json::Error> {
-        let name: Named<'_> = serde_json::from_slice(json)?;
+    pub fn deleted(&mut self, resource: Resource, json: &str) -> Result<Option<Change>, serde_json::Error> {
+        let name: Name<'_> = metadata_of(json)?;
         self.reached(resource, name.revision());
         Ok(self.forget(resource, &name.key()))
     }
@@ -315,14 +316,14 @@ impl View {
         let mut changes = Vec::new();
         let mut there = BTreeSet::new();
         for item in items {
-            let json = item.get().as_bytes();
-            let name: Named<'_> = serde_json::from_slice(json)?;
+            let json = item.get();
+            let name: Name<'_> = metadata_of(json)?;
             there.insert(name.key());
             match self.written(resource, json, Source::Watch) {
                 Ok(change) => changes.extend(change),
                 // One bad object is nobody else's problem.
                 Err(why) => {
-                    tracing::warn!(?resource, name = %name.metadata.name, %why, "cannot be read, and is ignored")
+                    tracing::warn!(?resource, name = %name.name, %why, "cannot be read, and is ignored")
                 }
             }
         }
@@ -373,12 +374,6 @@ impl View {
 
 /// Which object it is, in which state.
 #[derive(Deserialize)]
-struct Named<'a> {
-    #[serde(borrow)]
-    metadata: Name<'a>,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
 struct Name<'a> {
@@ -390,13 +385,13 @@ struct Name<'a> {
     resource_version: Cow<'a, str>,
 }
 
-impl Named<'_> {
+impl Name<'_> {
     fn revision(&self) -> u64 {
-        self.metadata.resource_version.parse().unwrap_or_default()
+        self.resource_version.parse().unwrap_or_default()
     }
 
     fn key(&self) -> Key {
-        Key::new(&self.metadata.namespace, &self.metadata.name)
+        Key::new(&self.namespace, &self.name)
     }
 }
 
@@ -409,11 +404,11 @@ type Put<T> = (Option<Arc<T>>, Arc<T>);
 /// An answer counts only while the watch has not told of that revision: afterwards the object may be gone already.
 fn put<O: Followed + DeserializeOwned>(
     table: &mut Table<O>,
-    json: &[u8],
+    json: &str,
     source: Source,
 ) -> Result<Option<Put<O>>, serde_json::Error> {
     // Most of what the watch tells is known from the answer to the write, and need not be read again.
-    let name: Named<'_> = serde_json::from_slice(json)?;
+    let name: Name<'_> = metadata_of(json)?;
     let (key, revision) = (name.key(), name.revision());
     let known = table.objects.get(&key).map(|known| known.meta().revision());
     match source {
@@ -424,7 +419,7 @@ fn put<O: Followed + DeserializeOwned>(
     if known.is_some_and(|known| known >= revision) {
         return Ok(None);
     }
-    let object = Arc::new(serde_json::from_slice::<O>(json)?);
+    let object = Arc::new(serde_json::from_str::<O>(json)?);
     let before = table.objects.insert(key, object.clone());
     Ok(Some((before, object)))
 }

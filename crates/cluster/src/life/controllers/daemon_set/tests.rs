@@ -145,8 +145,7 @@ fn pods_that_fail_again_and_again_are_replaced_less_and_less_often() {
     let mut again = failed();
     again["metadata"]["uid"] = "another".into();
     again["metadata"]["resourceVersion"] = "99".into();
-    let change =
-        view.written(Resource::Pods, again.to_string().as_bytes(), crate::life::view::Source::Watch).unwrap();
+    let change = view.written(Resource::Pods, &again.to_string(), crate::life::view::Source::Watch).unwrap();
     view.remember(&change.unwrap(), at(0));
     let waits = decide(&view, &key, at(0));
     assert_eq!((deleted(&waits).len(), waits.recheck_at), (0, Some(at(1))));
