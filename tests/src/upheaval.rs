@@ -72,7 +72,7 @@ pub async fn an_hour_of_faults(seed: u64, trace: Trace) -> Result<()> {
     let start = scene.cluster.server().now();
     scene.cluster.faults().set(rules(&scene.cluster, start));
     let end = Instant::now() + HOUR;
-    let troubles = async { tokio::join!(scene.crashes(end), scene.node_loss(), scene.second_leader()) };
+    let troubles = async { tokio::join!(scene.crashes(end), scene.node_loss(), scene.second_leader(&budgets)) };
     let (_, drained, changed, deleted) =
         tokio::join!(troubles, scene.drain("n3"), scene.changes(), scene.deletions(end));
     drained.and(changed).and(deleted)?;
@@ -227,8 +227,9 @@ impl Scene {
     }
 
     /// For a moment, everything is there twice.
-    async fn second_leader(&self) {
+    async fn second_leader(&self, budgets: &BudgetWatch) {
         self.random_sleep(300, 3000).await;
+        budgets.be_lenient(true);
         let second = life::start(&self.cluster, self.options.clone());
         // Kubelets are not elected: each node has its one, and only the first life knows which of them are silent.
         second.crash(Component::NodeLifecycle);
@@ -236,6 +237,9 @@ impl Scene {
         second.crash(Component::Node);
         self.random_sleep(10, 90).await;
         drop(second);
+        // The one that stays writes over what the other has left as soon as it hears of it.
+        self.random_sleep(60, 61).await;
+        budgets.be_lenient(false);
     }
 
     /// As `kubectl drain` does; after half an hour it gives up.
