@@ -18,12 +18,11 @@ test-fast: toolchain ## the tests that need no real control plane
 	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
 	USHER_SKIP_REAL=1 $(CARGO) test --workspace
 
-seeds: toolchain ## 2,000 seeds of eviction requests under faults, in virtual time
-	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test request_seeds hours_of_requests
+seeds: toolchain ## 2,000 seeds of eviction requests and 2,000 of maintenances under faults, in virtual time
+	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds
 
-soak: toolchain ## 20,000 seeds of eviction requests and 2,000 of maintenances and of the cluster itself: hours
-	USHER_SEEDS=20000 $(CARGO) test --release -p usher-tests --test request_seeds hours_of_requests
-	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test maintenance_seeds
+soak: toolchain ## ten times as many seeds, and 2,000 of the cluster itself: hours
+	USHER_SEEDS=20000 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds
 	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test faults a_cluster_finds
 
 check: toolchain ## format, lints, generated files, dependency direction

@@ -19,7 +19,7 @@ use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
 use usher_tests::seeds::{self, Named, Trace};
 
-/// Seeds that every run of the tests goes through; `USHER_SEEDS=2000` is what the nightly run asks for.
+/// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
 const FEW: u64 = 6;
 const TROUBLE: Duration = Duration::from_secs(600);
 

@@ -7,7 +7,7 @@ use usher_tests::seeds::{self, Named};
 #[test]
 fn hours_of_requests_under_faults_end_well() {
     let named = Named { target: "request_seeds", test: "hours_of_requests_under_faults_end_well" };
-    let seeds = seeds::wanted(150).unwrap_or_else(|why| panic!("{why:#}"));
+    let seeds = seeds::wanted(50).unwrap_or_else(|why| panic!("{why:#}"));
     if let Err(failure) = seeds::run(named, seeds, hours_of_requests) {
         panic!("{failure}");
     }
