@@ -72,7 +72,8 @@ pub async fn an_hour_of_faults(seed: u64, trace: Trace) -> Result<()> {
     let start = scene.cluster.server().now();
     scene.cluster.faults().set(rules(&scene.cluster, start));
     let end = Instant::now() + HOUR;
-    let troubles = async { tokio::join!(scene.crashes(end), scene.node_loss(), scene.second_leader(&budgets)) };
+    let troubles =
+        async { tokio::join!(scene.crashes(end), scene.node_loss(), scene.second_leader(&budgets)) };
     let (_, drained, changed, deleted) =
         tokio::join!(troubles, scene.drain("n3"), scene.changes(), scene.deletions(end));
     drained.and(changed).and(deleted)?;

@@ -11,6 +11,14 @@ use usher_decide::maintenance::waves::{self, Candidate};
 
 use super::index::{Entry, Index, Place};
 
+impl Entry {
+    /// The node is drained, once it is its turn: it carries the mark, or has targets. What was targeted stays so where somebody
+    /// took the mark away, or an old list does not show it: the mark comes back, and nobody is told to stay meanwhile.
+    fn has(&self, place: &Place) -> bool {
+        place.node.is_held_by(&self.maintenance.name) || self.targets.contains_key(&place.node.name)
+    }
+}
+
 impl Index {
     pub(super) fn plan_anew(&mut self) {
         let names: Vec<Arc<str>> = self
@@ -71,7 +79,7 @@ impl Index {
             let Some(number) = self.numbers.get(maintenance) else { continue };
             let entry = &self.maintenances[maintenance];
             let is_its_turn = entry.maintenance.limit.is_none() || entry.taken.contains(name);
-            if !is_its_turn || !place.node.is_held_by(maintenance) {
+            if !is_its_turn || !entry.has(place) {
                 continue;
             }
             covered_by.push(*number);
@@ -92,7 +100,7 @@ impl Index {
     pub(super) fn candidates(&self, entry: &Entry) -> Vec<Candidate> {
         let Some(limit) = &entry.maintenance.limit else { return Vec::new() };
         let held = entry.nodes.iter().filter_map(|node| self.nodes.get(node));
-        held.filter(|place| place.node.is_held_by(&entry.maintenance.name))
+        held.filter(|place| entry.has(place))
             .map(|place| Candidate {
                 name: place.node.name.clone(),
                 domain: place.node.labels.get(&limit.topology_key).cloned().unwrap_or_default(),
