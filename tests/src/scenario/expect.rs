@@ -98,6 +98,9 @@ async fn list(stage: &Stage, expected: &Expect) -> Result<Option<String>> {
 fn told(items: &[Value]) -> String {
     let word = |item: &Value| {
         let text = |pointer: &str| item.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
+        if item["involvedObject"].is_object() {
+            return format!("{} ({}: {})", text("/involvedObject/name"), text("/reason"), text("/message"));
+        }
         format!("{} ({}, {})", text("/metadata/name"), text("/status/phase"), text("/spec/nodeName"))
     };
     let words: Vec<String> = items.iter().map(word).collect();
