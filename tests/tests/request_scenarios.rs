@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use usher_tests::guide;
+use usher_tests::scenario::beside::Controllers;
 use usher_tests::scenario::suite::Suite;
 
-const SUITE: Suite = Suite { folder: "scenarios-requests", topic: "eviction-requests" };
+const SUITE: Suite =
+    Suite { folder: "scenarios-requests", topic: "eviction-requests", controllers: Controllers::Requests };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_go_as_specified_on_the_real_cluster_and_end_as_recorded() {

@@ -27,8 +27,17 @@ const REQUESTS: &str =
 /// Where the embedded cluster believes the webhook to be; it is answered here instead.
 const INSIDE: &str = "https://webhook.usher.internal";
 
+/// The controllers that run. Node maintenance withdraws requests in its name that no maintenance stands behind, so where a
+/// scenario plays that requester itself, it must not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controllers {
+    Requests,
+    RequestsAndMaintenances,
+}
+
 /// What runs beside a cluster, until this is dropped.
 pub struct Usher {
+    which: Controllers,
     client: kube::Client,
     clock: Clock,
     controllers: Mutex<JoinSet<()>>,
@@ -37,8 +46,8 @@ pub struct Usher {
 }
 
 impl Usher {
-    fn start(client: kube::Client, clock: Clock, webhook: JoinSet<()>) -> Self {
-        let usher = Self { client, clock, controllers: Mutex::default(), _webhook: webhook };
+    fn start(which: Controllers, client: kube::Client, clock: Clock, webhook: JoinSet<()>) -> Self {
+        let usher = Self { which, client, clock, controllers: Mutex::default(), _webhook: webhook };
         usher.restart();
         usher
     }
@@ -48,8 +57,10 @@ impl Usher {
         let mut controllers = JoinSet::new();
         let (client, clock) = (self.client.clone(), self.clock.clone());
         controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)));
-        let (client, clock) = (self.client.clone(), self.clock.clone());
-        controllers.spawn(maintenance::run(client, clock, Box::new(maintenance::Nobody)));
+        if self.which == Controllers::RequestsAndMaintenances {
+            let (client, clock) = (self.client.clone(), self.clock.clone());
+            controllers.spawn(maintenance::run(client, clock, Box::new(maintenance::Nobody)));
+        }
         *self.controllers.lock() = controllers;
     }
 }
@@ -73,7 +84,7 @@ async fn register(cluster: &ClusterUnderTest, target: &Target) -> Result<()> {
 ///
 /// # Errors
 /// The cluster refused something.
-pub async fn embedded(cluster: &Cluster, reached: &ClusterUnderTest) -> Result<Usher> {
+pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUnderTest) -> Result<Usher> {
     for definition in crds::definitions()? {
         created(reached, DEFINITIONS, &definition).await?;
     }
@@ -92,14 +103,14 @@ pub async fn embedded(cluster: &Cluster, reached: &ClusterUnderTest) -> Result<U
         cluster.server().endpoints.register_url(&url, in_process(answer));
     }
     register(reached, &Target::Url { base: INSIDE.to_owned(), ca_bundle: None }).await?;
-    Ok(Usher::start(client, clock, JoinSet::new()))
+    Ok(Usher::start(which, client, clock, JoinSet::new()))
 }
 
 /// Beside the real control plane, whose API server asks the webhook over loopback.
 ///
 /// # Errors
 /// The cluster refused something, or never asks the webhook.
-pub async fn real(plane: &TestCluster, reached: &ClusterUnderTest) -> Result<Usher> {
+pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnderTest) -> Result<Usher> {
     crds::install(plane).await?;
     let client = plane.client(ADMIN)?;
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
@@ -117,7 +128,7 @@ pub async fn real(plane: &TestCluster, reached: &ClusterUnderTest) -> Result<Ush
     });
     register(reached, &Target::Url { base, ca_bundle: Some(STANDARD.encode(made.cert.pem())) }).await?;
     until_asked(reached).await?;
-    Ok(Usher::start(client, Clock::system(), webhook))
+    Ok(Usher::start(which, client, Clock::system(), webhook))
 }
 
 /// An API server learns of configurations in its own time.

@@ -3,6 +3,7 @@
 //!
 //! `USHER_SCENARIO=a,b` leaves out all others, `USHER_RECORD=1` writes the recordings anew.
 
+use super::beside::Controllers;
 use super::recorded::{self, Recorded};
 use super::{ClusterUnderTest, Failure, Report, Scenario, beside, load, run, select};
 use crate::TestCluster;
@@ -28,6 +29,7 @@ const SIDE_BY_SIDE: usize = 8;
 pub struct Suite {
     pub folder: &'static str,
     pub topic: &'static str,
+    pub controllers: Controllers,
 }
 
 type Run<'a> = (&'a Scenario, Result<Report, Failure>);
@@ -64,7 +66,7 @@ impl Suite {
         }
         let plane = TestCluster::real_living().await?;
         let cluster = ClusterUnderTest::of(&plane)?.preferring(GROUP);
-        let usher = beside::real(&plane, &cluster).await?;
+        let usher = beside::real(self.controllers, &plane, &cluster).await?;
         let cluster = Arc::new(cluster.with(usher));
         let started = Instant::now();
         let (alone, together): (Vec<_>, Vec<_>) =
@@ -112,11 +114,25 @@ impl Suite {
         let started = Instant::now();
         let mut wrong = Vec::new();
         for scenario in &scenarios {
-            let run = on_an_embedded_cluster(scenario)?;
+            let run = self.on_an_embedded_cluster(scenario)?;
             wrong.extend(judged(scenario, &run, scenario.embedded_only.is_none().then_some(&recorded)));
         }
         eprintln!("{} scenarios on the embedded cluster in {:.1?}", scenarios.len(), started.elapsed());
         none_is(&wrong, scenarios.len())
+    }
+
+    fn on_an_embedded_cluster(&self, scenario: &Scenario) -> Result<Result<Report, Failure>> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+        runtime.block_on(async {
+            let start = jiff::Timestamp::from_second(1_800_000_000)?;
+            let clock = Arc::new(TokioClock::starting_at(start));
+            let cluster = Cluster::new(Options { clock, seed: Some(1), ..Options::default() });
+            let life = life::start(&cluster, life::Options::default());
+            let reached = ClusterUnderTest::embedded(&cluster, life).preferring(GROUP);
+            let usher = beside::embedded(self.controllers, &cluster, &reached).await?;
+            Ok(run(scenario, &Arc::new(reached.with(usher))).await)
+        })
     }
 
     /// Every scenario that the real cluster runs is recorded, and nothing else.
@@ -132,19 +148,6 @@ impl Suite {
         ensure!(run == recorded, "{run:?}\nare run, but\n{recorded:?}\nrecorded: {RECORD}=1 does that anew");
         Ok(())
     }
-}
-
-fn on_an_embedded_cluster(scenario: &Scenario) -> Result<Result<Report, Failure>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    runtime.block_on(async {
-        let start = jiff::Timestamp::from_second(1_800_000_000)?;
-        let clock = Arc::new(TokioClock::starting_at(start));
-        let cluster = Cluster::new(Options { clock, seed: Some(1), ..Options::default() });
-        let life = life::start(&cluster, life::Options::default());
-        let reached = ClusterUnderTest::embedded(&cluster, life).preferring(GROUP);
-        let usher = beside::embedded(&cluster, &reached).await?;
-        Ok(run(scenario, &Arc::new(reached.with(usher))).await)
-    })
 }
 
 /// What is wrong with a run, as far as the recording knows.
