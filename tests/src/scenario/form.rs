@@ -375,6 +375,7 @@ mod tests {
             (json!({"wait": "5"}), "\"5\" is no time: 500ms, 10s, 2m and 1h are"),
             (json!({"expect": "pod/a"}), "`has` or `absent`"),
             (json!({"expect": "pods app=web", "has": {}}), "`count`, `all`, `some` or `none`"),
+            (json!({"restart": "kubelet"}), "only usher can be restarted"),
             (json!({"cordon": "n1", "within": "5s"}), "no further fields, such as within"),
         ] {
             let why = why(step);

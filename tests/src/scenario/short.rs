@@ -271,9 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn a_maintenance_is_of_the_nodes_of_its_scenario_only() {
+        let plan = json!([{"podPriority": 5, "podType": "Default"}]);
+        let of_nodes =
+            json!({"maintenance": "maintenance-a", "nodes": ["n1"], "stage": "Drain", "plan": plan});
+        let of_nodes = expand(&of_nodes, "s").unwrap();
+        assert_eq!(of_nodes["metadata"], json!({"name": "s-maintenance-a", "labels": {OWN: "s"}}));
+        assert_eq!((&of_nodes["spec"]["stage"], &of_nodes["spec"]["drainPlan"]), (&json!("Drain"), &plan));
+        let wanted = |maintenance: &Value| {
+            let term = &maintenance["spec"]["nodeSelector"]["nodeSelectorTerms"][0];
+            term["matchExpressions"].clone()
+        };
+        let is = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
+        assert_eq!(wanted(&of_nodes), json!([is(OWN, "s"), is("kubernetes.io/hostname", "s-n1")]));
+        let by_label = json!({"maintenance": "maintenance-a", "select": {"pool": "blue"}});
+        assert_eq!(wanted(&expand(&by_label, "s").unwrap()), json!([is(OWN, "s"), is("pool", "blue")]));
+    }
+
+    #[test]
     fn what_is_no_form_is_told() {
         let why = |object| expand(&object, "s").unwrap_err().to_string();
         assert!(why(json!({"deploy": "web"})).contains("one of deployment, replicaset"));
         assert!(why(json!({"pod": "a", "replicas": 2})).contains("`replicas` is no field"));
+        assert!(why(json!({"maintenance": "maintenance-a"})).contains("`nodes`, a list, or `select`"));
     }
 }
