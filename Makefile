@@ -43,6 +43,8 @@ bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserve
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again
 	USHER_RECORD=1 $(CARGO) test -p usher-tests --test conformance the_recordings
 	USHER_RECORD=1 $(CARGO) test -p usher-tests --test scenarios real_cluster_and
+	USHER_RECORD=1 $(CARGO) test -p usher-tests --test request_scenarios real_cluster_and
+	USHER_RECORD=1 $(CARGO) test -p usher-tests --test maintenance_scenarios real_cluster_and
 
 .PHONY: toolchain
 toolchain:

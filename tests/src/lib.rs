@@ -11,6 +11,7 @@ pub mod corpus;
 pub mod counted;
 pub mod crds;
 pub mod follower;
+pub mod guide;
 pub mod kubectl;
 pub mod living;
 pub mod maintenances;

@@ -12,8 +12,6 @@ use crate::living::{Living, NODES};
 use crate::witness::Witness;
 
 pub const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
-/// The finalizer by which maintenances request evictions.
-pub const REQUESTER: &str = "requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io";
 
 /// Both controllers, until this is dropped, as if their process were killed.
 #[derive(Debug)]

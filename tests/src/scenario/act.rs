@@ -60,6 +60,11 @@ impl Stage {
                 let options = self.filled(&Value::Object(options.clone())).await?;
                 vec![self.evict(user, &target.path, &target.name, options).await?]
             }
+            What::Restart => {
+                let Some(usher) = &self.cluster.usher else { bail!("no usher runs beside the cluster") };
+                usher.restart();
+                return Ok(());
+            }
             What::Kubelet(Kubelet { kubelet, state }) => return self.kubelet(kubelet, *state).await,
         };
         answers.iter().try_for_each(|answer| judge(answer, step.answer.as_ref()))

@@ -60,13 +60,11 @@ async fn one(stage: &Stage, expected: &Expect) -> Result<Option<String>> {
 
 async fn list(stage: &Stage, expected: &Expect) -> Result<Option<String>> {
     let (kind, selector) = expected.expect.split_once(' ').unwrap_or((&expected.expect, ""));
-    let resource = stage.cluster.resource(kind).await?;
-    let list = stage.cluster.get(&resource.path(&stage.namespace, None)).await?;
-    let selector = if selector.is_empty() { None } else { Some(Selector::parse(selector)?) };
-    let items = list["items"].as_array().cloned().unwrap_or_default();
-    let own = items.into_iter().filter(|item| resource.namespaced || stage.nicknames.is_own(item));
-    let chosen = own.filter(|item| selector.as_ref().is_none_or(|selector| selector.selects(item)));
-    let mut items: Vec<Value> = chosen.map(|item| stage.nicknames.shorten(item)).collect();
+    let mut items = stage.items(kind).await?;
+    if !selector.is_empty() {
+        let selector = Selector::parse(selector)?;
+        items.retain(|item| selector.selects(item));
+    }
     if let Some(filter) = &expected.filter {
         let filter = stage.filled(filter).await?;
         items.retain(|item| mismatch(&filter, item).is_none());
@@ -100,6 +98,9 @@ async fn list(stage: &Stage, expected: &Expect) -> Result<Option<String>> {
 fn told(items: &[Value]) -> String {
     let word = |item: &Value| {
         let text = |pointer: &str| item.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
+        if item["involvedObject"].is_object() {
+            return format!("{} ({}: {})", text("/involvedObject/name"), text("/reason"), text("/message"));
+        }
         format!("{} ({}, {})", text("/metadata/name"), text("/status/phase"), text("/spec/nodeName"))
     };
     let words: Vec<String> = items.iter().map(word).collect();

@@ -37,6 +37,14 @@ pub struct Scenario {
     pub steps: Vec<Step>,
 }
 
+impl Scenario {
+    /// It ends what other scenarios on the same cluster rely on.
+    #[must_use]
+    pub fn restarts_usher(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.what, What::Restart))
+    }
+}
+
 /// What is there before the first step.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -122,6 +130,8 @@ pub enum What {
     Evict(Evict),
     Drain(Drain),
     Kubelet(Kubelet),
+    /// Of the controllers beside the cluster.
+    Restart,
     Expect(Expect),
     Order(Order),
 }
@@ -240,8 +250,7 @@ fn default_drain() -> Duration {
     Duration::from_secs(30)
 }
 
-const VERBS: &str =
-    "wait, create, apply, patch, delete, scale, cordon, uncordon, evict, drain, kubelet, expect, order";
+const VERBS: &str = "wait, create, apply, patch, delete, scale, cordon, uncordon, evict, drain, kubelet, restart, expect, order";
 
 fn steps<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Step>, D::Error> {
     let raw = Vec::<Map<String, Value>>::deserialize(from)?;
@@ -300,6 +309,10 @@ fn what(verb: &str, fields: Map<String, Value>) -> Result<What> {
         "evict" => What::Evict(serde_json::from_value(whole(fields))?),
         "drain" => What::Drain(serde_json::from_value(whole(fields))?),
         "kubelet" => What::Kubelet(serde_json::from_value(whole(fields))?),
+        "restart" => match alone(&fields)?.as_str() {
+            "usher" => What::Restart,
+            other => bail!("only usher can be restarted, not {other}"),
+        },
         "expect" => What::Expect(checked(serde_json::from_value(whole(fields))?)?),
         _ => What::Order(serde_json::from_value(whole(fields))?),
     })
@@ -362,6 +375,7 @@ mod tests {
             (json!({"wait": "5"}), "\"5\" is no time: 500ms, 10s, 2m and 1h are"),
             (json!({"expect": "pod/a"}), "`has` or `absent`"),
             (json!({"expect": "pods app=web", "has": {}}), "`count`, `all`, `some` or `none`"),
+            (json!({"restart": "kubelet"}), "only usher can be restarted"),
             (json!({"cordon": "n1", "within": "5s"}), "no further fields, such as within"),
         ] {
             let why = why(step);

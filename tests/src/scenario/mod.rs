@@ -5,9 +5,11 @@
 //! The runner ([`run`]) does the steps ([`act`], [`drain`]) and checks the expectations ([`expect`]), while watches
 //! note every effect ([`observe`], [`names`]). How a scenario ends and what became of each object is compared with
 //! what the real cluster did ([`outcome`], [`recorded`]): timing may differ, the end and the order of effects may not.
+//! Topics about Usher itself run with it beside the cluster ([`beside`], [`suite`]).
 //! Where the embedded cluster is known to end otherwise, `scenarios/differences.yaml` says so ([`differences`]).
 
 mod act;
+pub mod beside;
 pub mod differences;
 mod drain;
 mod expect;
@@ -23,6 +25,7 @@ pub mod run;
 mod selector;
 mod short;
 mod stage;
+pub mod suite;
 
 pub use form::Scenario;
 pub use load::{is_whole_run, load, select};

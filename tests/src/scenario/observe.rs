@@ -81,8 +81,7 @@ impl Observer {
             let path = kind.path(namespace, None);
             let list = cluster.get(&path).await?;
             let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-            let watch =
-                watch(cluster.clone(), path, version, kind.plural.clone(), nicknames.clone(), seen.clone());
+            let watch = watch(cluster.clone(), path, version, kind.clone(), nicknames.clone(), seen.clone());
             let seen = seen.clone();
             observer.watching.push(tokio::spawn(async move {
                 if let Err(why) = watch.await {
@@ -133,7 +132,7 @@ async fn watch(
     cluster: Arc<ClusterUnderTest>,
     path: String,
     mut version: String,
-    plural: String,
+    kind: Resource,
     nicknames: Nicknames,
     seen: Arc<Mutex<Seen>>,
 ) -> Result<()> {
@@ -151,8 +150,8 @@ async fn watch(
                     version = now.to_owned();
                 }
                 let object = nicknames.shorten(event["object"].take());
-                if plural != "nodes" || nicknames.is_own(&object) {
-                    seen.lock().note(&plural, event["type"] == "DELETED", object);
+                if kind.namespaced || nicknames.is_own(&object) {
+                    seen.lock().note(&kind.plural, event["type"] == "DELETED", object);
                 }
             }
         }

@@ -125,17 +125,6 @@ impl std::fmt::Display for Difference {
     }
 }
 
-impl Stage {
-    /// All objects of a kind that are this scenario's, with short names of nodes.
-    async fn items(&self, kind: &str) -> Result<Vec<Value>> {
-        let resource = self.cluster.resource(kind).await?;
-        let list = self.cluster.get(&resource.path(&self.namespace, None)).await?;
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        let own = items.into_iter().filter(|item| resource.namespaced || self.nicknames.is_own(item));
-        Ok(own.map(|item| self.nicknames.shorten(item)).collect())
-    }
-}
-
 fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
@@ -179,13 +168,17 @@ fn node_state(node: &Value) -> BTreeMap<String, String> {
 }
 
 fn status(status: &Value) -> Value {
-    let Value::Object(fields) = status else { return status.clone() };
+    let fields = match status {
+        Value::Object(fields) => fields,
+        Value::Array(items) => return Value::Array(items.iter().map(self::status).collect()),
+        other => return other.clone(),
+    };
     let mut kept: Map<String, Value> = Map::new();
     for (key, value) in fields {
         if OWN_TO_A_RUN.contains(&key.as_str()) || key.ends_with("Time") || key.ends_with("Timestamp") {
             continue;
         }
-        let value = if key == "conditions" { conditions(value) } else { value.clone() };
+        let value = if key == "conditions" { conditions(value) } else { self::status(value) };
         kept.insert(key.clone(), value);
     }
     if let (Some(current), Some(update)) = (fields.get("currentRevision"), fields.get("updateRevision")) {

@@ -1,6 +1,7 @@
 //! How a scenario reaches a cluster: requests over HTTP, nothing else, so that whoever has started a cluster, with
 //! whatever beside it, can run scenarios on it.
 
+use super::beside::Usher;
 use crate::cluster::{ADMIN, Answer, Request, TestCluster, exchange};
 use anyhow::{Context, Result, anyhow, bail};
 use http::Method;
@@ -22,6 +23,8 @@ pub struct ClusterUnderTest {
     pub(super) life: Option<Life>,
     /// The cluster's time, where it is not that of this machine.
     clock: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
+    /// What runs beside it.
+    pub(super) usher: Option<Usher>,
 }
 
 /// A kind as discovery tells it.
@@ -57,7 +60,7 @@ impl ClusterUnderTest {
     /// The client has to be the administrator's; other users are impersonated.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, catalogue: Mutex::default(), preferred: None, life: None, clock: None }
+        Self { client, catalogue: Mutex::default(), preferred: None, life: None, clock: None, usher: None }
     }
 
     /// # Errors
@@ -85,6 +88,12 @@ impl ClusterUnderTest {
     #[must_use]
     pub fn preferring(self, group: &'static str) -> Self {
         Self { preferred: Some(group), ..self }
+    }
+
+    /// With Usher beside it, which ends with this.
+    #[must_use]
+    pub fn with(self, usher: Usher) -> Self {
+        Self { usher: Some(usher), ..self }
     }
 
     /// Sends a request as the user, or as the administrator.

@@ -13,7 +13,7 @@ const REQUESTER: &str = "requester.evictionrequest.coordination.k8s.io/name_";
 /// What the annotation begins with by which an interceptor registers on a pod.
 const INTERCEPTOR: &str = "interceptor.evictionrequest.coordination.k8s.io/priority_";
 
-const KINDS: [(&str, &str, &str); 9] = [
+const KINDS: [(&str, &str, &str); 10] = [
     ("deployment", "apps/v1", "Deployment"),
     ("replicaset", "apps/v1", "ReplicaSet"),
     ("statefulset", "apps/v1", "StatefulSet"),
@@ -22,6 +22,7 @@ const KINDS: [(&str, &str, &str); 9] = [
     ("pod", "v1", "Pod"),
     ("budget", "policy/v1", "PodDisruptionBudget"),
     ("request", "evictionrequest.coordination.k8s.io/v1alpha1", "EvictionRequest"),
+    ("maintenance", "nodemaintenance.k8s.io/v1alpha1", "NodeMaintenance"),
     ("node", "v1", "Node"),
 ];
 
@@ -75,6 +76,7 @@ fn long_form(fields: &mut Map<String, Value>, scenario: &str) -> Result<Value> {
         }
         "Pod" => merge(&mut manifest, pod(fields, &name)),
         "EvictionRequest" => merge(&mut manifest, request(fields, &name)),
+        "NodeMaintenance" => merge(&mut manifest, maintenance(fields, &name, scenario)?),
         _ => {
             let template = pod(fields, &name);
             if *kind == "Job" {
@@ -115,6 +117,27 @@ fn request(fields: &mut Map<String, Value>, pod: &str) -> Value {
         "metadata": {"name": uid, "finalizers": finalizers},
         "spec": {"podRef": {"name": format!("{{name:pod/{pod}}}"), "uid": uid}},
     })
+}
+
+/// A maintenance of `nodes`, or of those with the labels of `select`; always of the scenario's own only.
+fn maintenance(fields: &mut Map<String, Value>, name: &str, scenario: &str) -> Result<Value> {
+    let is_one_of = |key: &str, values: Vec<Value>| json!({"key": key, "operator": "In", "values": values});
+    let mut wanted = vec![is_one_of(OWN, vec![scenario.into()])];
+    if let Some(Value::Array(nodes)) = fields.remove("nodes") {
+        let nodes = nodes.iter().filter_map(Value::as_str).map(|node| node_name(scenario, node).into());
+        wanted.push(is_one_of("kubernetes.io/hostname", nodes.collect()));
+    } else if let Some(Value::Object(labels)) = fields.remove("select") {
+        wanted.extend(labels.into_iter().map(|(key, value)| is_one_of(&key, vec![value])));
+    } else {
+        bail!("maintenance {name}: it has `nodes`, a list, or `select`, labels");
+    }
+    let mut spec = json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": wanted}]}});
+    for (short, long) in [("stage", "stage"), ("plan", "drainPlan"), ("limit", "drainLimit")] {
+        if let Some(value) = fields.remove(short) {
+            spec[long] = value;
+        }
+    }
+    Ok(json!({"metadata": {"name": node_name(scenario, name), "labels": {OWN: scenario}}, "spec": spec}))
 }
 
 /// What pods say in their short form, alone or in a template.
@@ -183,7 +206,7 @@ pub fn nodes(nodes: &Nodes) -> Vec<Node> {
     }
 }
 
-/// What a scenario's node is called in the cluster, where others have an `n1` as well.
+/// What a scenario's node or maintenance is called in the cluster, where others have an `n1` as well.
 #[must_use]
 pub fn node_name(scenario: &str, short: &str) -> String {
     format!("{scenario}-{short}")
@@ -248,9 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn a_maintenance_is_of_the_nodes_of_its_scenario_only() {
+        let plan = json!([{"podPriority": 5, "podType": "Default"}]);
+        let of_nodes =
+            json!({"maintenance": "maintenance-a", "nodes": ["n1"], "stage": "Drain", "plan": plan});
+        let of_nodes = expand(&of_nodes, "s").unwrap();
+        assert_eq!(of_nodes["metadata"], json!({"name": "s-maintenance-a", "labels": {OWN: "s"}}));
+        assert_eq!((&of_nodes["spec"]["stage"], &of_nodes["spec"]["drainPlan"]), (&json!("Drain"), &plan));
+        let wanted = |maintenance: &Value| {
+            let term = &maintenance["spec"]["nodeSelector"]["nodeSelectorTerms"][0];
+            term["matchExpressions"].clone()
+        };
+        let is = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
+        assert_eq!(wanted(&of_nodes), json!([is(OWN, "s"), is("kubernetes.io/hostname", "s-n1")]));
+        let by_label = json!({"maintenance": "maintenance-a", "select": {"pool": "blue"}});
+        assert_eq!(wanted(&expand(&by_label, "s").unwrap()), json!([is(OWN, "s"), is("pool", "blue")]));
+    }
+
+    #[test]
     fn what_is_no_form_is_told() {
         let why = |object| expand(&object, "s").unwrap_err().to_string();
         assert!(why(json!({"deploy": "web"})).contains("one of deployment, replicaset"));
         assert!(why(json!({"pod": "a", "replicas": 2})).contains("`replicas` is no field"));
+        assert!(why(json!({"maintenance": "maintenance-a"})).contains("`nodes`, a list, or `select`"));
     }
 }

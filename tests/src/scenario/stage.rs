@@ -17,20 +17,18 @@ pub const PAUSE: Duration = Duration::from_millis(100);
 /// How long nodes and accounts may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The nodes of a scenario are `n1`, `n2` in the file and have the scenario's name before that in the cluster.
+/// The nodes of a scenario are `n1`, `n2` in the file, its maintenances `maintenance-a`, and have the scenario's name before
+/// that in the cluster.
 #[derive(Debug, Clone)]
 pub struct Nicknames {
     prefix: String,
 }
 
 impl Nicknames {
-    /// Every text in the object that is a node's name, with the short name instead.
+    /// The object with the short names of nodes and maintenances in all its texts.
     pub fn shorten(&self, value: Value) -> Value {
         match value {
-            Value::String(text) => match text.strip_prefix(&self.prefix) {
-                Some(short) if is_node(short) => Value::String(short.to_owned()),
-                _ => Value::String(text),
-            },
+            Value::String(text) => Value::String(self.shorten_text(&text)),
             Value::Array(items) => Value::Array(items.into_iter().map(|item| self.shorten(item)).collect()),
             Value::Object(fields) => {
                 Value::Object(fields.into_iter().map(|(key, value)| (key, self.shorten(value))).collect())
@@ -39,16 +37,41 @@ impl Nicknames {
         }
     }
 
-    /// The node is one of this scenario's.
-    pub fn is_own(&self, node: &Value) -> bool {
-        node["metadata"]["labels"][short::OWN].as_str().is_some_and(|own| self.prefix == format!("{own}-"))
+    fn shorten_text(&self, text: &str) -> String {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let (mut short, mut rest) = (String::new(), text);
+        while !rest.is_empty() {
+            let word = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+            short.push_str(self.nickname(word).unwrap_or(word));
+            rest = &rest[word.len()..];
+            let between = &rest[..rest.find(is_part).unwrap_or(rest.len())];
+            short.push_str(between);
+            rest = &rest[between.len()..];
+        }
+        short
+    }
+
+    /// What a name in the cluster is in the file, if it is that of a node or a maintenance of this scenario.
+    fn nickname<'a>(&self, name: &'a str) -> Option<&'a str> {
+        name.strip_prefix(&self.prefix).filter(|short| is_nickname(short))
+    }
+
+    /// The object without a namespace is one of this scenario's.
+    pub fn is_own(&self, object: &Value) -> bool {
+        object["metadata"]["labels"][short::OWN].as_str().is_some_and(|own| self.prefix == format!("{own}-"))
+    }
+
+    /// The event tells of a node or a maintenance of this scenario.
+    fn is_told_of_own(&self, event: &Value) -> bool {
+        event["involvedObject"]["name"].as_str().is_some_and(|name| self.nickname(name).is_some())
     }
 }
 
-/// `n1`, `n12`: so all nodes of scenarios are called.
-fn is_node(name: &str) -> bool {
-    name.strip_prefix('n')
-        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+/// `n1`, `n12`: so all nodes of scenarios are called; and `maintenance-a`: so their maintenances are.
+fn is_nickname(name: &str) -> bool {
+    let is_all = |rest: &str, of: fn(&u8) -> bool| !rest.is_empty() && rest.bytes().all(|byte| of(&byte));
+    name.strip_prefix('n').is_some_and(|number| is_all(number, u8::is_ascii_digit))
+        || name.strip_prefix("maintenance-").is_some_and(|letters| is_all(letters, u8::is_ascii_lowercase))
 }
 
 pub struct Stage {
@@ -164,11 +187,34 @@ impl Stage {
         };
         let resource = self.cluster.resource(kind).await?;
         let name = match resource.plural.as_str() {
-            "nodes" => short::node_name(&self.namespace, name),
+            "nodes" | "nodemaintenances" => short::node_name(&self.namespace, name),
             plural => self.observer.real_name(plural, name).unwrap_or_else(|| name.to_owned()),
         };
         let path = resource.path(&self.namespace, Some(&name));
         Ok(Target { resource, name, path })
+    }
+
+    /// All objects of a kind that are this scenario's, with short names. Events of nodes and maintenances are in no
+    /// scenario's namespace, and go by what they tell of.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub async fn items(&self, kind: &str) -> Result<Vec<Value>> {
+        let resource = self.cluster.resource(kind).await?;
+        let mut path = resource.path(&self.namespace, None);
+        if resource.plural == "events" {
+            "/api/v1/events".clone_into(&mut path);
+        }
+        let list = self.cluster.get(&path).await?;
+        let mut items = list["items"].as_array().cloned().unwrap_or_default();
+        items.retain(|item| match resource.plural.as_str() {
+            "events" => {
+                item["metadata"]["namespace"] == self.namespace.as_str()
+                    || self.nicknames.is_told_of_own(item)
+            }
+            _ => resource.namespaced || self.nicknames.is_own(item),
+        });
+        Ok(items.into_iter().map(|item| self.nicknames.shorten(item)).collect())
     }
 
     /// Puts in what only the running scenario knows: `{ns}`, `{now}`, `{node:n1}`, `{name:pod/web-a1}` and
@@ -232,5 +278,25 @@ impl Answer {
         let why = self.body["message"].as_str().map_or_else(|| self.body.to_string(), str::to_owned);
         ensure!(self.status < 300, "{} {why}", self.status);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_maintenances_have_short_names_also_within_sentences() {
+        let nicknames = Nicknames { prefix: "example-".to_owned() };
+        for (text, short) in [
+            ("example-n1", "n1"),
+            ("Waiting for example-maintenance-a.", "Waiting for maintenance-a."),
+            ("example-maintenance-a,example-maintenance-b", "maintenance-a,maintenance-b"),
+            ("example-n", "example-n"),
+            ("an-example-n1", "an-example-n1"),
+            ("(example-n12) – ", "(n12) – "),
+        ] {
+            assert_eq!(nicknames.shorten_text(text), short);
+        }
     }
 }

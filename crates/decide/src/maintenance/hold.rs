@@ -90,10 +90,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
             phase: case.phase.name(),
         });
     }
-    let (reason, message) = (case.phase.name(), format!("held by {}", names(&holders)));
-    if shown(node) != Some(("True", reason, message.as_str())) {
-        decision.effects.push(NodeEffect::Show { status: "True", reason, message });
-    }
+    // Right after the write that cordons: if the next one fails, nobody sees any more that this was the first.
     if node.held_by.is_none() {
         let message = if node.unschedulable {
             format!("cordoned by {}; it was cordoned before and stays so afterwards", names(&holders))
@@ -101,6 +98,10 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
             format!("cordoned by {}", names(&holders))
         };
         decision.effects.push(NodeEffect::Tell(Notice::normal("MaintenanceCordoned", message)));
+    }
+    let (reason, message) = (case.phase.name(), format!("held by {}", names(&holders)));
+    if shown(node) != Some(("True", reason, message.as_str())) {
+        decision.effects.push(NodeEffect::Show { status: "True", reason, message });
     }
     if is_fought_over && case.fight.is_some_and(|fight| fight.is_one() && !fight.answered) {
         let message = format!(
@@ -207,6 +208,20 @@ mod tests {
         let hold =
             NodeEffect::Hold { held_by: held(&["a", "b"]), was_unschedulable: false, phase: "Cordoned" };
         assert_eq!(writes(&decision), [&hold]);
+    }
+
+    #[test]
+    fn the_first_hold_is_told_before_anything_else_can_fail() {
+        for (was, said) in [
+            (false, "cordoned by a"),
+            (true, "cordoned by a; it was cordoned before and stays so afterwards"),
+        ] {
+            let decision = decided(&Node { unschedulable: was, ..node() }, &["a"], None, 0);
+            let told = NodeEffect::Tell(Notice::normal("MaintenanceCordoned", said.to_string()));
+            assert!(matches!(decision.effects[0], NodeEffect::Hold { .. }));
+            assert_eq!(decision.effects[1], told);
+            assert!(matches!(decision.effects[2], NodeEffect::Show { .. }));
+        }
     }
 
     #[test]

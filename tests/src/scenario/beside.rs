@@ -1,0 +1,150 @@
+//! Usher beside a cluster: its definitions, its webhook and its controllers, all in the process of the test.
+
+use super::reach::ClusterUnderTest;
+use crate::cluster::ADMIN;
+use crate::{Request, TestCluster, crds};
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use usher_apply::Clock;
+use usher_cluster::Cluster;
+use usher_cluster::admission::in_process;
+use usher_controllers::{eviction_request, maintenance};
+use usher_webhook::configurations::{self, NAMESPACE, Target};
+use usher_webhook::{Admission, Endpoint, ServingCertificate};
+
+const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const REQUESTS: &str =
+    "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
+/// Where the embedded cluster believes the webhook to be; it is answered here instead.
+const INSIDE: &str = "https://webhook.usher.internal";
+
+/// The controllers that run. Node maintenance withdraws requests in its name that no maintenance stands behind, so where a
+/// scenario plays that requester itself, it must not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controllers {
+    Requests,
+    RequestsAndMaintenances,
+}
+
+/// What runs beside a cluster, until this is dropped.
+pub struct Usher {
+    which: Controllers,
+    client: kube::Client,
+    clock: Clock,
+    controllers: Mutex<JoinSet<()>>,
+    /// It answers on, whatever becomes of the controllers.
+    _webhook: JoinSet<()>,
+}
+
+impl Usher {
+    fn start(which: Controllers, client: kube::Client, clock: Clock, webhook: JoinSet<()>) -> Self {
+        let usher = Self { which, client, clock, controllers: Mutex::default(), _webhook: webhook };
+        usher.restart();
+        usher
+    }
+
+    /// Ends the controllers in the midst of what they do, and starts new ones that know nothing.
+    pub fn restart(&self) {
+        let mut controllers = JoinSet::new();
+        let (client, clock) = (self.client.clone(), self.clock.clone());
+        controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)));
+        if self.which == Controllers::RequestsAndMaintenances {
+            let (client, clock) = (self.client.clone(), self.clock.clone());
+            controllers.spawn(maintenance::run(client, clock, Box::new(maintenance::Nobody)));
+        }
+        *self.controllers.lock() = controllers;
+    }
+}
+
+async fn created(cluster: &ClusterUnderTest, path: &str, object: &Value) -> Result<()> {
+    let request = Request::with_json(http::Method::POST, path, object);
+    cluster.send(None, request).await?.accepted()
+}
+
+async fn register(cluster: &ClusterUnderTest, target: &Target) -> Result<()> {
+    for (kind, configuration) in [
+        ("mutating", configurations::mutating(target)),
+        ("validating", configurations::validating(target, NAMESPACE)),
+    ] {
+        created(cluster, &format!("{CONFIGURATIONS}/{kind}webhookconfigurations"), &configuration).await?;
+    }
+    Ok(())
+}
+
+/// Beside an embedded cluster, on its clock and without a socket, so that its time can be virtual.
+///
+/// # Errors
+/// The cluster refused something.
+pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUnderTest) -> Result<Usher> {
+    for definition in crds::definitions()? {
+        created(reached, DEFINITIONS, &definition).await?;
+    }
+    let client = kube::Client::new(cluster.service(), "default");
+    let (now, timers, webhook) =
+        (cluster.server().clone(), cluster.server().clone(), cluster.server().clone());
+    let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
+    let admission = Arc::new(Admission::new(client.clone()).with_clock(Arc::new(move || webhook.now())));
+    for endpoint in Endpoint::ALL {
+        let admission = admission.clone();
+        let answer = move |review: Value| {
+            let (admission, review) = (admission.clone(), review.to_string());
+            async move { admission.answer(endpoint, review.as_bytes()).await.map_err(|why| why.to_string()) }
+        };
+        let url = format!("{INSIDE}{}", endpoint.path());
+        cluster.server().endpoints.register_url(&url, in_process(answer));
+    }
+    register(reached, &Target::Url { base: INSIDE.to_owned(), ca_bundle: None }).await?;
+    Ok(Usher::start(which, client, clock, JoinSet::new()))
+}
+
+/// Beside the real control plane, whose API server asks the webhook over loopback.
+///
+/// # Errors
+/// The cluster refused something, or never asks the webhook.
+pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnderTest) -> Result<Usher> {
+    crds::install(plane).await?;
+    let client = plane.client(ADMIN)?;
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
+    let certificate = Arc::new(ServingCertificate::default());
+    certificate
+        .replace(&made.cert.pem(), &made.signing_key.serialize_pem())
+        .context("a certificate for the webhook")?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let base = format!("https://{}", listener.local_addr()?);
+    let admission = Arc::new(Admission::new(client.clone()));
+    let mut webhook = JoinSet::new();
+    webhook.spawn(async move {
+        // Were it to end, the API server would refuse what it asks about, and scenarios would fail of that.
+        let _ = usher_webhook::serve(listener, admission, certificate, std::future::pending()).await;
+    });
+    register(reached, &Target::Url { base, ca_bundle: Some(STANDARD.encode(made.cert.pem())) }).await?;
+    until_asked(reached).await?;
+    Ok(Usher::start(which, client, Clock::system(), webhook))
+}
+
+/// An API server learns of configurations in its own time.
+async fn until_asked(cluster: &ClusterUnderTest) -> Result<()> {
+    let request = json!({
+        "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+        "metadata": {"name": "0"}, "spec": {"podRef": {"name": "missing", "uid": "0"}},
+    });
+    let dry = format!("{REQUESTS}?dryRun=All");
+    for _ in 0..500 {
+        let answer = Request::with_json(http::Method::POST, &dry, &request);
+        let answer = cluster.send(None, answer).await?;
+        if answer.body["message"].as_str().is_some_and(|said| said.contains("there is no pod missing")) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    bail!("the API server never asks the webhook");
+}

@@ -1,0 +1,36 @@
+//! The scenarios of node maintenances on both clusters, with Usher beside them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use usher_tests::guide;
+use usher_tests::scenario::beside::Controllers;
+use usher_tests::scenario::suite::Suite;
+
+const SUITE: Suite = Suite {
+    folder: "scenarios-maintenances",
+    topic: "node-maintenances",
+    controllers: Controllers::RequestsAndMaintenances,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn maintenances_go_as_specified_on_the_real_cluster_and_end_as_recorded() {
+    if usher_testbed::skip_real("scenarios of node maintenances on the real cluster") {
+        return;
+    }
+    SUITE.on_the_real_cluster().await.unwrap();
+}
+
+#[test]
+fn maintenances_go_as_specified_on_the_embedded_cluster_and_end_as_recorded() {
+    SUITE.on_the_embedded_cluster().unwrap();
+}
+
+#[test]
+fn every_scenario_of_maintenances_that_the_real_cluster_runs_is_recorded_and_nothing_else() {
+    SUITE.is_recorded().unwrap();
+}
+
+#[test]
+fn every_test_that_the_guide_names_exists_and_every_scenario_is_named() {
+    guide::check("node-maintenance.md", &SUITE.folder().join(SUITE.topic)).unwrap();
+}
