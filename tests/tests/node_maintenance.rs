@@ -233,3 +233,30 @@ async fn a_drain_that_is_stuck_is_expected_later_and_later_and_hardly_ever_writt
     assert!(said.is_sorted() && said.last() > said.first(), "{said:?}");
     assert!(versions.len() < 12, "{} writes in six hours", versions.len());
 }
+
+/// Targets never go back: not even while the mark of the maintenance is missing from its node.
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_somebody_takes_away_comes_back_and_no_request_is_withdrawn() {
+    let scene = Scene::new(3).await;
+    scene.deployment("web", 3, 3).await;
+    scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1"])).await.unwrap();
+    sleep(SETTLED).await;
+    let before = scene.get(REQUESTS).await.unwrap();
+    assert_eq!(before["items"].as_array().unwrap().len(), 1, "the budget lets nobody go: {before}");
+    let targets = |maintenance: &Value| maintenance["status"]["nodeStatuses"][0]["drainTargets"].clone();
+    let targeted = targets(&scene.maintenance("m").await.unwrap());
+    assert!(!targeted.as_array().unwrap().is_empty());
+
+    let held_by = "nodemaintenance.k8s.io/held-by";
+    let bare = json!({"metadata": {"annotations": {held_by: null}}, "spec": {"unschedulable": null}});
+    scene.patch(&format!("{NODES}/n1"), &bare).await.unwrap();
+    sleep(SETTLED).await;
+    assert_eq!(scene.cordon("n1").await.unwrap(), (true, Some("m".to_owned())));
+    assert_eq!(targets(&scene.maintenance("m").await.unwrap()), targeted);
+    let after = scene.get(REQUESTS).await.unwrap();
+    let asked = |list: &Value| {
+        let metadata = &list["items"][0]["metadata"];
+        [metadata["uid"].clone(), metadata["finalizers"].clone(), metadata["generation"].clone()]
+    };
+    assert_eq!(asked(&after), asked(&before), "the request was left alone");
+}
