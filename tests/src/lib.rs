@@ -20,6 +20,7 @@ pub mod request_hours;
 pub mod requests;
 pub mod scenario;
 pub mod seeds;
+pub mod typed;
 pub mod upheaval;
 pub mod verbs;
 pub mod webhook_server;

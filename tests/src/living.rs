@@ -143,6 +143,28 @@ impl Living {
         }
     }
 
+    /// Creates a deployment with a budget that keeps so many of its pods, and waits until it has rolled out.
+    ///
+    /// # Errors
+    /// One was refused.
+    pub async fn deployment(&self, name: &str, replicas: usize, keeps: usize) -> Result<()> {
+        self.create(DEPLOYMENTS, &workload("Deployment", name, json!({"replicas": replicas}))).await?;
+        self.budget(name, name, json!({"minAvailable": keeps})).await?;
+        self.rolled_out(name).await.map(drop)
+    }
+
+    /// Creates a budget of an application.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub async fn budget(&self, name: &str, app: &str, rule: Value) -> Result<Value> {
+        let mut budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": rule,
+        });
+        budget["spec"]["selector"] = json!({"matchLabels": {"app": app}});
+        self.create(BUDGETS, &budget).await
+    }
+
     /// Waits until a deployment has rolled out, as `kubectl rollout status` understands it.
     ///
     /// # Errors

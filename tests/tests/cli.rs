@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use clap::Parser;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,40 +16,17 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_api::EvictionRequest;
 use usher_apply::Clock;
-use usher_cli::{Ending, Error, Streams, Surroundings};
+use usher_cli::Surroundings;
 use usher_cluster::life::{self, Life, Times};
 use usher_controllers::eviction_request::{Nobody, run};
 use usher_tests::TestCluster;
 use usher_tests::living::node;
+use usher_tests::typed::{self, Printed};
 
 const MISSING: &str = "Usher is not installed in this cluster: kubectl apply -f deploy/crds";
 
 /// Nothing here takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-#[derive(Parser)]
-struct Line {
-    #[command(subcommand)]
-    command: usher_cli::Command,
-}
-
-/// What a command printed, and how it ended.
-#[derive(Debug)]
-struct Printed {
-    ending: Result<Ending, Error>,
-    out: String,
-    err: String,
-}
-
-impl Printed {
-    fn code(&self) -> u8 {
-        self.ending.as_ref().map_or(1, |ending| ending.code())
-    }
-
-    fn error(&self) -> String {
-        self.ending.as_ref().unwrap_err().to_string()
-    }
-}
 
 /// A living cluster with its controller; both end when dropped.
 struct Place {
@@ -161,18 +137,8 @@ impl Place {
 
     /// Runs a command line, split at white space.
     async fn usher(&self, line: &str) -> Printed {
-        let mut words: Vec<&str> = vec!["usher"];
-        words.extend(line.split_whitespace());
-        let kubeconfig = self.cluster.kubeconfig().display().to_string();
-        words.extend(["--kubeconfig", &kubeconfig]);
-        let line = Line::try_parse_from(words).unwrap_or_else(|why| panic!("{why}"));
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let streams = Streams { out: &mut out, err: &mut err };
-        let surroundings = Surroundings::plain();
-        let running = usher_cli::run(line.command, &surroundings, streams);
-        let ending = tokio::time::timeout(PATIENCE, running).await.unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Printed { ending, out: text(out), err: text(err) }
+        let line = format!("{line} --kubeconfig {}", self.cluster.kubeconfig().display());
+        tokio::time::timeout(PATIENCE, typed::usher(&line, &Surroundings::plain())).await.unwrap().unwrap()
     }
 }
 

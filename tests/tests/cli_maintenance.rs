@@ -4,53 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use usher_apply::Clock;
-use usher_cli::{Ending, Error, Streams, Surroundings};
+use usher_cli::Surroundings;
 use usher_controllers::{eviction_request, maintenance};
 use usher_tests::cluster::ADMIN;
-use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, node, workload};
+use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, Manager, start_manager};
 use usher_tests::requests::REQUESTS;
+use usher_tests::typed::{self, Printed};
 use usher_tests::witness::Witness;
 use usher_tests::{TestCluster, crds};
-
-#[derive(Parser)]
-struct Line {
-    #[command(subcommand)]
-    command: usher_cli::Command,
-}
-
-/// What a command printed, and how it ended.
-#[derive(Debug)]
-struct Printed {
-    ending: Result<Ending, Error>,
-    out: String,
-    err: String,
-}
-
-impl Printed {
-    fn code(&self) -> u8 {
-        self.ending.as_ref().map_or(1, |ending| ending.code())
-    }
-
-    fn error(&self) -> String {
-        self.ending.as_ref().unwrap_err().to_string()
-    }
-}
-
-/// Runs a command line, split at white space.
-async fn run(line: &str, surroundings: &Surroundings) -> Printed {
-    let words = std::iter::once("usher").chain(line.split_whitespace());
-    let line = Line::try_parse_from(words).unwrap_or_else(|why| panic!("{why}"));
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let streams = Streams { out: &mut out, err: &mut err };
-    let ending = usher_cli::run(line.command, surroundings, streams).await;
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Printed { ending, out: text(out), err: text(err) }
-}
 
 struct Scene {
     living: Living,
@@ -75,25 +40,11 @@ impl Scene {
         Self { living, witness, _manager: manager }
     }
 
-    async fn deployment(&self, name: &str, replicas: usize, keeps: usize) {
-        self.create(DEPLOYMENTS, &workload("Deployment", name, json!({"replicas": replicas}))).await.unwrap();
-        self.create(
-            BUDGETS,
-            &json!({
-                "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
-                "spec": {"minAvailable": keeps, "selector": {"matchLabels": {"app": name}}},
-            }),
-        )
-        .await
-        .unwrap();
-        self.rolled_out(name).await.unwrap();
-    }
-
     async fn usher(&self, line: &str) -> Printed {
         let server = self.cluster.server().clone();
         let clock = Arc::new(move || server.now());
         let cluster = Some(self.witness.client("person"));
-        run(line, &Surroundings { clock, cluster, ..Surroundings::plain() }).await
+        typed::usher(line, &Surroundings { clock, cluster, ..Surroundings::plain() }).await.unwrap()
     }
 
     async fn maintenances(&self) -> Vec<Value> {
@@ -104,7 +55,7 @@ impl Scene {
 #[tokio::test(start_paused = true)]
 async fn nodes_are_drained_followed_shown_and_given_back() {
     let scene = Scene::new(6).await;
-    scene.deployment("web", 10, 9).await;
+    scene.deployment("web", 10, 9).await.unwrap();
     let pods = scene.pods_on("n1").await.unwrap().len() + scene.pods_on("n2").await.unwrap().len();
     let drained = scene.usher("drain n2 n1 --reason kernel").await;
     assert_eq!(drained.code(), 0, "{drained:?}");
@@ -174,7 +125,7 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_that_is_blocked_says_by_what_and_is_cancelled() {
     let scene = Scene::new(2).await;
-    scene.deployment("web", 2, 2).await;
+    scene.deployment("web", 2, 2).await.unwrap();
     let waited = scene.usher("drain n1 --timeout 5m").await;
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(waited.err.starts_with("not drained after 5m: "), "{waited:?}");
@@ -281,7 +232,7 @@ async fn a_node_that_is_held_is_not_uncordoned_by_accident() {
 #[tokio::test(start_paused = true)]
 async fn whoever_drains_the_same_node_at_once_shares_a_maintenance() {
     let scene = Scene::new(3).await;
-    scene.deployment("web", 3, 1).await;
+    scene.deployment("web", 3, 1).await.unwrap();
     let drains = futures::future::join_all((0..4).map(|_| scene.usher("drain n1"))).await;
     assert!(drains.iter().all(|drain| drain.code() == 0), "{drains:?}");
     let created = drains.iter().filter(|drain| drain.out.starts_with("maintenance drain-n1 created")).count();
@@ -291,7 +242,7 @@ async fn whoever_drains_the_same_node_at_once_shares_a_maintenance() {
 #[tokio::test(start_paused = true)]
 async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
     let scene = Scene::new(3).await;
-    scene.deployment("web", 3, 2).await;
+    scene.deployment("web", 3, 2).await.unwrap();
     scene.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await.unwrap();
     sleep(Duration::from_secs(30)).await;
     let waited = scene.usher("drain n1 --timeout 10m").await;
@@ -311,7 +262,7 @@ async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
 #[tokio::test(start_paused = true)]
 async fn limits_and_plans_are_handed_on() {
     let scene = Scene::new(6).await;
-    scene.deployment("web", 6, 4).await;
+    scene.deployment("web", 6, 4).await.unwrap();
     let file = std::env::temp_dir().join(format!("usher-plan-{}.yaml", std::process::id()));
     std::fs::write(&file, "- {podPriority: 1000, podSelector: {matchLabels: {app: web}}}\n").unwrap();
     let line = format!("drain n1 n2 n3 --max-nodes 1 --name rolling --plan {}", file.display());
@@ -334,7 +285,7 @@ async fn limits_and_plans_are_handed_on() {
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_touches_nothing() {
     let scene = Scene::new(3).await;
-    scene.deployment("web", 3, 3).await;
+    scene.deployment("web", 3, 3).await.unwrap();
     let printed = scene.usher("drain n1 --dry-run").await;
     assert!(printed.ending.is_ok() && !printed.out.is_empty(), "{printed:?}");
     sleep(Duration::from_secs(60)).await;
@@ -367,8 +318,7 @@ async fn what_is_wrong_is_told() {
     for wrong in
         ["drain", "drain n1 -l a=b", "drain -l a=b=c", "drain N_1", "drain n1 --max-nodes 0", "nm start"]
     {
-        let words = std::iter::once("usher").chain(wrong.split_whitespace());
-        assert!(Line::try_parse_from(words).is_err(), "{wrong}");
+        assert!(typed::usher(wrong, &Surroundings::plain()).await.is_err(), "{wrong}");
     }
 }
 
@@ -398,7 +348,7 @@ async fn the_real_control_plane_is_drained_as_well() {
     let cluster = TestCluster::real_living().await.unwrap();
     let client = cluster.client(ADMIN).unwrap();
     let surroundings = Surroundings { cluster: Some(client.clone()), ..Surroundings::plain() };
-    let missing = run("maintenance list", &surroundings).await.error();
+    let missing = typed::usher("maintenance list", &surroundings).await.unwrap().error();
     assert_eq!(missing, "Usher is not installed in this cluster: kubectl apply -f deploy/crds");
     crds::install(&cluster).await.unwrap();
     for number in 1..=4 {
@@ -415,30 +365,34 @@ async fn the_real_control_plane_is_drained_as_well() {
         futures::future::join(maintenances, requests).await;
     });
 
-    assert_eq!(run("cordon n2", &surroundings).await.out, "node/n2: cordoned\n");
+    assert_eq!(typed::usher("cordon n2", &surroundings).await.unwrap().out, "node/n2: cordoned\n");
     for (line, name) in
         [("drain n1 --timeout 3m", "drain-n1"), ("drain n2 n3 --timeout 3m", "drain-n2-and-1-more")]
     {
-        let drained = run(line, &surroundings).await;
+        let drained = typed::usher(line, &surroundings).await.unwrap();
         assert_eq!(drained.code(), 0, "{drained:?}");
         assert!(drained.out.starts_with(&format!("maintenance {name} created: it drains ")), "{drained:?}");
     }
-    let list = run("maintenance list", &surroundings).await.out;
+    let list = typed::usher("maintenance list", &surroundings).await.unwrap().out;
     assert!(list.contains("drain-n2-and-1-more   Drained   2       2/2       0         0"), "{list}");
-    let described = run("maintenance describe drain-n1", &surroundings).await.out;
+    let described = typed::usher("maintenance describe drain-n1", &surroundings).await.unwrap().out;
     assert!(described.contains("all pods have left the 1 nodes\n"), "events: {described}");
-    assert_eq!(run("uncordon n1", &surroundings).await.code(), 1);
-    let back = run("maintenance cordon drain-n1", &surroundings).await.error();
+    assert_eq!(typed::usher("uncordon n1", &surroundings).await.unwrap().code(), 1);
+    let back = typed::usher("maintenance cordon drain-n1", &surroundings).await.unwrap().error();
     assert!(back.contains("stages never go back"), "{back}");
-    let completed = run("maintenance complete drain-n1 --timeout 1m", &surroundings).await;
+    let completed = typed::usher("maintenance complete drain-n1 --timeout 1m", &surroundings).await.unwrap();
     assert!(completed.out.ends_with("node/n1: given back, takes pods again\n"), "{completed:?}");
-    let cancelled = run("maintenance cancel drain-n2-and-1-more --timeout 1m", &surroundings).await;
+    let cancelled =
+        typed::usher("maintenance cancel drain-n2-and-1-more --timeout 1m", &surroundings).await.unwrap();
     assert!(
         cancelled.out.ends_with(
             "node/n2: stays cordoned, as it was before the maintenance\nnode/n3: given back, takes pods again\n"
         ),
         "{cancelled:?}"
     );
-    assert_eq!(run("maintenance describe drain-n2-and-1-more", &surroundings).await.code(), 1);
+    assert_eq!(
+        typed::usher("maintenance describe drain-n2-and-1-more", &surroundings).await.unwrap().code(),
+        1
+    );
     manager.abort();
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
 use usher_cli::{Ending, Streams, Surroundings, explain_node, outlook};
 use usher_tests::TestCluster;
-use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, node, template, workload};
+use usher_tests::living::{BUDGETS, DAEMON_SETS, Living, NODES, PODS, node, template, workload};
 use usher_tests::maintenances::{MAINTENANCES, Manager, is_drained, of_nodes, start_manager};
 use usher_tests::requests::REQUESTS;
 use usher_tests::witness::Witness;
@@ -43,20 +43,6 @@ impl Scene {
     fn surroundings(&self) -> Surroundings {
         let server = self.cluster.server().clone();
         Surroundings { clock: Arc::new(move || server.now()), ..Surroundings::plain() }
-    }
-
-    async fn deployment(&self, name: &str, replicas: usize, keeps: usize) {
-        self.create(DEPLOYMENTS, &workload("Deployment", name, json!({"replicas": replicas}))).await.unwrap();
-        self.budget(name, name, json!({"minAvailable": keeps})).await;
-        self.rolled_out(name).await.unwrap();
-    }
-
-    async fn budget(&self, name: &str, app: &str, rule: Value) {
-        let mut budget = json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": rule,
-        });
-        budget["spec"]["selector"] = json!({"matchLabels": {"app": app}});
-        self.create(BUDGETS, &budget).await.unwrap();
     }
 
     /// What the dry run of a maintenance prints, and how it ends.
@@ -101,8 +87,8 @@ fn is_taken(maintenance: &Value, node: &str) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
     let scene = Scene::new(3).await;
-    scene.deployment("web", 4, 3).await;
-    scene.deployment("db", 3, 3).await;
+    scene.deployment("web", 4, 3).await.unwrap();
+    scene.deployment("db", 3, 3).await.unwrap();
     let mut agent = workload("DaemonSet", "agent", json!({}));
     agent["spec"]["template"] = template("agent", "100m");
     scene.create(DAEMON_SETS, &agent).await.unwrap();
@@ -138,7 +124,7 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
 #[tokio::test(start_paused = true)]
 async fn what_a_dry_run_promises_is_what_the_drain_does() {
     let mut scene = Scene::new(5).await;
-    scene.deployment("web", 8, 7).await;
+    scene.deployment("web", 8, 7).await.unwrap();
     for (number, node) in ["n1", "n1", "n3"].into_iter().enumerate() {
         scene.create(PODS, &bare_pod(&format!("solo-{number}"), node)).await.unwrap();
     }
@@ -170,7 +156,7 @@ async fn what_a_dry_run_promises_is_what_the_drain_does() {
 #[tokio::test(start_paused = true)]
 async fn a_node_is_explained_before_during_and_after_a_drain() {
     let mut scene = Scene::new(3).await;
-    scene.deployment("db", 6, 6).await;
+    scene.deployment("db", 6, 6).await.unwrap();
     scene.until(&format!("{BUDGETS}/db"), |budget| budget["status"]["currentHealthy"] == 6).await.unwrap();
     let before = scene.explain("n1").await.unwrap();
     assert!(

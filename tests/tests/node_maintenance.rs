@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, NODES, PODS, template, workload};
+use usher_tests::living::{BUDGETS, Living, NODES, PODS, template};
 use usher_tests::maintenances::{MAINTENANCES, Manager, is_drained, of_nodes, start_manager};
 use usher_tests::requests::REQUESTS;
 use usher_tests::witness::Witness;
@@ -42,20 +42,6 @@ impl Scene {
         self.manager = Some(start_manager(&self.living.cluster, &self.witness));
     }
 
-    async fn deployment(&self, name: &str, replicas: usize, budget: usize) {
-        self.create(DEPLOYMENTS, &workload("Deployment", name, json!({"replicas": replicas}))).await.unwrap();
-        self.create(
-            BUDGETS,
-            &json!({
-                "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
-                "spec": {"minAvailable": budget, "selector": {"matchLabels": {"app": name}}},
-            }),
-        )
-        .await
-        .unwrap();
-        self.rolled_out(name).await.unwrap();
-    }
-
     async fn drained(&self, name: &str) -> Value {
         self.until(&format!("{MAINTENANCES}/{name}"), is_drained).await.unwrap()
     }
@@ -84,7 +70,7 @@ fn pod_on(name: &str, node: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn nodes_are_drained_within_the_budget_and_given_back() {
     let scene = Scene::new(7).await;
-    scene.deployment("web", 10, 9).await;
+    scene.deployment("web", 10, 9).await.unwrap();
     let (meter, start) = (scene.meter("web"), scene.cluster.server().now());
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3"])).await.unwrap();
     let drained = scene.drained("m").await;
@@ -123,7 +109,7 @@ async fn nodes_are_drained_within_the_budget_and_given_back() {
 #[tokio::test(start_paused = true)]
 async fn overlapping_maintenances_share_nodes_and_the_last_one_gives_them_back() {
     let scene = Scene::new(6).await;
-    scene.deployment("web", 6, 5).await;
+    scene.deployment("web", 6, 5).await.unwrap();
     scene.create(MAINTENANCES, &of_nodes("a", "Drain", &["n1", "n2"])).await.unwrap();
     scene.create(MAINTENANCES, &of_nodes("b", "Drain", &["n2", "n3"])).await.unwrap();
     scene.drained("a").await;
@@ -157,7 +143,7 @@ async fn stuck(scene: &Scene) {
 #[tokio::test(start_paused = true)]
 async fn a_manager_that_is_killed_again_and_again_still_drains_in_order() {
     let mut scene = Scene::new(7).await;
-    scene.deployment("web", 10, 9).await;
+    scene.deployment("web", 10, 9).await.unwrap();
     let (meter, start) = (scene.meter("web"), scene.cluster.server().now());
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3"])).await.unwrap();
     let mut position = 0;
@@ -190,7 +176,7 @@ fn expected_finish(maintenance: &Value) -> Option<jiff::Timestamp> {
 async fn a_drain_tells_when_it_will_be_done_once_pods_have_left() {
     let scene = Scene::new(10).await;
     // One at a time.
-    scene.deployment("web", 20, 19).await;
+    scene.deployment("web", 20, 19).await.unwrap();
     let start = scene.cluster.server().now();
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3", "n4"])).await.unwrap();
     let path = format!("{MAINTENANCES}/m");
@@ -238,7 +224,7 @@ async fn a_drain_that_is_stuck_is_expected_later_and_later_and_hardly_ever_writt
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_somebody_takes_away_comes_back_and_no_request_is_withdrawn() {
     let scene = Scene::new(3).await;
-    scene.deployment("web", 3, 3).await;
+    scene.deployment("web", 3, 3).await.unwrap();
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1"])).await.unwrap();
     sleep(SETTLED).await;
     let before = scene.get(REQUESTS).await.unwrap();
