@@ -99,7 +99,7 @@ async fn the_scenarios_hold_on_the_real_cluster_and_end_as_recorded() {
         let wrong = judged(scenario, run, (!record).then(|| &recordings[&scenario.topic]), &mut []);
         if let Some(why) = wrong {
             say(&scenario::suite::again(scenario, &why));
-            *run = scenario::run(scenario, &cluster).await;
+            *run = scenario::run(&scenario::suite::elsewhere(scenario), &cluster).await;
         }
     }
     let wrong: Vec<String> = runs

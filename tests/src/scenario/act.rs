@@ -168,9 +168,12 @@ impl Stage {
             names.filter_map(|pod| pod["metadata"]["name"].as_str()).map(|name| format!("{pods}/{name}"));
         for (path, status) in [(path, of_node)].into_iter().chain(paths.map(|path| (path, of_pods))) {
             let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
-            self.send_patch(None, &format!("{path}/status"), PatchKind::Strategic, &ready)
-                .await?
-                .accepted()?;
+            let answer =
+                self.send_patch(None, &format!("{path}/status"), PatchKind::Strategic, &ready).await?;
+            // Pods that were to end do so as soon as their kubelet is back.
+            if !(answer.status == 404 && path.contains("/pods/")) {
+                answer.accepted()?;
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// One scenario: a file, or one case of a file that has a table of cases.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Scenario {
     /// The folder of the file.
@@ -46,7 +46,7 @@ impl Scenario {
 }
 
 /// What is there before the first step.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Given {
     pub nodes: Nodes,
@@ -55,7 +55,7 @@ pub struct Given {
 }
 
 /// So many nodes, or each of them.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Nodes {
     Count(usize),
@@ -97,7 +97,7 @@ pub struct Bound {
 }
 
 /// One thing to do or to see.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Step {
     /// `evict pod/a`, as failures name it.
     pub title: String,
@@ -108,7 +108,7 @@ pub struct Step {
     pub what: What,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
     pub code: u16,
@@ -117,7 +117,7 @@ pub struct Answer {
     pub has: Value,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum What {
     Wait(Duration),
     Create(Vec<Value>),
@@ -136,7 +136,7 @@ pub enum What {
     Order(Order),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Patch {
     pub patch: String,
@@ -156,7 +156,7 @@ pub enum PatchKind {
     Json,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delete {
     pub delete: String,
@@ -165,14 +165,14 @@ pub struct Delete {
     pub options: Map<String, Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
     pub scale: String,
     pub to: u32,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evict {
     pub evict: String,
@@ -181,7 +181,7 @@ pub struct Evict {
     pub options: Map<String, Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     pub drain: String,
@@ -192,7 +192,7 @@ pub struct Drain {
     pub blocked: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kubelet {
     pub kubelet: String,
@@ -207,7 +207,7 @@ pub enum KubeletState {
 }
 
 /// What must become so, and then perhaps stay so.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// `deployment/web`, or `pods` with an optional selector: `pods app=web`.
@@ -234,7 +234,7 @@ pub struct Expect {
 }
 
 /// Effects in order: all of a line come before all of the next.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
     pub order: Vec<String>,

@@ -87,7 +87,7 @@ impl Suite {
         for one in &mut runs {
             if let Some(why) = judge(one) {
                 let _ = std::io::stderr().write_all(format!("{}\n", again(one.0, &why)).as_bytes());
-                one.1 = run(one.0, &cluster).await;
+                one.1 = run(&elsewhere(one.0), &cluster).await;
             }
         }
         let wrong: Vec<String> = runs.iter().filter_map(judge).collect();
@@ -161,6 +161,12 @@ impl Suite {
 #[must_use]
 pub fn again(scenario: &Scenario, why: &str) -> String {
     format!("ONCE MORE ON THE REAL CLUSTER, ALONE: {}: {why}", scenario.name)
+}
+
+/// The same scenario in a namespace and on nodes of other names.
+#[must_use]
+pub fn elsewhere(scenario: &Scenario) -> Scenario {
+    Scenario { name: format!("{}-again", scenario.name), ..scenario.clone() }
 }
 
 /// What is wrong with a run, as far as the recording knows.
