@@ -56,6 +56,7 @@ async fn measure() -> Result<()> {
     let manager = tokio::spawn(join(maintenances, requests));
 
     fill(&cluster, &kubectl).await?;
+    println!("filled; the maintenance begins");
     let before = [&calls.reads, &calls.writes, &calls.events].map(|count| count.load(Ordering::Relaxed));
     let begun = Instant::now();
     cluster.created(MAINTENANCES, &of_label("racks", "Drain", "pool", &["old"])).await?;
@@ -68,6 +69,7 @@ async fn measure() -> Result<()> {
     cluster.delete(&path).await?;
     cluster.until_gone(&path).await?;
     manager.abort();
+    println!("drained by a maintenance in {by_usher:.1?}; the same for kubectl drain");
     empty(&cluster, &kubectl).await?;
 
     fill(&cluster, &kubectl).await?;
