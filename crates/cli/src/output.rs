@@ -6,6 +6,17 @@ use serde_json::json;
 
 use crate::Error;
 
+/// How a list is written, where not as a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// More columns.
+    Wide,
+    Json,
+    Yaml,
+    /// Only the names.
+    Name,
+}
+
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Structured {

@@ -12,7 +12,7 @@ use usher_api::EvictionRequest;
 
 use crate::arguments::{Connection, selector};
 use crate::live::{Live, Scope};
-use crate::output::{Structured, list_of, name_of};
+use crate::output::{Output, Structured, list_of, name_of};
 use crate::screen::Screen;
 use crate::world::{World, list, scoped};
 use crate::{Ending, Error, Streams, Surroundings};
@@ -34,16 +34,6 @@ pub struct Arguments {
     watch: bool,
     #[command(flatten)]
     connection: Connection,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// More columns.
-    Wide,
-    Json,
-    Yaml,
-    /// Only the names.
-    Name,
 }
 
 /// Times in the table move on by themselves.

@@ -13,7 +13,7 @@ use usher_decide::snapshot::Key;
 use super::rows::{Changes, table};
 use crate::arguments::Connection;
 use crate::live::{Listed, learn};
-use crate::output::{Structured, list_of, name_of};
+use crate::output::{Output, Structured, list_of, name_of};
 use crate::screen::Screen;
 use crate::world::{key_of, list};
 use crate::{Ending, Error, Streams, Surroundings};
@@ -28,16 +28,6 @@ pub struct Arguments {
     watch: bool,
     #[command(flatten)]
     connection: Connection,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// More columns.
-    Wide,
-    Json,
-    Yaml,
-    /// Only the names.
-    Name,
 }
 
 /// Times in the table move on by themselves.
