@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test test-fast seeds soak check bench record
+.PHONY: help demo test test-fast seeds soak check bench record image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ record: toolchain ## ask the real control plane for the corpus' answers and the 
 	USHER_RECORD=1 $(CARGO) test -p usher-tests --test scenarios real_cluster_and
 	USHER_RECORD=1 $(CARGO) test -p usher-tests --test request_scenarios real_cluster_and
 	USHER_RECORD=1 $(CARGO) test -p usher-tests --test maintenance_scenarios real_cluster_and
+
+image: toolchain ## the container image of the manager, with docker, podman or buildah
+	hack/image
 
 .PHONY: toolchain
 toolchain:

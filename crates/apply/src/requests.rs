@@ -37,6 +37,8 @@ pub struct Outcome {
     pub pod_found: Option<Box<Pod>>,
     /// Something else failed, and the rest was not done.
     pub failure: Option<Failure>,
+    /// All effects were carried out.
+    pub is_complete: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +65,13 @@ impl Requests {
             spans::end(&span, &done);
             if let Err(failure) = done {
                 outcome.failure = Some(failure);
-                break;
+                return outcome;
             }
             if outcome.pod_is_gone || matches!(outcome.answer, Some(Answer::Refused(_))) {
-                break;
+                return outcome;
             }
         }
+        outcome.is_complete = true;
         outcome
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The budget's status tells how many. What was granted and does not show there yet is taken off, so that as many
 //! evictions are tried as there is room, and no more. Room is given to the nodes in turn, and on a node to the request
-//! that has waited longest.
+//! that has waited longest. Those with room go one after another: every eviction writes the status of its budget, and of
+//! two at a time the server lets one wait for half a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,6 +46,8 @@ struct Account {
     waiting: BTreeMap<Arc<str>, BTreeSet<(Timestamp, Key)>>,
     pods: BTreeMap<Key, Place>,
     granted: BTreeMap<Key, Grant>,
+    /// The one of them that may be evicted now.
+    turn: Option<Key>,
     /// When a node was last given room, counted in grants.
     served: BTreeMap<Arc<str>, u64>,
     grants: u64,
@@ -54,6 +57,7 @@ struct Account {
 #[derive(Debug)]
 struct Grant {
     pod: Arc<str>,
+    number: u64,
     at: Timestamp,
     /// The eviction has succeeded, or is seen in the budget: what comes first.
     evicted: bool,
@@ -79,14 +83,24 @@ impl Account {
         waiting.first().map(|(_, request)| request.clone())
     }
 
-    fn grant(&mut self, request: Key, now: Timestamp) -> Key {
-        if let Some(place) = self.remove(&request) {
+    fn grant(&mut self, request: &Key, now: Timestamp) {
+        if let Some(place) = self.remove(request) {
             self.grants += 1;
             self.served.insert(place.node.clone(), self.grants);
-            self.granted
-                .insert(request.clone(), Grant { pod: place.pod, at: now, evicted: false, shown: false });
+            self.granted.insert(
+                request.clone(),
+                Grant { pod: place.pod, number: self.grants, at: now, evicted: false, shown: false },
+            );
         }
-        request
+    }
+
+    /// Those who have not used their room yet.
+    fn unused(&self) -> impl Iterator<Item = (&Key, &Grant)> {
+        self.granted.iter().filter(|(_, grant)| !grant.evicted)
+    }
+
+    fn turn_ends(&mut self, request: &Key) {
+        self.turn.take_if(|turn| turn == request);
     }
 
     fn remove(&mut self, request: &Key) -> Option<Place> {
@@ -107,15 +121,16 @@ impl Ledger {
         let account = self.accounts.entry(budget.key.clone()).or_default();
         account.allowed = budget.allowed.into();
         account.stuck = budget.can_never_free();
-        account.granted.retain(|_, grant| {
-            grant.shown |= budget.disrupted_pods.contains(&*grant.pod);
-            !(grant.shown && grant.evicted) && now < grant.at + LONGEST_GRANT
-        });
         account.probe = None;
-        let held = &account.granted;
-        let pods = &account.pods;
-        self.at.retain(|request, at| {
-            *at != budget.key || held.contains_key(request) || pods.contains_key(request)
+        let (at, turn) = (&mut self.at, &mut account.turn);
+        account.granted.retain(|request, grant| {
+            grant.shown |= budget.disrupted_pods.contains(&*grant.pod);
+            let counts = !(grant.shown && grant.evicted) && now < grant.at + LONGEST_GRANT;
+            if !counts {
+                at.remove(request);
+                turn.take_if(|turn| turn == request);
+            }
+            counts
         });
     }
 
@@ -125,10 +140,21 @@ impl Ledger {
         self.accounts.remove(budget).map(|account| account.pods.into_keys().collect()).unwrap_or_default()
     }
 
+    fn account_of(&self, request: &Key) -> Option<&Account> {
+        self.accounts.get(self.at.get(request)?)
+    }
+
     /// Whether the request has been given room that it has not used yet.
     pub fn is_granted(&self, request: &Key) -> bool {
-        let account = self.at.get(request).and_then(|budget| self.accounts.get(budget));
-        account.and_then(|account| account.granted.get(request)).is_some_and(|grant| !grant.evicted)
+        let grant = self.account_of(request).and_then(|account| account.granted.get(request));
+        grant.is_some_and(|grant| !grant.evicted)
+    }
+
+    /// Whether others with room at the same budget come before it. It is told when its turn comes: see
+    /// [`Ledger::grant`].
+    pub fn comes_later(&self, request: &Key) -> bool {
+        self.is_granted(request)
+            && self.account_of(request).is_some_and(|account| account.turn.as_ref() != Some(request))
     }
 
     /// The request waits for room in this budget, and in no other.
@@ -155,26 +181,32 @@ impl Ledger {
         if account.granted.get(request).is_some_and(|grant| !grant.evicted) {
             account.granted.remove(request);
         }
+        account.turn_ends(request);
         Some(budget)
     }
 
-    /// As many as there is room for; each of them holds its room until it is used or left.
-    pub fn grant(&mut self, budget: &Key, now: Timestamp) -> Vec<Key> {
-        let Some(account) = self.accounts.get_mut(budget) else { return Vec::new() };
-        let mut granted = Vec::new();
+    /// Gives room to as many as there is room for; each of them holds it until it is used or left. Returns the one whose
+    /// turn begins now, if nobody else's lasts.
+    pub fn grant(&mut self, budget: &Key, now: Timestamp) -> Option<Key> {
+        let account = self.accounts.get_mut(budget)?;
         while account.room() > 0
             && let Some(next) = account.next()
         {
-            granted.push(account.grant(next, now));
+            account.grant(&next, now);
         }
-        granted
+        if account.turn.is_some() {
+            return None;
+        }
+        account.turn =
+            account.unused().min_by_key(|(_, grant)| grant.number).map(|(request, _)| request.clone());
+        account.turn.clone()
     }
 
     /// When one eviction is to be tried at a budget that does not move; `None` while nobody waits or others are on
     /// their way.
     pub fn probe_at(&mut self, budget: &Key, now: Timestamp) -> Option<Timestamp> {
         let account = self.accounts.get_mut(budget)?;
-        if account.pods.is_empty() || account.granted.values().any(|grant| !grant.evicted) {
+        if account.pods.is_empty() || account.unused().next().is_some() {
             return None;
         }
         let first = if account.stuck { SignedDuration::ZERO } else { PATIENCE };
@@ -190,20 +222,26 @@ impl Ledger {
         let account = self.accounts.get_mut(budget)?;
         let pause = account.probe.map_or(PATIENCE, |probe| probe.pause);
         account.probe = Some(Probe { at: now + pause, pause: (pause * 2).min(LONGEST_PATIENCE) });
-        account.next().map(|next| account.grant(next, now))
+        account.turn = account.next();
+        if let Some(next) = account.turn.clone() {
+            account.grant(&next, now);
+        }
+        account.turn.clone()
     }
 
-    /// The eviction went through. Its room counts as taken until the budget shows it.
-    pub fn evicted(&mut self, request: &Key) {
-        let account = self.at.get(request).and_then(|budget| self.accounts.get_mut(budget));
-        let Some(account) = account else { return };
-        if let Some(grant) = account.granted.get_mut(request) {
-            grant.evicted = true;
-            if grant.shown {
-                account.granted.remove(request);
-                self.at.remove(request);
-            }
+    /// The eviction went through. Its room counts as taken until the budget shows it. Returns the budget, where the next
+    /// turn can begin.
+    pub fn evicted(&mut self, request: &Key) -> Option<Key> {
+        let budget = self.at.get(request)?.clone();
+        let account = self.accounts.get_mut(&budget)?;
+        account.turn_ends(request);
+        let grant = account.granted.get_mut(request)?;
+        grant.evicted = true;
+        if grant.shown {
+            account.granted.remove(request);
+            self.at.remove(request);
         }
+        Some(budget)
     }
 
     /// The eviction was refused for the budget's sake: what is known of the budget is behind, so nobody else tries
@@ -212,6 +250,7 @@ impl Ledger {
         let budget = self.at.remove(request)?;
         let account = self.accounts.get_mut(&budget)?;
         account.granted.remove(request);
+        account.turn_ends(request);
         account.allowed = 0;
         Some(budget)
     }
@@ -263,31 +302,62 @@ mod tests {
     fn as_many_as_the_budget_allows_and_the_nodes_take_turns() {
         let places = [("a1", "a", 1), ("a2", "a", 2), ("a3", "a", 3), ("b1", "b", 9), ("c1", "c", 8)];
         let (mut ledger, key) = waiting(4, &places);
-        assert_eq!(names(&ledger.grant(&key, at(10))), ["a1", "b1", "c1", "a2"]);
-        assert_eq!(ledger.grant(&key, at(10)), []);
+        let mut gone = Vec::new();
+        while let Some(turn) = ledger.grant(&key, at(10)) {
+            let has_room = |name: &&str| ledger.is_granted(&Key::new("default", *name));
+            let with_room = ["a1", "a2", "b1", "c1"].iter().filter(|name| has_room(name)).count();
+            assert_eq!(with_room, 4 - gone.len(), "all that have room know it at once");
+            assert!(!ledger.comes_later(&turn));
+            assert_eq!(ledger.grant(&key, at(10)), None, "one at a time");
+            assert_eq!(ledger.evicted(&turn), Some(key.clone()), "the next turn can begin");
+            gone.push(turn);
+        }
+        assert_eq!(names(&gone), ["a1", "b1", "c1", "a2"]);
+    }
+
+    #[test]
+    fn room_that_is_not_used_after_all_goes_to_the_next() {
+        let (mut ledger, key) = waiting(1, &[("a", "n", 1), ("b", "n", 2)]);
+        let first = ledger.grant(&key, at(10)).unwrap();
+        assert_eq!(ledger.leave(&first), Some(key.clone()));
+        assert_eq!(ledger.grant(&key, at(10)), Some(Key::new("default", "b")));
+    }
+
+    #[test]
+    fn a_turn_that_never_ends_is_over_with_its_grant() {
+        let (mut ledger, key) = waiting(2, &[("a", "n", 1), ("b", "n", 2)]);
+        let first = ledger.grant(&key, at(10)).unwrap();
+        let second = Key::new("default", "b");
+        assert!(ledger.comes_later(&second));
+        ledger.observe(&budget(2, &[]), at(60));
+        assert_eq!(ledger.grant(&key, at(60)), None);
+        ledger.wait(&key, place("c", "n", 3));
+        ledger.observe(&budget(2, &[]), at(131));
+        assert!(!ledger.is_granted(&first) && !ledger.is_granted(&second));
+        assert_eq!(ledger.grant(&key, at(131)), Some(Key::new("default", "c")));
     }
 
     #[test]
     fn room_that_was_used_counts_until_the_budget_shows_it() {
         let (mut ledger, key) = waiting(1, &[("a", "n", 1), ("b", "n", 2)]);
-        let first = ledger.grant(&key, at(10)).remove(0);
+        let first = ledger.grant(&key, at(10)).unwrap();
         ledger.evicted(&first);
         ledger.leave(&first);
         ledger.observe(&budget(1, &[]), at(11));
-        assert_eq!(ledger.grant(&key, at(11)), [], "an old status, from before the eviction");
+        assert_eq!(ledger.grant(&key, at(11)), None, "an old status, from before the eviction");
         ledger.observe(&budget(0, &["a"]), at(12));
-        assert_eq!(ledger.grant(&key, at(12)), []);
+        assert_eq!(ledger.grant(&key, at(12)), None);
         ledger.observe(&budget(1, &[]), at(13));
-        assert_eq!(names(&ledger.grant(&key, at(13))), ["b"]);
+        assert_eq!(ledger.grant(&key, at(13)), Some(Key::new("default", "b")));
     }
 
     #[test]
     fn the_status_may_be_seen_before_the_answer() {
         let (mut ledger, key) = waiting(2, &[("a", "n", 1), ("b", "n", 2)]);
-        assert_eq!(names(&ledger.grant(&key, at(10))), ["a", "b"]);
+        assert_eq!(ledger.grant(&key, at(10)), Some(Key::new("default", "a")));
         ledger.observe(&budget(1, &["a"]), at(11));
         ledger.wait(&key, place("c", "n", 3));
-        assert_eq!(ledger.grant(&key, at(11)), [], "the one that is left is granted to b");
+        assert_eq!(ledger.grant(&key, at(11)), None, "the one that is left is granted to b");
         ledger.evicted(&Key::new("default", "a"));
         assert!(
             !ledger.is_granted(&Key::new("default", "a")) && ledger.is_granted(&Key::new("default", "b"))
@@ -297,20 +367,20 @@ mod tests {
     #[test]
     fn a_grant_that_never_shows_is_forgotten_after_two_minutes() {
         let (mut ledger, key) = waiting(1, &[("a", "n", 1), ("b", "n", 2)]);
-        let first = ledger.grant(&key, at(10)).remove(0);
+        let first = ledger.grant(&key, at(10)).unwrap();
         ledger.evicted(&first);
         ledger.observe(&budget(1, &[]), at(131));
-        assert_eq!(names(&ledger.grant(&key, at(131))), ["b"]);
+        assert_eq!(ledger.grant(&key, at(131)), Some(Key::new("default", "b")));
     }
 
     #[test]
     fn a_refusal_stops_the_others_until_the_budget_changes() {
         let (mut ledger, key) = waiting(1, &[("a", "n", 1), ("b", "n", 2)]);
-        let first = ledger.grant(&key, at(10)).remove(0);
+        let first = ledger.grant(&key, at(10)).unwrap();
         ledger.refused(&first);
-        assert_eq!(ledger.grant(&key, at(11)), []);
+        assert_eq!(ledger.grant(&key, at(11)), None);
         ledger.observe(&budget(1, &[]), at(12));
-        assert_eq!(names(&ledger.grant(&key, at(12))), ["b"]);
+        assert_eq!(ledger.grant(&key, at(12)), Some(Key::new("default", "b")));
     }
 
     #[test]
@@ -385,7 +455,14 @@ mod tests {
                     }
                     _ => {}
                 }
-                let granted = ledger.grant(&key, at(now));
+                let all = pods.map(|pod| Key::new("default", pod));
+                let had: Vec<Key> = all.iter().filter(|key| ledger.is_granted(key)).cloned().collect();
+                let turn = ledger.grant(&key, at(now));
+                prop_assert!(turn.is_none_or(|turn| ledger.is_granted(&turn) && !ledger.comes_later(&turn)));
+                let in_turn = |request: &&Key| ledger.is_granted(request) && !ledger.comes_later(request);
+                prop_assert!(all.iter().filter(in_turn).count() <= 1, "one at a time");
+                let is_new = |request: &Key| ledger.is_granted(request) && !had.contains(request);
+                let granted: Vec<Key> = all.into_iter().filter(is_new).collect();
                 prop_assert!(
                     granted.is_empty() || granted.len() + hidden.len() <= usize::try_from(allowed).unwrap(),
                     "{granted:?} with {hidden:?} hidden, {allowed} allowed"

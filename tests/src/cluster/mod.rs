@@ -99,6 +99,14 @@ impl TestCluster {
         self.clients.get(user).cloned().ok_or_else(|| anyhow!("no user {user}"))
     }
 
+    /// The same for whoever has that token.
+    ///
+    /// # Errors
+    /// The token cannot be sent.
+    pub async fn client_with(&self, token: &str) -> Result<kube::Client> {
+        client(&self.url, &self.ca_pem, json!({"token": token})).await
+    }
+
     /// Sends one request exactly as given and reads the whole answer.
     ///
     /// # Errors

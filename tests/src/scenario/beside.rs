@@ -1,7 +1,7 @@
 //! Usher beside a cluster: its definitions, its webhook and its controllers, all in the process of the test.
 
 use super::reach::ClusterUnderTest;
-use crate::cluster::ADMIN;
+use crate::kubectl::Kubectl;
 use crate::{Request, TestCluster, crds};
 use anyhow::{Context, Result, bail};
 use base64::Engine;
@@ -106,13 +106,14 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     Ok(Usher::start(which, client, clock, JoinSet::new()))
 }
 
-/// Beside the real control plane, whose API server asks the webhook over loopback.
+/// Beside the real control plane, whose API server asks the webhook over loopback. All of it acts as the manager's service
+/// account, with the rights that `deploy/` gives it and no other.
 ///
 /// # Errors
 /// The cluster refused something, or never asks the webhook.
 pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnderTest) -> Result<Usher> {
     crds::install(plane).await?;
-    let client = plane.client(ADMIN)?;
+    let client = as_the_manager(plane).await?;
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
     let certificate = Arc::new(ServingCertificate::default());
     certificate
@@ -129,6 +130,18 @@ pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnde
     register(reached, &Target::Url { base, ca_bundle: Some(STANDARD.encode(made.cert.pem())) }).await?;
     until_asked(reached).await?;
     Ok(Usher::start(which, client, Clock::system(), webhook))
+}
+
+/// A client of the service account that `deploy/` makes for the manager.
+async fn as_the_manager(plane: &TestCluster) -> Result<kube::Client> {
+    let kubectl = Kubectl::new(plane).await?;
+    let base = crds::folder().with_file_name("base");
+    for file in ["namespace", "service-account", "cluster-role", "role"] {
+        let text = std::fs::read_to_string(base.join(format!("{file}.yaml")))?;
+        kubectl.ok_with("apply --server-side -f -", &text).await?;
+    }
+    let token = kubectl.ok(&format!("create token usher-manager -n {NAMESPACE}")).await?;
+    plane.client_with(token.trim()).await
 }
 
 /// An API server learns of configurations in its own time.

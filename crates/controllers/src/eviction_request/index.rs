@@ -35,6 +35,8 @@ struct Entry {
     attempt: Option<Attempt>,
     /// The pod of that UID has been here.
     seen: bool,
+    /// It was deleted and nothing holds it any more: only the watch has not told yet.
+    over: bool,
 }
 
 /// A decision, and what it was made from.
@@ -43,8 +45,14 @@ pub struct Decided {
     pub request: Arc<Request>,
     pub pod: Option<Arc<Pod>>,
     pub decision: Decision,
-    /// Others that were given room meanwhile, and are to be looked at.
-    pub granted: Vec<Key>,
+    /// Another one whose turn has begun at the budget, and that is to be looked at.
+    pub turn: Option<Key>,
+}
+
+impl Decided {
+    fn evicts(&self) -> bool {
+        self.decision.effects.contains(&Effect::Evict)
+    }
 }
 
 impl Index {
@@ -101,7 +109,10 @@ impl Index {
                     self.request_gone(&key);
                 }
                 self.by_pod.entry(pod_key).or_default().push(key.clone());
-                self.requests.insert(key.clone(), Entry { request: Arc::new(request), attempt: None, seen });
+                self.requests.insert(
+                    key.clone(),
+                    Entry { request: Arc::new(request), attempt: None, seen, over: false },
+                );
             }
         }
         key
@@ -119,24 +130,21 @@ impl Index {
         }
     }
 
-    /// The requests that have room now, and those for which the budget means something else than before.
+    /// The requests for which the budget means something else than before.
     pub fn budget_seen(&mut self, budget: Budget, now: Timestamp) -> Vec<Key> {
         let key = budget.key.clone();
         self.ledger.observe(&budget, now);
+        self.to_ask.insert(key.clone());
         let known = self.budgets.entry(key.namespace.clone()).or_default();
         let before = known.insert(key.name.clone(), budget);
         let after = &known[&key.name];
-        let mut concerned = self.ledger.grant(&key, now);
         let means_the_same = before.is_some_and(|before| {
             let healthy = |b: &Budget| b.current_healthy >= b.desired_healthy && b.desired_healthy > 0;
             before.selector == after.selector
                 && before.policy == after.policy
                 && healthy(&before) == healthy(after)
         });
-        if !means_the_same {
-            concerned.extend(self.requests_in(&key.namespace));
-        }
-        concerned
+        if means_the_same { Vec::new() } else { self.requests_in(&key.namespace) }
     }
 
     pub fn budget_gone(&mut self, key: &Key) -> Vec<Key> {
@@ -164,30 +172,31 @@ impl Index {
     /// Decides on a request, and enters it at its budget or takes it from there.
     pub fn decide(&mut self, key: &Key, now: Timestamp) -> Option<Decided> {
         let (mut decided, budget) = self.decide_as_it_is(key, now)?;
-        let Some(budget) = budget else {
-            if !decided.decision.effects.contains(&Effect::Evict) {
-                self.leave(key);
+        if let Some(budget) = budget {
+            if let Some(pod) = &decided.pod {
+                let (pod, node, since) = (pod.key.name.clone(), pod.node.clone(), decided.request.created);
+                self.ledger.wait(&budget, Place { request: key.clone(), pod, node, since });
+                self.to_ask.insert(budget.clone());
             }
-            return Some(decided);
-        };
-        if let Some(pod) = &decided.pod {
-            let (pod, node, since) = (pod.key.name.clone(), pod.node.clone(), decided.request.created);
-            self.ledger.wait(&budget, Place { request: key.clone(), pod, node, since });
-            self.to_ask.insert(budget.clone());
+            // There may be room at once; then it never waits, and nobody is told that it does.
+            let turn = self.ledger.grant(&budget, now);
+            if self.ledger.is_granted(key) {
+                decided = self.decide_as_it_is(key, now)?.0;
+            }
+            decided.turn = turn.filter(|turn| turn != key);
+        } else if !decided.evicts() {
+            self.leave(key);
         }
-        // There may be room at once; then it never waits, and nobody is told that it does.
-        let granted = self.ledger.grant(&budget, now);
-        if granted.contains(key) {
-            decided = self.decide_as_it_is(key, now)?.0;
+        if decided.evicts() && self.ledger.comes_later(key) {
+            decided.decision = Decision::default();
         }
-        decided.granted = granted.into_iter().filter(|other| other != key).collect();
         Some(decided)
     }
 
     /// The decision, and the budget at which the request is to wait.
     fn decide_as_it_is(&self, key: &Key, now: Timestamp) -> Option<(Decided, Option<Key>)> {
         let granted = self.ledger.is_granted(key);
-        let entry = self.requests.get(key)?;
+        let entry = self.requests.get(key).filter(|entry| !entry.over)?;
         let request = entry.request.clone();
         let pod = self.pods.get(&request.pod_key()).cloned();
         let target = match &pod {
@@ -208,18 +217,32 @@ impl Index {
             (Some(WaitingOn::Budget { .. }), [budget]) => Some(budget.key.clone()),
             _ => None,
         };
-        Some((Decided { request, pod, decision, granted: Vec::new() }, budget))
+        Some((Decided { request, pod, decision, turn: None }, budget))
     }
 
-    /// Who may go now at a budget: as many as it has room for, or one to try a budget that does not move. Also when to
-    /// ask again.
-    pub fn grant(&mut self, budget: &Key, now: Timestamp) -> (Vec<Key>, Option<Timestamp>) {
-        let mut granted = self.ledger.grant(budget, now);
-        if granted.is_empty() {
-            granted.extend(self.ledger.probe(budget, now));
-        }
+    /// Whose turn begins at a budget, because it has room or to try a budget that does not move. Also when to ask again.
+    pub fn grant(&mut self, budget: &Key, now: Timestamp) -> (Option<Key>, Option<Timestamp>) {
+        let turn = self.ledger.grant(budget, now).or_else(|| self.ledger.probe(budget, now));
         let again = self.ledger.probe_at(budget, now);
-        (granted, again)
+        (turn, again)
+    }
+
+    /// All effects of a decision on it were carried out.
+    pub fn carried_out(&mut self, decided: &Decided) {
+        let Some(entry) = self.requests.get_mut(&decided.request.key) else { return };
+        let effects = &decided.decision.effects;
+        let is_deleted = decided.request.is_deleting || effects.contains(&Effect::Delete);
+        let kept = effects.iter().find_map(|effect| match effect {
+            Effect::KeepFinalizers(names) => Some(names),
+            _ => None,
+        });
+        let is_free = kept.unwrap_or(&decided.request.finalizers).is_empty();
+        entry.over |= entry.request.uid == decided.request.uid && is_deleted && is_free;
+    }
+
+    /// It did not come to an answer of the server: the room is for somebody else until it is tried again.
+    pub fn not_carried_out(&mut self, key: &Key) {
+        self.leave(key);
     }
 
     fn leave(&mut self, key: &Key) {
@@ -234,7 +257,7 @@ impl Index {
     /// What the server said to the eviction of a request's pod.
     pub fn answered(&mut self, key: &Key, answer: Answer, now: Timestamp) {
         match &answer {
-            Answer::Accepted => self.ledger.evicted(key),
+            Answer::Accepted => self.to_ask.extend(self.ledger.evicted(key)),
             Answer::Refused(Refusal::Budget { .. } | Refusal::BudgetNotReady { .. }) => {
                 self.to_ask.extend(self.ledger.refused(key));
             }

@@ -140,10 +140,13 @@ impl Controller {
     /// Starts as much work as there may be at a time.
     fn work(&mut self, now: Timestamp) {
         loop {
+            for budget in self.index.budgets_to_ask() {
+                self.budgets.add(budget, now);
+            }
             self.budgets.wake(now);
             while let Some((budget, _)) = self.budgets.take(now) {
-                let (granted, again) = self.index.grant(&budget, now);
-                for key in granted {
+                let (turn, again) = self.index.grant(&budget, now);
+                if let Some(key) = turn {
                     self.look_at_soon(key, now);
                 }
                 self.budgets.done(&budget, now);
@@ -156,9 +159,6 @@ impl Controller {
             let Some((key, waited)) = self.queue.take(now) else { break };
             self.observer.queue_taken(waited);
             self.look_at(key, now);
-            for budget in self.index.budgets_to_ask() {
-                self.budgets.add(budget, now);
-            }
         }
         let (waiting, busy) = self.queue.depth();
         self.observer.queue_depth(waiting, busy);
@@ -176,7 +176,7 @@ impl Controller {
             self.done_with(&key, now);
             return;
         };
-        for other in decided.granted.clone() {
+        if let Some(other) = decided.turn.clone() {
             self.look_at_soon(other, now);
         }
         self.observer.waits(&decided.request, decided.decision.waiting_on.as_ref(), now);
@@ -231,6 +231,9 @@ impl Controller {
         match outcome.failure {
             None => {
                 self.queue.succeeded(&key);
+                if outcome.is_complete {
+                    self.index.carried_out(&decided);
+                }
                 if decided.decision.effects.contains(&Effect::Delete) && is_over(&decided) {
                     self.observer.pod_left(&decided.request, now);
                 }
@@ -239,15 +242,13 @@ impl Controller {
                 tracing::debug!(request = %key, ?failure, "not carried out");
                 self.observer.failed(&failure);
                 self.observer.queue_retried();
+                self.index.not_carried_out(&key);
                 // News of what is newer are on their way, but a watch may be late: it is looked at again anyway.
                 self.queue.retry(&key, now);
                 if let Failure::Later(why) = failure {
                     tracing::warn!(request = %key, why, "the server could not be written to");
                 }
             }
-        }
-        for budget in self.index.budgets_to_ask() {
-            self.budgets.add(budget, now);
         }
         self.done_with(&key, now);
     }
@@ -258,9 +259,6 @@ impl Controller {
             News::Pod(event) => self.learn_pod(event, now),
             News::Request(event) => self.learn_request(event, now),
             News::Budget(event) => self.learn_budget(event, now),
-        }
-        for budget in self.index.budgets_to_ask() {
-            self.budgets.add(budget, now);
         }
     }
 
@@ -316,20 +314,13 @@ impl Controller {
 
     fn learn_budget(&mut self, event: watcher::Event<PodDisruptionBudget>, now: Timestamp) {
         let concerned = match self.listing.budgets.told(event, |budget: &Budget| budget.key.clone()) {
-            Told::Seen(budget) => self.budget_seen(budget, now),
+            Told::Seen(budget) => self.index.budget_seen(budget, now),
             Told::Gone(budget) => self.index.budget_gone(&budget.key),
             Told::Only(there) => self.index.only_budgets(&there),
             Told::Nothing => return,
         };
         self.look_at_all(concerned, now);
         self.listed();
-    }
-
-    fn budget_seen(&mut self, budget: Budget, now: Timestamp) -> Vec<Key> {
-        let key = budget.key.clone();
-        let concerned = self.index.budget_seen(budget, now);
-        self.budgets.add(key, now);
-        concerned
     }
 
     fn listed(&mut self) {
