@@ -8,10 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use futures::future::join;
 use serde_json::{Value, json};
 use usher_apply::Clock;
-use usher_controllers::{eviction_request, maintenance};
+use usher_controllers::run_both;
 use usher_tests::counted::{counted, own_client};
 use usher_tests::kubectl::Kubectl;
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, NODES, PODS, node, workload};
@@ -53,9 +52,7 @@ async fn measure() -> Result<()> {
     }
     let kubectl = Kubectl::new(&cluster).await?;
     let (client, calls) = counted(own_client(&cluster).await?);
-    let maintenances = maintenance::run(client.clone(), Clock::system(), Box::new(maintenance::Nobody));
-    let requests = eviction_request::run(client, Clock::system(), Box::new(eviction_request::Nobody));
-    let manager = tokio::spawn(join(maintenances, requests));
+    let manager = tokio::spawn(run_both(client, Clock::system()));
 
     fill(&cluster, &kubectl).await?;
     println!("filled; the maintenance begins");

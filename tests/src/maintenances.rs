@@ -1,12 +1,11 @@
 //! Node maintenances on a living cluster: the controllers beside it, and hands to make and look at maintenances.
 
 use anyhow::Result;
-use futures::future::join;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_apply::Clock;
 use usher_cluster::Cluster;
-use usher_controllers::{eviction_request, maintenance};
+use usher_controllers::run_both;
 
 use crate::living::{Living, NODES};
 use crate::witness::Witness;
@@ -28,12 +27,7 @@ impl Drop for Manager {
 pub fn start_manager(cluster: &Cluster, witness: &Witness) -> Manager {
     let server = cluster.server().clone();
     let clock = Clock::from_fn(move || server.now());
-    let client = witness.client("manager-1");
-    let maintenances = maintenance::run(client.clone(), clock.clone(), Box::new(maintenance::Nobody));
-    let requests = eviction_request::run(client, clock, Box::new(eviction_request::Nobody));
-    Manager(tokio::spawn(async move {
-        join(maintenances, requests).await;
-    }))
+    Manager(tokio::spawn(run_both(witness.client("manager-1"), clock)))
 }
 
 /// A maintenance of the nodes with these host names.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use usher_apply::Clock;
 use usher_cli::Surroundings;
-use usher_controllers::{eviction_request, maintenance};
+use usher_controllers::run_both;
 use usher_tests::cluster::ADMIN;
 use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, Manager, start_manager};
@@ -359,11 +359,7 @@ async fn the_real_control_plane_is_drained_as_well() {
     cluster.created(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 6}))).await.unwrap();
     let all_ready = |answer: &usher_tests::Answer| answer.body["status"]["availableReplicas"] == 6;
     cluster.until(&format!("{DEPLOYMENTS}/web"), all_ready).await.unwrap();
-    let manager = tokio::spawn(async move {
-        let maintenances = maintenance::run(client.clone(), Clock::system(), Box::new(maintenance::Nobody));
-        let requests = eviction_request::run(client, Clock::system(), Box::new(eviction_request::Nobody));
-        futures::future::join(maintenances, requests).await;
-    });
+    let manager = tokio::spawn(run_both(client, Clock::system()));
 
     assert_eq!(typed::usher("cordon n2", &surroundings).await.unwrap().out, "node/n2: cordoned\n");
     for (line, name) in

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_apply::Clock;
 use usher_cluster::faults::{Fault, Matcher, Refusal, Rule, When};
-use usher_controllers::{eviction_request, maintenance};
+use usher_controllers::run_both;
 use usher_tests::budget_watch::{BudgetWatch, Watched};
 use usher_tests::chaos::{Process, Run};
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, NODES, workload};
@@ -26,9 +26,7 @@ const TROUBLE: Duration = Duration::from_secs(600);
 async fn manager(run: Run) {
     let time = run.clock.clone();
     let clock = Clock::from_fn(move || time.now());
-    let maintenances = maintenance::run(run.client.clone(), clock.clone(), Box::new(maintenance::Nobody));
-    let requests = eviction_request::run(run.client, clock, Box::new(eviction_request::Nobody));
-    join(maintenances, requests).await;
+    run_both(run.client, clock).await;
 }
 
 /// What goes wrong for the manager, and for a second one that believes to lead.

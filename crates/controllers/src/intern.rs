@@ -12,6 +12,7 @@ pub struct Interner {
     texts: Pool<str>,
     labels: Pool<BTreeMap<String, String>>,
     owners: Pool<Owner>,
+    finalizers: Pool<[String]>,
     interceptors: Vec<Arc<[Interceptor]>>,
 }
 
@@ -57,6 +58,7 @@ impl Interner {
 
     pub fn request(&mut self, request: &mut Request) {
         self.texts.share(&mut request.key.namespace);
+        self.finalizers.share(&mut request.finalizers);
         // The name of a request is the UID of its pod.
         if request.key.name == request.pod_uid {
             request.pod_uid = request.key.name.clone();

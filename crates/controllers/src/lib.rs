@@ -1,6 +1,7 @@
 //! Controllers: watches, snapshots and queues around the decisions of `usher-decide`.
 //!
 //! - [`eviction_request`]: the eviction request controller.
+//! - [`feeds`]: the watches that controllers share.
 //! - [`leader`]: one of several replicas acts.
 //! - [`metrics`]: what can be measured.
 //! - [`pulse`]: whether the loop still turns.
@@ -10,6 +11,7 @@
 //! Nothing is decided here.
 
 pub mod eviction_request;
+pub mod feeds;
 mod intern;
 pub mod leader;
 pub mod maintenance;
@@ -19,3 +21,14 @@ mod pauses;
 pub mod pulse;
 pub mod queue;
 mod watch;
+
+use usher_apply::Clock;
+
+/// Both controllers on the same watches, with nobody to measure them, until the future is dropped.
+pub async fn run_both(client: kube::Client, clock: Clock) {
+    let [for_requests, for_maintenances] = feeds::listen(&client);
+    let (nobody, stop) = (Box::new(observer::Nobody), std::future::pending());
+    let requests = eviction_request::run_until(for_requests, client.clone(), clock.clone(), nobody, stop);
+    let maintenances = maintenance::run(for_maintenances, client, clock, Box::new(observer::Nobody));
+    futures::future::join(requests, maintenances).await;
+}

@@ -7,6 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 
 /// The longest pause after failures.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// There is always room for so many at once.
+const USUAL_RUSH: usize = 1024;
 
 #[derive(Debug)]
 pub struct Queue<K> {
@@ -18,17 +20,24 @@ pub struct Queue<K> {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Since when it waits in the order.
-    queued: Option<Timestamp>,
-    /// Since when it is worked on, and whether it is to be looked at again afterwards.
-    busy: Option<(Timestamp, bool)>,
+    state: State,
     time: Option<Timestamp>,
     failures: u32,
 }
 
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum State {
+    #[default]
+    Idle,
+    /// It waits in the order.
+    Queued { since: Timestamp },
+    /// It is worked on, and maybe to be looked at again afterwards.
+    Busy { since: Timestamp, again: bool },
+}
+
 impl Entry {
     fn is_idle(&self) -> bool {
-        self.queued.is_none() && self.busy.is_none() && self.time.is_none() && self.failures == 0
+        self.state == State::Idle && self.time.is_none() && self.failures == 0
     }
 }
 
@@ -42,15 +51,15 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// Look at it soon. Returns whether it was not waiting already.
     pub fn add(&mut self, key: K, now: Timestamp) -> bool {
         let entry = self.entries.entry(key.clone()).or_default();
-        if let Some((_, again)) = &mut entry.busy {
-            return !std::mem::replace(again, true);
+        match &mut entry.state {
+            State::Busy { again, .. } => !std::mem::replace(again, true),
+            State::Queued { .. } => false,
+            state @ State::Idle => {
+                *state = State::Queued { since: now };
+                self.order.push_back(key);
+                true
+            }
         }
-        if entry.queued.is_some() {
-            return false;
-        }
-        entry.queued = Some(now);
-        self.order.push_back(key);
-        true
     }
 
     /// Look at it at that time, in place of any time set before.
@@ -88,9 +97,16 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// The next one, and how long it has waited; it is busy until [`Queue::done`].
     pub fn take(&mut self, now: Timestamp) -> Option<(K, SignedDuration)> {
         let key = self.order.pop_front()?;
+        if self.order.is_empty() {
+            // The room of a rush is given back.
+            self.order.shrink_to(USUAL_RUSH);
+        }
         let entry = self.entries.entry(key.clone()).or_default();
-        let waited = entry.queued.take().map_or(SignedDuration::ZERO, |since| now.duration_since(since));
-        entry.busy = Some((now, false));
+        let waited = match entry.state {
+            State::Queued { since } => now.duration_since(since),
+            State::Idle | State::Busy { .. } => SignedDuration::ZERO,
+        };
+        entry.state = State::Busy { since: now, again: false };
         self.busy += 1;
         Some((key, waited))
     }
@@ -98,7 +114,8 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// Its work is over; returns how long it took.
     pub fn done(&mut self, key: &K, now: Timestamp) -> SignedDuration {
         let Some(entry) = self.entries.get_mut(key) else { return SignedDuration::ZERO };
-        let Some((since, again)) = entry.busy.take() else { return SignedDuration::ZERO };
+        let State::Busy { since, again } = entry.state else { return SignedDuration::ZERO };
+        entry.state = State::Idle;
         self.busy -= 1;
         if again {
             self.add(key.clone(), now);

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
@@ -56,13 +57,24 @@ impl<K> Default for Listing<K> {
 }
 
 /// What a watch tells of one kind.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Told<T, K> {
     Seen(T),
     Gone(T),
     /// A new list is complete: what is not in it is gone.
-    Only(HashSet<K>),
+    Only(Arc<HashSet<K>>),
     Nothing,
+}
+
+impl<T, K> Told<T, K> {
+    pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Told<U, K> {
+        match self {
+            Self::Seen(object) => Told::Seen(into(object)),
+            Self::Gone(object) => Told::Gone(into(object)),
+            Self::Only(there) => Told::Only(there),
+            Self::Nothing => Told::Nothing,
+        }
+    }
 }
 
 impl<K: Eq + Hash> Listing<K> {
@@ -81,7 +93,7 @@ impl<K: Eq + Hash> Listing<K> {
             }
             watcher::Event::InitDone => {
                 self.is_known = true;
-                Told::Only(std::mem::take(&mut self.seen))
+                Told::Only(Arc::new(std::mem::take(&mut self.seen)))
             }
         }
     }

@@ -14,6 +14,11 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use usher_cli::{Streams, Surroundings};
 
+/// The sandbox and the manager's caches are millions of small pieces: the system's allocator needs more time and room for
+/// them, and the one of a static binary far more.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Walks pods off nodes politely.
 #[derive(Parser)]
 #[command(name = "usher", version, propagate_version = true)]

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use usher_apply::Clock;
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{eviction_request, maintenance};
+use usher_controllers::{eviction_request, feeds, maintenance};
 
 use crate::local::interruption;
 use gates::{Gate, Gates};
@@ -163,11 +163,13 @@ impl Parts {
         let _leading = Leading::begin(self);
         let gates = &self.arguments.feature_gates;
         let (client, clock) = (&self.client, &self.clock);
+        let [for_requests, for_maintenances] = feeds::listen(client);
         let requests = async {
             if gates.is_on(Gate::EvictionRequestApi) {
                 let health = self.health.clone();
                 let observer = self.metrics.observer(move || health.synced());
-                eviction_request::run_until(client.clone(), clock.clone(), observer, self.stopped()).await;
+                let (client, clock) = (client.clone(), clock.clone());
+                eviction_request::run_until(for_requests, client, clock, observer, self.stopped()).await;
             } else {
                 self.health.synced();
                 self.stopped().await;
@@ -178,7 +180,7 @@ impl Parts {
                 let observer = self.metrics.maintenance_observer();
                 // It may end anywhere: what it was about to write, the next one writes.
                 tokio::select! {
-                    () = maintenance::run(client.clone(), clock.clone(), observer) => {}
+                    () = maintenance::run(for_maintenances, client.clone(), clock.clone(), observer) => {}
                     () = self.stopped() => {}
                 }
             }

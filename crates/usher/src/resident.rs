@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use usher_apply::Clock;
 use usher_cluster::Cluster;
 use usher_cluster::admission::in_process;
-use usher_controllers::{eviction_request, maintenance};
+use usher_controllers::run_both;
 use usher_webhook::configurations::{self, Target};
 use usher_webhook::{Admission, Endpoint};
 
@@ -63,10 +63,5 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     {
         manifests::create(cluster, &configuration).await.context("the webhook cannot be registered")?;
     }
-    let requests = eviction_request::run(client.clone(), clock.clone(), Box::new(eviction_request::Nobody));
-    let maintenances = maintenance::run(client, clock, Box::new(maintenance::Nobody));
-    let running = tokio::spawn(async move {
-        tokio::join!(requests, maintenances);
-    });
-    Ok(Resident { running })
+    Ok(Resident { running: tokio::spawn(run_both(client, clock)) })
 }

@@ -1,5 +1,5 @@
-//! What the controller weighs with all pods and requests of a large cluster in its memory, and how soon it knows them. The
-//! embedded cluster is in another process, so that nothing but the controller is weighed.
+//! What the manager's controllers weigh with all nodes, pods and requests of a large cluster in their memory, and how soon
+//! they know them. The embedded cluster is in another process, so that nothing else is weighed.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use futures::future::join;
 use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -18,16 +19,17 @@ use tower::ServiceExt as _;
 use usher_apply::Clock;
 use usher_cluster::store::Key;
 use usher_cluster::{Cluster, Options};
-use usher_controllers::eviction_request;
 use usher_controllers::metrics::Metrics;
+use usher_controllers::{eviction_request, feeds, maintenance};
 use usher_tests::crds;
-use usher_tests::living::PODS;
+use usher_tests::living::{NODES, PODS, node};
 use usher_tests::requests::{DRAIN, REQUESTS};
 
 use usher_tests::counted::counted;
 use usher_tests::report::Report;
 
 const NAMESPACES: usize = 100;
+const NODE_COUNT: usize = 5000;
 /// What a pod weighs as the server stores it, managed fields and all.
 const STORED_BYTES: usize = 2800;
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -121,6 +123,15 @@ async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
     let registry = cluster.server().registry();
     let requests = registry.by_kind(GROUP, "v1alpha1", "EvictionRequest").context("no eviction requests")?;
     let store = &cluster.server().store;
+    let mut node = send(cluster, Method::POST, NODES, &node("node-0000")).await?;
+    for number in 1..NODE_COUNT {
+        let name = format!("node-{number:04}");
+        node["metadata"]["name"] = name.clone().into();
+        node["metadata"]["uid"] = format!("{number:08x}-5eed-4000-8000-000000000002").into();
+        store
+            .create("nodes", Key::new("", &name), node.clone())
+            .map_err(|why| anyhow::anyhow!("{name}: {why:?}"))?;
+    }
     for number in 1..pods {
         let (name, uid) = (format!("web-{number:06}"), format!("{number:08x}-5eed-4000-8000-000000000000"));
         let namespace = format!("team-{:02}", number % NAMESPACES);
@@ -128,7 +139,7 @@ async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
         pod["metadata"]["uid"] = uid.clone().into();
         pod["metadata"]["namespace"] = namespace.clone().into();
         pod["metadata"]["labels"]["app"] = format!("app-{}", number % 500).into();
-        pod["spec"]["nodeName"] = format!("node-{:04}", number % 5000).into();
+        pod["spec"]["nodeName"] = format!("node-{:04}", number % NODE_COUNT).into();
         let refused = |why| anyhow::anyhow!("{name} is not stored: {why:?}");
         store.create("pods", Key::new(&namespace, &name), pod.clone()).map_err(refused)?;
         request["metadata"]["name"] = uid.clone().into();
@@ -181,7 +192,7 @@ async fn send(cluster: &Cluster, method: Method, path: &str, body: &Value) -> Re
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// The process that is weighed: the controller with its metrics, as in the manager. It prints its figures.
+/// The process that is weighed: both controllers with their metrics, as in the manager. It prints its figures.
 pub async fn control(url: &str) -> Result<()> {
     let mut config = kube::Config::new(url.parse()?);
     config.default_retry = false;
@@ -191,7 +202,13 @@ pub async fn control(url: &str) -> Result<()> {
     let tell = synced.clone();
     let observer = metrics.observer(move || tell.store(true, Ordering::Release));
     let begun = Instant::now();
-    let controller = tokio::spawn(eviction_request::run(client, Clock::system(), observer));
+    let [for_requests, for_maintenances] = feeds::listen(&client);
+    let stop = std::future::pending();
+    let maintenances = metrics.maintenance_observer();
+    let controllers = tokio::spawn(join(
+        eviction_request::run_until(for_requests, client.clone(), Clock::system(), observer, stop),
+        maintenance::run(for_maintenances, client, Clock::system(), maintenances),
+    ));
     until(begun, || synced.load(Ordering::Acquire)).await?;
     let told = begun.elapsed();
     // It has caught up when it has seen to all of them once, and nobody waits any more.
@@ -208,7 +225,7 @@ pub async fn control(url: &str) -> Result<()> {
         "writes": calls.writes.load(Ordering::Relaxed),
     });
     println!("{figures}");
-    controller.abort();
+    controllers.abort();
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use usher_apply::Clock;
 use usher_cluster::Cluster;
 use usher_cluster::admission::in_process;
-use usher_controllers::{eviction_request, maintenance};
+use usher_controllers::{eviction_request, run_both};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
 use usher_webhook::{Admission, Endpoint, ServingCertificate};
 
@@ -56,11 +56,12 @@ impl Usher {
     pub fn restart(&self) {
         let mut controllers = JoinSet::new();
         let (client, clock) = (self.client.clone(), self.clock.clone());
-        controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)));
-        if self.which == Controllers::RequestsAndMaintenances {
-            let (client, clock) = (self.client.clone(), self.clock.clone());
-            controllers.spawn(maintenance::run(client, clock, Box::new(maintenance::Nobody)));
-        }
+        match self.which {
+            Controllers::Requests => {
+                controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)))
+            }
+            Controllers::RequestsAndMaintenances => controllers.spawn(run_both(client, clock)),
+        };
         *self.controllers.lock() = controllers;
     }
 }

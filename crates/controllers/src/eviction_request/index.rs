@@ -13,26 +13,21 @@ use usher_decide::eviction_request::{Answer, Attempt, Case, Refusal, Target, dec
 use usher_decide::snapshot::{Budget, Key, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
 
-use crate::intern::Interner;
-
 #[derive(Debug, Default)]
 pub struct Index {
     pods: HashMap<Key, Arc<Pod>>,
     requests: BTreeMap<Key, Entry>,
-    /// Requests by the name of their pod. Two at most times: one for the pod that is gone, one for its successor.
-    by_pod: HashMap<Key, Vec<Key>>,
     /// By namespace.
     budgets: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Budget>>,
     ledger: Ledger,
     /// Budgets at which somebody may have room now.
     to_ask: BTreeSet<Key>,
-    interner: Interner,
 }
 
 #[derive(Debug)]
 struct Entry {
     request: Arc<Request>,
-    attempt: Option<Attempt>,
+    attempt: Option<Box<Attempt>>,
     /// The pod of that UID has been here.
     seen: bool,
     /// It was deleted and nothing holds it any more: only the watch has not told yet.
@@ -64,24 +59,21 @@ impl Index {
         self.requests.keys().cloned().collect()
     }
 
-    pub fn pod_seen(&mut self, mut pod: Pod) -> Vec<Key> {
-        self.interner.pod(&mut pod);
-        let key = pod.key.clone();
-        let concerned = self.by_pod.get(&key).cloned().unwrap_or_default();
-        for request in &concerned {
-            if let Some(entry) = self.requests.get_mut(request)
-                && entry.request.pod_uid == pod.uid
-            {
-                entry.seen = true;
-            }
+    pub fn pod_seen(&mut self, pod: impl Into<Arc<Pod>>) -> Vec<Key> {
+        let pod = pod.into();
+        let request = request_of(&pod);
+        if let Some(entry) = self.requests.get_mut(&request) {
+            entry.seen = true;
         }
-        self.pods.insert(key, Arc::new(pod));
-        concerned
+        let before = self.pods.insert(pod.key.clone(), pod.clone()).filter(|before| before.uid != pod.uid);
+        let concerned = before.as_deref().map(request_of).into_iter().chain([request]);
+        concerned.filter(|request| self.requests.contains_key(request)).collect()
     }
 
-    pub fn pod_gone(&mut self, key: &Key) -> Vec<Key> {
-        self.pods.remove(key);
-        self.by_pod.get(key).cloned().unwrap_or_default()
+    /// The request that it concerns.
+    pub fn pod_gone(&mut self, key: &Key) -> Option<Key> {
+        let gone = self.pods.remove(key)?;
+        Some(request_of(&gone)).filter(|request| self.requests.contains_key(request))
     }
 
     /// Pods that are not in a new list are gone.
@@ -89,44 +81,33 @@ impl Index {
         let mut gone: Vec<Key> = self.pods.keys().filter(|key| !there.contains(key)).cloned().collect();
         // In an order that does not depend on hashes: the same history gives the same decisions.
         gone.sort_unstable();
-        gone.iter().flat_map(|key| self.pod_gone(key)).collect()
+        gone.iter().filter_map(|key| self.pod_gone(key)).collect()
     }
 
-    pub fn request_seen(&mut self, mut request: Request) -> Key {
-        self.interner.request(&mut request);
+    pub fn request_seen(&mut self, request: impl Into<Arc<Request>>) -> Key {
+        let request = request.into();
         let key = request.key.clone();
-        let pod_key = request.pod_key();
-        let seen = self.pods.get(&pod_key).is_some_and(|pod| pod.uid == request.pod_uid);
+        let seen = self.pods.get(&request.pod_key()).is_some_and(|pod| pod.uid == request.pod_uid);
         match self.requests.get_mut(&key) {
             // The server was asked meanwhile, and the watch is behind what it said.
             Some(entry) if entry.request.uid == request.uid && is_older(&request, &entry.request) => {}
             Some(entry) if entry.request.uid == request.uid => {
-                entry.request = Arc::new(request);
+                entry.request = request;
                 entry.seen |= seen;
             }
             known => {
                 if known.is_some() {
                     self.request_gone(&key);
                 }
-                self.by_pod.entry(pod_key).or_default().push(key.clone());
-                self.requests.insert(
-                    key.clone(),
-                    Entry { request: Arc::new(request), attempt: None, seen, over: false },
-                );
+                self.requests.insert(key.clone(), Entry { request, attempt: None, seen, over: false });
             }
         }
         key
     }
 
     pub fn request_gone(&mut self, key: &Key) {
-        let Some(entry) = self.requests.remove(key) else { return };
-        self.leave(key);
-        let pod_key = entry.request.pod_key();
-        if let Some(keys) = self.by_pod.get_mut(&pod_key) {
-            keys.retain(|other| other != key);
-            if keys.is_empty() {
-                self.by_pod.remove(&pod_key);
-            }
+        if self.requests.remove(key).is_some() {
+            self.leave(key);
         }
     }
 
@@ -210,7 +191,7 @@ impl Index {
             (Some(pod), Some(budgets)) => budgets.values().filter(|budget| budget.selects(pod)).collect(),
             _ => Vec::new(),
         };
-        let attempt = entry.attempt.as_ref();
+        let attempt = entry.attempt.as_deref();
         let case = Case { request: &request, pod: target, budgets: &selecting, attempt, granted };
         let decision = decide(&case, now);
         let budget = match (&decision.waiting_on, &selecting[..]) {
@@ -233,10 +214,10 @@ impl Index {
         let effects = &decided.decision.effects;
         let is_deleted = decided.request.is_deleting || effects.contains(&Effect::Delete);
         let kept = effects.iter().find_map(|effect| match effect {
-            Effect::KeepFinalizers(names) => Some(names),
+            Effect::KeepFinalizers(names) => Some(&names[..]),
             _ => None,
         });
-        let is_free = kept.unwrap_or(&decided.request.finalizers).is_empty();
+        let is_free = kept.unwrap_or(&decided.request.finalizers[..]).is_empty();
         entry.over |= entry.request.uid == decided.request.uid && is_deleted && is_free;
     }
 
@@ -265,7 +246,7 @@ impl Index {
         }
         if let Some(entry) = self.requests.get_mut(key) {
             let counter = entry.request.status.failed_api_eviction_counter;
-            entry.attempt = Some(Attempt { at: now, answer, counter });
+            entry.attempt = Some(Box::new(Attempt { at: now, answer, counter }));
         }
     }
 
@@ -280,6 +261,11 @@ impl Index {
             self.pods.remove(&pod_key);
         }
     }
+}
+
+/// The request that a pod has, if it has one: its name is the UID of the pod.
+fn request_of(pod: &Pod) -> Key {
+    Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() }
 }
 
 /// Versions of one object count up.

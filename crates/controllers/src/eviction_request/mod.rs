@@ -17,16 +17,18 @@ use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Outcome, Requests, spans};
 use usher_decide::decision::Effect;
-use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{Budget, Key, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 pub use crate::observer::Nobody;
 pub use index::{Decided, Index};
 pub use observer::Observer;
 
+use crate::feeds::{self, Ear};
 use crate::queue::Queue;
 use crate::watch::{Listing, NewsStream, Told, follow, sleep_until};
 
@@ -37,18 +39,20 @@ const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
 
 /// What the watches tell.
 enum News {
-    Pod(watcher::Event<PodOnWire>),
-    Request(watcher::Event<RequestOnWire>),
+    Pod(Told<Arc<Pod>, Key>),
+    Request(Told<Arc<Request>, Key>),
     Budget(watcher::Event<PodDisruptionBudget>),
 }
 
-/// Runs the controller until the future is dropped.
+/// Runs the controller with watches of its own until the future is dropped.
 pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
-    run_until(client, clock, observer, std::future::pending()).await;
+    let [ear] = feeds::listen(&client);
+    run_until(ear, client, clock, observer, std::future::pending()).await;
 }
 
 /// Runs the controller until it is asked to stop; the calls under way are given a while to finish.
 pub async fn run_until(
+    ear: Ear,
     client: Client,
     clock: Clock,
     observer: Box<dyn Observer>,
@@ -56,8 +60,8 @@ pub async fn run_until(
 ) {
     let events = Events::start(client.clone(), clock.clone());
     let news = futures::stream::select_all([
-        follow(Api::<PodOnWire>::all(client.clone()), News::Pod),
-        follow(Api::<RequestOnWire>::all(client.clone()), News::Request),
+        ear.pods.map(News::Pod).boxed(),
+        ear.requests.map(News::Request).boxed(),
         follow(Api::<PodDisruptionBudget>::all(client.clone()), News::Budget),
     ]);
     let controller = Controller {
@@ -70,14 +74,15 @@ pub async fn run_until(
         under_way: FuturesUnordered::new(),
         listing: Listings::default(),
         is_synced: false,
+        _watches: ear.watches,
     };
     controller.run(news, stop).await;
 }
 
 #[derive(Default)]
 struct Listings {
-    pods: Listing<Key>,
-    requests: Listing<Key>,
+    pods_are_known: bool,
+    requests_are_known: bool,
     budgets: Listing<Key>,
 }
 
@@ -99,6 +104,7 @@ struct Controller {
     listing: Listings,
     /// All watches have told what there is.
     is_synced: bool,
+    _watches: Arc<JoinSet<()>>,
 }
 
 impl Controller {
@@ -256,8 +262,8 @@ impl Controller {
     fn learn(&mut self, news: News) {
         let now = self.clock.now();
         match news {
-            News::Pod(event) => self.learn_pod(event, now),
-            News::Request(event) => self.learn_request(event, now),
+            News::Pod(told) => self.learn_pod(told, now),
+            News::Request(told) => self.learn_request(told, now),
             News::Budget(event) => self.learn_budget(event, now),
         }
     }
@@ -268,22 +274,26 @@ impl Controller {
         }
     }
 
-    fn learn_pod(&mut self, event: watcher::Event<PodOnWire>, now: Timestamp) {
-        let concerned = match self.listing.pods.told(event, |pod: &Pod| pod.key.clone()) {
+    fn learn_pod(&mut self, told: Told<Arc<Pod>, Key>, now: Timestamp) {
+        let concerned = match told {
             Told::Seen(pod) => self.index.pod_seen(pod),
-            Told::Gone(pod) => self.index.pod_gone(&pod.key),
-            Told::Only(there) => self.index.only_pods(&there),
+            Told::Gone(pod) => self.index.pod_gone(&pod.key).into_iter().collect(),
+            Told::Only(there) => {
+                self.listing.pods_are_known = true;
+                self.index.only_pods(&there)
+            }
             Told::Nothing => return,
         };
         self.look_at_all(concerned, now);
         self.listed();
     }
 
-    fn learn_request(&mut self, event: watcher::Event<RequestOnWire>, now: Timestamp) {
-        match self.listing.requests.told(event, |request: &Request| request.key.clone()) {
+    fn learn_request(&mut self, told: Told<Arc<Request>, Key>, now: Timestamp) {
+        match told {
             Told::Seen(request) => self.request_seen(request, now),
             Told::Gone(request) => self.request_gone(&request.key, now),
             Told::Only(there) => {
+                self.listing.requests_are_known = true;
                 for key in self.index.request_keys().into_iter().filter(|key| !there.contains(key)) {
                     self.request_gone(&key, now);
                 }
@@ -293,7 +303,8 @@ impl Controller {
         self.listed();
     }
 
-    fn request_seen(&mut self, request: Request, now: Timestamp) {
+    fn request_seen(&mut self, request: impl Into<Arc<Request>>, now: Timestamp) {
+        let request = request.into();
         let before = self.index.request(&request.key).cloned();
         let key = self.index.request_seen(request);
         let after = self.index.request(&key).cloned();
@@ -325,7 +336,8 @@ impl Controller {
 
     fn listed(&mut self) {
         let listing = &self.listing;
-        if !self.is_synced && listing.pods.is_known && listing.requests.is_known && listing.budgets.is_known {
+        if !self.is_synced && listing.pods_are_known && listing.requests_are_known && listing.budgets.is_known
+        {
             self.is_synced = true;
             tracing::info!(requests = self.index.request_keys().len(), "all that there is is known");
             self.observer.synced();

@@ -307,7 +307,8 @@ impl Index {
         self.now.extend(self.tally.pods_on(node).cloned().map(Item::Pod));
     }
 
-    pub fn pod_seen(&mut self, pod: Pod) {
+    pub fn pod_seen(&mut self, pod: impl Into<Arc<Pod>>) {
+        let pod = pod.into();
         let (key, node) = (pod.key.clone(), pod.node.clone());
         let before = self.tally.pod(&key).map(|(pod, _)| pod.clone());
         let is_same = before.is_some_and(|old| {
@@ -333,7 +334,8 @@ impl Index {
         self.count(change.into_iter().collect());
     }
 
-    pub fn request_seen(&mut self, request: Request) {
+    pub fn request_seen(&mut self, request: impl Into<Arc<Request>>) {
+        let request = request.into();
         let known = self.tally.request(&request.key);
         if known.is_some_and(|known| {
             known.uid == request.uid && is_older(&request.resource_version, &known.resource_version)

@@ -21,17 +21,19 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use usher_api::NodeMaintenance;
 use usher_apply::{Clock, Events, Failure, Maintenances, spans};
 use usher_decide::maintenance::decision::{Effect, NodeEffect};
-use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
 
 pub use crate::observer::Nobody;
 pub use decisions::PodDecision;
 pub use index::{Index, Item};
 pub use observer::{Cause, Observer};
 
+use crate::feeds::Ear;
 use crate::queue::Queue;
 use crate::watch::{Listing, NewsStream, Told, follow, sleep_until};
 
@@ -42,32 +44,32 @@ const AT_A_TIME: usize = 64;
 enum News {
     Maintenance(watcher::Event<NodeMaintenance>),
     Node(watcher::Event<NodeOnWire>),
-    Pod(watcher::Event<PodOnWire>),
-    Request(watcher::Event<RequestOnWire>),
+    Pod(Told<Arc<Pod>, Key>),
+    Request(Told<Arc<Request>, Key>),
 }
 
 #[derive(Default)]
 struct Listings {
     maintenances: Listing<Arc<str>>,
     nodes: Listing<Arc<str>>,
-    pods: Listing<Key>,
-    requests: Listing<Key>,
+    pods_are_known: bool,
+    requests_are_known: bool,
 }
 
 impl Listings {
     fn are_known(&self) -> bool {
-        self.maintenances.is_known && self.nodes.is_known && self.pods.is_known && self.requests.is_known
+        self.maintenances.is_known && self.nodes.is_known && self.pods_are_known && self.requests_are_known
     }
 }
 
 /// Runs the controller until the future is dropped.
-pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
+pub async fn run(ear: Ear, client: Client, clock: Clock, observer: Box<dyn Observer>) {
     let events = Events::start(client.clone(), clock.clone());
     let news = futures::stream::select_all([
         follow(Api::<NodeMaintenance>::all(client.clone()), News::Maintenance),
         follow(Api::<NodeOnWire>::all(client.clone()), News::Node),
-        follow(Api::<PodOnWire>::all(client.clone()), News::Pod),
-        follow(Api::<RequestOnWire>::all(client.clone()), News::Request),
+        ear.pods.map(News::Pod).boxed(),
+        ear.requests.map(News::Request).boxed(),
     ]);
     let controller = Controller {
         apply: Maintenances::new(client, events),
@@ -78,6 +80,7 @@ pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
         under_way: FuturesUnordered::new(),
         listing: Listings::default(),
         is_synced: false,
+        _watches: ear.watches,
     };
     controller.run(news).await;
 }
@@ -106,6 +109,7 @@ struct Controller {
     listing: Listings,
     /// All watches have told what there is.
     is_synced: bool,
+    _watches: Arc<JoinSet<()>>,
 }
 
 impl Controller {
@@ -273,20 +277,22 @@ impl Controller {
                 }
                 Told::Nothing => {}
             },
-            News::Pod(event) => match self.listing.pods.told(event, |it: &Pod| it.key.clone()) {
+            News::Pod(told) => match told {
                 Told::Seen(pod) => self.index.pod_seen(pod),
                 Told::Gone(pod) => self.index.pod_gone(&pod.key),
                 Told::Only(there) => {
+                    self.listing.pods_are_known = true;
                     for key in self.index.pod_keys().iter().filter(|key| !there.contains(key)) {
                         self.index.pod_gone(key);
                     }
                 }
                 Told::Nothing => {}
             },
-            News::Request(event) => match self.listing.requests.told(event, |it: &Request| it.key.clone()) {
+            News::Request(told) => match told {
                 Told::Seen(request) => self.index.request_seen(request),
                 Told::Gone(request) => self.index.request_gone(&request.key),
                 Told::Only(there) => {
+                    self.listing.requests_are_known = true;
                     for key in self.index.request_keys().iter().filter(|key| !there.contains(key)) {
                         self.index.request_gone(key);
                     }

@@ -14,7 +14,6 @@ use usher_decide::maintenance::plan::PodClass;
 use usher_decide::snapshot::{Key, Pod, Request};
 
 use super::groups::{self, Group, Groups};
-use crate::intern::Interner;
 
 /// What changed on a node: pods of a class, and those of them with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +39,6 @@ pub struct Tally {
     classes: Vec<PodClass>,
     numbers: HashMap<PodClass, usize>,
     label_keys: BTreeSet<String>,
-    interner: Interner,
 }
 
 #[derive(Debug)]
@@ -144,8 +142,7 @@ impl Tally {
         true
     }
 
-    pub fn pod_seen(&mut self, mut pod: Pod) -> Vec<Change> {
-        self.interner.pod(&mut pod);
+    pub fn pod_seen(&mut self, pod: Arc<Pod>) -> Vec<Change> {
         let (before, gone) = self.take_out(&pod.key).unzip();
         let is_there = is_there(&pod);
         if let Some(before) = before
@@ -153,7 +150,7 @@ impl Tally {
         {
             self.has_left(&before);
         }
-        let come = self.enter(Arc::new(pod));
+        let come = self.enter(pod);
         merged(gone.flatten().into_iter().chain(come).collect())
     }
 
@@ -202,11 +199,10 @@ impl Tally {
     }
 
     /// The pod that the request is about, and what that changes.
-    pub fn request_seen(&mut self, mut request: Request) -> (Key, Option<Change>) {
-        self.interner.request(&mut request);
+    pub fn request_seen(&mut self, request: Arc<Request>) -> (Key, Option<Change>) {
         let (key, pod) = (request.key.clone(), request.pod_key());
         self.announced.extend(announced(&request));
-        if let Some(before) = self.requests.insert(key.clone(), Arc::new(request))
+        if let Some(before) = self.requests.insert(key.clone(), request)
             && let Some(said) = announced(&before)
             && announced(&self.requests[&key]).as_ref() != Some(&said)
         {

@@ -32,7 +32,7 @@ fn request(interceptors: &[(&str, i32)]) -> Request {
         resource_version: "7".into(),
         created: at(0),
         is_deleting: false,
-        finalizers: vec![requester_finalizer("drain.example.com").unwrap()],
+        finalizers: [requester_finalizer("drain.example.com").unwrap()].into(),
         pod_name: "p".into(),
         pod_uid: "uid-p".into(),
         interceptors: sorted.into(),
@@ -404,7 +404,7 @@ mod garbage_collection {
     #[test]
     fn without_requesters_the_request_is_deleted_if_cancellation_is_allowed() {
         let mut request = at_turn("low.example.com", 0);
-        request.finalizers = vec!["notify.example.com/hear".into()];
+        request.finalizers = ["notify.example.com/hear".into()].into();
         assert_eq!(
             effects(&request, Target::Found(&pod())),
             [Effect::Delete],
@@ -417,7 +417,7 @@ mod garbage_collection {
     #[test]
     fn without_requesters_it_goes_on_if_cancellation_is_forbidden() {
         let mut request = at_turn("high.example.com", 0);
-        request.finalizers.clear();
+        request.finalizers = [].into();
         request.status.eviction_request_cancellation_policy = Policy::Forbid;
         request.status.active_interceptor_completed = true;
         let decision = decide(&case(&request, &pod()), at(10));
@@ -427,14 +427,15 @@ mod garbage_collection {
     #[test]
     fn with_one_requester_left_it_goes_on() {
         let mut request = at_turn("low.example.com", 0);
-        request.finalizers = vec![format!("{REQUESTER_FINALIZER_PREFIX}other.example.com")];
+        request.finalizers = [format!("{REQUESTER_FINALIZER_PREFIX}other.example.com")].into();
         assert_eq!(effects(&request, Target::Found(&pod())), []);
     }
 
     #[test]
     fn it_ends_when_the_pod_is_gone_terminal_or_another_one() {
         let mut request = request(&[]);
-        request.finalizers.push("notify.example.com/hear".into());
+        let requester = request.finalizers[0].clone();
+        request.finalizers = [requester, "notify.example.com/hear".into()].into();
         let other = Pod { uid: "uid-q".into(), ..pod() };
         let succeeded = Pod { phase: Phase::Succeeded, ..pod() };
         let failed = Pod { phase: Phase::Failed, ..pod() };

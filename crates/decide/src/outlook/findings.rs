@@ -193,7 +193,7 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
         resource_version: String::new(),
         created: now,
         is_deleting: false,
-        finalizers: vec![finalizer()],
+        finalizers: Arc::new([finalizer()]),
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),
         interceptors: [].into(),

@@ -18,7 +18,7 @@ pub struct Request {
     pub resource_version: String,
     pub created: Timestamp,
     pub is_deleting: bool,
-    pub finalizers: Vec<String>,
+    pub finalizers: Arc<[String]>,
     pub pod_name: Arc<str>,
     pub pod_uid: Arc<str>,
     /// In the order of their turns.
@@ -59,7 +59,7 @@ impl From<RequestOnWire> for Request {
             resource_version: meta.resource_version.unwrap_or_default(),
             created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             is_deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.unwrap_or_default(),
+            finalizers: meta.finalizers.unwrap_or_default().into(),
             pod_name: request.spec.pod_ref.name.into(),
             pod_uid: request.spec.pod_ref.uid.into(),
             interceptors: interceptors.into(),
