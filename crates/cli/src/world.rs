@@ -32,7 +32,7 @@ impl World {
     }
 
     pub fn request_of(&self, pod: &Pod) -> Option<&Request> {
-        self.requests.get(&Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() })
+        self.requests.get(&pod.request_key())
     }
 
     pub fn budgets_of(&self, pod: &Pod) -> Vec<&Budget> {

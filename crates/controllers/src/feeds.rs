@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::task::JoinSet;
 use usher_decide::snapshot::{Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::intern::Interner;
-use crate::watch::{Listing, NewsStream, Told, follow};
+use crate::watch::{NewsStream, Told, follow};
 
 /// What a controller hears of pods and requests. The watches end with the last one who hears of them.
 pub struct Ear {
@@ -29,31 +28,27 @@ pub fn listen<const N: usize>(client: &Client) -> [Ear; N] {
     let mut watches = JoinSet::new();
     let mut interner = Interner::default();
     watches.spawn(tell(
-        follow(Api::<PodOnWire>::all(client.clone()), std::convert::identity),
+        follow(Api::<PodOnWire>::all(client.clone()), |pod: &Pod| pod.key.clone()),
         lines.each_ref().map(|((to, _), _)| to.clone()),
-        |pod: &Pod| pod.key.clone(),
         move |pod| interner.pod(pod),
     ));
     let mut interner = Interner::default();
     watches.spawn(tell(
-        follow(Api::<RequestOnWire>::all(client.clone()), std::convert::identity),
+        follow(Api::<RequestOnWire>::all(client.clone()), |request: &Request| request.key.clone()),
         lines.each_ref().map(|(_, (to, _))| to.clone()),
-        |request: &Request| request.key.clone(),
         move |request| interner.request(request),
     ));
     let watches = Arc::new(watches);
     lines.map(|((_, pods), (_, requests))| Ear { pods, requests, watches: watches.clone() })
 }
 
-async fn tell<W, T: From<W>, const N: usize>(
-    mut events: NewsStream<watcher::Event<W>>,
+async fn tell<T, const N: usize>(
+    mut news: NewsStream<Told<T, Key>>,
     to: [UnboundedSender<Told<Arc<T>, Key>>; N],
-    key: fn(&T) -> Key,
     mut slim: impl FnMut(&mut T),
 ) {
-    let mut listing = Listing::default();
-    while let Some(event) = events.next().await {
-        let told = listing.told(event, key).map(|mut object| {
+    while let Some(told) = news.next().await {
+        let told = told.map(|mut object| {
             slim(&mut object);
             Arc::new(object)
         });

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use usher_api::Interceptor;
-use usher_decide::snapshot::{Owner, Pod, Request};
+use usher_decide::snapshot::{Key, Owner, Pod, Request};
 
 #[derive(Debug, Default)]
 pub struct Interner {
@@ -47,7 +47,7 @@ const INTERCEPTOR_SETS: usize = 64;
 
 impl Interner {
     pub fn pod(&mut self, pod: &mut Pod) {
-        self.texts.share(&mut pod.key.namespace);
+        self.namespace_of(&mut pod.key);
         self.texts.share(&mut pod.node);
         self.labels.share(&mut pod.labels);
         if let Some(owner) = &mut pod.owner {
@@ -56,8 +56,14 @@ impl Interner {
         pod.finalizers.shrink_to_fit();
     }
 
+    fn namespace_of(&mut self, key: &mut Key) {
+        let mut namespace = key.namespace.clone();
+        self.texts.share(&mut namespace);
+        *key = Key::new(namespace, key.name.clone());
+    }
+
     pub fn request(&mut self, request: &mut Request) {
-        self.texts.share(&mut request.key.namespace);
+        self.namespace_of(&mut request.key);
         self.finalizers.share(&mut request.finalizers);
         // The name of a request is the UID of its pod.
         if request.key.name == request.pod_uid {

@@ -21,39 +21,29 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 pub type NewsStream<N> = Pin<Box<dyn Stream<Item = N> + Send>>;
 
 /// A watch that starts anew after errors, with pauses.
-pub fn follow<K, N: 'static>(api: Api<K>, into: fn(watcher::Event<K>) -> N) -> NewsStream<N>
+pub fn follow<W, T, K>(api: Api<W>, key: fn(&T) -> K) -> NewsStream<Told<T, K>>
 where
-    K: kube::Resource<DynamicType = ()>
+    W: kube::Resource<DynamicType = ()>
         + Clone
         + serde::de::DeserializeOwned
         + std::fmt::Debug
         + Send
         + 'static,
+    T: From<W> + Send + 'static,
+    K: Eq + Hash + Send + Sync + 'static,
 {
     let events = watcher(api, watcher::Config::default()).backoff(Pauses::default());
-    Box::pin(events.filter_map(move |event| async move {
-        match event {
-            Ok(event) => Some(into(event)),
+    let mut listed = HashSet::new();
+    Box::pin(events.filter_map(move |event| {
+        let told = match event {
+            Ok(event) => told(event, key, &mut listed),
             Err(why) => {
-                tracing::warn!(kind = %K::kind(&()), %why, "a watch was interrupted");
+                tracing::warn!(kind = %W::kind(&()), %why, "a watch was interrupted");
                 None
             }
-        }
+        };
+        std::future::ready(told)
     }))
-}
-
-/// The keys of a list that is being read.
-#[derive(Debug)]
-pub struct Listing<K> {
-    seen: HashSet<K>,
-    /// It was read to its end once.
-    pub is_known: bool,
-}
-
-impl<K> Default for Listing<K> {
-    fn default() -> Self {
-        Self { seen: HashSet::new(), is_known: false }
-    }
 }
 
 /// What a watch tells of one kind.
@@ -63,7 +53,6 @@ pub enum Told<T, K> {
     Gone(T),
     /// A new list is complete: what is not in it is gone.
     Only(Arc<HashSet<K>>),
-    Nothing,
 }
 
 impl<T, K> Told<T, K> {
@@ -72,31 +61,30 @@ impl<T, K> Told<T, K> {
             Self::Seen(object) => Told::Seen(into(object)),
             Self::Gone(object) => Told::Gone(into(object)),
             Self::Only(there) => Told::Only(there),
-            Self::Nothing => Told::Nothing,
         }
     }
 }
 
-impl<K: Eq + Hash> Listing<K> {
-    pub fn told<W, T: From<W>>(&mut self, event: watcher::Event<W>, key: impl Fn(&T) -> K) -> Told<T, K> {
-        match event {
-            watcher::Event::Apply(object) => Told::Seen(T::from(object)),
-            watcher::Event::InitApply(object) => {
-                let object = T::from(object);
-                self.seen.insert(key(&object));
-                Told::Seen(object)
-            }
-            watcher::Event::Delete(object) => Told::Gone(T::from(object)),
-            watcher::Event::Init => {
-                self.seen.clear();
-                Told::Nothing
-            }
-            watcher::Event::InitDone => {
-                self.is_known = true;
-                Told::Only(Arc::new(std::mem::take(&mut self.seen)))
-            }
+/// `listed` are the keys of a list that is being read.
+fn told<W, T: From<W>, K: Eq + Hash>(
+    event: watcher::Event<W>,
+    key: fn(&T) -> K,
+    listed: &mut HashSet<K>,
+) -> Option<Told<T, K>> {
+    Some(match event {
+        watcher::Event::Apply(object) => Told::Seen(T::from(object)),
+        watcher::Event::InitApply(object) => {
+            let object = T::from(object);
+            listed.insert(key(&object));
+            Told::Seen(object)
         }
-    }
+        watcher::Event::Delete(object) => Told::Gone(T::from(object)),
+        watcher::Event::Init => {
+            listed.clear();
+            return None;
+        }
+        watcher::Event::InitDone => Told::Only(Arc::new(std::mem::take(listed))),
+    })
 }
 
 /// Sleeps until a time of the clock; for ever without one.

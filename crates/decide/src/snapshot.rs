@@ -8,6 +8,7 @@ mod request;
 mod wire;
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 pub use budget::{Budget, UnhealthyPolicy};
@@ -19,16 +20,27 @@ pub use request::Request;
 pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
 pub use wire::{PodOnWire, RequestOnWire};
 
-/// A name in a namespace.
+/// A name in a namespace. Many maps hold it, so it is a single pointer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct Key(Arc<Name>);
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
     pub namespace: Arc<str>,
     pub name: Arc<str>,
 }
 
 impl Key {
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self(Arc::new(Name { namespace: namespace.into(), name: name.into() }))
+    }
+}
+
+impl Deref for Key {
+    type Target = Name;
+
+    fn deref(&self) -> &Name {
+        &self.0
     }
 }
 

@@ -10,7 +10,7 @@ use usher_api::{
     interceptors_of,
 };
 use usher_decide::eviction_request::{Answer, Attempt, BLOCKED_CONDITION, Refusal, overdue_at};
-use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{Budget, Pod, PodOnWire, Request, RequestOnWire};
 use usher_decide::waiting_on::WaitingOn;
 
 use super::manager::{
@@ -230,7 +230,7 @@ fn slim_request(request: &EvictionRequest) -> Option<Request> {
 /// What would happen if somebody asked now: the decision on a request that is not there.
 fn forecast(pod: &Pod, named: &[Interceptor], budgets: &[&Budget], now: Timestamp) -> Waits {
     let request = Request {
-        key: Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() },
+        key: pod.request_key(),
         uid: "".into(),
         resource_version: String::new(),
         created: now,

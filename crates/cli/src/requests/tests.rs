@@ -91,9 +91,8 @@ fn a_pipe_gets_a_line_per_change_and_none_for_the_passing_of_time() {
     assert_eq!(changes.lines(&world, Columns::default(), later), "");
     for request in world.requests.values_mut() {
         request.status.message = "moving 4 of 5 shards".to_string();
-        request
-            .finalizers
-            .push("requester.evictionrequest.coordination.k8s.io/name_a.example.com".to_string());
+        let one_more = "requester.evictionrequest.coordination.k8s.io/name_a.example.com".to_string();
+        request.finalizers = request.finalizers.iter().cloned().chain([one_more]).collect();
     }
     assert_eq!(
         changes.lines(&world, Columns::default(), later),

@@ -61,19 +61,19 @@ impl Index {
 
     pub fn pod_seen(&mut self, pod: impl Into<Arc<Pod>>) -> Vec<Key> {
         let pod = pod.into();
-        let request = request_of(&pod);
+        let request = pod.request_key();
         if let Some(entry) = self.requests.get_mut(&request) {
             entry.seen = true;
         }
         let before = self.pods.insert(pod.key.clone(), pod.clone()).filter(|before| before.uid != pod.uid);
-        let concerned = before.as_deref().map(request_of).into_iter().chain([request]);
+        let concerned = before.as_deref().map(Pod::request_key).into_iter().chain([request]);
         concerned.filter(|request| self.requests.contains_key(request)).collect()
     }
 
     /// The request that it concerns.
     pub fn pod_gone(&mut self, key: &Key) -> Option<Key> {
         let gone = self.pods.remove(key)?;
-        Some(request_of(&gone)).filter(|request| self.requests.contains_key(request))
+        Some(gone.request_key()).filter(|request| self.requests.contains_key(request))
     }
 
     /// Pods that are not in a new list are gone.
@@ -261,11 +261,6 @@ impl Index {
             self.pods.remove(&pod_key);
         }
     }
-}
-
-/// The request that a pod has, if it has one: its name is the UID of the pod.
-fn request_of(pod: &Pod) -> Key {
-    Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() }
 }
 
 /// Versions of one object count up.

@@ -15,7 +15,6 @@ use futures::stream::{FuturesUnordered, SelectAll};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
@@ -30,7 +29,7 @@ pub use observer::Observer;
 
 use crate::feeds::{self, Ear};
 use crate::queue::Queue;
-use crate::watch::{Listing, NewsStream, Told, follow, sleep_until};
+use crate::watch::{NewsStream, Told, follow, sleep_until};
 
 /// So many requests are worked on at a time.
 const AT_A_TIME: usize = 64;
@@ -41,7 +40,7 @@ const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
 enum News {
     Pod(Told<Arc<Pod>, Key>),
     Request(Told<Arc<Request>, Key>),
-    Budget(watcher::Event<PodDisruptionBudget>),
+    Budget(Told<Budget, Key>),
 }
 
 /// Runs the controller with watches of its own until the future is dropped.
@@ -62,7 +61,9 @@ pub async fn run_until(
     let news = futures::stream::select_all([
         ear.pods.map(News::Pod).boxed(),
         ear.requests.map(News::Request).boxed(),
-        follow(Api::<PodDisruptionBudget>::all(client.clone()), News::Budget),
+        follow(Api::<PodDisruptionBudget>::all(client.clone()), |budget: &Budget| budget.key.clone())
+            .map(News::Budget)
+            .boxed(),
     ]);
     let controller = Controller {
         apply: Requests::new(client, events),
@@ -72,18 +73,19 @@ pub async fn run_until(
         queue: Queue::default(),
         budgets: Queue::default(),
         under_way: FuturesUnordered::new(),
-        listing: Listings::default(),
+        known: Known::default(),
         is_synced: false,
         _watches: ear.watches,
     };
     controller.run(news, stop).await;
 }
 
+/// What there is of these has been told.
 #[derive(Default)]
-struct Listings {
-    pods_are_known: bool,
-    requests_are_known: bool,
-    budgets: Listing<Key>,
+struct Known {
+    pods: bool,
+    requests: bool,
+    budgets: bool,
 }
 
 struct Done {
@@ -101,7 +103,7 @@ struct Controller {
     /// Budgets that are to be asked for room.
     budgets: Queue<Key>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
-    listing: Listings,
+    known: Known,
     /// All watches have told what there is.
     is_synced: bool,
     _watches: Arc<JoinSet<()>>,
@@ -264,7 +266,7 @@ impl Controller {
         match news {
             News::Pod(told) => self.learn_pod(told, now),
             News::Request(told) => self.learn_request(told, now),
-            News::Budget(event) => self.learn_budget(event, now),
+            News::Budget(told) => self.learn_budget(told, now),
         }
     }
 
@@ -279,10 +281,9 @@ impl Controller {
             Told::Seen(pod) => self.index.pod_seen(pod),
             Told::Gone(pod) => self.index.pod_gone(&pod.key).into_iter().collect(),
             Told::Only(there) => {
-                self.listing.pods_are_known = true;
+                self.known.pods = true;
                 self.index.only_pods(&there)
             }
-            Told::Nothing => return,
         };
         self.look_at_all(concerned, now);
         self.listed();
@@ -293,12 +294,11 @@ impl Controller {
             Told::Seen(request) => self.request_seen(request, now),
             Told::Gone(request) => self.request_gone(&request.key, now),
             Told::Only(there) => {
-                self.listing.requests_are_known = true;
+                self.known.requests = true;
                 for key in self.index.request_keys().into_iter().filter(|key| !there.contains(key)) {
                     self.request_gone(&key, now);
                 }
             }
-            Told::Nothing => {}
         }
         self.listed();
     }
@@ -323,21 +323,22 @@ impl Controller {
         self.queue.succeeded(key);
     }
 
-    fn learn_budget(&mut self, event: watcher::Event<PodDisruptionBudget>, now: Timestamp) {
-        let concerned = match self.listing.budgets.told(event, |budget: &Budget| budget.key.clone()) {
+    fn learn_budget(&mut self, told: Told<Budget, Key>, now: Timestamp) {
+        let concerned = match told {
             Told::Seen(budget) => self.index.budget_seen(budget, now),
             Told::Gone(budget) => self.index.budget_gone(&budget.key),
-            Told::Only(there) => self.index.only_budgets(&there),
-            Told::Nothing => return,
+            Told::Only(there) => {
+                self.known.budgets = true;
+                self.index.only_budgets(&there)
+            }
         };
         self.look_at_all(concerned, now);
         self.listed();
     }
 
     fn listed(&mut self) {
-        let listing = &self.listing;
-        if !self.is_synced && listing.pods_are_known && listing.requests_are_known && listing.budgets.is_known
-        {
+        let known = &self.known;
+        if !self.is_synced && known.pods && known.requests && known.budgets {
             self.is_synced = true;
             tracing::info!(requests = self.index.request_keys().len(), "all that there is is known");
             self.observer.synced();

@@ -19,7 +19,6 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SelectAll};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
@@ -35,39 +34,36 @@ pub use observer::{Cause, Observer};
 
 use crate::feeds::Ear;
 use crate::queue::Queue;
-use crate::watch::{Listing, NewsStream, Told, follow, sleep_until};
+use crate::watch::{NewsStream, Told, follow, sleep_until};
 
 /// So many objects are worked on at a time.
 const AT_A_TIME: usize = 64;
 
 /// What the watches tell.
 enum News {
-    Maintenance(watcher::Event<NodeMaintenance>),
-    Node(watcher::Event<NodeOnWire>),
+    Maintenance(Told<Maintenance, Arc<str>>),
+    Node(Told<Node, Arc<str>>),
     Pod(Told<Arc<Pod>, Key>),
     Request(Told<Arc<Request>, Key>),
 }
 
+/// What there is of these has been told.
 #[derive(Default)]
-struct Listings {
-    maintenances: Listing<Arc<str>>,
-    nodes: Listing<Arc<str>>,
-    pods_are_known: bool,
-    requests_are_known: bool,
-}
-
-impl Listings {
-    fn are_known(&self) -> bool {
-        self.maintenances.is_known && self.nodes.is_known && self.pods_are_known && self.requests_are_known
-    }
+struct Known {
+    maintenances: bool,
+    nodes: bool,
+    pods: bool,
+    requests: bool,
 }
 
 /// Runs the controller until the future is dropped.
 pub async fn run(ear: Ear, client: Client, clock: Clock, observer: Box<dyn Observer>) {
     let events = Events::start(client.clone(), clock.clone());
     let news = futures::stream::select_all([
-        follow(Api::<NodeMaintenance>::all(client.clone()), News::Maintenance),
-        follow(Api::<NodeOnWire>::all(client.clone()), News::Node),
+        follow(Api::<NodeMaintenance>::all(client.clone()), |it: &Maintenance| it.name.clone())
+            .map(News::Maintenance)
+            .boxed(),
+        follow(Api::<NodeOnWire>::all(client.clone()), |it: &Node| it.name.clone()).map(News::Node).boxed(),
         ear.pods.map(News::Pod).boxed(),
         ear.requests.map(News::Request).boxed(),
     ]);
@@ -78,7 +74,7 @@ pub async fn run(ear: Ear, client: Client, clock: Clock, observer: Box<dyn Obser
         index: Index::default(),
         queue: Queue::default(),
         under_way: FuturesUnordered::new(),
-        listing: Listings::default(),
+        known: Known::default(),
         is_synced: false,
         _watches: ear.watches,
     };
@@ -106,7 +102,7 @@ struct Controller {
     index: Index,
     queue: Queue<Item>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
-    listing: Listings,
+    known: Known,
     /// All watches have told what there is.
     is_synced: bool,
     _watches: Arc<JoinSet<()>>,
@@ -253,54 +249,49 @@ impl Controller {
     fn learn(&mut self, news: News) {
         let now = self.clock.now();
         match news {
-            News::Maintenance(event) => {
-                match self.listing.maintenances.told(event, |it: &Maintenance| it.name.clone()) {
-                    Told::Seen(maintenance) => self.maintenance_seen(maintenance, now),
-                    Told::Gone(maintenance) => self.maintenance_gone(&maintenance.name, now),
-                    Told::Only(there) => {
-                        for name in
-                            self.index.maintenance_names().iter().filter(|name| !there.contains(*name))
-                        {
-                            self.maintenance_gone(name, now);
-                        }
+            News::Maintenance(told) => match told {
+                Told::Seen(maintenance) => self.maintenance_seen(maintenance, now),
+                Told::Gone(maintenance) => self.maintenance_gone(&maintenance.name, now),
+                Told::Only(there) => {
+                    self.known.maintenances = true;
+                    for name in self.index.maintenance_names().iter().filter(|name| !there.contains(*name)) {
+                        self.maintenance_gone(name, now);
                     }
-                    Told::Nothing => {}
                 }
-            }
-            News::Node(event) => match self.listing.nodes.told(event, |it: &Node| it.name.clone()) {
+            },
+            News::Node(told) => match told {
                 Told::Seen(node) => self.index.node_seen(node, now),
                 Told::Gone(node) => self.index.node_gone(&node.name),
                 Told::Only(there) => {
+                    self.known.nodes = true;
                     for name in self.index.node_names().iter().filter(|name| !there.contains(*name)) {
                         self.index.node_gone(name);
                     }
                 }
-                Told::Nothing => {}
             },
             News::Pod(told) => match told {
                 Told::Seen(pod) => self.index.pod_seen(pod),
                 Told::Gone(pod) => self.index.pod_gone(&pod.key),
                 Told::Only(there) => {
-                    self.listing.pods_are_known = true;
+                    self.known.pods = true;
                     for key in self.index.pod_keys().iter().filter(|key| !there.contains(key)) {
                         self.index.pod_gone(key);
                     }
                 }
-                Told::Nothing => {}
             },
             News::Request(told) => match told {
                 Told::Seen(request) => self.index.request_seen(request),
                 Told::Gone(request) => self.index.request_gone(&request.key),
                 Told::Only(there) => {
-                    self.listing.requests_are_known = true;
+                    self.known.requests = true;
                     for key in self.index.request_keys().iter().filter(|key| !there.contains(key)) {
                         self.index.request_gone(key);
                     }
                 }
-                Told::Nothing => {}
             },
         }
-        if !self.is_synced && self.listing.are_known() {
+        let known = &self.known;
+        if !self.is_synced && known.maintenances && known.nodes && known.pods && known.requests {
             self.is_synced = true;
             tracing::info!(maintenances = self.index.maintenance_names().len(), "all that there is is known");
             self.observer.synced();

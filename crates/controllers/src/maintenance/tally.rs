@@ -73,7 +73,7 @@ impl Tally {
     }
 
     pub fn request_of(&self, pod: &Pod) -> Option<&Arc<Request>> {
-        self.requests.get(&Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() })
+        self.requests.get(&pod.request_key())
     }
 
     pub fn request(&self, key: &Key) -> Option<&Arc<Request>> {

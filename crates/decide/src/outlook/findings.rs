@@ -100,7 +100,7 @@ impl<'a> Groups<'a> {
             Some(WaitingOn::NotEvictable { pod: Unevictable::MirrorPod }) => self.mirrors.push(key),
             Some(WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod }) => {
                 let name = pod.pod.owner.as_ref().map(|owner| owner.name.clone()).unwrap_or_default();
-                let owner = Key { namespace: key.namespace.clone(), name };
+                let owner = Key::new(key.namespace.clone(), name);
                 self.daemons.entry(owner).or_default().push(key);
             }
             Some(WaitingOn::Refused { .. }) => {
@@ -188,7 +188,7 @@ impl Slow<'_> {
 /// there, after its interceptors.
 fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<WaitingOn> {
     let request = Request {
-        key: Key { namespace: pod.key.namespace.clone(), name: pod.uid.clone() },
+        key: pod.request_key(),
         uid: "".into(),
         resource_version: String::new(),
         created: now,

@@ -62,6 +62,11 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// The request that it has, if it has one: its name is the UID of the pod.
+    pub fn request_key(&self) -> Key {
+        Key::new(self.key.namespace.clone(), self.uid.clone())
+    }
+
     pub fn is_terminating(&self) -> bool {
         self.deletion.is_some()
     }
@@ -97,7 +102,7 @@ impl From<PodOnWire> for Pod {
         });
         let mut conditions = pod.status.conditions.into_iter().flatten();
         Self {
-            key: Key { namespace: text(meta.namespace), name: text(meta.name) },
+            key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid),
             node: pod.spec.node_name.into(),
             priority: pod.spec.priority,

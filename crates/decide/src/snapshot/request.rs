@@ -39,7 +39,7 @@ impl Request {
     }
 
     pub fn pod_key(&self) -> Key {
-        Key { namespace: self.key.namespace.clone(), name: self.pod_name.clone() }
+        Key::new(self.key.namespace.clone(), self.pod_name.clone())
     }
 
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
@@ -54,7 +54,7 @@ impl From<RequestOnWire> for Request {
         let mut interceptors = request.spec.interceptors;
         interceptors.sort_by(selection_order);
         Self {
-            key: Key { namespace: text(meta.namespace), name: text(meta.name) },
+            key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid),
             resource_version: meta.resource_version.unwrap_or_default(),
             created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
