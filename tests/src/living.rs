@@ -258,6 +258,15 @@ pub fn template(app: &str, cpu: &str) -> Value {
     })
 }
 
+/// A pod on a node, of nobody.
+#[must_use]
+pub fn bare_pod(name: &str, node: &str) -> Value {
+    let mut pod = template("solo", "100m");
+    pod["metadata"]["name"] = name.into();
+    pod["spec"]["nodeName"] = node.into();
+    pod
+}
+
 /// The names of pods.
 #[must_use]
 pub fn names(pods: &[Value]) -> Vec<&str> {

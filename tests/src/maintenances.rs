@@ -1,9 +1,13 @@
 //! Node maintenances on a living cluster: the controllers beside it, and hands to make and look at maintenances.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_apply::Clock;
+use usher_cli::Surroundings;
 use usher_cluster::Cluster;
 use usher_controllers::run_both;
 
@@ -28,6 +32,60 @@ pub fn start_manager(cluster: &Cluster, witness: &Witness) -> Manager {
     let server = cluster.server().clone();
     let clock = Clock::from_fn(move || server.now());
     Manager(tokio::spawn(run_both(witness.client("manager-1"), clock)))
+}
+
+/// A living cluster with the definitions on it, and the manager if it is started.
+pub struct Scene {
+    living: Living,
+    pub witness: Witness,
+    manager: Option<Manager>,
+}
+
+impl Deref for Scene {
+    type Target = Living;
+
+    fn deref(&self) -> &Living {
+        &self.living
+    }
+}
+
+impl Scene {
+    /// # Errors
+    /// The cluster refused something.
+    pub async fn without_manager(nodes: usize) -> Result<Self> {
+        let living = Living::start(1, nodes).await?;
+        living.install_crds().await?;
+        Ok(Self::of(living))
+    }
+
+    /// Without a manager, and with what the cluster has.
+    #[must_use]
+    pub fn of(living: Living) -> Self {
+        let witness = Witness::of(&living.cluster);
+        Self { living, witness, manager: None }
+    }
+
+    /// # Errors
+    /// The cluster refused something.
+    pub async fn new(nodes: usize) -> Result<Self> {
+        let mut scene = Self::without_manager(nodes).await?;
+        scene.restart_manager();
+        Ok(scene)
+    }
+
+    /// Ends the manager, if there is one, and starts another.
+    pub fn restart_manager(&mut self) {
+        self.manager = None;
+        self.manager = Some(start_manager(&self.living.cluster, &self.witness));
+    }
+
+    /// Of a command of a person: the cluster, and its time.
+    #[must_use]
+    pub fn surroundings(&self) -> Surroundings {
+        let server = self.living.cluster.server().clone();
+        let cluster = Some(self.witness.client("person"));
+        Surroundings { clock: Arc::new(move || server.now()), cluster, ..Surroundings::plain() }
+    }
 }
 
 /// A maintenance of the nodes with these host names.

@@ -1,7 +1,6 @@
 //! The commands of node maintenance, on the living embedded cluster with the controllers at work, in virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,53 +10,25 @@ use usher_cli::Surroundings;
 use usher_controllers::run_both;
 use usher_tests::cluster::ADMIN;
 use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, node, workload};
-use usher_tests::maintenances::{MAINTENANCES, Manager, start_manager};
+use usher_tests::maintenances::{MAINTENANCES, Scene};
 use usher_tests::requests::REQUESTS;
 use usher_tests::typed::{self, Printed};
-use usher_tests::witness::Witness;
 use usher_tests::{TestCluster, crds};
 
-struct Scene {
-    living: Living,
-    witness: Witness,
-    _manager: Manager,
+async fn usher(scene: &Scene, line: &str) -> Printed {
+    typed::usher(line, &scene.surroundings()).await.unwrap()
 }
 
-impl std::ops::Deref for Scene {
-    type Target = Living;
-
-    fn deref(&self) -> &Living {
-        &self.living
-    }
-}
-
-impl Scene {
-    async fn new(nodes: usize) -> Self {
-        let living = Living::start(1, nodes).await.unwrap();
-        living.install_crds().await.unwrap();
-        let witness = Witness::of(&living.cluster);
-        let manager = start_manager(&living.cluster, &witness);
-        Self { living, witness, _manager: manager }
-    }
-
-    async fn usher(&self, line: &str) -> Printed {
-        let server = self.cluster.server().clone();
-        let clock = Arc::new(move || server.now());
-        let cluster = Some(self.witness.client("person"));
-        typed::usher(line, &Surroundings { clock, cluster, ..Surroundings::plain() }).await.unwrap()
-    }
-
-    async fn maintenances(&self) -> Vec<Value> {
-        self.get(MAINTENANCES).await.unwrap()["items"].as_array().unwrap().clone()
-    }
+async fn maintenances(scene: &Scene) -> Vec<Value> {
+    scene.get(MAINTENANCES).await.unwrap()["items"].as_array().unwrap().clone()
 }
 
 #[tokio::test(start_paused = true)]
 async fn nodes_are_drained_followed_shown_and_given_back() {
-    let scene = Scene::new(6).await;
+    let scene = Scene::new(6).await.unwrap();
     scene.deployment("web", 10, 9).await.unwrap();
     let pods = scene.pods_on("n1").await.unwrap().len() + scene.pods_on("n2").await.unwrap().len();
-    let drained = scene.usher("drain n2 n1 --reason kernel").await;
+    let drained = usher(&scene, "drain n2 n1 --reason kernel").await;
     assert_eq!(drained.code(), 0, "{drained:?}");
     let first = "maintenance drain-n1-and-1-more created: it drains n1, n2\n";
     assert!(drained.out.starts_with(first), "{drained:?}");
@@ -76,17 +47,17 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
         "only one pod may be missing, so others wait: {drained:?}"
     );
 
-    let list = scene.usher("maintenance list").await.out;
+    let list = usher(&scene, "maintenance list").await.out;
     let row: Vec<&str> = list.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..6], ["drain-n1-and-1-more", "Drained", "2", "2/2", "0", "0"], "{list}");
     assert_eq!(row.last(), Some(&"kernel"));
-    let objects: Value = serde_json::from_str(&scene.usher("nm ls -o json").await.out).unwrap();
+    let objects: Value = serde_json::from_str(&usher(&scene, "nm ls -o json").await.out).unwrap();
     assert_eq!(objects["items"][0]["spec"]["reason"], "kernel");
-    let yaml: Value = serde_saphyr::from_str(&scene.usher("nm list -o yaml").await.out).unwrap();
+    let yaml: Value = serde_saphyr::from_str(&usher(&scene, "nm list -o yaml").await.out).unwrap();
     assert_eq!(yaml, objects);
-    let name = scene.usher("nm list -o name").await.out;
+    let name = usher(&scene, "nm list -o name").await.out;
     assert_eq!(name, "nodemaintenance.nodemaintenance.k8s.io/drain-n1-and-1-more\n");
-    let described = scene.usher("maintenance describe drain-n1-and-1-more").await.out;
+    let described = usher(&scene, "maintenance describe drain-n1-and-1-more").await.out;
     for part in [
         "Maintenance drain-n1-and-1-more drains 2 nodes.\n",
         "Selects       n1, n2\n",
@@ -97,7 +68,7 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
         assert!(described.contains(part), "{part}: {described}");
     }
 
-    let completed = scene.usher("maintenance complete drain-n1-and-1-more").await;
+    let completed = usher(&scene, "maintenance complete drain-n1-and-1-more").await;
     assert_eq!(
         (completed.code(), completed.out.as_str()),
         (
@@ -109,7 +80,7 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
     for node in ["n1", "n2"] {
         assert_eq!(scene.cordon(node).await.unwrap(), (false, None), "{node}");
     }
-    let again = scene.usher("drain n1 n2 --wait=false").await;
+    let again = usher(&scene, "drain n1 n2 --wait=false").await;
     assert!(
         again.out.starts_with("maintenance drain-n1-and-1-more-2 created"),
         "the first is over: {again:?}"
@@ -118,15 +89,15 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
         again.err.contains("watch it: usher maintenance describe drain-n1-and-1-more-2 --watch\n"),
         "{again:?}"
     );
-    let watched = scene.usher("maintenance describe drain-n1-and-1-more-2 --watch").await;
+    let watched = usher(&scene, "maintenance describe drain-n1-and-1-more-2 --watch").await;
     assert_eq!(watched.code(), 0, "{watched:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_that_is_blocked_says_by_what_and_is_cancelled() {
-    let scene = Scene::new(2).await;
+    let scene = Scene::new(2).await.unwrap();
     scene.deployment("web", 2, 2).await.unwrap();
-    let waited = scene.usher("drain n1 --timeout 5m").await;
+    let waited = usher(&scene, "drain n1 --timeout 5m").await;
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(waited.err.starts_with("not drained after 5m: "), "{waited:?}");
     assert!(waited.err.contains("add a replica, or allow a disruption in the budget\n"), "{waited:?}");
@@ -134,9 +105,9 @@ async fn a_drain_that_is_blocked_says_by_what_and_is_cancelled() {
                maintenance cancel drain-n1\n";
     assert!(waited.err.ends_with(end), "{waited:?}");
 
-    let (followed, cancelled) = tokio::join!(scene.usher("drain n1 --reason other"), async {
+    let (followed, cancelled) = tokio::join!(usher(&scene, "drain n1 --reason other"), async {
         sleep(Duration::from_secs(60)).await;
-        scene.usher("maintenance cancel drain-n1").await
+        usher(&scene, "maintenance cancel drain-n1").await
     });
     assert_eq!(followed.code(), 4, "{followed:?}");
     assert!(
@@ -152,7 +123,7 @@ async fn a_drain_that_is_blocked_says_by_what_and_is_cancelled() {
             "maintenance drain-n1 is being deleted; it was in stage Drain\nnode/n1: given back, takes pods again\n"
         )
     );
-    assert!(scene.maintenances().await.is_empty());
+    assert!(maintenances(&scene).await.is_empty());
     assert_eq!(scene.pods("web").await.unwrap().len(), 2);
     sleep(Duration::from_secs(60)).await;
     assert!(scene.get(REQUESTS).await.unwrap()["items"].as_array().unwrap().is_empty());
@@ -160,92 +131,92 @@ async fn a_drain_that_is_blocked_says_by_what_and_is_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn stages_go_forward_and_what_was_cordoned_stays_so() {
-    let scene = Scene::new(4).await;
-    assert_eq!(scene.usher("cordon n2").await.out, "node/n2: cordoned\n");
-    let started = scene.usher("maintenance start n1 n2 --name disks").await;
+    let scene = Scene::new(4).await.unwrap();
+    assert_eq!(usher(&scene, "cordon n2").await.out, "node/n2: cordoned\n");
+    let started = usher(&scene, "maintenance start n1 n2 --name disks").await;
     assert_eq!(started.out, "maintenance disks created in stage Idle: n1, n2\n", "{started:?}");
-    let refused = scene.usher("drain n1 n2").await;
+    let refused = usher(&scene, "drain n1 n2").await;
     assert_eq!(
         refused.error(),
         "maintenance disks is prepared for these nodes, in stage Idle: go on with usher maintenance drain disks, or give this \
          one a --name of its own"
     );
-    let cordoned = scene.usher("maintenance cordon disks").await;
+    let cordoned = usher(&scene, "maintenance cordon disks").await;
     assert_eq!(cordoned.out, "maintenance disks goes on to stage Cordon; its nodes take no new pods\n");
     scene.until(&format!("{NODES}/n1"), |node| node["spec"]["unschedulable"] == true).await.unwrap();
 
-    let overlapping = scene.usher("maintenance start -l kubernetes.io/hostname=n1 --stage drain").await;
+    let overlapping = usher(&scene, "maintenance start -l kubernetes.io/hostname=n1 --stage drain").await;
     assert_eq!(overlapping.err.lines().next(), Some("note: maintenance disks holds n1 too, in stage Cordon"));
     assert!(
         overlapping.out.starts_with("maintenance drain-kubernetes-io-hostname-n1 created"),
         "{overlapping:?}"
     );
-    let drained = scene.usher("maintenance drain disks").await;
+    let drained = usher(&scene, "maintenance drain disks").await;
     assert_eq!(drained.code(), 0, "{drained:?}");
     assert!(drained.out.contains("\ndrained: there is no pod on the 2 nodes after "), "{drained:?}");
-    let back = scene.usher("maintenance cordon disks").await;
+    let back = usher(&scene, "maintenance cordon disks").await;
     assert!(
         back.error().starts_with("maintenance disks is in stage Drain, and stages never go back to Cordon: "),
         "{back:?}"
     );
-    let described = scene.usher("maintenance describe disks").await.out;
+    let described = usher(&scene, "maintenance describe disks").await.out;
     assert!(
         described.contains("Overlaps      drain-kubernetes-io-hostname-n1 in stage Drain, on n1\n"),
         "{described}"
     );
 
-    let ended = scene.usher("maintenance cancel disks").await.out;
+    let ended = usher(&scene, "maintenance cancel disks").await.out;
     assert!(
         ended.contains("node/n1: stays cordoned: drain-kubernetes-io-hostname-n1 holds it too\n"),
         "{ended}"
     );
     assert!(ended.contains("node/n2: stays cordoned, as it was before the maintenance\n"), "{ended}");
-    assert_eq!(scene.usher("uncordon n2").await.out, "node/n2: uncordoned\n");
+    assert_eq!(usher(&scene, "uncordon n2").await.out, "node/n2: uncordoned\n");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_held_is_not_uncordoned_by_accident() {
-    let scene = Scene::new(3).await;
-    scene.usher("maintenance start n1 --name disks --stage cordon").await;
+    let scene = Scene::new(3).await.unwrap();
+    usher(&scene, "maintenance start n1 --name disks --stage cordon").await;
     scene.until(&format!("{NODES}/n1"), |node| node["spec"]["unschedulable"] == true).await.unwrap();
-    let refused = scene.usher("uncordon n1 n2").await;
+    let refused = usher(&scene, "uncordon n1 n2").await;
     assert_eq!((refused.code(), refused.out.as_str()), (1, "node/n2: is not cordoned\n"), "{refused:?}");
     assert_eq!(
         refused.err,
         "error: node/n1: maintenance disks holds it and would cordon it again: end that with usher maintenance complete disks\n"
     );
-    let warned = scene.usher("cordon n1").await;
+    let warned = usher(&scene, "cordon n1").await;
     assert!(
         warned.err.starts_with("warning: node/n1: maintenance disks holds it; it takes pods again when"),
         "{warned:?}"
     );
-    let forced = scene.usher("uncordon node/n1 --force").await;
+    let forced = usher(&scene, "uncordon node/n1 --force").await;
     assert_eq!((forced.code(), forced.out.as_str()), (0, "node/n1: uncordoned\n"));
     assert!(forced.err.contains("which cordons it again"), "{forced:?}");
     scene.until(&format!("{NODES}/n1"), |node| node["spec"]["unschedulable"] == true).await.unwrap();
     assert_eq!(
-        scene.usher("cordon -l kubernetes.io/hostname!=n1").await.out,
+        usher(&scene, "cordon -l kubernetes.io/hostname!=n1").await.out,
         "node/n2: cordoned\nnode/n3: cordoned\n"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_drains_the_same_node_at_once_shares_a_maintenance() {
-    let scene = Scene::new(3).await;
+    let scene = Scene::new(3).await.unwrap();
     scene.deployment("web", 3, 1).await.unwrap();
-    let drains = futures::future::join_all((0..4).map(|_| scene.usher("drain n1"))).await;
+    let drains = futures::future::join_all((0..4).map(|_| usher(&scene, "drain n1"))).await;
     assert!(drains.iter().all(|drain| drain.code() == 0), "{drains:?}");
     let created = drains.iter().filter(|drain| drain.out.starts_with("maintenance drain-n1 created")).count();
-    assert_eq!((created, scene.maintenances().await.len()), (1, 1), "{drains:?}");
+    assert_eq!((created, maintenances(&scene).await.len()), (1, 1), "{drains:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
-    let scene = Scene::new(3).await;
+    let scene = Scene::new(3).await.unwrap();
     scene.deployment("web", 3, 2).await.unwrap();
     scene.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await.unwrap();
     sleep(Duration::from_secs(30)).await;
-    let waited = scene.usher("drain n1 --timeout 10m").await;
+    let waited = usher(&scene, "drain n1 --timeout 10m").await;
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(
         waited.err.starts_with(
@@ -254,28 +225,28 @@ async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
         "{waited:?}"
     );
     assert!(waited.err.contains("the pod belongs to a DaemonSet"), "{waited:?}");
-    let ended = scene.usher("drain n1 --ignore-daemonsets").await;
+    let ended = usher(&scene, "drain n1 --ignore-daemonsets").await;
     assert_eq!(ended.code(), 0, "{ended:?}");
     assert!(ended.out.contains("\n1 pod of DaemonSets or static stays\n"), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn limits_and_plans_are_handed_on() {
-    let scene = Scene::new(6).await;
+    let scene = Scene::new(6).await.unwrap();
     scene.deployment("web", 6, 4).await.unwrap();
     let file = std::env::temp_dir().join(format!("usher-plan-{}.yaml", std::process::id()));
     std::fs::write(&file, "- {podPriority: 1000, podSelector: {matchLabels: {app: web}}}\n").unwrap();
     let line = format!("drain n1 n2 n3 --max-nodes 1 --name rolling --plan {}", file.display());
-    let drained = scene.usher(&line).await;
+    let drained = usher(&scene, &line).await;
     std::fs::remove_file(&file).unwrap();
     assert_eq!(drained.code(), 0, "{drained:?}");
     assert!(drained.out.contains("; cordoned, waits for its turn\n"), "{drained:?}");
-    let described = scene.usher("nm describe rolling").await.out;
+    let described = usher(&scene, "nm describe rolling").await.out;
     assert!(described.contains("Limit         1 at once\n"), "{described}");
     assert!(described.contains("Default     priority up to 1000, app=web\n"), "{described}");
-    let wide = scene.usher("nm list -o wide").await.out;
+    let wide = usher(&scene, "nm list -o wide").await.out;
     assert!(wide.contains("n1, n2, n3   1 at once   13/13   Drained\n"), "{wide}");
-    let taken = scene.usher("drain n4 --name rolling").await;
+    let taken = usher(&scene, "drain n4 --name rolling").await;
     assert!(
         taken.error().starts_with("there is a maintenance \"rolling\" already, in stage Drain"),
         "{taken:?}"
@@ -284,19 +255,19 @@ async fn limits_and_plans_are_handed_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_touches_nothing() {
-    let scene = Scene::new(3).await;
+    let scene = Scene::new(3).await.unwrap();
     scene.deployment("web", 3, 3).await.unwrap();
-    let printed = scene.usher("drain n1 --dry-run").await;
+    let printed = usher(&scene, "drain n1 --dry-run").await;
     assert!(printed.ending.is_ok() && !printed.out.is_empty(), "{printed:?}");
     sleep(Duration::from_secs(60)).await;
-    assert!(scene.maintenances().await.is_empty());
+    assert!(maintenances(&scene).await.is_empty());
     assert_eq!(scene.cordon("n1").await.unwrap(), (false, None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_is_told() {
-    let scene = Scene::new(2).await;
-    let none = scene.usher("maintenance list").await;
+    let scene = Scene::new(2).await.unwrap();
+    let none = usher(&scene, "maintenance list").await;
     assert_eq!((none.code(), none.err.as_str()), (0, "there is no maintenance\n"));
     for (line, part) in [
         ("drain x n1 y", "nodes \"x\", \"y\" are not in this cluster: see kubectl get nodes"),
@@ -309,11 +280,11 @@ async fn what_is_wrong_is_told() {
         ("maintenance cancel m", "there is no maintenance \"m\""),
         ("maintenance list --watch -o json", "--watch prints tables"),
     ] {
-        let error = scene.usher(line).await.error();
+        let error = usher(&scene, line).await.error();
         assert!(error.contains(part), "{line}: {error}");
     }
-    assert!(scene.maintenances().await.is_empty());
-    let all = scene.usher("drain n1 n2 --wait=false").await;
+    assert!(maintenances(&scene).await.is_empty());
+    let all = usher(&scene, "drain n1 n2 --wait=false").await;
     assert!(all.err.starts_with("warning: spec.nodeSelector selects all 2 nodes of the cluster"), "{all:?}");
     for wrong in
         ["drain", "drain n1 -l a=b", "drain -l a=b=c", "drain N_1", "drain n1 --max-nodes 0", "nm start"]
@@ -324,10 +295,7 @@ async fn what_is_wrong_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_definitions_it_is_said_what_to_install() {
-    let living = Living::start(1, 1).await.unwrap();
-    let witness = Witness::of(&living.cluster);
-    let manager = start_manager(&living.cluster, &witness);
-    let scene = Scene { living, witness, _manager: manager };
+    let scene = Scene::of(Living::start(1, 1).await.unwrap());
     for line in [
         "drain n1",
         "maintenance list",
@@ -335,7 +303,7 @@ async fn without_the_definitions_it_is_said_what_to_install() {
         "maintenance describe m",
         "maintenance start n1",
     ] {
-        let error = scene.usher(line).await.error();
+        let error = usher(&scene, line).await.error();
         assert_eq!(error, "Usher is not installed in this cluster: kubectl apply -f deploy/crds", "{line}");
     }
 }

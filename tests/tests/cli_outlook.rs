@@ -1,8 +1,6 @@
 //! The dry run of a drain and the explanation of a node, on the living embedded cluster in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams, ResourceExt};
@@ -13,65 +11,28 @@ use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
 use usher_cli::{Ending, Streams, Surroundings, explain_node, outlook};
 use usher_tests::TestCluster;
-use usher_tests::living::{BUDGETS, DAEMON_SETS, Living, NODES, PODS, node, template, workload};
-use usher_tests::maintenances::{MAINTENANCES, Manager, is_drained, of_nodes, start_manager};
+use usher_tests::living::{BUDGETS, DAEMON_SETS, NODES, PODS, bare_pod, node, template, workload};
+use usher_tests::maintenances::{MAINTENANCES, Scene, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
-use usher_tests::witness::Witness;
 
-struct Scene {
-    living: Living,
-    witness: Witness,
-    manager: Option<Manager>,
+/// What the dry run of a maintenance prints, and how it ends.
+async fn dry_run(scene: &Scene, maintenance: Value) -> (Ending, String) {
+    let maintenance: NodeMaintenance = serde_json::from_value(maintenance).unwrap();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let streams = Streams { out: &mut out, err: &mut err };
+    let client = scene.witness.client("admin");
+    let ending = outlook::print(&client, &maintenance, &scene.surroundings(), streams).await.unwrap();
+    assert_eq!(String::from_utf8(err).unwrap(), "");
+    (ending, String::from_utf8(out).unwrap())
 }
 
-impl std::ops::Deref for Scene {
-    type Target = Living;
-
-    fn deref(&self) -> &Living {
-        &self.living
-    }
-}
-
-impl Scene {
-    async fn new(nodes: usize) -> Self {
-        let living = Living::start(1, nodes).await.unwrap();
-        living.install_crds().await.unwrap();
-        let witness = Witness::of(&living.cluster);
-        Self { living, witness, manager: None }
-    }
-
-    fn surroundings(&self) -> Surroundings {
-        let server = self.cluster.server().clone();
-        Surroundings { clock: Arc::new(move || server.now()), ..Surroundings::plain() }
-    }
-
-    /// What the dry run of a maintenance prints, and how it ends.
-    async fn dry_run(&self, maintenance: Value) -> (Ending, String) {
-        let maintenance: NodeMaintenance = serde_json::from_value(maintenance).unwrap();
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let streams = Streams { out: &mut out, err: &mut err };
-        let client = self.witness.client("admin");
-        let ending = outlook::print(&client, &maintenance, &self.surroundings(), streams).await.unwrap();
-        assert_eq!(String::from_utf8(err).unwrap(), "");
-        (ending, String::from_utf8(out).unwrap())
-    }
-
-    /// What `explain node/NAME` prints.
-    async fn explain(&self, node: &str) -> Result<String, String> {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let streams = Streams { out: &mut out, err: &mut err };
-        let client = self.witness.client("admin");
-        let ending = explain_node::run(&client, node, None, &self.surroundings(), streams).await;
-        ending.map(|_| String::from_utf8(out).unwrap()).map_err(|why| why.to_string())
-    }
-}
-
-/// A pod of nobody.
-fn bare_pod(name: &str, node: &str) -> Value {
-    let mut pod = template("solo", "100m");
-    pod["metadata"]["name"] = name.into();
-    pod["spec"]["nodeName"] = node.into();
-    pod
+/// What `explain node/NAME` prints.
+async fn explain(scene: &Scene, node: &str) -> Result<String, String> {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let streams = Streams { out: &mut out, err: &mut err };
+    let client = scene.witness.client("admin");
+    let ending = explain_node::run(&client, node, None, &scene.surroundings(), streams).await;
+    ending.map(|_| String::from_utf8(out).unwrap()).map_err(|why| why.to_string())
 }
 
 fn is_running(pods: &Value) -> bool {
@@ -86,7 +47,7 @@ fn is_taken(maintenance: &Value, node: &str) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
-    let scene = Scene::new(3).await;
+    let scene = Scene::without_manager(3).await.unwrap();
     scene.deployment("web", 4, 3).await.unwrap();
     scene.deployment("db", 3, 3).await.unwrap();
     let mut agent = workload("DaemonSet", "agent", json!({}));
@@ -101,7 +62,7 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
     let before = scene.get(NODES).await.unwrap();
     let mut maintenance = of_nodes("new", "Drain", &["n1", "n2"]);
     maintenance["spec"]["drainLimit"] = json!({"maxNodes": 1});
-    let (ending, text) = scene.dry_run(maintenance).await;
+    let (ending, text) = dry_run(&scene, maintenance).await;
     assert_eq!(ending, Ending::Incomplete, "{text}");
     for part in [
         "Dry run: 2 nodes with ",
@@ -123,7 +84,7 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_dry_run_promises_is_what_the_drain_does() {
-    let mut scene = Scene::new(5).await;
+    let mut scene = Scene::without_manager(5).await.unwrap();
     scene.deployment("web", 8, 7).await.unwrap();
     for (number, node) in ["n1", "n1", "n3"].into_iter().enumerate() {
         scene.create(PODS, &bare_pod(&format!("solo-{number}"), node)).await.unwrap();
@@ -135,12 +96,12 @@ async fn what_a_dry_run_promises_is_what_the_drain_does() {
         .unwrap();
     let mut maintenance = of_nodes("m", "Drain", &["n1", "n2", "n3"]);
     maintenance["spec"]["drainLimit"] = json!({"maxNodes": 1});
-    let (ending, text) = scene.dry_run(maintenance.clone()).await;
+    let (ending, text) = dry_run(&scene, maintenance.clone()).await;
     assert_eq!(ending, Ending::Done, "{text}");
     let rows = text.lines().skip_while(|line| !line.contains("WAVE")).skip(1).take(3);
     let order: Vec<String> = rows.map(|row| row.split_whitespace().nth(1).unwrap().to_string()).collect();
 
-    scene.manager = Some(start_manager(&scene.living.cluster, &scene.witness));
+    scene.restart_manager();
     scene.create(MAINTENANCES, &maintenance).await.unwrap();
     for (at, node) in order.iter().enumerate() {
         let path = format!("{MAINTENANCES}/m");
@@ -155,24 +116,24 @@ async fn what_a_dry_run_promises_is_what_the_drain_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_explained_before_during_and_after_a_drain() {
-    let mut scene = Scene::new(3).await;
+    let mut scene = Scene::without_manager(3).await.unwrap();
     scene.deployment("db", 6, 6).await.unwrap();
     scene.until(&format!("{BUDGETS}/db"), |budget| budget["status"]["currentHealthy"] == 6).await.unwrap();
-    let before = scene.explain("n1").await.unwrap();
+    let before = explain(&scene, "n1").await.unwrap();
     assert!(
         before.starts_with("Node n1 is in no maintenance, and has 2 pods; 2 could not leave now.\n"),
         "{before}"
     );
     assert!(before.contains("Would stay    2 pods: disruption budget db"), "{before}");
 
-    scene.manager = Some(start_manager(&scene.living.cluster, &scene.witness));
+    scene.restart_manager();
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1"])).await.unwrap();
     let is_blocked = |requests: &Value| {
         let items = requests["items"].as_array().unwrap();
         items.len() == 2 && items.iter().all(|request| request["status"]["conditions"].is_array())
     };
     scene.until(REQUESTS, is_blocked).await.unwrap();
-    let during = scene.explain("n1").await.unwrap();
+    let during = explain(&scene, "n1").await.unwrap();
     for part in [
         "Node n1 is being drained: 2 pods have not left yet, 2 blocked.\n",
         "Maintenance   m: Drain since ",
@@ -186,9 +147,9 @@ async fn a_node_is_explained_before_during_and_after_a_drain() {
     }
     scene.patch(&format!("{BUDGETS}/db"), &json!({"spec": {"minAvailable": 5}})).await.unwrap();
     scene.until(&format!("{MAINTENANCES}/m"), is_drained).await.unwrap();
-    let after = scene.explain("n1").await.unwrap();
+    let after = explain(&scene, "n1").await.unwrap();
     assert!(after.starts_with("Node n1 is drained.\n"), "{after}");
-    let wrong = scene.explain("n4").await.unwrap_err();
+    let wrong = explain(&scene, "n4").await.unwrap_err();
     assert_eq!(wrong, "there is no node \"n4\": did you mean n1, n2, n3? kubectl get nodes lists all");
 }
 

@@ -6,74 +6,35 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use usher_tests::living::{BUDGETS, Living, NODES, PODS, template};
-use usher_tests::maintenances::{MAINTENANCES, Manager, is_drained, of_nodes, start_manager};
+use usher_tests::living::{BUDGETS, NODES, PODS, bare_pod};
+use usher_tests::maintenances::{MAINTENANCES, Scene, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
-use usher_tests::witness::Witness;
 
 const SETTLED: Duration = Duration::from_secs(60);
 
-struct Scene {
-    living: Living,
-    witness: Witness,
-    manager: Option<Manager>,
+async fn drained(scene: &Scene, name: &str) -> Value {
+    scene.until(&format!("{MAINTENANCES}/{name}"), is_drained).await.unwrap()
 }
 
-impl std::ops::Deref for Scene {
-    type Target = Living;
-
-    fn deref(&self) -> &Living {
-        &self.living
-    }
+async fn requests(scene: &Scene) -> Vec<Value> {
+    scene.get(REQUESTS).await.unwrap()["items"].as_array().unwrap().clone()
 }
 
-impl Scene {
-    async fn new(nodes: usize) -> Self {
-        let living = Living::start(1, nodes).await.unwrap();
-        living.install_crds().await.unwrap();
-        let witness = Witness::of(&living.cluster);
-        let mut scene = Self { living, witness, manager: None };
-        scene.restart();
-        scene
-    }
-
-    fn restart(&mut self) {
-        self.manager = None;
-        self.manager = Some(start_manager(&self.living.cluster, &self.witness));
-    }
-
-    async fn drained(&self, name: &str) -> Value {
-        self.until(&format!("{MAINTENANCES}/{name}"), is_drained).await.unwrap()
-    }
-
-    async fn requests(&self) -> Vec<Value> {
-        self.get(REQUESTS).await.unwrap()["items"].as_array().unwrap().clone()
-    }
-
-    async fn is_gone(&self, path: &str) -> bool {
-        self.get(path).await.is_err()
-    }
-
-    fn breaches(&self) -> Vec<String> {
-        self.witness.seen().lock().breaches.clone()
-    }
+async fn is_gone(scene: &Scene, path: &str) -> bool {
+    scene.get(path).await.is_err()
 }
 
-/// A pod on a node.
-fn pod_on(name: &str, node: &str) -> Value {
-    let mut pod = template("solo", "100m");
-    pod["metadata"]["name"] = name.into();
-    pod["spec"]["nodeName"] = node.into();
-    pod
+fn breaches(scene: &Scene) -> Vec<String> {
+    scene.witness.seen().lock().breaches.clone()
 }
 
 #[tokio::test(start_paused = true)]
 async fn nodes_are_drained_within_the_budget_and_given_back() {
-    let scene = Scene::new(7).await;
+    let scene = Scene::new(7).await.unwrap();
     scene.deployment("web", 10, 9).await.unwrap();
     let (meter, start) = (scene.meter("web"), scene.cluster.server().now());
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3"])).await.unwrap();
-    let drained = scene.drained("m").await;
+    let drained = drained(&scene, "m").await;
     for node in ["n1", "n2", "n3"] {
         assert!(scene.pods_on(node).await.unwrap().is_empty(), "{node}");
         assert_eq!(scene.cordon(node).await.unwrap(), (true, Some("m".into())));
@@ -90,9 +51,9 @@ async fn nodes_are_drained_within_the_budget_and_given_back() {
     assert_eq!(stages, ["Cordon", "Drain"]);
     scene.rolled_out("web").await.unwrap();
     assert!(meter.minimum_since(start).unwrap() >= 9);
-    assert_eq!(scene.breaches(), [""; 0]);
+    assert_eq!(breaches(&scene), [""; 0]);
     sleep(SETTLED).await;
-    assert!(scene.requests().await.is_empty());
+    assert!(requests(&scene).await.is_empty());
 
     scene.set_stage("m", "Complete").await.unwrap();
     sleep(SETTLED).await;
@@ -108,12 +69,12 @@ async fn nodes_are_drained_within_the_budget_and_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn overlapping_maintenances_share_nodes_and_the_last_one_gives_them_back() {
-    let scene = Scene::new(6).await;
+    let scene = Scene::new(6).await.unwrap();
     scene.deployment("web", 6, 5).await.unwrap();
     scene.create(MAINTENANCES, &of_nodes("a", "Drain", &["n1", "n2"])).await.unwrap();
     scene.create(MAINTENANCES, &of_nodes("b", "Drain", &["n2", "n3"])).await.unwrap();
-    scene.drained("a").await;
-    scene.drained("b").await;
+    drained(&scene, "a").await;
+    drained(&scene, "b").await;
     assert_eq!(scene.cordon("n2").await.unwrap(), (true, Some("a,b".into())));
     scene.set_stage("a", "Complete").await.unwrap();
     sleep(SETTLED).await;
@@ -122,14 +83,14 @@ async fn overlapping_maintenances_share_nodes_and_the_last_one_gives_them_back()
     scene.delete(&format!("{MAINTENANCES}/b")).await.unwrap();
     sleep(SETTLED).await;
     assert_eq!(scene.cordon("n2").await.unwrap(), (false, None));
-    assert!(scene.is_gone(&format!("{MAINTENANCES}/b")).await);
-    assert_eq!(scene.breaches(), [""; 0]);
+    assert!(is_gone(&scene, &format!("{MAINTENANCES}/b")).await);
+    assert_eq!(breaches(&scene), [""; 0]);
 }
 
 /// Pods that cannot leave: their budget allows nothing.
 async fn stuck(scene: &Scene) {
     for (name, node) in [("p1", "n1"), ("p2", "n2")] {
-        scene.create(PODS, &pod_on(name, node)).await.unwrap();
+        scene.create(PODS, &bare_pod(name, node)).await.unwrap();
         scene.until(&format!("{PODS}/{name}"), |pod| pod["status"]["phase"] == "Running").await.unwrap();
     }
     let budget = json!({
@@ -142,29 +103,29 @@ async fn stuck(scene: &Scene) {
 
 #[tokio::test(start_paused = true)]
 async fn a_manager_that_is_killed_again_and_again_still_drains_in_order() {
-    let mut scene = Scene::new(7).await;
+    let mut scene = Scene::new(7).await.unwrap();
     scene.deployment("web", 10, 9).await.unwrap();
     let (meter, start) = (scene.meter("web"), scene.cluster.server().now());
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3"])).await.unwrap();
     let mut position = 0;
     for number in 0..200_u64 {
         sleep(Duration::from_millis(137 + 61 * (number % 13))).await;
-        scene.restart();
+        scene.restart_manager();
         let now = scene.maintenance("m").await.unwrap()["status"]["drainStatus"]["planPosition"].as_i64();
         assert!(now.unwrap_or(0) >= position, "the plan goes forward");
         position = now.unwrap_or(0);
     }
-    scene.drained("m").await;
+    drained(&scene, "m").await;
     scene.rolled_out("web").await.unwrap();
     assert!(meter.minimum_since(start).unwrap() >= 9);
-    assert_eq!(scene.breaches(), [""; 0]);
+    assert_eq!(breaches(&scene), [""; 0]);
     scene.delete(&format!("{MAINTENANCES}/m")).await.unwrap();
     for _ in 0..20 {
         sleep(Duration::from_millis(20)).await;
-        scene.restart();
+        scene.restart_manager();
     }
     sleep(SETTLED).await;
-    assert!(scene.is_gone(&format!("{MAINTENANCES}/m")).await && scene.requests().await.is_empty());
+    assert!(is_gone(&scene, &format!("{MAINTENANCES}/m")).await && requests(&scene).await.is_empty());
     assert_eq!(scene.cordon("n1").await.unwrap(), (false, None));
 }
 
@@ -174,7 +135,7 @@ fn expected_finish(maintenance: &Value) -> Option<jiff::Timestamp> {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_tells_when_it_will_be_done_once_pods_have_left() {
-    let scene = Scene::new(10).await;
+    let scene = Scene::new(10).await.unwrap();
     // One at a time.
     scene.deployment("web", 20, 19).await.unwrap();
     let start = scene.cluster.server().now();
@@ -189,7 +150,7 @@ async fn a_drain_tells_when_it_will_be_done_once_pods_have_left() {
     let all = left(&early);
     let half = scene.until(&path, |it| left(it) <= all / 2).await.unwrap();
     let (said_at, said) = (scene.cluster.server().now(), expected_finish(&half).unwrap());
-    let drained = scene.drained("m").await;
+    let drained = drained(&scene, "m").await;
     assert_eq!(expected_finish(&drained), None, "it is done");
     let (took, end) = (scene.cluster.server().now().duration_since(start), scene.cluster.server().now());
     let off = end.duration_since(said).abs();
@@ -199,9 +160,9 @@ async fn a_drain_tells_when_it_will_be_done_once_pods_have_left() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_that_is_stuck_is_expected_later_and_later_and_hardly_ever_written() {
-    let scene = Scene::new(3).await;
+    let scene = Scene::new(3).await.unwrap();
     stuck(&scene).await;
-    let mut free = pod_on("free", "n1");
+    let mut free = bare_pod("free", "n1");
     free["metadata"]["labels"] = json!({"app": "free"});
     scene.create(PODS, &free).await.unwrap();
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2"])).await.unwrap();
@@ -223,7 +184,7 @@ async fn a_drain_that_is_stuck_is_expected_later_and_later_and_hardly_ever_writt
 /// Targets never go back: not even while the mark of the maintenance is missing from its node.
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_somebody_takes_away_comes_back_and_no_request_is_withdrawn() {
-    let scene = Scene::new(3).await;
+    let scene = Scene::new(3).await.unwrap();
     scene.deployment("web", 3, 3).await.unwrap();
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1"])).await.unwrap();
     sleep(SETTLED).await;
