@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use usher_api::PodType;
 use usher_decide::maintenance::eta::Group;
 use usher_decide::maintenance::progress::Number;
 use usher_decide::maintenance::waves;
@@ -65,14 +66,14 @@ impl Index {
         let mut steps: BTreeMap<usize, usize> = BTreeMap::new();
         let groups = entry.left.iter().flatten().map(|(group, pods)| {
             let group = self.tally.group(*group);
-            let step = *steps
-                .entry(group.class)
-                .or_insert_with(|| draining.plan.step_of(&self.tally.classes()[group.class]));
+            let class = &self.tally.classes()[group.class];
+            let step = *steps.entry(group.class).or_insert_with(|| draining.plan.step_of(class));
             Group {
                 workload: &group.workload,
                 step: step.max(present),
                 pods: *pods,
                 asked: group.asked().filter(|_| step <= draining.position),
+                is_evicted: class.kind == PodType::Default,
             }
         });
         let learned = self.experience.remaining(groups, waves, now);
