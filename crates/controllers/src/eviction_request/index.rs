@@ -268,3 +268,7 @@ fn is_older(request: &Request, known: &Request) -> bool {
     let version = |request: &Request| request.resource_version.parse::<u64>().ok();
     version(request).zip(version(known)).is_some_and(|(new, known)| new < known)
 }
+
+#[cfg(test)]
+#[path = "index_tests.rs"]
+mod tests;
