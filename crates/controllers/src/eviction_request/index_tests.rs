@@ -106,10 +106,10 @@ fn a_pod() -> Key {
 #[test]
 fn a_pod_concerns_its_own_request_and_that_of_the_one_before_it() {
     let (mut index, [a, ..]) = three(1);
-    assert_eq!(index.pod_seen(pod("a", "a")), [a.clone()]);
-    assert_eq!(index.pod_seen(pod("a", "a2")), [a.clone()], "its pod is gone");
+    assert_eq!(index.pod_seen(pod("a", "a")), std::slice::from_ref(&a));
+    assert_eq!(index.pod_seen(pod("a", "a2")), [a], "its pod is gone");
     let second = index.request_seen(request("a", "a2", false));
-    assert_eq!(index.pod_seen(pod("a", "a2")), [second.clone()]);
+    assert_eq!(index.pod_seen(pod("a", "a2")), std::slice::from_ref(&second));
     assert_eq!(index.pod_gone(&a_pod()), Some(second));
     assert_eq!(index.pod_gone(&a_pod()), None);
 }

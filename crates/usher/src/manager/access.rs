@@ -39,9 +39,11 @@ impl Arguments {
             None if self.context.is_some() => Config::from_kubeconfig(&options)
                 .await
                 .context("the kubeconfig cannot be used with --context"),
-            None => Config::infer()
-                .await
-                .context("no cluster: name a file with --kubeconfig, or run in a pod with a service account"),
+            // What it says holds its causes already.
+            None => Config::infer().await.map_err(|why| {
+                let help = "name a file with --kubeconfig, or run in a pod with a service account";
+                anyhow::anyhow!("no cluster: {help} ({why})")
+            }),
         }
     }
 }
