@@ -14,8 +14,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use usher_cli::{Streams, Surroundings};
 
-/// The sandbox and the manager's caches are millions of small pieces: the system's allocator needs more time and room for
-/// them, and the one of a static binary far more.
+/// The sandbox and the manager's caches are millions of small pieces; this is the allocator with which the benchmarks take
+/// their figures.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

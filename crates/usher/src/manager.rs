@@ -164,23 +164,26 @@ impl Parts {
         let gates = &self.arguments.feature_gates;
         let (client, clock) = (&self.client, &self.clock);
         let [for_requests, for_maintenances] = feeds::listen(client);
+        // What is told to somebody who does not listen would be kept for ever.
+        let for_requests = gates.is_on(Gate::EvictionRequestApi).then_some(for_requests);
+        let for_maintenances = gates.is_on(Gate::DeclarativeNodeMaintenance).then_some(for_maintenances);
         let requests = async {
-            if gates.is_on(Gate::EvictionRequestApi) {
+            if let Some(ear) = for_requests {
                 let health = self.health.clone();
                 let observer = self.metrics.observer(move || health.synced());
                 let (client, clock) = (client.clone(), clock.clone());
-                eviction_request::run_until(for_requests, client, clock, observer, self.stopped()).await;
+                eviction_request::run_until(ear, client, clock, observer, self.stopped()).await;
             } else {
                 self.health.synced();
                 self.stopped().await;
             }
         };
         let maintenances = async {
-            if gates.is_on(Gate::DeclarativeNodeMaintenance) {
+            if let Some(ear) = for_maintenances {
                 let observer = self.metrics.maintenance_observer();
                 // It may end anywhere: what it was about to write, the next one writes.
                 tokio::select! {
-                    () = maintenance::run(for_maintenances, client.clone(), clock.clone(), observer) => {}
+                    () = maintenance::run(ear, client.clone(), clock.clone(), observer) => {}
                     () = self.stopped() => {}
                 }
             }

@@ -74,7 +74,7 @@ pub async fn measure(pods: usize, report: &mut Report) -> Result<()> {
         "<= 30",
         caught_up <= 30.0,
     );
-    report.line("memory of the manager then (MB)", format!("{memory:.0}"), "<= 300", memory <= 300.0);
+    report.line("memory of both controllers then (MB)", format!("{memory:.0}"), "<= 300", memory <= 300.0);
     Ok(())
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_api::PodType;
 use usher_decide::maintenance::eta::Group;
 use usher_decide::maintenance::progress::Number;
 use usher_decide::maintenance::waves;
@@ -73,7 +72,7 @@ impl Index {
                 step: step.max(present),
                 pods: *pods,
                 asked: group.asked().filter(|_| step <= draining.position),
-                is_evicted: class.kind == PodType::Default,
+                kind: class.kind,
             }
         });
         let learned = self.experience.remaining(groups, waves, now);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use usher_api::PodType;
 
 use crate::snapshot::Pod;
 
@@ -100,8 +101,7 @@ pub struct Group<'a> {
     pub pods: u32,
     /// Since when the first of them is asked to leave; `None` if none is.
     pub asked: Option<Timestamp>,
-    /// The eviction API ends them. Pods of DaemonSets and static pods go only if somebody else ends them.
-    pub is_evicted: bool,
+    pub kind: PodType,
 }
 
 fn milliseconds(from: Timestamp, to: Timestamp) -> i64 {
@@ -134,8 +134,8 @@ impl Experience {
     }
 
     /// How long until all of them are gone: the steps one after the other, in each the slowest owner, and so many waves of
-    /// nodes. `None` while nobody has left yet, or if there is nothing left. Pods that are not evicted are left out, unless
-    /// some of their owner have left before: they may stay for ever.
+    /// nodes. `None` while nobody has left yet, or if there is nothing left. Pods of DaemonSets and static pods are not
+    /// evicted and may stay for ever: they are left out, unless some of their owner have left before.
     pub fn remaining<'a>(
         &self,
         groups: impl Iterator<Item = Group<'a>>,
@@ -144,7 +144,8 @@ impl Experience {
     ) -> Option<SignedDuration> {
         self.all.first.get()?;
         let mut steps: BTreeMap<usize, i64> = BTreeMap::new();
-        let leaves = |group: &Group<'_>| group.is_evicted || self.owners.contains_key(group.workload);
+        let leaves =
+            |group: &Group<'_>| group.kind == PodType::Default || self.owners.contains_key(group.workload);
         for group in groups.filter(|group| group.pods > 0 && leaves(group)) {
             let slowest = steps.entry(group.step).or_default();
             *slowest = (*slowest).max(self.of(&group, waves, now));

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
 use std::sync::Arc;
+use usher_api::PodType;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -16,7 +17,7 @@ fn workload(name: &str) -> Arc<Workload> {
 }
 
 fn group(workload: &Workload, pods: u32, asked: Option<i64>) -> Group<'_> {
-    Group { workload, step: 0, pods, asked: asked.map(at), is_evicted: true }
+    Group { workload, step: 0, pods, asked: asked.map(at), kind: PodType::Default }
 }
 
 fn seconds(experience: &Experience, groups: &[Group<'_>], waves: usize, now: i64) -> Option<i64> {
@@ -99,7 +100,7 @@ fn an_owner_is_judged_by_its_own_pods_and_an_unknown_one_by_all() {
 fn pods_that_are_not_evicted_count_only_if_some_of_their_owner_have_left() {
     let (web, agent, mut experience) = (workload("web"), workload("agent"), Experience::default());
     leave(&mut experience, &web, 0, 1, 1, 30);
-    let agents = |asked| Group { step: 4, is_evicted: false, ..group(&agent, 2, asked) };
+    let agents = |asked| Group { step: 4, kind: PodType::DaemonSet, ..group(&agent, 2, asked) };
     assert_eq!(seconds(&experience, &[group(&web, 1, None), agents(None)], 1, 100), Some(30));
     assert_eq!(seconds(&experience, &[agents(Some(100))], 1, 4000), None, "they may stay for ever");
     experience.left(&agent, at(100), at(110));

@@ -5,41 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::samples::{budget, cluster, maintenance, node, now, pod, read_maintenance, with};
-use super::{Cluster, Node, Pod, outlook};
+use super::samples::{cluster, maintenance, node, now, pod, read_maintenance, with};
+use super::{Node, Pod, outlook};
 use crate::maintenance::waves::{self, Candidate};
 use crate::snapshot::Key;
-
-/// Deployments of pods that are alike, spread over all nodes, with a budget each.
-fn large(nodes: usize, pods: usize) -> Cluster {
-    let name = |number: usize| format!("n{number:05}");
-    let pods = (0..pods).map(|number| {
-        let app = format!("app-{}", number % (pods / 30).max(1));
-        let cpu = 100 + 10 * (number % 7);
-        let on = name(number % nodes);
-        let pod = with(pod(&format!("p{number}"), &on), "/metadata/labels/app", json!(app));
-        with(pod, "/spec/containers/0/resources/requests/cpu", json!(format!("{cpu}m")))
-    });
-    let budgets = (0..(pods.len() / 30).max(1)).map(|number| {
-        let app = json!(format!("app-{number}"));
-        with(budget(&format!("b{number}"), 2, 3), "/spec/selector/matchLabels/app", app)
-    });
-    let budgets = budgets.collect();
-    let nodes = (0..nodes).map(|number| node(&name(number), "16")).collect();
-    let mut cluster = cluster(nodes, pods.collect(), budgets);
-    cluster.nodes.iter_mut().for_each(|node| node.pods = 110);
-    cluster
-}
-
-#[test]
-fn a_large_cluster_is_foreseen_to_its_last_pod() {
-    let (nodes, pods) = (500, 15_000);
-    let names: Vec<String> = (0..nodes / 2).map(|number| format!("n{number:05}")).collect();
-    let mut new = maintenance("new", &names.iter().map(String::as_str).collect::<Vec<_>>());
-    new["spec"]["drainLimit"] = json!({"maxNodes": 1});
-    let outlook = outlook(&read_maintenance(new), &large(nodes, pods), now());
-    assert_eq!((outlook.waves.len(), outlook.pods()), (nodes / 2, pods / 2));
-}
 
 /// Nodes by CPUs, pods and cordon; pods by node, CPU in tenths and pool.
 type Drawn = (Vec<(i64, i64, bool)>, Vec<(usize, i64, u8)>, usize, i32);
