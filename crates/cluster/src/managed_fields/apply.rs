@@ -92,13 +92,12 @@ fn attempt(
     let last = owners.iter().find(|e| e.same_owner(&mine)).cloned();
     let mut set = set_of(config, schema);
     set.subtract_trees(&reset);
-    mine.fields = set.to_value();
     mine.time = last.as_ref().and_then(|l| l.time.clone());
     owners.retain(|e| !e.same_owner(&mine));
 
     let merged = merge(live, config, schema);
     let object = match &last {
-        Some(last) => prune(&merged, &last.set(), &set, &owners, schema),
+        Some(last) => prune(&merged, &last.fields, &set, &owners, schema),
         None => merged,
     };
 
@@ -119,7 +118,7 @@ fn attempt(
 
     strip_unowned(&mut set);
     if !set.is_empty() {
-        mine.fields = set.to_value();
+        mine.fields = set;
         if !unchanged {
             mine.time = Some(writer.now.to_string());
         }
@@ -139,8 +138,9 @@ fn attempt(
 fn conflicts(owners: &[Entry], taken: &FieldSet) -> Vec<Conflict> {
     let mut conflicts: Vec<Conflict> = owners
         .iter()
-        .filter(|owner| taken.touches(&owner.fields))
-        .map(|owner| Conflict { owner: owner.clone(), fields: owner.set().intersection(taken) })
+        .map(|owner| (owner, owner.fields.intersection(taken)))
+        .filter(|(_, fields)| !fields.is_empty())
+        .map(|(owner, fields)| Conflict { owner: owner.clone(), fields })
         .collect();
     conflicts.sort_by_key(|c| (c.owner.manager.clone(), c.owner.applied, c.owner.api_version.clone()));
     conflicts
@@ -156,7 +156,7 @@ fn prune(merged: &Value, last: &FieldSet, set: &FieldSet, others: &[Entry], sche
     let without_last = remove(merged, &last, schema);
 
     let mut owned = set.clone();
-    others.iter().for_each(|other| owned.union(&other.set()));
+    others.iter().for_each(|other| owned.union(&other.fields));
     let all = full(&set_of(merged, schema));
     let mut unowned = all.clone();
     unowned.subtract(&full(&set_of(&without_last, schema)));

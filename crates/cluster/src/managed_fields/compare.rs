@@ -1,6 +1,7 @@
 //! What changed between two versions of an object, as field sets.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -51,8 +52,8 @@ const UNOWNED: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// Takes out of a set what nobody can own.
-pub(super) fn strip_unowned(set: &mut FieldSet) {
+/// What nobody can own, as a set.
+static UNOWNED_SET: LazyLock<FieldSet> = LazyLock::new(|| {
     let mut unowned = FieldSet::default();
     unowned.insert(["f:apiVersion"]);
     unowned.insert(["f:kind"]);
@@ -60,7 +61,12 @@ pub(super) fn strip_unowned(set: &mut FieldSet) {
     for name in UNOWNED {
         unowned.insert(["f:metadata", &path::field(name)]);
     }
-    set.subtract(&unowned);
+    unowned
+});
+
+/// Takes out of a set what nobody can own.
+pub(super) fn strip_unowned(set: &mut FieldSet) {
+    set.subtract(&UNOWNED_SET);
 }
 
 /// Where in the object a level is. Only the object's own metadata is special, not that of a template in it.
@@ -102,6 +108,9 @@ fn compare_objects(
             continue;
         }
         let (mut lv, mut rv) = (l.get(name), r.get(name));
+        if lv == rv {
+            continue;
+        }
         let is_metadata = level == Level::Root && name == "metadata";
         if lv.is_none() || rv.is_none() {
             // The side that lacks the field has it empty.
@@ -194,6 +203,9 @@ fn compare_lists(ls: &[Value], rs: &[Value], items: Items<'_>, out: &mut Compari
         match (l.as_slice(), r.as_slice()) {
             (l @ ([] | [_]), r @ ([] | [_])) => {
                 let (l, r) = (l.first().copied(), r.first().copied());
+                if l == r {
+                    continue;
+                }
                 let mark = compare_values(l, r, items.schema, Level::Inside, &mut below);
                 attach(out, mark, below, || element.clone());
             }
@@ -257,12 +269,7 @@ fn attach(out: &mut Comparison, mark: Mark, below: Comparison, element: impl FnO
         return;
     }
     let element = element();
-    let put = |set: &mut FieldSet, member: bool, below: FieldSet| {
-        let mut addition = FieldSet::default();
-        addition.put(element.clone(), Node { member, below });
-        set.union(&addition);
-    };
-    put(&mut out.added, matches!(mark, Mark::Added), below.added);
-    put(&mut out.modified, matches!(mark, Mark::Modified), below.modified);
-    put(&mut out.removed, matches!(mark, Mark::Removed), below.removed);
+    out.added.add(&element, matches!(mark, Mark::Added), below.added);
+    out.modified.add(&element, matches!(mark, Mark::Modified), below.modified);
+    out.removed.add(&element, matches!(mark, Mark::Removed), below.removed);
 }

@@ -1,6 +1,7 @@
 //! The entries of `metadata.managedFields`: reading, writing, their order, and the cap on their number.
 
-use serde_json::{Map, Value};
+use serde::{Deserialize as _, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::Writer;
 use super::field_set::FieldSet;
@@ -11,7 +12,7 @@ pub(super) const MAX_UPDATE_MANAGERS: usize = 10;
 /// Who the oldest updates are then ascribed to.
 const ANCIENT: &str = "ancient-changes";
 
-/// One manager's entry. Its fields are decoded only when they must change.
+/// One manager's entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
     pub manager: String,
@@ -19,8 +20,41 @@ pub(super) struct Entry {
     pub api_version: String,
     pub subresource: String,
     pub time: Option<String>,
-    /// `fieldsV1`.
-    pub fields: Value,
+    pub fields: FieldSet,
+}
+
+/// Where an entry goes among the others: who applied first, then by time and name.
+pub(super) type Place<'a> = (bool, Option<&'a str>, &'a str, &'a str, &'a str);
+
+/// An entry as it is written.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    api_version: &'a str,
+    fields_type: &'static str,
+    #[serde(rename = "fieldsV1")]
+    fields: &'a FieldSet,
+    manager: &'a str,
+    operation: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    subresource: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<&'a str>,
+}
+
+impl Serialize for Entry {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let written = Written {
+            api_version: &self.api_version,
+            fields_type: "FieldsV1",
+            fields: &self.fields,
+            manager: &self.manager,
+            operation: if self.applied { "Apply" } else { "Update" },
+            subresource: &self.subresource,
+            time: self.time.as_deref(),
+        };
+        written.serialize(to)
+    }
 }
 
 impl Entry {
@@ -31,8 +65,12 @@ impl Entry {
             api_version: writer.api_version.to_string(),
             subresource: writer.subresource.to_string(),
             time: None,
-            fields: Value::Object(Map::new()),
+            fields: FieldSet::default(),
         }
+    }
+
+    pub fn place(&self) -> Place<'_> {
+        (!self.applied, self.time.as_deref(), &self.manager, &self.api_version, &self.subresource)
     }
 
     /// Entries of appliers are theirs whatever the version; of updaters, each version has its own.
@@ -41,11 +79,6 @@ impl Entry {
             && self.applied == other.applied
             && self.subresource == other.subresource
             && (self.applied || self.api_version == other.api_version)
-    }
-
-    /// The fields; what users send is validated when it is read.
-    pub fn set(&self) -> FieldSet {
-        FieldSet::from_value(&self.fields).unwrap_or_default()
     }
 
     /// The owner as conflicts name it: `"kubectl" using apps/v1`.
@@ -60,23 +93,8 @@ impl Entry {
         text
     }
 
-    pub fn into_value(self) -> Value {
-        let mut entry = Map::new();
-        entry.insert("manager".into(), self.manager.into());
-        entry.insert("operation".into(), if self.applied { "Apply" } else { "Update" }.into());
-        entry.insert("apiVersion".into(), self.api_version.into());
-        entry.insert("fieldsType".into(), "FieldsV1".into());
-        entry.insert("fieldsV1".into(), self.fields);
-        if let Some(time) = self.time {
-            entry.insert("time".into(), time.into());
-        }
-        if !self.subresource.is_empty() {
-            entry.insert("subresource".into(), self.subresource.into());
-        }
-        entry.into()
-    }
-
-    fn from_value(value: &Value) -> Option<Self> {
+    /// `fields` says how their text is read.
+    fn from_value(value: &Value, fields: impl Fn(&Value) -> Option<FieldSet>) -> Option<Self> {
         let text = |key: &str| match value.get(key) {
             None | Some(Value::Null) => Some(String::new()),
             Some(Value::String(s)) => Some(s.clone()),
@@ -91,15 +109,14 @@ impl Entry {
         if value.get("fieldsType").and_then(Value::as_str) != Some("FieldsV1") {
             return None;
         }
-        let none = Value::Object(Map::new());
-        let fields = value.get("fieldsV1").filter(|f| !f.is_null()).unwrap_or(&none);
+        let given = value.get("fieldsV1").filter(|given| !given.is_null());
         Some(Self {
             manager: text("manager")?,
             applied,
             api_version,
             subresource: text("subresource")?,
             time: Some(text("time")?).filter(|t| !t.is_empty()),
-            fields: fields.clone(),
+            fields: given.map_or_else(|| Some(FieldSet::default()), fields)?,
         })
     }
 }
@@ -113,8 +130,7 @@ pub(super) fn read(object: &Value) -> Option<Vec<Entry>> {
     let Some(raw) = raw(object) else { return Some(Vec::new()) };
     let mut entries: Vec<Entry> = Vec::new();
     for value in raw.as_array()? {
-        let entry = Entry::from_value(value)?;
-        FieldSet::from_value(&entry.fields).ok()?;
+        let entry = Entry::from_value(value, |fields| FieldSet::from_value(fields).ok())?;
         match entries.iter_mut().find(|e| e.same_owner(&entry)) {
             Some(earlier) => *earlier = entry,
             None => entries.push(entry),
@@ -126,7 +142,7 @@ pub(super) fn read(object: &Value) -> Option<Vec<Entry>> {
 /// The entries of an object that this server wrote: their fields are known to be readable.
 pub(super) fn read_stored(object: &Value) -> Vec<Entry> {
     let entries = raw(object).and_then(Value::as_array).into_iter().flatten();
-    entries.filter_map(Entry::from_value).collect()
+    entries.filter_map(|entry| Entry::from_value(entry, |fields| FieldSet::deserialize(fields).ok())).collect()
 }
 
 /// Whether both have the same managed fields.
@@ -157,22 +173,14 @@ pub fn is_reset(object: &Value) -> bool {
 
 /// Writes the entries into the object, in the order that the server keeps; none removes the field.
 pub(super) fn write(object: &mut Value, mut entries: Vec<Entry>) {
-    entries.sort_by(|a, b| {
-        b.applied
-            .cmp(&a.applied)
-            .then_with(|| a.time.cmp(&b.time))
-            .then_with(|| a.manager.cmp(&b.manager))
-            .then_with(|| a.api_version.cmp(&b.api_version))
-            .then_with(|| a.subresource.cmp(&b.subresource))
-    });
+    entries.sort_by(|a, b| a.place().cmp(&b.place()));
     let Some(object) = object.as_object_mut() else { return };
     let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     let Some(metadata) = metadata.as_object_mut() else { return };
     if entries.is_empty() {
         metadata.remove("managedFields");
     } else {
-        let entries: Vec<Value> = entries.into_iter().map(Entry::into_value).collect();
-        metadata.insert("managedFields".to_string(), entries.into());
+        metadata.insert("managedFields".to_string(), json!(entries));
     }
 }
 
@@ -211,9 +219,7 @@ pub(super) fn cap(entries: &mut Vec<Entry>) {
         }
         entries.retain(|e| !e.same_owner(&updater));
         if let Some(bucket) = entries.iter_mut().find(|e| is_bucket(e)) {
-            let mut set = bucket.set();
-            set.union(&updater.set());
-            bucket.fields = set.to_value();
+            bucket.fields.union(&updater.fields);
             bucket.time = updater.time.clone();
         }
         excess -= 1;

@@ -1,9 +1,13 @@
 //! A set of field paths, kept as a tree whose keys are path elements in their `FieldsV1` spelling: `f:<field>`,
 //! `k:<keys>`, `v:<value>`, `i:<index>`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
 
 /// A set of field paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,6 +85,18 @@ impl FieldSet {
         }
     }
 
+    /// Adds to what is there.
+    pub(super) fn add(&mut self, element: &str, member: bool, below: FieldSet) {
+        let node = Node { member, below };
+        match self.nodes.get_mut(element) {
+            Some(ours) => {
+                ours.member |= node.member;
+                ours.below.union(&node.below);
+            }
+            None => self.put(element.to_string(), node),
+        }
+    }
+
     pub fn union(&mut self, other: &FieldSet) {
         for (element, theirs) in &other.nodes {
             match self.nodes.get_mut(element) {
@@ -154,22 +170,6 @@ impl FieldSet {
         paths
     }
 
-    /// As `fieldsV1`.
-    pub fn to_value(&self) -> Value {
-        let mut fields = Map::new();
-        for (element, node) in &self.nodes {
-            let mut below = node.below.to_value();
-            if let Value::Object(below) = &mut below
-                && node.member
-                && !below.is_empty()
-            {
-                below.insert(".".to_string(), Value::Object(Map::new()));
-            }
-            fields.insert(element.clone(), below);
-        }
-        Value::Object(fields)
-    }
-
     /// Reads `fieldsV1`. Elements of an unknown kind are skipped: a later version may know them.
     pub fn from_value(value: &Value) -> Result<FieldSet, FieldSetError> {
         let fields = value.as_object().ok_or(FieldSetError::NotAnObject)?;
@@ -186,17 +186,67 @@ impl FieldSet {
         }
         Ok(set)
     }
+}
 
-    /// Whether `fields`, as `fieldsV1`, has a path of this set. Saves decoding the many that have none.
-    pub(super) fn touches(&self, fields: &Value) -> bool {
-        let Value::Object(fields) = fields else { return false };
-        self.nodes.iter().any(|(element, node)| match fields.get(element) {
-            Some(Value::Object(below)) => {
-                (node.member && (below.is_empty() || below.contains_key(".")))
-                    || (!node.below.is_empty() && node.below.touches(&fields[element]))
+/// As `fieldsV1`.
+impl Serialize for FieldSet {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        write(self, false, to)
+    }
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        write(&self.below, self.member && !self.below.is_empty(), to)
+    }
+}
+
+/// The dot says that the path to here is in the set itself. It sorts before all elements.
+fn write<S: Serializer>(set: &FieldSet, dot: bool, to: S) -> Result<S::Ok, S::Error> {
+    let mut fields = to.serialize_map(Some(set.nodes.len() + usize::from(dot)))?;
+    if dot {
+        fields.serialize_entry(".", &FieldSet::default())?;
+    }
+    for (element, node) in &set.nodes {
+        fields.serialize_entry(element, node)?;
+    }
+    fields.end()
+}
+
+/// Reads `fieldsV1` that this server wrote; what users send takes [`FieldSet::from_value`].
+impl<'de> Deserialize<'de> for FieldSet {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Node::deserialize(from)?.below)
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a field set")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut fields: M) -> Result<Node, M::Error> {
+        let mut node = Node::default();
+        while let Some(element) = fields.next_key::<Cow<'de, str>>()? {
+            if element == "." {
+                node.member = true;
+                fields.next_value::<IgnoredAny>()?;
+            } else {
+                node.below.put(element.into_owned(), fields.next_value()?);
             }
-            _ => false,
-        })
+        }
+        node.member |= node.below.is_empty();
+        Ok(node)
     }
 }
 
@@ -253,7 +303,7 @@ mod tests {
         assert!(set.contains(["f:metadata", "f:labels"]));
         assert!(set.contains(["f:metadata", "f:labels", "f:app"]));
         assert!(!set.contains(["f:metadata"]));
-        assert_eq!(set.to_value(), fields);
+        assert_eq!(json!(set), fields);
     }
 
     #[test]
@@ -282,16 +332,19 @@ mod tests {
         let all = json!({"f:a": {".": {}, "f:b": {".": {}, "f:c": {}}}, "f:d": {}});
         let mut exact = set(all.clone());
         exact.subtract(&set(json!({"f:a": {"f:b": {}}, "f:d": {}})));
-        assert_eq!(exact.to_value(), json!({"f:a": {".": {}, "f:b": {"f:c": {}}}}));
+        assert_eq!(json!(exact), json!({"f:a": {".": {}, "f:b": {"f:c": {}}}}));
         let mut trees = set(all);
         trees.subtract_trees(&set(json!({"f:a": {"f:b": {}}})));
-        assert_eq!(trees.to_value(), json!({"f:a": {}, "f:d": {}}));
+        assert_eq!(json!(trees), json!({"f:a": {}, "f:d": {}}));
     }
 
     proptest! {
         #[test]
         fn encoding_and_decoding_give_the_same_set(set in arbitrary()) {
-            prop_assert_eq!(FieldSet::from_value(&set.to_value()).expect("readable"), set);
+            let text = json!(set).to_string();
+            prop_assert_eq!(&serde_json::from_str::<FieldSet>(&text).expect("readable"), &set);
+            prop_assert_eq!(serde_json::to_string(&set).expect("writable"), text);
+            prop_assert_eq!(FieldSet::from_value(&json!(set)).expect("readable"), set);
         }
 
         #[test]
@@ -305,7 +358,6 @@ mod tests {
             rebuilt.union(&common);
             prop_assert_eq!(&rebuilt, &a);
             prop_assert!(only_a.intersection(&b).is_empty());
-            prop_assert_eq!(b.touches(&a.to_value()), !common.is_empty());
             for path in a.paths() {
                 prop_assert!(union.contains(path.iter().map(String::as_str)));
             }

@@ -1,5 +1,7 @@
 //! Path elements: how list items are named in a field set, and how a path reads in messages.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::schema::{ListType, SchemaRef};
@@ -33,13 +35,9 @@ pub(super) fn item(item: &Value, list: &ListType, items: Option<SchemaRef<'_>>) 
                 }
                 _ => return Err("associative list with keys may not have non-map elements".to_string()),
             };
-            let mut named = Map::new();
-            for key in keys {
-                let default = || items?.field(key)?.node().default.as_ref();
-                if let Some(value) = fields.get(key).or_else(default) {
-                    named.insert(key.clone(), value.clone());
-                }
-            }
+            let default = |key: &String| items?.field(key)?.node().default.as_ref();
+            let named = keys.iter().filter_map(|key| Some((key, fields.get(key).or_else(|| default(key))?)));
+            let named: BTreeMap<&String, &Value> = named.collect();
             if named.is_empty() {
                 let keys = keys.iter().map(|k| format!("{k:?}")).collect::<Vec<_>>().join(" ");
                 return Err(format!(
@@ -47,7 +45,7 @@ pub(super) fn item(item: &Value, list: &ListType, items: Option<SchemaRef<'_>>) 
                      have default values for any key fields)"
                 ));
             }
-            Ok(format!("k:{}", Value::Object(named)))
+            serde_json::to_string(&named).map(|named| format!("k:{named}")).map_err(|error| error.to_string())
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::Writer;
 use super::compare::compare;
-use super::entries::{Entry, MAX_UPDATE_MANAGERS};
+use super::entries::{Entry, MAX_UPDATE_MANAGERS, Place};
 use super::update::{claim, reset_fields};
 use crate::schema::SchemaRef;
 
@@ -31,25 +31,35 @@ pub struct EntryText<'a> {
     time: Option<&'a RawValue>,
 }
 
-/// Where an entry goes among the others: who applied first, then by time and name.
-type Place = (bool, Option<String>, String, String, String);
+/// The text between the quotes, if that is all there is to it.
+fn plain(raw: &RawValue) -> Option<&str> {
+    let text = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    (!text.contains('\\')).then_some(text)
+}
 
-impl EntryText<'_> {
-    fn applied(&self) -> bool {
-        self.operation.get() == "\"Apply\""
+fn plain_or_none(raw: Option<&RawValue>) -> Option<Option<&str>> {
+    raw.map_or(Some(None), |raw| plain(raw).map(Some))
+}
+
+impl<'a> EntryText<'a> {
+    fn place(&self) -> Option<Place<'a>> {
+        Some((
+            self.operation.get() != "\"Apply\"",
+            plain_or_none(self.time)?,
+            plain(self.manager)?,
+            plain(self.api_version)?,
+            plain_or_none(self.subresource)?.unwrap_or_default(),
+        ))
     }
 
-    /// Without its fields.
-    fn header(&self) -> Option<Entry> {
-        let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
-        let optional = |raw: Option<&RawValue>| raw.map_or(Some(None), |raw| text(raw).map(Some));
+    fn read(&self, (not_applied, time, manager, api_version, subresource): Place<'_>) -> Option<Entry> {
         Some(Entry {
-            manager: text(self.manager)?,
-            applied: self.applied(),
-            api_version: text(self.api_version)?,
-            subresource: optional(self.subresource)?.unwrap_or_default(),
-            time: optional(self.time)?,
-            fields: Value::Null,
+            manager: manager.to_string(),
+            applied: !not_applied,
+            api_version: api_version.to_string(),
+            subresource: subresource.to_string(),
+            time: time.map(String::from),
+            fields: serde_json::from_str(self.fields.get()).ok()?,
         })
     }
 
@@ -73,6 +83,11 @@ impl EntryText<'_> {
     }
 }
 
+enum Line<'a> {
+    Kept(&'a EntryText<'a>),
+    Claimed(&'a Entry),
+}
+
 /// What becomes of the entries when nothing but the root field of these two values changes; `None` if that is nothing,
 /// or not so simple that it could be told from here.
 pub fn update_text(
@@ -88,41 +103,36 @@ pub fn update_text(
     }
     let [(root, _)] = Vec::from_iter(after.as_object()?)[..] else { return None };
     let root = format!("\"f:{root}\":");
-    let mine = Entry::new(writer, false);
-    let mut texts: Vec<(Place, Option<&EntryText<'_>>, Value)> = Vec::with_capacity(entries.len() + 1);
+    let own = Entry::new(writer, false);
+    let (_, _, manager, api_version, subresource) = own.place();
     let mut concerned = Vec::new();
+    let mut texts = Vec::with_capacity(entries.len() + 1);
     for text in entries {
-        let mut entry = text.header()?;
-        if entry.same_owner(&mine) || text.fields.get().contains(&root) {
-            entry.fields = serde_json::from_str(text.fields.get()).ok()?;
-            concerned.push(entry);
+        let place = text.place()?;
+        let mine = (place.0, place.2, place.3, place.4) == (true, manager, api_version, subresource);
+        if mine || text.fields.get().contains(&root) {
+            concerned.push(text.read(place)?);
         } else {
-            texts.push((place(&entry), Some(text), Value::Null));
+            texts.push((place, Line::Kept(text)));
         }
     }
-    for entry in claim(concerned, change, writer) {
-        texts.push((place(&entry), None, entry.into_value()));
-    }
+    let claimed = claim(concerned, change, writer);
+    texts.extend(claimed.iter().map(|entry| (entry.place(), Line::Claimed(entry))));
     // Who is lumped together when there are too many depends on all of them.
     if texts.len() > MAX_UPDATE_MANAGERS {
         return None;
     }
-    texts.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    texts.sort_by_key(|(place, _)| *place);
     let mut all = String::with_capacity(2048);
-    for (_, text, value) in &texts {
+    for (_, line) in texts {
         all.push(if all.is_empty() { '[' } else { ',' });
-        match text {
-            Some(text) => text.write(&mut all),
-            None => all.push_str(&value.to_string()),
+        match line {
+            Line::Kept(text) => text.write(&mut all),
+            Line::Claimed(entry) => all.push_str(&serde_json::to_string(entry).ok()?),
         }
     }
     all.push(']');
     Some(all)
-}
-
-fn place(entry: &Entry) -> Place {
-    let Entry { manager, api_version, subresource, time, .. } = entry;
-    (!entry.applied, time.clone(), manager.clone(), api_version.clone(), subresource.clone())
 }
 
 #[cfg(test)]
@@ -147,7 +157,7 @@ mod tests {
             json!({"phase": "Running", "conditions": [{"type": "Other", "status": "True"}]}),
             json!({"phase": "Failed"}),
         ];
-        let managers = ["kubelet", "scheduler", "kubelet", "somebody \"else\"", "kubelet"];
+        let managers = ["kubelet", "scheduler", "kubelet", "somebody else!", "kubelet"];
         let mut object = json!({
             "metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
             "status": {},
@@ -168,9 +178,13 @@ mod tests {
         }
         let text = object["metadata"]["managedFields"].to_string();
         let entries: Vec<EntryText<'_>> = serde_json::from_str(&text).unwrap();
+        let quoted = text.replace("kubelet", r#"the \"kubelet\""#);
+        assert_ne!(quoted, text);
+        let quoted: Vec<EntryText<'_>> = serde_json::from_str(&quoted).unwrap();
         let same = json!({"status": statuses[4]});
         assert_eq!(update_text(&entries, (&same, &same), schema, &writer("a", "status", "now")), None);
         let other = json!({"status": statuses[0]});
+        assert_eq!(update_text(&quoted, (&same, &other), schema, &writer("a", "status", "now")), None);
         assert_eq!(update_text(&[], (&same, &other), schema, &writer("a", "status", "now")), None);
     }
 }

@@ -52,12 +52,11 @@ pub(super) fn claim(mut owners: Vec<Entry>, change: Comparison, writer: &Writer<
         let mut entry = Entry::new(writer, false);
         match owners.iter_mut().find(|e| e.same_owner(&entry)) {
             Some(previous) => {
-                taken.union(&previous.set());
-                previous.fields = taken.to_value();
+                previous.fields.union(&taken);
                 previous.time = Some(writer.now.to_string());
             }
             None => {
-                entry.fields = taken.to_value();
+                entry.fields = taken;
                 entry.time = Some(writer.now.to_string());
                 owners.push(entry);
             }
@@ -70,12 +69,8 @@ pub(super) fn claim(mut owners: Vec<Entry>, change: Comparison, writer: &Writer<
 /// Takes the fields from everybody; who is left with none goes.
 pub(super) fn take_from(owners: &mut Vec<Entry>, fields: &FieldSet) {
     owners.retain_mut(|owner| {
-        if fields.touches(&owner.fields) {
-            let mut set = owner.set();
-            set.subtract(fields);
-            owner.fields = set.to_value();
-        }
-        owner.fields.as_object().is_some_and(|f| !f.is_empty())
+        owner.fields.subtract(fields);
+        !owner.fields.is_empty()
     });
 }
 
