@@ -1,9 +1,14 @@
 //! The times of the API: RFC 3339, parsed as Go does.
 
+use crate::encoding::is_plain;
+
 /// Why the text is no time, in Go's words; nothing if it is one.
 ///
 /// A `micro` time must have exactly six digits after the point, another may have any number of them.
 pub(super) fn problem(text: &str, micro: bool) -> Option<String> {
+    if !micro && is_plain(text) {
+        return None;
+    }
     if text.parse::<jiff::Timestamp>().is_ok() && text.contains('T') && (!micro || has_micros(text)) {
         return None;
     }

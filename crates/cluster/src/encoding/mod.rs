@@ -7,6 +7,8 @@ mod time;
 
 use serde_json::{Map, Value};
 
+pub use time::is_plain;
+
 use crate::schema::{SchemaRef, Type};
 
 /// Gives the object the form in which Go would write it. Doing it twice changes nothing.
@@ -30,15 +32,15 @@ pub fn as_go(object: &mut Value, schema: SchemaRef<'_>) {
 
 fn as_struct(fields: &mut Map<String, Value>, schema: SchemaRef<'_>) {
     let node = schema.node();
+    let mut has_zeros = false;
     for (name, value) in fields.iter_mut() {
         if let Some(field) = schema.field(name) {
             as_go(value, field);
         }
+        has_zeros |= is_zero(value);
     }
-    for name in &node.omit_zero {
-        if fields.get(name).is_some_and(is_zero) {
-            fields.remove(name);
-        }
+    if has_zeros {
+        fields.retain(|name, value| !is_zero(value) || !node.omit_zero.contains(name));
     }
     for (name, zero) in &node.write_zero {
         match fields.get(name) {

@@ -35,9 +35,7 @@ impl Expiry {
             && *at <= now
             && let Some((_, key, revision)) = self.0.pop_front()
         {
-            if let Some(object) = server.store.get(&kind.storage, &key).filter(|it| it.revision == revision)
-                && let Ok(gone) = server.store.delete(&kind.storage, &key, revision, object.value())
-            {
+            if let Ok(gone) = server.store.delete(&kind.storage, &key, revision) {
                 server.after_delete(&kind, &gone);
             }
         }

@@ -29,7 +29,13 @@ struct Head {
 
 impl Head {
     fn of(object: &Object) -> Self {
-        std::str::from_utf8(&object.bytes).ok().and_then(|text| metadata_of(text).ok()).unwrap_or_default()
+        metadata_of(object.text()).unwrap_or_default()
+    }
+
+    /// Most objects are not being deleted, and need not be read to see that.
+    fn if_deleting(object: &Object) -> Option<Self> {
+        let may_be = object.text().contains("\"deletionTimestamp\"");
+        may_be.then(|| Self::of(object)).filter(Self::is_deleting)
     }
 
     fn is_deleting(&self) -> bool {
@@ -54,12 +60,8 @@ pub async fn written(server: &Arc<Server>, kind: &Kind, object: &Arc<Object>, ow
     if owned_anew {
         collect(server, kind, &object.key).await;
     }
-    // Most objects are not being deleted, and need not be decoded to see that.
-    if std::str::from_utf8(&object.bytes).is_ok_and(|text| text.contains("\"deletionTimestamp\"")) {
-        let head = Head::of(object);
-        if head.is_deleting() {
-            see_to_dependents(server, kind, &head).await;
-        }
+    if let Some(head) = Head::if_deleting(object) {
+        see_to_dependents(server, kind, &head).await;
     }
 }
 
@@ -70,8 +72,9 @@ pub async fn deleted(server: &Arc<Server>, object: &Arc<Object>) {
         collect(server, &kind, &key).await;
     }
     for reference in head.references() {
-        if let Some((kind, owner)) = find_owner(server, reference, &object.key.namespace)
-            && owner.is_deleting()
+        let owner = find_owner(server, reference, &object.key.namespace);
+        if let Some((kind, owner)) = owner
+            && let Some(owner) = Head::if_deleting(&owner).filter(|owner| reference["uid"] == owner.uid)
         {
             see_to_dependents(server, &kind, &owner).await;
         }
@@ -88,16 +91,20 @@ fn dependents(server: &Server, uid: &str) -> Vec<(Arc<Kind>, Key)> {
         .collect()
 }
 
-/// The owner that a reference names, if it is there and is the same one.
-fn find_owner(server: &Server, reference: &Value, namespace: &str) -> Option<(Arc<Kind>, Head)> {
+/// The object in the place that a reference names, if there is one; it may be another than was meant.
+fn find_owner(server: &Server, reference: &Value, namespace: &str) -> Option<(Arc<Kind>, Arc<Object>)> {
     let api_version = reference["apiVersion"].as_str()?;
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let registry = server.registry();
     let kind = registry.by_kind(group, version, reference["kind"].as_str()?)?;
     let namespace = if kind.namespaced { namespace } else { "" };
     let owner = server.store.get(&kind.storage, &Key::new(namespace, reference["name"].as_str()?))?;
-    let owner = Head::of(&owner);
-    (owner.uid == reference["uid"].as_str()?).then(|| (kind.clone(), owner))
+    Some((kind.clone(), owner))
+}
+
+fn is_alive(server: &Server, reference: &Value, namespace: &str) -> bool {
+    find_owner(server, reference, namespace)
+        .is_some_and(|(_, owner)| reference["uid"] == Head::of(&owner).uid)
 }
 
 /// Deletes the object if none of its owners is left; else only forgets the missing ones.
@@ -109,7 +116,7 @@ async fn collect(server: &Arc<Server>, kind: &Kind, key: &Key) {
     }
     let all = head.references();
     let alive: Vec<&Value> =
-        all.iter().filter(|reference| find_owner(server, reference, &key.namespace).is_some()).collect();
+        all.iter().filter(|reference| is_alive(server, reference, &key.namespace)).collect();
     if alive.len() == all.len() {
         return;
     }

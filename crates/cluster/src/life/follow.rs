@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::api;
 use super::view::{Change, Resource, Source, View};
 use crate::cluster::Cluster;
+use crate::head::metadata_of;
 use crate::response::ServerBody;
 
 /// After a list or watch that failed.
@@ -100,7 +101,6 @@ pub fn follow(cluster: Cluster, resource: Resource) -> Follower {
 
 #[derive(Deserialize)]
 struct List<'a> {
-    metadata: ListMeta,
     #[serde(borrow)]
     items: Vec<&'a RawValue>,
 }
@@ -112,8 +112,8 @@ struct ListMeta {
 }
 
 fn revision_of(list: &[u8]) -> Result<u64, serde_json::Error> {
-    let list: List<'_> = serde_json::from_slice(list)?;
-    list.metadata.resource_version.parse().map_err(serde::de::Error::custom)
+    let list = std::str::from_utf8(list).map_err(serde::de::Error::custom)?;
+    metadata_of::<ListMeta>(list)?.resource_version.parse().map_err(serde::de::Error::custom)
 }
 
 /// The revision of the last of these changes.

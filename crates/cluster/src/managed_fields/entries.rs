@@ -142,7 +142,9 @@ pub(super) fn read(object: &Value) -> Option<Vec<Entry>> {
 /// The entries of an object that this server wrote: their fields are known to be readable.
 pub(super) fn read_stored(object: &Value) -> Vec<Entry> {
     let entries = raw(object).and_then(Value::as_array).into_iter().flatten();
-    entries.filter_map(|entry| Entry::from_value(entry, |fields| FieldSet::deserialize(fields).ok())).collect()
+    entries
+        .filter_map(|entry| Entry::from_value(entry, |fields| FieldSet::deserialize(fields).ok()))
+        .collect()
 }
 
 /// Whether both have the same managed fields.

@@ -35,8 +35,9 @@ pub(super) fn merge(
         return Err(unforeseen(format!("cannot merge lists without merge key for {name}")));
     };
     let (original, patch) = apply_directives(original, patch, key)?;
-    let merged = merge_items(original.clone(), &patch, key, field.and_then(|f| f.items()))?;
-    order(merged, &patch, &original, Some(key))
+    let server = identities(&original, Some(key))?;
+    let merged = merge_items(original, &patch, key, field.and_then(|f| f.items()))?;
+    order(merged, &patch, &server, Some(key))
 }
 
 /// Whether the items are objects. Lists of lists and mixed lists cannot be merged.
@@ -151,17 +152,20 @@ fn identity<'a>(item: &'a Value, key: Option<&str>) -> ApiResult<&'a Value> {
     }
 }
 
-/// Puts a merged list into order: the items that `wanted` names as it names them, the server's own as they were,
-/// and between the two, one of the server's items goes first only if it stood before.
+/// What tells the items of a list from each other, in their order.
+pub(super) fn identities(list: &[Value], key: Option<&str>) -> ApiResult<Vec<Value>> {
+    list.iter().map(|item| identity(item, key).cloned()).collect()
+}
+
+/// Puts a merged list into order: the items that `wanted` names as it names them, the server's own as they were (by
+/// their identities), and between the two, one of the server's items goes first only if it stood before.
 pub(super) fn order(
     merged: Vec<Value>,
     wanted: &[Value],
     server: &[Value],
     key: Option<&str>,
 ) -> ApiResult<Vec<Value>> {
-    let places =
-        |list: &[Value]| list.iter().map(|v| identity(v, key).cloned()).collect::<ApiResult<Vec<_>>>();
-    let (wanted, server) = (places(wanted)?, places(server)?);
+    let wanted = identities(wanted, key)?;
     let place = |list: &[Value], item: &Value| {
         let id = identity(item, key).ok()?;
         list.iter().position(|v| v == id)
@@ -173,7 +177,7 @@ pub(super) fn order(
         if wanted.contains(id) { named.push(item) } else { own.push(item) }
     }
     named.sort_by_key(|item| place(&wanted, item));
-    own.sort_by_key(|item| place(&server, item));
+    own.sort_by_key(|item| place(server, item));
 
     let mut ordered = Vec::with_capacity(named.len() + own.len());
     let (mut named, mut own) = (named.into_iter().peekable(), own.into_iter().peekable());
@@ -182,7 +186,7 @@ pub(super) fn order(
             (None, None) => return Ok(ordered),
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some(o), Some(n)) => match (place(&server, o), place(&server, n)) {
+            (Some(o), Some(n)) => match (place(server, o), place(server, n)) {
                 (Some(o), Some(n)) => o < n,
                 _ => false,
             },

@@ -171,7 +171,7 @@ fn merge_ordered_lists(
         };
         let key = field.node().patch_merge_key.as_deref();
         lists::check_order(wanted.as_deref().unwrap_or_default(), &order, key)?;
-        let server_order = live.clone().unwrap_or_default();
+        let server_order = lists::identities(live.as_deref().unwrap_or_default(), key)?;
         let merged = match (live, wanted) {
             (None, None) => continue,
             (Some(live), None) => live,

@@ -14,6 +14,7 @@ use crate::admission::Operation;
 use crate::clock::rfc3339;
 use crate::kinds::KindSchema;
 use crate::managed_fields::{self, EntryText, Writer};
+use crate::schema::SchemaRef;
 use crate::server::reset_fields;
 use crate::store::{Draft, Object};
 use crate::{defaults, encoding, patch, validation};
@@ -31,11 +32,12 @@ pub fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<Object>
         return None;
     }
     let current = call.server.store.get(&kind.storage, &call.key())?;
-    let parts: Parts<'_> = serde_json::from_str(std::str::from_utf8(&current.bytes).ok()?).ok()?;
+    let mut parts: Parts<'_> = serde_json::from_str(current.text()).ok()?;
     let wanted = parts.wanted(document, &current)?;
     let status_schema = schema.field("status")?;
-    let status = status_of(&parts, wanted, status_schema)?;
-    let (old, new) = (wrapped(parts.status.clone()?), wrapped(status));
+    let before = parts.status.take()?;
+    let status = status_of(&before, wanted, status_schema)?;
+    let (old, new) = (wrapped(before), wrapped(status));
     if !validation::status::validate(&kind.group, &kind.kind, &new).is_empty() {
         return None;
     }
@@ -59,8 +61,8 @@ fn wrapped(status: Value) -> Value {
 }
 
 /// The status with the patch on it, in the form in which it is stored.
-fn status_of(parts: &Parts<'_>, wanted: &Value, schema: crate::schema::SchemaRef<'_>) -> Option<Value> {
-    let mut status = patch::strategic(parts.status.as_ref()?, wanted, schema).ok()?;
+fn status_of(before: &Value, wanted: &Value, schema: SchemaRef<'_>) -> Option<Value> {
+    let mut status = patch::strategic(before, wanted, schema).ok()?;
     if patch::misfit(&status, schema).is_some() || !defaults::drop_unknown(&mut status, schema).is_empty() {
         return None;
     }

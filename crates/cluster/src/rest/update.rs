@@ -164,7 +164,7 @@ impl Change {
         if ends {
             // Watchers see the last state that was stored, at a revision of its own; who caused the end sees what it
             // wrote, at the last revision that could be read.
-            let gone = store.delete(&kind.storage, &self.key, current.revision, current.value())?;
+            let gone = store.delete(&kind.storage, &self.key, current.revision)?;
             call.server.after_delete(kind, &gone);
             return Ok(Arc::new(current.with_value(stored)));
         }

@@ -83,7 +83,7 @@ impl Server {
                 continue;
             }
             let done = if metadata::finalizers(&value).is_empty() {
-                self.store.delete(&storage, &instance.key, instance.revision, value)
+                self.store.delete(&storage, &instance.key, instance.revision)
             } else {
                 value["metadata"]["deletionTimestamp"] = now.clone().into();
                 value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
@@ -101,28 +101,20 @@ impl Server {
             ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
         };
         set_terminating(&mut definition, status, reason, message, &now);
-        if done && let Some(metadata) = metadata::metadata_mut(&mut definition) {
-            let left: Vec<Value> = metadata
-                .get("finalizers")
-                .and_then(Value::as_array)
-                .map(|list| list.iter().filter(|f| *f != CLEANUP).cloned().collect())
-                .unwrap_or_default();
-            if left.is_empty() {
-                metadata.remove("finalizers")
-            } else {
-                metadata.insert("finalizers".into(), left.into())
-            };
+        let left: Vec<&str> =
+            metadata::finalizers(&before).into_iter().filter(|finalizer| *finalizer != CLEANUP).collect();
+        let ends = done && left.is_empty();
+        if done && !ends {
+            definition["metadata"]["finalizers"] = json!(left);
         }
-        if definition == before {
-            return;
+        let mut revision = written.revision;
+        if definition != before {
+            match self.store.update(DEFINITIONS, &written.key, revision, definition.clone()) {
+                Ok(stored) => revision = stored.revision,
+                Err(_) => return,
+            }
         }
-        let ends = metadata::finalizers(&definition).is_empty();
-        let result = if ends {
-            self.store.delete(DEFINITIONS, &written.key, written.revision, definition.clone())
-        } else {
-            self.store.update(DEFINITIONS, &written.key, written.revision, definition.clone())
-        };
-        if ends && result.is_ok() {
+        if ends && self.store.delete(DEFINITIONS, &written.key, revision).is_ok() {
             self.definition_deleted(&definition);
         }
     }

@@ -17,7 +17,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use draft::Draft;
 pub use growth::Growth;
@@ -236,8 +236,7 @@ impl Store {
         let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
         let old = found.current(key, expected)?;
         let object = self.seal(found, key.clone(), revision, &mut value);
-        found.objects.insert(object.key.clone(), object.clone());
-        found.record(EventKind::Modified, object.clone(), Some(old.clone()));
+        found.replace(old.clone(), object.clone());
         inner.revision = revision;
         inner.index_owners(resource, key, &old.meta.owners, &object.meta.owners);
         Ok(object)
@@ -258,25 +257,35 @@ impl Store {
         let bytes = draft.at(revision).ok_or(WriteError::Conflict)?;
         let interner = &mut self.interner.lock();
         let object = old.with_status(revision, bytes, status, &found.selectable, interner);
-        found.objects.insert(object.key.clone(), object.clone());
-        found.record(EventKind::Modified, object.clone(), Some(old));
+        found.replace(old, object.clone());
         inner.revision = revision;
         Ok(object)
     }
 
-    /// Removes the object if it is still at `expected`; `last` is the state that watchers see, at a fresh revision.
-    pub fn delete(
+    /// Replaces the metadata of the object, if it is still that one, but for its labels, owners and managed fields.
+    pub fn update_metadata(
         &self,
         resource: &str,
-        key: &Key,
-        expected: u64,
-        mut last: Value,
+        current: &Object,
+        metadata: &Map<String, Value>,
     ) -> Result<Arc<Object>, WriteError> {
         let mut inner = self.inner.write();
         let revision = inner.revision + 1;
         let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
+        let old = found.current(&current.key, current.revision)?;
+        let object = old.with_metadata(revision, metadata).ok_or(WriteError::Conflict)?;
+        found.replace(old, object.clone());
+        inner.revision = revision;
+        Ok(object)
+    }
+
+    /// Removes the object if it is still at `expected`. Watchers see its last state, at a fresh revision.
+    pub fn delete(&self, resource: &str, key: &Key, expected: u64) -> Result<Arc<Object>, WriteError> {
+        let mut inner = self.inner.write();
+        let revision = inner.revision + 1;
+        let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
         let old = found.current(key, expected)?;
-        let object = self.seal(found, key.clone(), revision, &mut last);
+        let object = Arc::new(old.at_revision(revision));
         found.objects.remove(key);
         found.record(EventKind::Deleted, object.clone(), Some(old.clone()));
         inner.revision = revision;
@@ -334,6 +343,11 @@ impl Resource {
     fn current(&self, key: &Key, expected: u64) -> Result<Arc<Object>, WriteError> {
         let old = self.objects.get(key).ok_or(WriteError::NotFound)?;
         if old.revision == expected { Ok(old.clone()) } else { Err(WriteError::Conflict) }
+    }
+
+    fn replace(&mut self, old: Arc<Object>, object: Arc<Object>) {
+        self.objects.insert(object.key.clone(), object.clone());
+        self.record(EventKind::Modified, object, Some(old));
     }
 
     fn record(&mut self, kind: EventKind, object: Arc<Object>, before: Option<Arc<Object>>) {

@@ -1,11 +1,15 @@
 //! One stored object: its bytes, and beside them only what selectors look at.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::Interner;
+use crate::head::metadata_of;
 
 /// Where an object lives within its resource; the namespace is empty for cluster-scoped kinds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,12 +118,39 @@ impl Object {
         &self.bytes[self.body..]
     }
 
-    /// The same object seen at another revision: what a watch shows of an object that left its selection.
+    /// The same object seen at another revision: what a watch shows of an object that went or left its selection.
     pub fn at_revision(&self, revision: u64) -> Self {
-        let mut value = self.value();
-        value["metadata"]["resourceVersion"] = revision.to_string().into();
-        let (bytes, body) = serialise(&mut value);
-        Self { key: self.key.clone(), revision, bytes, body, meta: self.meta.clone() }
+        let now = format!("\"{revision}\"");
+        let text = match metadata_of::<Kept<'_>>(self.text()) {
+            Ok(Kept { resource_version: Some(before), .. }) => replaced(self.text(), before.get(), &now),
+            _ => self.text().to_string(),
+        };
+        self.with_text(revision, text)
+    }
+
+    /// The same object with other metadata, but for its managed fields. Selectors and owners must not notice.
+    pub(super) fn with_metadata(&self, revision: u64, metadata: &Map<String, Value>) -> Option<Arc<Self>> {
+        let before: &RawValue = metadata_of(self.text()).ok()?;
+        let kept: Kept<'_> = serde_json::from_str(before.get()).ok()?;
+        let mut fields: BTreeMap<&str, String> =
+            metadata.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
+        fields.insert("resourceVersion", format!("\"{revision}\""));
+        if let Some(entries) = kept.managed_fields {
+            fields.insert("managedFields", entries.get().to_string());
+        }
+        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        let after = format!("{{{}}}", fields.join(","));
+        Some(Arc::new(self.with_text(revision, replaced(self.text(), before.get(), &after))))
+    }
+
+    fn with_text(&self, revision: u64, text: String) -> Self {
+        let Self { key, body, meta, .. } = self;
+        Self { key: key.clone(), revision, bytes: text.into(), body: *body, meta: meta.clone() }
+    }
+
+    /// Bytes in the store were serialised from a value, so they are text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes).unwrap_or_default()
     }
 
     /// Another content at the same place and revision; never stored, only shown.
@@ -129,14 +160,26 @@ impl Object {
         Self { key: self.key.clone(), revision: self.revision, bytes, body, meta: self.meta.clone() }
     }
 
-    /// The object as a value. Bytes in the store were serialised from one, so they always parse.
+    /// The object as a value; its text was one, so it always parses.
     pub fn value(&self) -> Value {
-        // Checking the text once is cheaper than string by string.
-        std::str::from_utf8(&self.bytes)
-            .ok()
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+        serde_json::from_str(self.text()).unwrap_or_default()
     }
+}
+
+/// Metadata that stays the text that it is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept<'a> {
+    #[serde(borrow, default)]
+    resource_version: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+/// The text with something else in place of one part, which is a slice of it.
+fn replaced(text: &str, part: &str, by: &str) -> String {
+    let from = part.as_ptr().addr() - text.as_ptr().addr();
+    [&text[..from], by, &text[from + part.len()..]].concat()
 }
 
 /// Kind and apiVersion first, so that lists can leave them out without parsing. Gives where the rest begins.
@@ -163,5 +206,43 @@ fn field_text(value: &Value, pointer: &str) -> String {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn stored(value: &Value) -> Arc<Object> {
+        Object::seal(Key::new("d", "p"), 7, &mut value.clone(), &[], &mut Interner::default())
+    }
+
+    #[test]
+    fn metadata_and_revisions_are_replaced_in_the_text() {
+        let pod = json!({
+            "kind": "Pod", "apiVersion": "v1", "spec": {"nodeName": "n", "resourceVersion": "1"}, "status": {},
+            "metadata": {
+                "annotations": {"resourceVersion": "1", "managedFields": "{\"metadata\":{}}"}, "name": "p",
+                "managedFields": [{"manager": "m", "fieldsV1": {"f:metadata": {}}}],
+            },
+        });
+        let object = stored(&pod);
+        let mut later = pod.clone();
+        assert_eq!(object.at_revision(12).bytes, {
+            later["metadata"]["resourceVersion"] = "12".into();
+            stored(&later).at_revision(12).bytes.clone()
+        });
+        assert_eq!(object.at_revision(12).value(), later);
+
+        let mut metadata = later["metadata"].as_object().unwrap().clone();
+        metadata.remove("managedFields");
+        metadata.insert("deletionTimestamp".into(), "soon".into());
+        let marked = object.with_metadata(13, &metadata).unwrap();
+        later["metadata"]["deletionTimestamp"] = "soon".into();
+        later["metadata"]["resourceVersion"] = "13".into();
+        assert_eq!(marked.value(), later);
+        assert_eq!(marked.text(), stored(&later).at_revision(13).text());
+        assert_eq!(marked.untyped_fields()[..10], *b"\"metadata\"");
     }
 }

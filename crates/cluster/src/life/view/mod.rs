@@ -15,9 +15,11 @@ mod wishes;
 mod workload;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -102,11 +104,20 @@ pub struct Table<T> {
     objects: BTreeMap<Key, Arc<T>>,
     /// The revision up to which the watch has told.
     seen: u64,
+    /// Most of what the watch tells is known from the answer to the write, and need not be read again: the revisions of
+    /// what was answered and not yet told, by the hash of its text.
+    answered: HashMap<u64, u64, FixedState>,
+    hasher: FixedState,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), seen: 0 }
+        Self {
+            objects: BTreeMap::new(),
+            seen: 0,
+            answered: HashMap::default(),
+            hasher: FixedState::default(),
+        }
     }
 }
 
@@ -407,19 +418,23 @@ fn put<O: Followed + DeserializeOwned>(
     json: &str,
     source: Source,
 ) -> Result<Option<Put<O>>, serde_json::Error> {
-    // Most of what the watch tells is known from the answer to the write, and need not be read again.
-    let name: Name<'_> = metadata_of(json)?;
-    let (key, revision) = (name.key(), name.revision());
-    let known = table.objects.get(&key).map(|known| known.meta().revision());
-    match source {
-        Source::Watch => table.seen = revision.max(table.seen),
-        Source::Answer if revision <= table.seen => return Ok(None),
-        Source::Answer => {}
-    }
-    if known.is_some_and(|known| known >= revision) {
+    let text = table.hasher.hash_one(json);
+    if source == Source::Watch
+        && let Some(revision) = table.answered.remove(&text)
+    {
+        table.seen = revision.max(table.seen);
         return Ok(None);
     }
     let object = Arc::new(serde_json::from_str::<O>(json)?);
+    let (key, revision) = (object.key(), object.meta().revision());
+    match source {
+        Source::Watch => table.seen = revision.max(table.seen),
+        Source::Answer if revision <= table.seen => return Ok(None),
+        Source::Answer => drop(table.answered.insert(text, revision)),
+    }
+    if table.objects.get(&key).is_some_and(|known| known.meta().revision() >= revision) {
+        return Ok(None);
+    }
     let before = table.objects.insert(key, object.clone());
     Ok(Some((before, object)))
 }
