@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 use usher_cluster::Cluster;
-use usher_cluster::store::{EventKind, Key, LogEvent};
+use usher_cluster::store::{EventKind, Key, LogEvent, Object};
 
 /// A budget as the test knows it: of the pods with this `app` label, so many must be healthy.
 #[derive(Debug, Clone)]
@@ -20,17 +20,9 @@ pub struct Watched {
     pub least: usize,
 }
 
-#[derive(Deserialize)]
 struct Pod {
-    metadata: Metadata,
-    #[serde(default)]
+    is_deleting: bool,
     status: Status,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    deletion_timestamp: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -49,6 +41,14 @@ struct Condition {
 }
 
 impl Pod {
+    /// The status is the last field of a stored object. All before it is of no interest here, and is not parsed.
+    fn read(object: &Object) -> Option<Self> {
+        let (before, status) = object.text().rsplit_once(",\"status\":{")?;
+        let status = format!("{{{}", status.strip_suffix('}')?);
+        let is_deleting = before.contains("\"deletionTimestamp\":");
+        Some(Self { is_deleting, status: serde_json::from_str(&status).ok()? })
+    }
+
     fn has(&self, kind: &str, reason: Option<&str>) -> bool {
         self.status.conditions.iter().any(|condition| {
             condition.kind == kind
@@ -58,7 +58,7 @@ impl Pod {
     }
 
     fn is_healthy(&self) -> bool {
-        self.metadata.deletion_timestamp.is_none() && self.has("Ready", None)
+        !self.is_deleting && self.has("Ready", None)
     }
 
     fn is_evicted(&self) -> bool {
@@ -161,7 +161,7 @@ fn step(
 ) {
     let app = event.object.meta.label("app");
     let Some(ledger) = ledgers.iter_mut().find(|ledger| Some(ledger.watched.app) == app) else { return };
-    let Ok(after) = serde_json::from_slice::<Pod>(&event.object.bytes) else {
+    let Some(after) = Pod::read(&event.object) else {
         verdict.overdrawn.push(format!("{} cannot be read", event.object.key.name));
         return;
     };

@@ -97,7 +97,7 @@ impl Caller {
         };
         let address = match (registered, &target.service) {
             (Some(Endpoint::InProcess(answer)), _) => {
-                let review = serde_json::to_value(review).map_err(|problem| problem.to_string())?;
+                let review = review.to_value().map_err(|problem| problem.to_string())?;
                 return answer(review).await.map_err(|problem| post_error(url, &problem));
             }
             (Some(Endpoint::Address(address)), _) => Some(address),

@@ -44,6 +44,16 @@ pub(super) struct Review<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Question<'a> {
+    #[serde(flatten)]
+    about: About<'a>,
+    object: Option<&'a Value>,
+    old_object: Option<&'a Value>,
+}
+
+/// All of the question but the objects.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct About<'a> {
     uid: &'a str,
     kind: Value,
     resource: Value,
@@ -59,16 +69,43 @@ struct Question<'a> {
     namespace: &'a str,
     operation: &'static str,
     user_info: Value,
-    object: Option<&'a Value>,
-    old_object: Option<&'a Value>,
     dry_run: bool,
     options: Value,
 }
 
 impl<'a> Review<'a> {
     pub(super) fn new(version: Version, uid: &'a str, request: &'a Request<'_>, object: &'a Value) -> Self {
+        let question = Question {
+            about: About::new(uid, request, object),
+            object: Some(object),
+            old_object: request.old,
+        };
+        Self { kind: "AdmissionReview", api_version: version.api_version(), request: question }
+    }
+
+    /// The question as a value of its own. Copying the objects is faster than to serialise them.
+    pub(super) fn to_value(&self) -> serde_json::Result<Value> {
+        let Question { about, object, old_object } = &self.request;
+        let mut request = serde_json::to_value(about)?;
+        request["object"] = object.cloned().unwrap_or_default();
+        request["oldObject"] = old_object.cloned().unwrap_or_default();
+        let mut review = json!({"kind": self.kind, "apiVersion": self.api_version});
+        review["request"] = request;
+        Ok(review)
+    }
+
+    /// `request` as match conditions see it: without the objects, which have variables of their own.
+    pub(super) fn condition_request(request: &Request<'_>, object: &Value) -> Value {
+        let mut value = serde_json::to_value(About::new("", request, object)).unwrap_or_default();
+        value.as_object_mut().map(|about| about.remove("uid"));
+        value
+    }
+}
+
+impl<'a> About<'a> {
+    fn new(uid: &'a str, request: &'a Request<'_>, object: &'a Value) -> Self {
         let (kind, resource) = (kind(request), resource(request));
-        let request = Question {
+        Self {
             uid,
             sub_resource: &request.attributes.subresource,
             request_kind: kind.clone(),
@@ -80,25 +117,9 @@ impl<'a> Review<'a> {
             namespace: request.namespace(object),
             operation: request.operation.as_str(),
             user_info: user_info(request.user),
-            object: Some(object),
-            old_object: request.old,
             dry_run: request.dry_run,
             options: options(request),
-        };
-        Self { kind: "AdmissionReview", api_version: version.api_version(), request }
-    }
-
-    /// `request` as match conditions see it: without the objects, which have variables of their own.
-    pub(super) fn condition_request(request: &Request<'_>, object: &Value) -> Value {
-        let review = Review::new(Version::V1, "", request, object);
-        let question = Question { object: None, old_object: None, ..review.request };
-        let mut value = serde_json::to_value(question).unwrap_or_default();
-        if let Some(map) = value.as_object_mut() {
-            for absent in ["uid", "object", "oldObject"] {
-                map.remove(absent);
-            }
         }
-        value
     }
 }
 

@@ -38,6 +38,10 @@ impl Webhooks {
         self.mutating.is_empty() && self.validating.is_empty()
     }
 
+    pub fn mutates(&self) -> bool {
+        !self.mutating.is_empty()
+    }
+
     /// Whether any rule names such a request. If not, `mutate` and `validate` would do nothing.
     pub fn any_match(&self, attributes: &Attributes, kind: &Kind, operation: Operation) -> bool {
         self.mutating.iter().chain(&self.validating).any(|hook| hook.rules_match(attributes, operation))

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use foldhash::fast::FixedState;
 use serde_json::{Map, Value};
 
 /// A constant.
@@ -152,7 +153,7 @@ const TABLE: &[(&str, Fields)] = &[
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ServiceReference", HTTPS),
 ];
 
-static BY_DEFINITION: LazyLock<HashMap<&'static str, Fields>> =
+static BY_DEFINITION: LazyLock<HashMap<&'static str, Fields, FixedState>> =
     LazyLock::new(|| TABLE.iter().copied().collect());
 
 pub(super) fn constants(definition: &str) -> Fields {

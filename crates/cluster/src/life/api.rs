@@ -1,5 +1,7 @@
 //! Requests to the API server, in this process.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full};
@@ -160,9 +162,11 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
         Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, content)
     };
     let (request, body, resource) = match action {
-        Action::Create { resource, namespace, object } | Action::Ensure { resource, namespace, object } => {
-            (build(Method::POST, path(*resource, namespace, ""), JSON.1), object.clone(), Some(*resource))
-        }
+        Action::Create { resource, namespace, object } | Action::Ensure { resource, namespace, object } => (
+            build(Method::POST, path(*resource, namespace, ""), JSON.1),
+            Cow::Borrowed(object),
+            Some(*resource),
+        ),
         Action::Patch { target, subresource, patch, pinned } => {
             let subresource = subresource.map(|name| format!("/{name}")).unwrap_or_default();
             let path = path(target.resource, &target.namespace, &format!("/{}{subresource}", target.name));
@@ -175,7 +179,7 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
             }
             (
                 build(Method::PATCH, path, "application/strategic-merge-patch+json"),
-                patch,
+                Cow::Owned(patch),
                 Some(target.resource),
             )
         }
@@ -190,7 +194,7 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
             }
             // Only a pod that is still there is answered with itself.
             let resource = (target.resource == Resource::Pods).then_some(Resource::Pods);
-            (build(Method::DELETE, path, JSON.1), options, resource)
+            (build(Method::DELETE, path, JSON.1), Cow::Owned(options), resource)
         }
         Action::Bind { pod, node } => {
             let path = path(Resource::Pods, &pod.namespace, &format!("/{}/binding", pod.name));
@@ -198,7 +202,7 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
                 "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "uid": pod.uid},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             });
-            (build(Method::POST, path, JSON.1), binding, None)
+            (build(Method::POST, path, JSON.1), Cow::Owned(binding), None)
         }
         Action::AskScale { namespace, owner } => {
             let (code, scale) = ask_scale(cluster, who, namespace, owner).await;
@@ -208,7 +212,8 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
             return Outcome { code, object: None, message, scale: Some(scale) };
         }
     };
-    let (code, body) = send(cluster, who.client(), who, request, body.to_string()).await;
+    let (code, body) =
+        send(cluster, who.client(), who, request, serde_json::to_string(&body).unwrap_or_default()).await;
     let bytes = whole(body).await;
     if code == 409 && matches!(action, Action::Ensure { .. }) {
         return Outcome { code: 200, object: None, message: String::new(), scale: None };

@@ -138,15 +138,15 @@ fn listed(view: &mut View, resource: Resource, list: &[u8]) -> Result<Vec<Change
 }
 
 /// One line of a watch: its type and its object. The server's own lines are taken apart without reading the object.
-fn event(line: &[u8]) -> Option<(&str, &str)> {
-    let line = std::str::from_utf8(line).ok()?;
+fn event(line: &str) -> Option<(&str, &str)> {
     let (kind, object) = line.strip_prefix("{\"type\":\"")?.split_once("\",\"object\":")?;
     Some((kind, object.strip_suffix('}')?))
 }
 
 fn changed(view: &mut View, resource: Resource, lines: &[u8]) -> Result<Vec<Change>, serde_json::Error> {
     let mut changes = Vec::new();
-    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    let lines = std::str::from_utf8(lines).map_err(serde::de::Error::custom)?;
+    for line in lines.split_terminator('\n') {
         let (kind, json) = event(line).ok_or_else(|| serde::de::Error::custom("not a line of a watch"))?;
         let change = match kind {
             "ADDED" | "MODIFIED" => view.written(resource, json, Source::Watch),
@@ -170,8 +170,8 @@ mod tests {
     fn lines_are_taken_apart() {
         let object = r#"{"metadata":{"name":"p"},"type":"x","object":{}}"#;
         let line = format!("{{\"type\":\"ADDED\",\"object\":{object}}}");
-        assert_eq!(event(line.as_bytes()), Some(("ADDED", object)));
-        for bad in [&b"{}"[..], b"{\"type\":\"ADDED\"}", b"{\"type\":\"ADDED\",\"object\":1", b"\xff"] {
+        assert_eq!(event(&line), Some(("ADDED", object)));
+        for bad in ["{}", "{\"type\":\"ADDED\"}", "{\"type\":\"ADDED\",\"object\":1"] {
             assert_eq!(event(bad), None);
         }
     }
@@ -193,6 +193,8 @@ mod tests {
         assert_eq!(view.pods.len(), 2);
         let gone = format!("{{\"type\":\"DELETED\",\"object\":{}}}\n", pod("a", 4));
         assert_eq!(changed(&mut view, Resource::Pods, gone.as_bytes()).unwrap().len(), 1);
-        assert!(changed(&mut view, Resource::Pods, b"nonsense\n").is_err());
+        for bad in [&b"nonsense\n"[..], b"\xff\n"] {
+            assert!(changed(&mut view, Resource::Pods, bad).is_err());
+        }
     }
 }

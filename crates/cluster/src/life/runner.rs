@@ -2,11 +2,13 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::task::AtomicWaker;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -44,6 +46,7 @@ pub async fn run(
         view: View::default(),
         queue: Queue::default(),
         followers,
+        bell: Arc::default(),
         under_way: FuturesUnordered::new(),
         recorder: Recorder::default(),
         commands,
@@ -72,11 +75,27 @@ struct Runner {
     view: View,
     queue: Queue,
     followers: Vec<(Resource, Follower)>,
+    bell: Arc<Bell>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     recorder: Recorder,
     commands: UnboundedReceiver<Command>,
     presence: Presence,
     heartbeats: Arc<Heartbeats>,
+}
+
+/// Rung by followers that have news, so that nobody asks all of them after each step.
+#[derive(Default)]
+struct Bell {
+    /// Nobody has rung since all were asked.
+    is_quiet: AtomicBool,
+    listener: AtomicWaker,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.is_quiet.store(false, Ordering::Release);
+        self.listener.wake();
+    }
 }
 
 /// A task whose actions were carried out, up to the first that failed.
@@ -153,8 +172,16 @@ impl Runner {
     }
 
     fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<(Resource, News)> {
+        self.bell.listener.register(context.waker());
+        if self.bell.is_quiet.swap(true, Ordering::AcqRel) {
+            return Poll::Pending;
+        }
+        let waker = Waker::from(self.bell.clone());
+        let mut context = Context::from_waker(&waker);
         for (resource, follower) in &mut self.followers {
-            if let Poll::Ready(Some(news)) = follower.poll_next_unpin(context) {
+            if let Poll::Ready(Some(news)) = follower.poll_next_unpin(&mut context) {
+                // It and those after it may have more.
+                self.bell.is_quiet.store(false, Ordering::Release);
                 return Poll::Ready((*resource, news));
             }
         }

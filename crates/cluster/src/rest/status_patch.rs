@@ -119,7 +119,7 @@ impl<'a> Parts<'a> {
             draft.field(name);
             match (*name, raw) {
                 ("metadata", _) => self.metadata.write(entries, &mut draft),
-                ("status", _) => draft.value(&status.to_string()),
+                ("status", _) => draft.value(&serde_json::to_string(status).ok()?),
                 (_, Some(raw)) => draft.value(raw.get()),
                 (_, None) => return None,
             }

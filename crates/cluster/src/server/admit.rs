@@ -47,10 +47,11 @@ impl Server {
         old: Option<&Value>,
         dry_run: bool,
     ) -> ApiResult<bool> {
-        if !self.is_asked_about(call, operation) {
+        let webhooks = self.webhooks();
+        if !webhooks.mutates() || !self.is_asked_about(call, operation) {
             return Ok(false);
         }
-        let (webhooks, kind, attributes) = (self.webhooks(), kind_of(call), call.attributes.clone());
+        let (kind, attributes) = (kind_of(call), call.attributes.clone());
         let before = object.clone();
         let labels = |namespace: &str| self.namespace_labels(namespace);
         let request = Request {
