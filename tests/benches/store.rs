@@ -284,7 +284,7 @@ async fn padding(service: &ClusterService) -> Result<usize> {
 
 fn stored_size(cluster: &Cluster) -> usize {
     let objects = cluster.server().store.list("pods", None).objects;
-    objects.iter().map(|object| object.bytes.len()).sum::<usize>() / objects.len().max(1)
+    objects.iter().map(|object| object.text().len()).sum::<usize>() / objects.len().max(1)
 }
 
 fn rate(count: usize, took: Duration) -> f64 {

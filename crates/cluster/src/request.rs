@@ -66,6 +66,9 @@ impl Path {
 
 /// Undoes percent encoding; bytes that are no UTF-8 become replacement characters.
 fn percent_decode(text: &str, plus_is_space: bool) -> String {
+    if !text.contains('%') && !(plus_is_space && text.contains('+')) {
+        return text.to_string();
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

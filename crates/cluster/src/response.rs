@@ -96,7 +96,7 @@ impl Body for ListBody {
         if self.done {
             return Poll::Ready(None);
         }
-        let left: usize = self.objects[self.at..].iter().take(256).map(|o| o.bytes.len() + 1).sum();
+        let left: usize = self.objects[self.at..].iter().take(256).map(|o| o.text().len() + 1).sum();
         let mut chunk = BytesMut::with_capacity(left.min(CHUNK + (CHUNK >> 2)) + 512);
         if let Some(head) = self.head.take() {
             chunk.put_slice(head.as_bytes());
@@ -108,10 +108,10 @@ impl Body for ListBody {
                 chunk.put_u8(b',');
             }
             if self.typed {
-                chunk.put_slice(&object.bytes);
+                chunk.put_slice(object.text().as_bytes());
             } else {
                 chunk.put_u8(b'{');
-                chunk.put_slice(object.untyped_fields());
+                chunk.put_slice(object.untyped_fields().as_bytes());
             }
             self.at += 1;
         }

@@ -61,7 +61,7 @@ fn object_at(server: &Server, path: &ResourcePath, revision: u64) -> Option<Serv
     let then = server.store.list_at(&kind.storage, path.namespace.as_deref(), revision).ok()?;
     let key = Key::new(path.namespace.as_deref().unwrap_or_default(), name);
     Some(match then.objects.iter().find(|object| object.key == key) {
-        Some(object) => response::json_bytes(200, object.bytes.clone()),
+        Some(object) => response::json_bytes(200, object.bytes()),
         None => response::error(&errors::not_found(kind, name)),
     })
 }

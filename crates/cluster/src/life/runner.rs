@@ -197,7 +197,9 @@ impl Runner {
 
     fn concern(&mut self, change: &Change) {
         self.view.remember(change, self.now());
-        if let Some((who, notes)) = events::of_change(&self.view, change) {
+        if !self.options.without_events
+            && let Some((who, notes)) = events::of_change(&self.view, change)
+        {
             self.record(who, notes);
         }
         match change {
@@ -282,7 +284,9 @@ impl Runner {
         let mut said = Vec::new();
         for (action, outcome) in done.results {
             self.note(task.0, &action, &outcome);
-            said.extend(events::of_outcome(&self.view, &task, &action, &outcome));
+            if !self.options.without_events {
+                said.extend(events::of_outcome(&self.view, &task, &action, &outcome));
+            }
             if let Some((resource, object)) = &outcome.object {
                 let json = std::str::from_utf8(object).map_err(serde::de::Error::custom);
                 match json.and_then(|json| self.view.written(*resource, json, Source::Answer)) {

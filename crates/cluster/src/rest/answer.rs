@@ -38,7 +38,7 @@ impl View {
     /// One stored object, in the form and version of the request.
     pub fn bytes(&self, object: &Object, first: bool) -> Bytes {
         if self.is_stored_form() {
-            return object.bytes.clone();
+            return object.bytes();
         }
         self.shape(in_version(&self.kind, object.value()), first).to_string().into()
     }

@@ -36,11 +36,11 @@ impl Draft {
         self.revision_at = Some(self.text.len());
     }
 
-    /// The bytes at a revision; `None` if there is no place for it.
-    pub(super) fn at(&self, revision: u64) -> Option<Vec<u8>> {
+    /// The text at a revision; `None` if there is no place for it.
+    pub(super) fn at(&self, revision: u64) -> Option<String> {
         let (before, after) = self.text.split_at(self.revision_at?);
         let revision = format!("\"{revision}\"");
-        Some([before.as_bytes(), revision.as_bytes(), after.as_bytes()].concat())
+        Some([before, &revision, after].concat())
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
         draft.value("{}");
         draft.close();
         let text = r#"{"metadata":{"name":"{","resourceVersion":"7","uid":"u"},"status":{}}"#;
-        assert_eq!(draft.at(7).as_deref(), Some(text.as_bytes()));
+        assert_eq!(draft.at(7).as_deref(), Some(text));
         assert_eq!(Draft::default().at(7), None);
     }
 }

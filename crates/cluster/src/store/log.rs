@@ -22,7 +22,7 @@ pub struct LogEvent {
 
 impl LogEvent {
     fn bytes(&self) -> usize {
-        self.object.bytes.len() + self.before.as_ref().map_or(0, |before| before.bytes.len())
+        self.object.text().len() + self.before.as_ref().map_or(0, |before| before.text().len())
     }
 }
 

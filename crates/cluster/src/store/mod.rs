@@ -254,9 +254,9 @@ impl Store {
         let revision = inner.revision + 1;
         let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
         let old = found.current(&current.key, current.revision)?;
-        let bytes = draft.at(revision).ok_or(WriteError::Conflict)?;
+        let text = draft.at(revision).ok_or(WriteError::Conflict)?;
         let interner = &mut self.interner.lock();
-        let object = old.with_status(revision, bytes, status, &found.selectable, interner);
+        let object = old.with_status(revision, text, status, &found.selectable, interner);
         found.replace(old, object.clone());
         inner.revision = revision;
         Ok(object)

@@ -49,7 +49,7 @@ impl Meta {
 pub struct Object {
     pub key: Key,
     pub revision: u64,
-    pub bytes: Bytes,
+    text: Arc<str>,
     /// Where the fields after `kind` and `apiVersion` begin.
     body: usize,
     pub meta: Arc<Meta>,
@@ -82,15 +82,15 @@ impl Object {
             _ => Box::default(),
         };
         let key = Key { namespace: interner.intern(&key.namespace), name: key.name };
-        let (bytes, body) = serialise(value);
-        Arc::new(Self { key, revision, bytes, body, meta: Arc::new(Meta { labels, fields, owners }) })
+        let (text, body) = serialise(value);
+        Arc::new(Self { key, revision, text, body, meta: Arc::new(Meta { labels, fields, owners }) })
     }
 
     /// The same object with a text that differs in its status and its managed fields only.
     pub(super) fn with_status(
         &self,
         revision: u64,
-        bytes: Vec<u8>,
+        text: String,
         status: &Value,
         selectable: &[String],
         interner: &mut Interner,
@@ -109,13 +109,13 @@ impl Object {
             let Meta { labels, owners, .. } = &*self.meta;
             Arc::new(Meta { labels: labels.clone(), fields, owners: owners.clone() })
         };
-        Arc::new(Self { key: self.key.clone(), revision, bytes: bytes.into(), body: self.body, meta })
+        Arc::new(Self { key: self.key.clone(), revision, text: text.into(), body: self.body, meta })
     }
 
     /// The fields without `kind` and `apiVersion`, up to and including the closing brace: how built-in kinds appear
     /// in lists, after an opening brace.
-    pub fn untyped_fields(&self) -> &[u8] {
-        &self.bytes[self.body..]
+    pub fn untyped_fields(&self) -> &str {
+        &self.text[self.body..]
     }
 
     /// The same object seen at another revision: what a watch shows of an object that went or left its selection.
@@ -145,19 +145,29 @@ impl Object {
 
     fn with_text(&self, revision: u64, text: String) -> Self {
         let Self { key, body, meta, .. } = self;
-        Self { key: key.clone(), revision, bytes: text.into(), body: *body, meta: meta.clone() }
+        Self { key: key.clone(), revision, text: text.into(), body: *body, meta: meta.clone() }
     }
 
-    /// Bytes in the store were serialised from a value, so they are text.
     pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.bytes).unwrap_or_default()
+        &self.text
+    }
+
+    /// The text as the body of an answer, without a copy.
+    pub fn bytes(&self) -> Bytes {
+        struct Shared(Arc<str>);
+        impl AsRef<[u8]> for Shared {
+            fn as_ref(&self) -> &[u8] {
+                self.0.as_bytes()
+            }
+        }
+        Bytes::from_owner(Shared(self.text.clone()))
     }
 
     /// Another content at the same place and revision; never stored, only shown.
     pub fn with_value(&self, mut value: Value) -> Self {
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
-        let (bytes, body) = serialise(&mut value);
-        Self { key: self.key.clone(), revision: self.revision, bytes, body, meta: self.meta.clone() }
+        let (text, body) = serialise(&mut value);
+        Self { key: self.key.clone(), revision: self.revision, text, body, meta: self.meta.clone() }
     }
 
     /// The object as a value; its text was one, so it always parses.
@@ -183,21 +193,13 @@ fn replaced(text: &str, part: &str, by: &str) -> String {
 }
 
 /// Kind and apiVersion first, so that lists can leave them out without parsing. Gives where the rest begins.
-fn serialise(value: &mut Value) -> (Bytes, usize) {
+fn serialise(value: &mut Value) -> (Arc<str>, usize) {
     let mut take = |field: &str| value.as_object_mut().and_then(|o| o.remove(field)).unwrap_or_default();
     let (kind, api_version) = (take("kind"), take("apiVersion"));
-    let mut bytes = format!("{{\"kind\":{kind},\"apiVersion\":{api_version}").into_bytes();
-    // The rest is written with its own opening brace, which becomes the comma between the two.
-    let brace = bytes.len();
-    if serde_json::to_writer(&mut bytes, value).is_err() {
-        // A value always serialises into memory.
-        bytes.truncate(brace);
-        bytes.extend_from_slice(b"{}");
-    }
-    bytes[brace] = b',';
-    // Objects are held for long: no spare capacity.
-    bytes.shrink_to_fit();
-    (bytes.into(), brace + 1)
+    let head = format!("{{\"kind\":{kind},\"apiVersion\":{api_version},");
+    // A value always serialises into memory. Its opening brace is in the head.
+    let rest = serde_json::to_string(value).unwrap_or_else(|_| "{}".to_string());
+    ([&head, &rest[1..]].concat().into(), head.len())
 }
 
 /// A field as selectors compare it: absent is the empty string, `false` for absent booleans is left to the caller.
@@ -229,10 +231,8 @@ mod tests {
         });
         let object = stored(&pod);
         let mut later = pod.clone();
-        assert_eq!(object.at_revision(12).bytes, {
-            later["metadata"]["resourceVersion"] = "12".into();
-            stored(&later).at_revision(12).bytes.clone()
-        });
+        later["metadata"]["resourceVersion"] = "12".into();
+        assert_eq!(object.at_revision(12).text(), stored(&later).at_revision(12).text());
         assert_eq!(object.at_revision(12).value(), later);
 
         let mut metadata = later["metadata"].as_object().unwrap().clone();
@@ -243,6 +243,7 @@ mod tests {
         later["metadata"]["resourceVersion"] = "13".into();
         assert_eq!(marked.value(), later);
         assert_eq!(marked.text(), stored(&later).at_revision(13).text());
-        assert_eq!(marked.untyped_fields()[..10], *b"\"metadata\"");
+        assert!(marked.untyped_fields().starts_with("\"metadata\":"));
+        assert_eq!(marked.bytes(), marked.text());
     }
 }

@@ -1,8 +1,10 @@
 //! What all kinds have in common on the wire, reduced to what decisions read.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -163,8 +165,23 @@ pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from
 }
 
 pub fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
-    let text = Option::<String>::deserialize(from)?;
-    text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
+    struct Time;
+    impl Visitor<'_> for Time {
+        type Value = Option<Timestamp>;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            to.write_str("a time or null")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            text.parse().map(Some).map_err(E::custom)
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+    }
+    from.deserialize_any(Time)
 }
 
 #[cfg(test)]
