@@ -66,7 +66,8 @@ impl Path {
 
 /// Undoes percent encoding; bytes that are no UTF-8 become replacement characters.
 fn percent_decode(text: &str, plus_is_space: bool) -> String {
-    if !text.contains('%') && !(plus_is_space && text.contains('+')) {
+    let is_encoded = text.contains('%') || (plus_is_space && text.contains('+'));
+    if !is_encoded {
         return text.to_string();
     }
     let mut out = Vec::with_capacity(text.len());

@@ -269,7 +269,7 @@ fn attach(out: &mut Comparison, mark: Mark, below: Comparison, element: impl FnO
         return;
     }
     let element = element();
-    out.added.add(&element, matches!(mark, Mark::Added), below.added);
-    out.modified.add(&element, matches!(mark, Mark::Modified), below.modified);
-    out.removed.add(&element, matches!(mark, Mark::Removed), below.removed);
+    out.added.add(&element, Node { member: matches!(mark, Mark::Added), below: below.added });
+    out.modified.add(&element, Node { member: matches!(mark, Mark::Modified), below: below.modified });
+    out.removed.add(&element, Node { member: matches!(mark, Mark::Removed), below: below.removed });
 }

@@ -2,7 +2,6 @@
 //! `k:<keys>`, `v:<value>`, `i:<index>`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -12,7 +11,8 @@ use serde_json::Value;
 /// A set of field paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    nodes: BTreeMap<String, Node>,
+    /// By element. Levels are small and mostly written in order, which suits a list better than a tree.
+    nodes: Vec<(String, Node)>,
 }
 
 /// Never both no member and without children.
@@ -48,7 +48,11 @@ impl FieldSet {
         let mut path = path.into_iter().peekable();
         let mut set = self;
         while let Some(element) = path.next() {
-            let node = set.nodes.entry(element.to_string()).or_default();
+            let at = set.find(element).unwrap_or_else(|at| {
+                set.nodes.insert(at, (element.to_string(), Node::default()));
+                at
+            });
+            let (_, node) = &mut set.nodes[at];
             if path.peek().is_none() {
                 node.member = true;
                 return;
@@ -62,7 +66,7 @@ impl FieldSet {
         let mut path = path.into_iter().peekable();
         let mut set = self;
         while let Some(element) = path.next() {
-            let Some(node) = set.nodes.get(element) else { return false };
+            let Some(node) = set.node(element) else { return false };
             if path.peek().is_none() {
                 return node.member;
             }
@@ -71,42 +75,64 @@ impl FieldSet {
         false
     }
 
+    /// Where the element is, or where it would go.
+    fn find(&self, element: &str) -> Result<usize, usize> {
+        match self.nodes.last() {
+            Some((last, _)) if last.as_str() < element => Err(self.nodes.len()),
+            _ => self.nodes.binary_search_by(|(other, _)| other.as_str().cmp(element)),
+        }
+    }
+
     pub(super) fn node(&self, element: &str) -> Option<&Node> {
-        self.nodes.get(element)
+        self.find(element).ok().map(|at| &self.nodes[at].1)
     }
 
     pub(super) fn nodes(&self) -> impl Iterator<Item = (&String, &Node)> {
-        self.nodes.iter()
+        self.nodes.iter().map(|(element, node)| (element, node))
     }
 
     pub(super) fn put(&mut self, element: String, node: Node) {
-        if !node.is_empty() {
-            self.nodes.insert(element, node);
+        if node.is_empty() {
+            return;
+        }
+        match self.find(&element) {
+            Ok(at) => self.nodes[at].1 = node,
+            Err(at) => self.nodes.insert(at, (element, node)),
         }
     }
 
     /// Adds to what is there.
-    pub(super) fn add(&mut self, element: &str, member: bool, below: FieldSet) {
-        let node = Node { member, below };
-        match self.nodes.get_mut(element) {
-            Some(ours) => {
+    pub(super) fn add(&mut self, element: &str, node: Node) {
+        match self.find(element) {
+            Ok(at) => {
+                let (_, ours) = &mut self.nodes[at];
                 ours.member |= node.member;
                 ours.below.union(&node.below);
             }
-            None => self.put(element.to_string(), node),
+            Err(_) if node.is_empty() => {}
+            Err(at) => self.nodes.insert(at, (element.to_string(), node)),
+        }
+    }
+
+    /// Does something to a node that is there; one that is then empty goes.
+    fn change(&mut self, element: &str, change: impl FnOnce(&mut Node)) {
+        if let Ok(at) = self.find(element) {
+            change(&mut self.nodes[at].1);
+            if self.nodes[at].1.is_empty() {
+                self.nodes.remove(at);
+            }
         }
     }
 
     pub fn union(&mut self, other: &FieldSet) {
         for (element, theirs) in &other.nodes {
-            match self.nodes.get_mut(element) {
-                Some(ours) => {
+            match self.find(element) {
+                Ok(at) => {
+                    let (_, ours) = &mut self.nodes[at];
                     ours.member |= theirs.member;
                     ours.below.union(&theirs.below);
                 }
-                None => {
-                    self.nodes.insert(element.clone(), theirs.clone());
-                }
+                Err(at) => self.nodes.insert(at, (element.clone(), theirs.clone())),
             }
         }
     }
@@ -114,36 +140,27 @@ impl FieldSet {
     /// Takes out exactly the paths of `other`; what is below or above them stays.
     pub fn subtract(&mut self, other: &FieldSet) {
         for (element, theirs) in &other.nodes {
-            if let Some(ours) = self.nodes.get_mut(element) {
+            self.change(element, |ours| {
                 ours.member &= !theirs.member;
                 ours.below.subtract(&theirs.below);
-                if ours.is_empty() {
-                    self.nodes.remove(element);
-                }
-            }
+            });
         }
     }
 
     /// Takes out the paths of `other` with everything below them.
     pub fn subtract_trees(&mut self, other: &FieldSet) {
         for (element, theirs) in &other.nodes {
-            if let Some(ours) = self.nodes.get_mut(element) {
-                if theirs.member {
-                    self.nodes.remove(element);
-                    continue;
-                }
-                ours.below.subtract_trees(&theirs.below);
-                if ours.is_empty() {
-                    self.nodes.remove(element);
-                }
-            }
+            self.change(element, |ours| match theirs.member {
+                true => *ours = Node::default(),
+                false => ours.below.subtract_trees(&theirs.below),
+            });
         }
     }
 
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut common = FieldSet::default();
         for (element, ours) in &self.nodes {
-            if let Some(theirs) = other.nodes.get(element) {
+            if let Some(theirs) = other.node(element) {
                 let member = ours.member && theirs.member;
                 common.put(element.clone(), Node { member, below: ours.below.intersection(&theirs.below) });
             }

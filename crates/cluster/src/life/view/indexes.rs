@@ -11,7 +11,7 @@ use crate::store::Key;
 
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
-    pods_by_owner: HashMap<String, BTreeSet<Key>>,
+    pods_by_owner: HashMap<String, BTreeMap<Key, Arc<Pod>>>,
     pods_by_node: HashMap<String, BTreeSet<Key>>,
     /// Pods that nothing controls.
     orphans: BTreeSet<Key>,
@@ -22,7 +22,7 @@ pub(super) struct Indexes {
     replica_sets_by_owner: HashMap<String, BTreeSet<Key>>,
     revisions_by_owner: HashMap<String, BTreeSet<Key>>,
     /// The pods that a budget speaks for.
-    members: BTreeMap<Key, BTreeSet<Key>>,
+    members: BTreeMap<Key, BTreeMap<Key, Arc<Pod>>>,
     selectors: BTreeMap<Key, LabelSelector>,
     addresses: HashMap<String, usize>,
 }
@@ -53,33 +53,47 @@ impl Indexes {
     pub fn pod(
         &mut self,
         before: Option<&Pod>,
-        after: Option<&Pod>,
+        after: Option<&Arc<Pod>>,
         (pods, nodes, budgets): (&Table<Pod>, &Table<Node>, &Table<Budget>),
     ) {
         let is_same_being = |(before, after): (&Pod, &Pod)| before.metadata.uid == after.metadata.uid;
-        let both = before.zip(after).filter(|both| is_same_being(*both));
+        let now = after.map(|pod| &**pod);
+        let both = before.zip(now).filter(|both| is_same_being(*both));
         if both.is_none_or(|(before, after)| standing(before) != standing(after)) {
             if let Some(pod) = before {
                 self.leave(pod);
             }
-            if let Some(pod) = after {
+            if let Some(pod) = now {
                 self.enter(pod);
             }
         }
-        self.crowds.pod(before, after, pods, nodes);
-        if both.is_some_and(|(before, after)| before.metadata.labels == after.metadata.labels) {
-            return;
-        }
-        let Some(pod) = after.or(before) else { return };
+        self.crowds.pod(before, now, pods, nodes);
+        let Some(pod) = now.or(before) else { return };
         let key = pod.key();
+        if let Some(pod) = after
+            && let Some(owner) = pod.metadata.controller()
+        {
+            match self.pods_by_owner.get_mut(&owner.uid) {
+                Some(owned) => _ = owned.insert(key.clone(), pod.clone()),
+                None => {
+                    let owned = BTreeMap::from([(key.clone(), pod.clone())]);
+                    self.pods_by_owner.insert(owner.uid.clone(), owned);
+                }
+            }
+        }
+        let same_labels = both.is_some_and(|(before, after)| before.metadata.labels == after.metadata.labels);
         for (budget, _) in budgets.in_namespace(&key.namespace) {
             let Some(members) = self.members.get_mut(budget) else { continue };
-            let selected = after
-                .is_some_and(|pod| self.selectors.get(budget).is_some_and(|selector| matches(selector, pod)));
-            if selected {
-                members.insert(key.clone());
-            } else {
-                members.remove(&key);
+            let is_selected =
+                |pod: &Pod| self.selectors.get(budget).is_some_and(|selector| matches(selector, pod));
+            match after {
+                Some(pod) if same_labels => {
+                    if let Some(member) = members.get_mut(&key) {
+                        *member = pod.clone();
+                    }
+                }
+                Some(pod) if is_selected(pod) => _ = members.insert(key.clone(), pod.clone()),
+                _ => _ = members.remove(&key),
             }
         }
     }
@@ -97,9 +111,7 @@ impl Indexes {
 
     fn enter(&mut self, pod: &Pod) {
         let key = pod.key();
-        if let Some(owner) = pod.metadata.controller() {
-            add(&mut self.pods_by_owner, &owner.uid, &key);
-        } else {
+        if pod.metadata.controller().is_none() {
             self.orphans.insert(key.clone());
         }
         if !pod.status.pod_ip.is_empty() {
@@ -122,7 +134,12 @@ impl Indexes {
     fn leave(&mut self, pod: &Pod) {
         let key = pod.key();
         if let Some(owner) = pod.metadata.controller() {
-            take(&mut self.pods_by_owner, &owner.uid, &key);
+            if let Some(owned) = self.pods_by_owner.get_mut(&owner.uid) {
+                owned.remove(&key);
+                if owned.is_empty() {
+                    self.pods_by_owner.remove(&owner.uid);
+                }
+            }
         } else {
             self.orphans.remove(&key);
         }
@@ -180,7 +197,7 @@ impl Indexes {
         let selected = pods
             .in_namespace(&key.namespace)
             .filter(|(_, pod)| selector.as_ref().is_some_and(|selector| matches(selector, pod)));
-        self.members.insert(key.clone(), selected.map(|(key, _)| key.clone()).collect());
+        self.members.insert(key.clone(), selected.map(|(key, pod)| (key.clone(), pod.clone())).collect());
         match selector {
             Some(selector) => self.selectors.insert(key.clone(), selector),
             None => self.selectors.remove(key),
@@ -203,8 +220,7 @@ fn matches(selector: &LabelSelector, pod: &Pod) -> bool {
 impl View {
     /// The pods that an object manages, by name.
     pub fn pods_of(&self, uid: &str) -> Vec<&Arc<Pod>> {
-        let keys = self.indexes.pods_by_owner.get(uid).into_iter().flatten();
-        keys.filter_map(|key| self.pods.get(key)).collect()
+        self.indexes.pods_by_owner.get(uid).into_iter().flat_map(BTreeMap::values).collect()
     }
 
     /// The pods of a namespace that nothing controls.
@@ -250,8 +266,7 @@ impl View {
 
     /// The pods that a budget speaks for.
     pub fn members(&self, budget: &Key) -> impl Iterator<Item = &Arc<Pod>> {
-        let keys = self.indexes.members.get(budget).into_iter().flatten();
-        keys.filter_map(|key| self.pods.get(key))
+        self.indexes.members.get(budget).into_iter().flat_map(BTreeMap::values)
     }
 
     /// The budgets of the namespace that select these labels.

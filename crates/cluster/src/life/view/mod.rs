@@ -210,9 +210,9 @@ impl View {
         }
     }
 
-    fn pod_changed(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
+    fn pod_changed(&mut self, before: Option<&Pod>, after: Option<&Arc<Pod>>) {
         self.indexes.pod(before, after, (&self.pods, &self.nodes, &self.budgets));
-        match help_by_pod(before, after) {
+        match help_by_pod(before, after.map(|pod| &**pod)) {
             Help::Room => self.refusals.there_is_room(),
             Help::Company => self.refusals.there_is_company(),
             Help::No => {}
