@@ -16,7 +16,7 @@ pub use admit::{PodPriority, admit_pod};
 pub use create::prepare_create;
 pub use decode::{check_types, drop_unknown, refused, strict_error, type_problem};
 pub use qos::qos_class;
-pub use walk::apply_defaults;
+pub use walk::{apply_defaults, fill_in};
 
 #[cfg(test)]
 #[path = "tests.rs"]

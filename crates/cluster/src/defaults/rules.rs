@@ -6,12 +6,12 @@ use super::image::is_latest;
 
 type Fields = Map<String, Value>;
 
-/// Applies the rules of the definition, if it has any.
-pub(super) fn apply(fields: &mut Fields, definition: &str) {
+/// Applies the rules of the definition, if it has any. Whether something may have changed.
+pub(super) fn apply(fields: &mut Fields, definition: &str) -> bool {
     match definition {
         "io.k8s.api.core.v1.Pod" => pod(fields),
         "io.k8s.api.core.v1.PodSpec" => pod_spec(fields),
-        "io.k8s.api.core.v1.PodStatus" => pod_addresses(fields),
+        "io.k8s.api.core.v1.PodStatus" => return pod_addresses(fields),
         "io.k8s.api.core.v1.NodeSpec" => pod_ranges(fields),
         "io.k8s.api.core.v1.Container" | "io.k8s.api.core.v1.EphemeralContainer" => {
             pull_policy(fields, "image", "imagePullPolicy");
@@ -49,8 +49,9 @@ pub(super) fn apply(fields: &mut Fields, definition: &str) {
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition" => {
             custom_resource(fields);
         }
-        _ => {}
+        _ => return false,
     }
+    true
 }
 
 /// Sets a field that is absent.
@@ -118,15 +119,16 @@ fn pod_spec(fields: &mut Fields) {
 }
 
 /// The one address is the first of the list, and where they differ the one counts.
-fn pod_addresses(fields: &mut Fields) {
+fn pod_addresses(fields: &mut Fields) -> bool {
     let ip = text(fields, "podIP").to_string();
     let first = fields.get("podIPs").and_then(|ips| ips[0]["ip"].as_str()).map(str::to_string);
     match first {
         Some(first) if ip.is_empty() => fields.insert("podIP".to_string(), first.into()),
-        Some(first) if first == ip => None,
-        _ if ip.is_empty() => None,
+        Some(first) if first == ip => return false,
+        _ if ip.is_empty() => return false,
         _ => fields.insert("podIPs".to_string(), json!([{"ip": ip}])),
     };
+    true
 }
 
 /// The same of a node's ranges of pod addresses.

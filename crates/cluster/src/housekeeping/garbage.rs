@@ -60,7 +60,9 @@ pub async fn written(server: &Arc<Server>, kind: &Kind, object: &Arc<Object>, ow
     if owned_anew {
         collect(server, kind, &object.key).await;
     }
-    if let Some(head) = Head::if_deleting(object) {
+    // Most objects that are being deleted wait for nobody, and need not be read to see that.
+    let waits = [FOREGROUND, ORPHAN].iter().any(|finalizer| object.text().contains(finalizer));
+    if waits && let Some(head) = Head::if_deleting(object) {
         see_to_dependents(server, kind, &head).await;
     }
 }

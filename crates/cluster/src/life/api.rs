@@ -1,6 +1,7 @@
 //! Requests to the API server, in this process.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::{Method, Request, header};
@@ -164,24 +165,24 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
     let (request, body, resource) = match action {
         Action::Create { resource, namespace, object } | Action::Ensure { resource, namespace, object } => (
             build(Method::POST, path(*resource, namespace, ""), JSON.1),
-            Cow::Borrowed(object),
+            serde_json::to_string(object),
             Some(*resource),
         ),
         Action::Patch { target, subresource, patch, pinned } => {
             let subresource = subresource.map(|name| format!("/{name}")).unwrap_or_default();
             let path = path(target.resource, &target.namespace, &format!("/{}{subresource}", target.name));
-            let mut patch = patch.clone();
+            let fields = patch.as_object().into_iter().flatten();
+            let mut fields: BTreeMap<&str, Cow<'_, Value>> =
+                fields.map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect();
+            let metadata = fields.entry("metadata").or_insert(Cow::Owned(json!({}))).to_mut();
             if !target.uid.is_empty() {
-                patch["metadata"]["uid"] = target.uid.clone().into();
+                metadata["uid"] = target.uid.clone().into();
             }
             if let Some(version) = pinned {
-                patch["metadata"]["resourceVersion"] = version.clone().into();
+                metadata["resourceVersion"] = version.clone().into();
             }
-            (
-                build(Method::PATCH, path, "application/strategic-merge-patch+json"),
-                Cow::Owned(patch),
-                Some(target.resource),
-            )
+            let content = "application/strategic-merge-patch+json";
+            (build(Method::PATCH, path, content), serde_json::to_string(&fields), Some(target.resource))
         }
         Action::Delete { target, grace } => {
             let path = path(target.resource, &target.namespace, &format!("/{}", target.name));
@@ -194,7 +195,7 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
             }
             // Only a pod that is still there is answered with itself.
             let resource = (target.resource == Resource::Pods).then_some(Resource::Pods);
-            (build(Method::DELETE, path, JSON.1), Cow::Owned(options), resource)
+            (build(Method::DELETE, path, JSON.1), serde_json::to_string(&options), resource)
         }
         Action::Bind { pod, node } => {
             let path = path(Resource::Pods, &pod.namespace, &format!("/{}/binding", pod.name));
@@ -202,7 +203,7 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
                 "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "uid": pod.uid},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             });
-            (build(Method::POST, path, JSON.1), Cow::Owned(binding), None)
+            (build(Method::POST, path, JSON.1), serde_json::to_string(&binding), None)
         }
         Action::AskScale { namespace, owner } => {
             let (code, scale) = ask_scale(cluster, who, namespace, owner).await;
@@ -212,8 +213,7 @@ pub async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Ou
             return Outcome { code, object: None, message, scale: Some(scale) };
         }
     };
-    let (code, body) =
-        send(cluster, who.client(), who, request, serde_json::to_string(&body).unwrap_or_default()).await;
+    let (code, body) = send(cluster, who.client(), who, request, body.unwrap_or_default()).await;
     let bytes = whole(body).await;
     if code == 409 && matches!(action, Action::Ensure { .. }) {
         return Outcome { code: 200, object: None, message: String::new(), scale: None };

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::view::{Meta, Owner, Resource};
+use crate::patch;
 
 /// The object that an action is meant for. An object of that name with another uid is another object; without a uid,
 /// any of that name will do.
@@ -102,13 +103,13 @@ impl Action {
 
     /// Replaces what is given of the status. What others may write at the same time must not be in it.
     pub fn status(resource: Resource, meta: &Meta, status: Value) -> Self {
-        let patch = serde_json::json!({"status": status});
+        let patch = patch::only("status", status);
         Self::Patch { target: Target::of(resource, meta), subresource: Some("status"), patch, pinned: None }
     }
 
     /// The same, refused if anybody wrote the object meanwhile.
     pub fn pinned_status(resource: Resource, meta: &Meta, status: Value) -> Self {
-        let patch = serde_json::json!({"status": status});
+        let patch = patch::only("status", status);
         let pinned = Some(meta.resource_version.clone());
         Self::Patch { target: Target::of(resource, meta), subresource: Some("status"), patch, pinned }
     }

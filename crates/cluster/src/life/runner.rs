@@ -38,15 +38,20 @@ pub async fn run(
     heartbeats: Arc<Heartbeats>,
     commands: UnboundedReceiver<Command>,
 ) {
-    let followers =
-        Resource::FOLLOWED.iter().map(|resource| (*resource, follow(cluster.clone(), *resource))).collect();
+    let door = Arc::new(AtomicWaker::new());
+    let followed = |resource: &Resource| Followed {
+        resource: *resource,
+        follower: follow(cluster.clone(), *resource),
+        bell: Arc::new(Bell { rung: true.into(), door: door.clone() }),
+    };
+    let followers = Resource::FOLLOWED.iter().map(followed).collect();
     let mut runner = Runner {
         cluster,
         options,
         view: View::default(),
         queue: Queue::default(),
         followers,
-        bell: Arc::default(),
+        door,
         under_way: FuturesUnordered::new(),
         recorder: Recorder::default(),
         commands,
@@ -74,8 +79,9 @@ struct Runner {
     options: Options,
     view: View,
     queue: Queue,
-    followers: Vec<(Resource, Follower)>,
-    bell: Arc<Bell>,
+    followers: Vec<Followed>,
+    /// Who waits at it hears the followers' bells.
+    door: Arc<AtomicWaker>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     recorder: Recorder,
     commands: UnboundedReceiver<Command>,
@@ -83,18 +89,22 @@ struct Runner {
     heartbeats: Arc<Heartbeats>,
 }
 
-/// Rung by followers that have news, so that nobody asks all of them after each step.
-#[derive(Default)]
+struct Followed {
+    resource: Resource,
+    follower: Follower,
+    bell: Arc<Bell>,
+}
+
+/// Rung by a follower that has news, so that nobody asks all of them after each step.
 struct Bell {
-    /// Nobody has rung since all were asked.
-    is_quiet: AtomicBool,
-    listener: AtomicWaker,
+    rung: AtomicBool,
+    door: Arc<AtomicWaker>,
 }
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        self.is_quiet.store(false, Ordering::Release);
-        self.listener.wake();
+        self.rung.store(true, Ordering::Release);
+        self.door.wake();
     }
 }
 
@@ -129,7 +139,7 @@ impl Runner {
     /// Nobody decides before all is known.
     async fn begin(&mut self) {
         for index in 0..self.followers.len() {
-            let (resource, follower) = &mut self.followers[index];
+            let Followed { resource, follower, .. } = &mut self.followers[index];
             let resource = *resource;
             if let Some(news) = follower.next().await {
                 self.learn(resource, news);
@@ -158,8 +168,10 @@ impl Runner {
             }
             _ => {}
         }
-        let (presence, view) = (&self.presence, &self.view);
-        self.queue.forget(|task| !presence.takes(view, task));
+        if matches!(command, Command::Down(_) | Command::KubeletDown(_)) {
+            let (presence, view) = (&self.presence, &self.view);
+            self.queue.forget(|task| !presence.takes(view, task));
+        }
         tasks.into_iter().for_each(|task| self.queue.add(task));
     }
 
@@ -172,16 +184,15 @@ impl Runner {
     }
 
     fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<(Resource, News)> {
-        self.bell.listener.register(context.waker());
-        if self.bell.is_quiet.swap(true, Ordering::AcqRel) {
-            return Poll::Pending;
-        }
-        let waker = Waker::from(self.bell.clone());
-        let mut context = Context::from_waker(&waker);
-        for (resource, follower) in &mut self.followers {
-            if let Poll::Ready(Some(news)) = follower.poll_next_unpin(&mut context) {
-                // It and those after it may have more.
-                self.bell.is_quiet.store(false, Ordering::Release);
+        self.door.register(context.waker());
+        for Followed { resource, follower, bell } in &mut self.followers {
+            if !bell.rung.swap(false, Ordering::AcqRel) {
+                continue;
+            }
+            let waker = Waker::from(bell.clone());
+            if let Poll::Ready(Some(news)) = follower.poll_next_unpin(&mut Context::from_waker(&waker)) {
+                // There may be more.
+                bell.rung.store(true, Ordering::Release);
                 return Poll::Ready((*resource, news));
             }
         }

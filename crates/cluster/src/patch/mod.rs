@@ -11,8 +11,15 @@ mod merge;
 mod result;
 mod strategic;
 
+use serde_json::{Map, Value};
+
 pub use gotext::{go_type, go_value, json_kind};
 pub use json::{Failure, apply_operation, json_patch};
 pub use merge::merge_patch;
 pub use result::{check_result, misfit, refused};
 pub use strategic::strategic;
+
+/// An object of one field, such as a patch of it.
+pub fn only(field: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(field.to_string(), value)]))
+}

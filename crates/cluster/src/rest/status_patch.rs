@@ -37,7 +37,7 @@ pub fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<Object>
     let status_schema = schema.field("status")?;
     let before = parts.status.take()?;
     let status = status_of(&before, wanted, status_schema)?;
-    let (old, new) = (wrapped(before), wrapped(status));
+    let (old, new) = (patch::only("status", before), patch::only("status", status));
     if !validation::status::validate(&kind.group, &kind.kind, &new).is_empty() {
         return None;
     }
@@ -56,10 +56,6 @@ pub fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<Object>
     Some(stored)
 }
 
-fn wrapped(status: Value) -> Value {
-    Value::Object([("status".to_string(), status)].into_iter().collect())
-}
-
 /// The status with the patch on it, in the form in which it is stored.
 fn status_of(before: &Value, wanted: &Value, schema: SchemaRef<'_>) -> Option<Value> {
     let mut status = patch::strategic(before, wanted, schema).ok()?;
@@ -67,7 +63,9 @@ fn status_of(before: &Value, wanted: &Value, schema: SchemaRef<'_>) -> Option<Va
         return None;
     }
     encoding::as_go(&mut status, schema);
-    defaults::apply_defaults(&mut status, schema);
+    if defaults::fill_in(&mut status, schema) {
+        encoding::as_go(&mut status, schema);
+    }
     status.as_object().is_some_and(|fields| !fields.is_empty()).then_some(status)
 }
 
