@@ -1,7 +1,11 @@
 //! pods/binding and bindings: the scheduler's word on where a pod runs.
 
+use std::collections::BTreeMap;
+
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
+use super::parts::Parts;
 use super::update::Change;
 use super::{Call, decode, errors, metadata};
 use crate::admission::Operation;
@@ -9,6 +13,7 @@ use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::response::{self, ServerResponse};
 use crate::store::Key;
+use crate::{patch, validation};
 
 pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let mut binding = decode::body_of(call, "Binding")?;
@@ -36,6 +41,9 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     call.kind = pods.clone();
     let key = Key::new(call.namespace(), &name);
     let now = rfc3339(call.server.now());
+    if !dry_run && bind_plainly(call, &key, &binding, &node, &now).is_some() {
+        return Ok(done());
+    }
     let change = Change {
         key,
         subresource: "binding".into(),
@@ -45,10 +53,43 @@ pub async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
         applied: true,
     };
     change.run(call, |call, pod| bound(call, pod, &binding, &node, &now)).await?;
-    Ok(response::json(
-        201,
-        &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
-    ))
+    Ok(done())
+}
+
+fn done() -> ServerResponse {
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    response::json(201, &status)
+}
+
+/// Binds without reading more of the pod than changes; `None` if nothing was done, because there is more to it.
+fn bind_plainly(call: &Call<'_>, key: &Key, binding: &Value, node: &str, now: &str) -> Option<()> {
+    let current = call.server.store.get(&call.kind.storage, key)?;
+    let mut pod: Parts<'_, &RawValue> = Parts::of(&current)?;
+    let uid = metadata::text(binding, "uid");
+    let meant = uid.is_empty() || pod.metadata.has_uid(uid);
+    let carries = ["labels", "annotations"].iter().any(|field| !binding["metadata"][*field].is_null());
+    if !meant || carries || pod.metadata.get("deletionTimestamp").is_some() {
+        return None;
+    }
+    let mut spec: BTreeMap<&str, &RawValue> = serde_json::from_str(pod.get("spec")?.get()).ok()?;
+    let name = to_raw_value(node).ok()?;
+    if spec.insert("nodeName", &name).is_some() {
+        return None;
+    }
+    let mut status = patch::only("status", pod.status.take()?);
+    set_scheduled(&mut status["status"], now);
+    if !validation::status::validate(&call.kind.group, &call.kind.kind, &status).is_empty() {
+        return None;
+    }
+    let status = &status["status"];
+    let texts =
+        [("spec", serde_json::to_string(&spec).ok()?), ("status", serde_json::to_string(status).ok()?)];
+    let draft = pod.draft(pod.metadata.entries.map_or("", RawValue::get), &texts)?;
+    let changed = [("/spec/nodeName", &node.into()), ("/status", status)];
+    let stored = call.server.store.update_text(&call.kind.storage, &current, &draft, &changed).ok()?;
+    call.server.after_write(&call.kind, Some(&current), &stored);
+    Some(())
 }
 
 fn bound(call: &Call<'_>, pod: &Value, binding: &Value, node: &str, now: &str) -> ApiResult<Value> {
@@ -76,14 +117,18 @@ fn bound(call: &Call<'_>, pod: &Value, binding: &Value, node: &str, now: &str) -
             pod["metadata"][field][key] = value.clone();
         }
     }
+    set_scheduled(&mut pod["status"], now);
+    Ok(pod)
+}
+
+fn set_scheduled(status: &mut Value, now: &str) {
     let scheduled =
         json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
-    match &mut pod["status"]["conditions"] {
+    match &mut status["conditions"] {
         Value::Array(list) => {
             list.retain(|c| c["type"] != "PodScheduled");
             list.push(scheduled);
         }
         other => *other = json!([scheduled]),
     }
-    Ok(pod)
 }

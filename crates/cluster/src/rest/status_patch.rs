@@ -1,23 +1,23 @@
-//! Patches of nothing but a status, which are most of what happens in a cluster. The rest of the object is not read:
-//! it stays the text that it is. Whatever is not plain (a refusal, a webhook, a warning, a deletion that ends with it)
+//! Patches of nothing but a status, which are most of what happens in a cluster. Whatever is not plain (a refusal, a webhook, a warning, a deletion that ends with it)
 //! is left to the way that all writes can take, so there is one place that words it.
 
-use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Call;
+use super::parts::{Metadata, Parts};
 use crate::admission::Operation;
 use crate::clock::rfc3339;
 use crate::kinds::KindSchema;
 use crate::managed_fields::{self, EntryText, Writer};
 use crate::schema::SchemaRef;
 use crate::server::reset_fields;
-use crate::store::{Draft, Object};
+use crate::store::Object;
 use crate::{defaults, encoding, patch, validation};
+
+type Entries<'a> = Vec<EntryText<'a>>;
 
 /// Patches the status strategically; `None` if nothing was done and the patch must take the usual way.
 pub fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<Object>> {
@@ -32,8 +32,8 @@ pub fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<Object>
         return None;
     }
     let current = call.server.store.get(&kind.storage, &call.key())?;
-    let mut parts: Parts<'_> = serde_json::from_str(current.text()).ok()?;
-    let wanted = parts.wanted(document, &current)?;
+    let mut parts: Parts<'_, Entries<'_>> = Parts::of(&current)?;
+    let wanted = wanted_of(document, &parts.metadata, current.revision)?;
     let status_schema = schema.field("status")?;
     let before = parts.status.take()?;
     let status = status_of(&before, wanted, status_schema)?;
@@ -49,9 +49,12 @@ pub fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<Object>
         now: &rfc3339(call.server.now()),
         reset: reset_fields(&kind, "status"),
     };
-    let entries = managed_fields::update_text(&parts.metadata.entries, (&old, &new), *schema, &writer)?;
-    let draft = parts.draft(&entries, &new["status"])?;
-    let stored = call.server.store.update_status(&kind.storage, &current, &draft, &new["status"]).ok()?;
+    let entries = parts.metadata.entries.as_ref()?;
+    let entries = managed_fields::update_text(entries, (&old, &new), *schema, &writer)?;
+    let status = &new["status"];
+    let draft = parts.draft(&entries, &[("status", serde_json::to_string(status).ok()?)])?;
+    let changed = [("/status", status)];
+    let stored = call.server.store.update_text(&kind.storage, &current, &draft, &changed).ok()?;
     call.server.after_write(&kind, Some(&current), &stored);
     Some(stored)
 }
@@ -69,138 +72,30 @@ fn status_of(before: &Value, wanted: &Value, schema: SchemaRef<'_>) -> Option<Va
     status.as_object().is_some_and(|fields| !fields.is_empty()).then_some(status)
 }
 
-/// A stored object taken apart as far as a new status needs it.
-#[derive(Default)]
-struct Parts<'a> {
-    /// In their order, with metadata and status among them.
-    fields: Vec<(&'a str, Option<&'a RawValue>)>,
-    metadata: Metadata<'a>,
-    status: Option<Value>,
-}
-
-#[derive(Default)]
-struct Metadata<'a> {
-    fields: Vec<(&'a str, Option<&'a RawValue>)>,
-    entries: Vec<EntryText<'a>>,
-}
-
-impl<'a> Parts<'a> {
-    /// What the patch says of the status, if it says nothing else but for which object it is meant.
-    fn wanted<'d>(&self, document: &'d Value, current: &Object) -> Option<&'d Value> {
-        let fields = document.as_object()?;
-        let meant = |name: &str, value: &Value| match name {
-            "uid" => self.metadata.get("uid").is_some_and(|uid| *value == uid.get().trim_matches('"')),
-            "resourceVersion" => *value == current.revision.to_string().as_str(),
+/// What the patch says of the status, if it says nothing else but for which object it is meant.
+fn wanted_of<'d>(
+    document: &'d Value,
+    metadata: &Metadata<'_, Entries<'_>>,
+    revision: u64,
+) -> Option<&'d Value> {
+    let fields = document.as_object()?;
+    let is_meant = |name: &str, value: &Value| match name {
+        "uid" => value.as_str().is_some_and(|uid| metadata.has_uid(uid)),
+        "resourceVersion" => *value == revision.to_string().as_str(),
+        _ => false,
+    };
+    for (name, value) in fields {
+        let plain = match name.as_str() {
+            "metadata" => value.as_object()?.iter().all(|(name, value)| is_meant(name, value)),
+            "status" => value.is_object(),
             _ => false,
         };
-        for (name, value) in fields {
-            let plain = match name.as_str() {
-                "metadata" => value.as_object()?.iter().all(|(name, value)| meant(name, value)),
-                "status" => value.is_object(),
-                _ => false,
-            };
-            if !plain {
-                return None;
-            }
+        if !plain {
+            return None;
         }
-        // With the last grace gone and nothing that holds it, any write ends the object.
-        let grace = self.metadata.get("deletionGracePeriodSeconds").map_or("0", RawValue::get);
-        let ends = self.metadata.get("deletionTimestamp").is_some() && grace == "0";
-        fields.get("status").filter(|_| !ends)
     }
-
-    /// The text of the object with another status and other managed fields, and no revision yet.
-    fn draft(&self, entries: &str, status: &Value) -> Option<Draft> {
-        let mut draft = Draft::default();
-        draft.open();
-        for (name, raw) in &self.fields {
-            draft.field(name);
-            match (*name, raw) {
-                ("metadata", _) => self.metadata.write(entries, &mut draft),
-                ("status", _) => draft.value(&serde_json::to_string(status).ok()?),
-                (_, Some(raw)) => draft.value(raw.get()),
-                (_, None) => return None,
-            }
-        }
-        draft.close();
-        Some(draft)
-    }
-}
-
-impl<'a> Metadata<'a> {
-    fn get(&self, name: &str) -> Option<&'a RawValue> {
-        self.fields.iter().find(|(field, _)| *field == name).and_then(|(_, raw)| *raw)
-    }
-
-    fn write(&self, entries: &str, draft: &mut Draft) {
-        draft.open();
-        for (name, raw) in &self.fields {
-            draft.field(name);
-            match (*name, raw) {
-                ("resourceVersion", _) => draft.revision_here(),
-                (_, Some(raw)) => draft.value(raw.get()),
-                (_, None) => draft.value(entries),
-            }
-        }
-        draft.close();
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Parts<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(PartsVisitor)
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Metadata<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(MetadataVisitor)
-    }
-}
-
-struct PartsVisitor;
-
-impl<'de> Visitor<'de> for PartsVisitor {
-    type Value = Parts<'de>;
-
-    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("an object")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut parts = Parts::default();
-        while let Some(name) = map.next_key::<&'de str>()? {
-            let mut raw = None;
-            match name {
-                "metadata" => parts.metadata = map.next_value()?,
-                "status" => parts.status = Some(map.next_value()?),
-                _ => raw = Some(map.next_value()?),
-            }
-            parts.fields.push((name, raw));
-        }
-        Ok(parts)
-    }
-}
-
-struct MetadataVisitor;
-
-impl<'de> Visitor<'de> for MetadataVisitor {
-    type Value = Metadata<'de>;
-
-    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("metadata")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut metadata = Metadata::default();
-        while let Some(name) = map.next_key::<&'de str>()? {
-            let mut raw = None;
-            match name {
-                "managedFields" => metadata.entries = map.next_value()?,
-                _ => raw = Some(map.next_value()?),
-            }
-            metadata.fields.push((name, raw));
-        }
-        Ok(metadata)
-    }
+    // With the last grace gone and nothing that holds it, any write ends the object.
+    let grace = metadata.get("deletionGracePeriodSeconds").map_or("0", RawValue::get);
+    let ends = metadata.get("deletionTimestamp").is_some() && grace == "0";
+    fields.get("status").filter(|_| !ends)
 }

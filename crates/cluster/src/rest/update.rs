@@ -102,10 +102,7 @@ impl Change {
     /// Everything between the wish and the write.
     async fn settle(&self, call: &mut Call<'_>, kind: &Kind, old: &Value, new: Value) -> ApiResult<Value> {
         let mut new = new;
-        // A binding sets nothing that has a default.
-        if self.subresource != "binding" {
-            prepare::default(kind, &mut new);
-        }
+        prepare::default(kind, &mut new);
         if !self.applied {
             // What admission adds later belongs to nobody.
             let manager = call.field_manager()?;

@@ -242,13 +242,14 @@ impl Store {
         Ok(object)
     }
 
-    /// Replaces the object, if it is still that one, by a text that differs in its status and its managed fields only.
-    pub fn update_status(
+    /// Replaces the object, if it is still that one, by a text that differs in its managed fields and at some pointers,
+    /// which are neither labels nor owners.
+    pub fn update_text(
         &self,
         resource: &str,
         current: &Object,
         draft: &Draft,
-        status: &Value,
+        changed: &[(&str, &Value)],
     ) -> Result<Arc<Object>, WriteError> {
         let mut inner = self.inner.write();
         let revision = inner.revision + 1;
@@ -256,7 +257,7 @@ impl Store {
         let old = found.current(&current.key, current.revision)?;
         let text = draft.at(revision).ok_or(WriteError::Conflict)?;
         let interner = &mut self.interner.lock();
-        let object = old.with_status(revision, text, status, &found.selectable, interner);
+        let object = old.with_changes(revision, text, changed, &found.selectable, interner);
         found.replace(old, object.clone());
         inner.revision = revision;
         Ok(object)

@@ -86,21 +86,22 @@ impl Object {
         Arc::new(Self { key, revision, text, body, meta: Arc::new(Meta { labels, fields, owners }) })
     }
 
-    /// The same object with a text that differs in its status and its managed fields only.
-    pub(super) fn with_status(
+    /// The same object with a text that differs in its managed fields and at some pointers, which are neither labels nor
+    /// owners.
+    pub(super) fn with_changes(
         &self,
         revision: u64,
         text: String,
-        status: &Value,
+        changed: &[(&str, &Value)],
         selectable: &[String],
         interner: &mut Interner,
     ) -> Arc<Self> {
-        let field = |(pointer, before): (&String, &Arc<str>)| match pointer.strip_prefix("/status") {
-            Some(rest) => {
-                let text = field_text(status, rest);
-                if *text == **before { before.clone() } else { interner.intern(&text) }
+        let field = |(pointer, before): (&String, &Arc<str>)| {
+            let change = changed.iter().find_map(|(at, value)| Some((*value, pointer.strip_prefix(at)?)));
+            match change.map(|(value, rest)| field_text(value, rest)) {
+                Some(text) if *text != **before => interner.intern(&text),
+                _ => before.clone(),
             }
-            None => before.clone(),
         };
         let fields: Box<[Arc<str>]> = selectable.iter().zip(&self.meta.fields).map(field).collect();
         let meta = if fields == self.meta.fields {

@@ -1,5 +1,6 @@
-//! A patch of a status alone takes a shorter way through the server than other writes. Both ways must give the same,
-//! byte for byte: here each patch is sent to two clusters with one seed, and only one of them may take the shorter way.
+//! Patches of a status alone, bindings and deletions take a shorter way through the server than other writes. Both ways
+//! must give the same, byte for byte: here each is sent to two clusters with one seed, and only one of them may take the
+//! shorter way.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by failing")]
 
 use std::sync::Arc;
@@ -11,7 +12,9 @@ use hyper::body::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
+use usher_cluster::admission::in_process;
 use usher_cluster::clock::TokioClock;
+use usher_cluster::store::LogEvent;
 use usher_cluster::{Cluster, Options};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -19,6 +22,7 @@ const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const NODES: &str = "/api/v1/nodes";
+const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
 struct Both([Cluster; 2]);
 
@@ -39,9 +43,13 @@ impl Both {
             _ => "application/json",
         };
         let mut answers = Vec::new();
-        // To ask for what is done anyway is all that keeps a patch from the shorter way.
-        for (cluster, query) in self.0.iter().zip(["", "?fieldValidation=Warn"]) {
-            let query = if method == Method::PATCH { query } else { "" };
+        for (cluster, is_long) in self.0.iter().zip([false, true]) {
+            // To ask for what is done anyway is all that keeps these from the shorter way.
+            let query = if is_long && method == Method::PATCH { "?fieldValidation=Warn" } else { "" };
+            let mut body = body.clone();
+            if is_long && body["kind"] == "Binding" {
+                body["metadata"]["annotations"] = json!({});
+            }
             let request = Request::builder()
                 .method(method.clone())
                 .uri(format!("{path}{query}"))
@@ -57,6 +65,45 @@ impl Both {
         }
         assert_eq!(answers[0], answers[1], "{method} {path} {body}");
         (answers[0].0, serde_json::from_str(&answers[0].2).unwrap())
+    }
+
+    /// One of them must show each deletion of these to a webhook, which allows it.
+    async fn watch_deletions(&self, resources: &[&str]) {
+        let allow = |review: Value| async move {
+            Ok(json!({
+                "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                "response": {"uid": review["request"]["uid"], "allowed": true},
+            }))
+        };
+        for (cluster, resources) in self.0.iter().zip([&["leases"], resources]) {
+            cluster.server().endpoints.register_service("default", "hook", in_process(allow));
+            let configuration = json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": "hook"},
+                "webhooks": [{
+                    "name": "hook.usher.dev", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+                    "clientConfig": {"service": {"namespace": "default", "name": "hook"}},
+                    "rules": [{
+                        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": resources,
+                    }],
+                }],
+            });
+            let request = Request::post(HOOKS).header(header::CONTENT_TYPE, "application/json");
+            let request = request.body(Full::new(Bytes::from(configuration.to_string()))).unwrap();
+            assert_eq!(cluster.service().oneshot(request).await.unwrap().status(), 201);
+        }
+    }
+
+    /// All that both have stored, and what was told of it.
+    fn compare_stores(&self, resource: &str) {
+        let told = |cluster: &Cluster| {
+            let (events, _) = cluster.server().store.events_after(resource, 0, usize::MAX).unwrap();
+            let line = |event: &LogEvent| (event.kind, event.object.text().to_string());
+            (events.iter().map(line).collect::<Vec<_>>(), cluster.server().store.revision())
+        };
+        let [short, long] = &self.0;
+        assert_eq!(told(short), told(long));
+        assert!(!told(short).0.is_empty());
     }
 
     async fn patch(&self, path: &str, agent: &str, patch: &Value) -> (u16, Value) {
@@ -186,4 +233,116 @@ async fn counts_of_workloads_and_states_of_nodes_become_the_same_both_ways() {
         }
     }
     assert!(codes.contains(&200) && codes.contains(&422), "{codes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_bound_the_same_both_ways() {
+    let both = Both::new();
+    let unbound = |name: &str| {
+        let mut pod = pod(name);
+        pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        pod
+    };
+    let binding = |name: &str, uid: &str, node: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        })
+    };
+    for name in ["plain", "told", "leaving"] {
+        assert_eq!(both.ask(Method::POST, PODS, "kubectl/1", &unbound(name)).await.0, 201);
+    }
+    let refusal = json!({"status": {"conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}, {"type": "Other", "status": "True"},
+    ]}});
+    assert_eq!(both.patch(&format!("{PODS}/told/status"), "kube-scheduler/1", &refusal).await.0, 200);
+    let mut held = unbound("held");
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    assert_eq!(both.ask(Method::POST, PODS, "kubectl/1", &held).await.0, 201);
+    assert_eq!(both.ask(Method::DELETE, &format!("{PODS}/held"), "kubectl/1", &Value::Null).await.0, 200);
+    let (_, told) = both.ask(Method::GET, &format!("{PODS}/told"), "kubectl/1", &Value::Null).await;
+    let uid = told["metadata"]["uid"].as_str().unwrap();
+    for (name, uid, node, code) in [
+        ("plain", "", "n", 201),
+        ("plain", "", "n", 409),
+        ("told", "other", "n", 409),
+        ("told", uid, "n \"quoted\"", 201),
+        ("held", "", "n", 409),
+        ("nobody", "", "n", 404),
+        ("leaving", "", "", 500),
+    ] {
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let path = format!("{PODS}/{name}/binding");
+        let (answered, body) =
+            both.ask(Method::POST, &path, "kube-scheduler/1", &binding(name, uid, node)).await;
+        assert_eq!(answered, code, "{name}: {body}");
+    }
+    both.compare_stores("pods");
+    let path = format!("{PODS}?fieldSelector=spec.nodeName%3Dn");
+    let (_, list) = both.ask(Method::GET, &path, "kubectl/1", &Value::Null).await;
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "selectors see where a pod is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_go_the_same_both_ways() {
+    let both = Both::new();
+    both.watch_deletions(&["pods", "replicasets", "nodes"]).await;
+    let with = |name: &str, field: &str, value: Value| {
+        let mut pod = pod(name);
+        pod["metadata"][field] = value;
+        pod
+    };
+    let mut unbound = pod("unbound");
+    unbound["spec"].as_object_mut().unwrap().remove("nodeName");
+    let mut short = pod("short");
+    short["spec"]["terminationGracePeriodSeconds"] = 5.into();
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "set"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "a"}},
+            "template": {
+                "metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+            },
+        },
+    });
+    for (path, object) in [
+        (PODS, unbound),
+        (PODS, short),
+        (PODS, pod("plain")),
+        (PODS, with("held", "finalizers", json!(["example.com/held"]))),
+        (PODS, with("owned", "generateName", "o-".into())),
+        (REPLICA_SETS, set),
+        (NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})),
+    ] {
+        assert_eq!(both.ask(Method::POST, path, "kubectl/1", &object).await.0, 201);
+    }
+    let options = |more: Value| {
+        let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        options
+    };
+    for (path, more, code) in [
+        (format!("{PODS}/unbound"), json!({}), 200),
+        (format!("{PODS}/short"), json!({}), 200),
+        (format!("{PODS}/short"), json!({"gracePeriodSeconds": 2}), 200),
+        (format!("{PODS}/short"), json!({"gracePeriodSeconds": 60}), 200),
+        (format!("{PODS}/short"), json!({"gracePeriodSeconds": 0}), 200),
+        (format!("{PODS}/short"), json!({}), 404),
+        (format!("{PODS}/plain"), json!({"preconditions": {"uid": "other"}}), 409),
+        (format!("{PODS}/plain"), json!({"preconditions": {"resourceVersion": "1"}}), 409),
+        (format!("{PODS}/plain"), json!({"propagationPolicy": "Foreground"}), 200),
+        (format!("{PODS}/held"), json!({"gracePeriodSeconds": 0}), 200),
+        (format!("{PODS}/held"), json!({"gracePeriodSeconds": 0}), 200),
+        (format!("{PODS}/owned"), json!({"gracePeriodSeconds": -1}), 200),
+        (format!("{REPLICA_SETS}/set"), json!({"propagationPolicy": "Orphan"}), 200),
+        (format!("{REPLICA_SETS}/set"), json!({"propagationPolicy": "Background"}), 200),
+        (format!("{NODES}/n"), json!({}), 200),
+    ] {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let (answered, body) = both.ask(Method::DELETE, &path, "kubectl/1", &options(more.clone())).await;
+        assert_eq!(answered, code, "{path} {more}: {body}");
+    }
+    for resource in ["pods", "apps/replicasets", "nodes"] {
+        both.compare_stores(resource);
+    }
 }
