@@ -129,7 +129,7 @@ async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
         node["metadata"]["name"] = name.clone().into();
         node["metadata"]["uid"] = format!("{number:08x}-5eed-4000-8000-000000000002").into();
         store
-            .create("nodes", Key::new("", &name), node.clone())
+            .create("nodes", Key::new("", &name), &mut node.clone())
             .map_err(|why| anyhow::anyhow!("{name}: {why:?}"))?;
     }
     for number in 1..pods {
@@ -141,12 +141,12 @@ async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
         pod["metadata"]["labels"]["app"] = format!("app-{}", number % 500).into();
         pod["spec"]["nodeName"] = format!("node-{:04}", number % NODE_COUNT).into();
         let refused = |why| anyhow::anyhow!("{name} is not stored: {why:?}");
-        store.create("pods", Key::new(&namespace, &name), pod.clone()).map_err(refused)?;
+        store.create("pods", Key::new(&namespace, &name), &mut pod.clone()).map_err(refused)?;
         request["metadata"]["name"] = uid.clone().into();
         request["metadata"]["uid"] = format!("{number:08x}-5eed-4000-8000-000000000001").into();
         request["metadata"]["namespace"] = namespace.clone().into();
         request["spec"]["podRef"] = json!({"name": name, "uid": uid});
-        store.create(&requests.storage, Key::new(&namespace, &uid), request.clone()).map_err(refused)?;
+        store.create(&requests.storage, Key::new(&namespace, &uid), &mut request.clone()).map_err(refused)?;
     }
     Ok(())
 }

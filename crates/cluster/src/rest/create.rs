@@ -88,14 +88,13 @@ pub async fn create_object(
             }
             return Ok(Outcome::Rehearsed(object));
         }
-        // Only a generated name may be tried again with the same object.
-        let candidate = if generates { object.clone() } else { std::mem::take(&mut object) };
-        match call.server.store.create(&kind.storage, key.clone(), answer::to_stored(&kind, candidate)) {
+        let mut candidate = answer::to_stored(&kind, object);
+        match call.server.store.create(&kind.storage, key.clone(), &mut candidate) {
             Ok(stored) => {
                 call.server.after_write(&kind, None, &stored);
                 return Ok(Outcome::Stored(stored));
             }
-            Err(WriteError::Exists) if generates => {}
+            Err(WriteError::Exists) if generates => object = answer::in_version(&kind, candidate),
             Err(WriteError::Exists) => return Err(exists(call, &key)),
             Err(_) => return Err(errors::no_such_path()),
         }

@@ -181,7 +181,7 @@ impl Server {
             if let Some(row) = registry.by_kind(group, version, kind) {
                 let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
                 let key = Key::new(text("namespace"), text("name"));
-                if self.store.create(&row.storage, key, object).is_err() {
+                if self.store.create(&row.storage, key, &mut object).is_err() {
                     tracing::warn!(kind = row.kind, "an object of the fresh cluster exists twice");
                 }
             }

@@ -208,14 +208,15 @@ impl Store {
         self.snapshots.lock().find(resource, namespace, revision)
     }
 
-    pub fn create(&self, resource: &str, key: Key, mut value: Value) -> Result<Arc<Object>, WriteError> {
+    /// Takes what it needs from the value, unless there is such an object already.
+    pub fn create(&self, resource: &str, key: Key, value: &mut Value) -> Result<Arc<Object>, WriteError> {
         let mut inner = self.inner.write();
         let revision = inner.revision + 1;
         let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
         if found.objects.contains_key(&key) {
             return Err(WriteError::Exists);
         }
-        let object = self.seal(found, key, revision, &mut value);
+        let object = self.seal(found, key, revision, value);
         found.objects.insert(object.key.clone(), object.clone());
         found.record(EventKind::Added, object.clone(), None);
         inner.revision = revision;
