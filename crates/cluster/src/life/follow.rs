@@ -176,23 +176,62 @@ mod tests {
         }
     }
 
+    fn pod(name: &str, revision: u64) -> String {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"d","resourceVersion":"{revision}"}},"spec":{{"containers":[]}}}}"#
+        )
+    }
+
+    fn line(kind: &str, pod: &str) -> Vec<u8> {
+        format!("{{\"type\":\"{kind}\",\"object\":{pod}}}\n").into_bytes()
+    }
+
+    fn list(revision: u64, pods: &[String]) -> Vec<u8> {
+        let pods = pods.join(",");
+        format!(r#"{{"metadata":{{"resourceVersion":"{revision}"}},"items":[{pods}]}}"#).into_bytes()
+    }
+
+    /// The names and revisions of the pods that the view has.
+    fn known(view: &View) -> Vec<(String, u64)> {
+        let of = |pod: &super::super::view::Pod| (pod.metadata.name.clone(), pod.metadata.revision());
+        view.pods.iter().map(|(_, pod)| of(pod)).collect()
+    }
+
+    #[test]
+    fn what_was_answered_is_not_news_and_goes_only_by_a_later_end() {
+        let mut view = View::default();
+        let changes = |view: &mut View, lines: &[u8]| changed(view, Resource::Pods, lines).unwrap().len();
+        assert!(view.written(Resource::Pods, &pod("a", 5), Source::Answer).unwrap().is_some());
+        assert_eq!(changes(&mut view, &line("DELETED", &pod("a", 4))), 0, "that was another pod of the name");
+        assert_eq!(known(&view), [("a".to_string(), 5)]);
+        assert_eq!(changes(&mut view, &line("ADDED", &pod("a", 5))), 0);
+        assert!(view.written(Resource::Pods, &pod("a", 5), Source::Answer).unwrap().is_none());
+        assert_eq!(changes(&mut view, &line("MODIFIED", &pod("a", 6))), 1);
+        assert_eq!(changes(&mut view, &line("DELETED", &pod("a", 7))), 1);
+        assert_eq!(known(&view), []);
+    }
+
+    #[test]
+    fn a_list_that_is_older_than_an_answer_does_not_take_it_back() {
+        let mut view = View::default();
+        let pods = [("a".to_string(), 5), ("b".to_string(), 2)];
+        view.written(Resource::Pods, &pod("a", 5), Source::Answer).unwrap();
+        listed(&mut view, Resource::Pods, &list(3, &[pod("b", 2)])).unwrap();
+        assert_eq!(known(&view), pods);
+        // It is told again after the list, and is no news.
+        assert!(changed(&mut view, Resource::Pods, &line("ADDED", &pod("a", 5))).unwrap().is_empty());
+        assert_eq!(known(&view), pods);
+        listed(&mut view, Resource::Pods, &list(9, &[pod("b", 2)])).unwrap();
+        assert_eq!(known(&view), pods[1..]);
+    }
+
     #[test]
     fn every_line_is_taken_in() {
         let mut view = View::default();
-        let pod = |name: &str, revision: u64| {
-            format!(
-                r#"{{"metadata":{{"name":"{name}","namespace":"d","resourceVersion":"{revision}"}},"spec":{{"containers":[]}}}}"#
-            )
-        };
-        let lines = format!(
-            "{{\"type\":\"ADDED\",\"object\":{}}}\n{{\"type\":\"ADDED\",\"object\":{}}}\n",
-            pod("a", 2),
-            pod("b", 3)
-        );
-        assert_eq!(changed(&mut view, Resource::Pods, lines.as_bytes()).unwrap().len(), 2);
+        let lines = [line("ADDED", &pod("a", 2)), line("ADDED", &pod("b", 3))].concat();
+        assert_eq!(changed(&mut view, Resource::Pods, &lines).unwrap().len(), 2);
         assert_eq!(view.pods.len(), 2);
-        let gone = format!("{{\"type\":\"DELETED\",\"object\":{}}}\n", pod("a", 4));
-        assert_eq!(changed(&mut view, Resource::Pods, gone.as_bytes()).unwrap().len(), 1);
+        assert_eq!(changed(&mut view, Resource::Pods, &line("DELETED", &pod("a", 4))).unwrap().len(), 1);
         for bad in [&b"nonsense\n"[..], b"\xff\n"] {
             assert!(changed(&mut view, Resource::Pods, bad).is_err());
         }

@@ -1,5 +1,6 @@
-//! Patches of nothing but a status, which are most of what happens in a cluster. Whatever is not plain (a refusal, a webhook, a warning, a deletion that ends with it)
-//! is left to the way that all writes can take, so there is one place that words it.
+//! Patches of nothing but a status, which are most of what happens in a cluster. Whatever is not plain (a refusal, a
+//! webhook, a warning, a deletion that ends with it) is left to the way that all writes can take, so there is one place
+//! that words it.
 
 use std::sync::Arc;
 

@@ -102,28 +102,40 @@ impl Resource {
 #[derive(Debug)]
 pub struct Table<T> {
     objects: BTreeMap<Key, Arc<T>>,
-    /// The revision up to which the watch has told.
+    told: Told,
+}
+
+/// What the watch of a resource has told.
+#[derive(Debug, Default)]
+struct Told {
+    /// The revision up to which it has.
     seen: u64,
-    /// Most of what the watch tells is known from the answer to the write, and need not be read again: the revisions of
-    /// what was answered and not yet told, by the hash of its text.
+    /// Most of what it tells is known from the answer to the write, and need not be read again: the revisions of what was
+    /// answered and not yet told, by the hash of its text.
     answered: HashMap<u64, u64, FixedState>,
-    hasher: FixedState,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            seen: 0,
-            answered: HashMap::default(),
-            hasher: FixedState::default(),
-        }
+        Self { objects: BTreeMap::new(), told: Told::default() }
     }
 }
 
 impl<T> Table<T> {
     pub fn get(&self, key: &Key) -> Option<&Arc<T>> {
         self.objects.get(key)
+    }
+
+    /// Takes out an object that is gone, unless it is known in a later state: then it is there again.
+    fn take(&mut self, key: &Key, gone_at: u64) -> Option<Arc<T>>
+    where
+        T: Followed,
+    {
+        let known = self.objects.get(key)?;
+        if known.meta().revision() > gone_at {
+            return None;
+        }
+        self.objects.remove(key)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<T>)> {
@@ -270,46 +282,45 @@ impl View {
     pub fn deleted(&mut self, resource: Resource, json: &str) -> Result<Option<Change>, serde_json::Error> {
         let name: Name<'_> = metadata_of(json)?;
         self.reached(resource, name.revision());
-        Ok(self.forget(resource, &name.key()))
+        Ok(self.forget(resource, &name.key(), name.revision()))
     }
 
-    fn forget(&mut self, resource: Resource, key: &Key) -> Option<Change> {
+    fn forget(&mut self, resource: Resource, key: &Key, gone_at: u64) -> Option<Change> {
         match resource {
             Resource::Nodes => {
-                let before = self.nodes.objects.remove(key)?;
+                let before = self.nodes.take(key, gone_at)?;
                 self.node_changed(Some(&before), None);
                 Some(Change::Node { before: Some(before), after: None })
             }
             Resource::Pods => {
-                let before = self.pods.objects.remove(key)?;
+                let before = self.pods.take(key, gone_at)?;
                 self.pod_changed(Some(&before), None);
                 Some(Change::Pod { before: Some(before), after: None })
             }
             Resource::ReplicaSets => {
-                let before = self.replica_sets.objects.remove(key)?;
+                let before = self.replica_sets.take(key, gone_at)?;
                 self.indexes.replica_set(Some(&before), None);
                 Some(Change::ReplicaSet { before: Some(before), after: None })
             }
             Resource::Budgets => {
-                self.budgets.objects.remove(key)?;
+                self.budgets.take(key, gone_at)?;
                 self.indexes.budget(key, None, &self.pods);
                 None
             }
             Resource::Deployments => self
                 .deployments
-                .objects
-                .remove(key)
+                .take(key, gone_at)
                 .map(drop)
                 .map(|()| Change::Other { resource, key: key.clone() }),
-            Resource::StatefulSets => self.stateful_sets.objects.remove(key).map(drop).and(None),
-            Resource::DaemonSets => self.daemon_sets.objects.remove(key).map(drop).and(None),
-            Resource::Jobs => self.jobs.objects.remove(key).map(drop).and(None),
+            Resource::StatefulSets => self.stateful_sets.take(key, gone_at).map(drop).and(None),
+            Resource::DaemonSets => self.daemon_sets.take(key, gone_at).map(drop).and(None),
+            Resource::Jobs => self.jobs.take(key, gone_at).map(drop).and(None),
             Resource::ReplicationControllers => {
-                self.replication_controllers.objects.remove(key).map(drop).and(None)
+                self.replication_controllers.take(key, gone_at).map(drop).and(None)
             }
-            Resource::Claims => self.claims.objects.remove(key).map(drop).and(None),
+            Resource::Claims => self.claims.take(key, gone_at).map(drop).and(None),
             Resource::Revisions => {
-                let before = self.revisions.objects.remove(key)?;
+                let before = self.revisions.take(key, gone_at)?;
                 self.indexes.revision(&before, false);
                 Some(Change::Revision { revision: before })
             }
@@ -339,9 +350,13 @@ impl View {
             }
         }
         for key in self.keys(resource).into_iter().filter(|key| !there.contains(key)) {
-            changes.extend(self.forget(resource, &key));
+            changes.extend(self.forget(resource, &key, revision));
         }
         self.reached(resource, revision);
+        // The list may be older than the answers, and what comes after it is told again.
+        if let Some(told) = self.told(resource) {
+            told.answered.clear();
+        }
         Ok(changes)
     }
 
@@ -365,21 +380,26 @@ impl View {
     }
 
     fn reached(&mut self, resource: Resource, revision: u64) {
-        let seen = match resource {
-            Resource::Nodes => &mut self.nodes.seen,
-            Resource::Pods => &mut self.pods.seen,
-            Resource::ReplicaSets => &mut self.replica_sets.seen,
-            Resource::Deployments => &mut self.deployments.seen,
-            Resource::StatefulSets => &mut self.stateful_sets.seen,
-            Resource::DaemonSets => &mut self.daemon_sets.seen,
-            Resource::Jobs => &mut self.jobs.seen,
-            Resource::Budgets => &mut self.budgets.seen,
-            Resource::ReplicationControllers => &mut self.replication_controllers.seen,
-            Resource::Revisions => &mut self.revisions.seen,
-            Resource::Claims => &mut self.claims.seen,
-            Resource::Volumes | Resource::Events | Resource::Leases => return,
-        };
-        *seen = revision.max(*seen);
+        if let Some(told) = self.told(resource) {
+            told.seen = revision.max(told.seen);
+        }
+    }
+
+    fn told(&mut self, resource: Resource) -> Option<&mut Told> {
+        Some(match resource {
+            Resource::Nodes => &mut self.nodes.told,
+            Resource::Pods => &mut self.pods.told,
+            Resource::ReplicaSets => &mut self.replica_sets.told,
+            Resource::Deployments => &mut self.deployments.told,
+            Resource::StatefulSets => &mut self.stateful_sets.told,
+            Resource::DaemonSets => &mut self.daemon_sets.told,
+            Resource::Jobs => &mut self.jobs.told,
+            Resource::Budgets => &mut self.budgets.told,
+            Resource::ReplicationControllers => &mut self.replication_controllers.told,
+            Resource::Revisions => &mut self.revisions.told,
+            Resource::Claims => &mut self.claims.told,
+            Resource::Volumes | Resource::Events | Resource::Leases => return None,
+        })
     }
 }
 
@@ -418,19 +438,20 @@ fn put<O: Followed + DeserializeOwned>(
     json: &str,
     source: Source,
 ) -> Result<Option<Put<O>>, serde_json::Error> {
-    let text = table.hasher.hash_one(json);
+    let told = &mut table.told;
+    let text = told.answered.hasher().hash_one(json);
     if source == Source::Watch
-        && let Some(revision) = table.answered.remove(&text)
+        && let Some(revision) = told.answered.remove(&text)
     {
-        table.seen = revision.max(table.seen);
+        told.seen = revision.max(told.seen);
         return Ok(None);
     }
     let object = Arc::new(serde_json::from_str::<O>(json)?);
     let (key, revision) = (object.key(), object.meta().revision());
     match source {
-        Source::Watch => table.seen = revision.max(table.seen),
-        Source::Answer if revision <= table.seen => return Ok(None),
-        Source::Answer => drop(table.answered.insert(text, revision)),
+        Source::Watch => told.seen = revision.max(told.seen),
+        Source::Answer if revision <= told.seen => return Ok(None),
+        Source::Answer => drop(told.answered.insert(text, revision)),
     }
     if table.objects.get(&key).is_some_and(|known| known.meta().revision() >= revision) {
         return Ok(None);
