@@ -302,4 +302,7 @@ fn who_wants(view: &View, orphan: &Pod, tasks: &mut Vec<Task>) {
     for (key, set) in view.daemon_sets.in_namespace(namespace) {
         add(Component::DaemonSet, key, &set.spec.selector);
     }
+    for (key, job) in view.jobs.in_namespace(namespace) {
+        add(Component::Job, key, &job.spec.selector);
+    }
 }

@@ -11,9 +11,19 @@ use crate::selectors::LabelSelector;
 
 /// A set that has pods.
 pub struct Set<'a> {
+    pub api_version: &'static str,
     pub kind: &'static str,
     pub meta: &'a Meta,
     pub selector: &'a Value,
+    /// What holds its pods until it lets them go.
+    pub finalizer: Option<&'static str>,
+}
+
+impl<'a> Set<'a> {
+    /// One of `apps/v1`, which holds nobody.
+    pub fn of_apps(kind: &'static str, meta: &'a Meta, selector: &'a Value) -> Self {
+        Self { api_version: "apps/v1", kind, meta, selector, finalizer: None }
+    }
 }
 
 /// Whether a set with this selector would take in the pod; one without any takes nobody.
@@ -35,21 +45,25 @@ pub fn claim<'a>(
     let mut pods = view.pods_of(&set.meta.uid);
     let selector = LabelSelector::from_object(Some(set.selector)).ok().filter(|_| !set.selector.is_null());
     let Some(selector) = selector.filter(|_| set.meta.deletion_timestamp.is_none()) else { return pods };
-    let mut own = |pod: &Pod, owners: Value| {
-        let patch = json!({"metadata": {"ownerReferences": owners}});
-        plan.act(Action::patch(Resource::Pods, &pod.metadata, patch));
+    let mut own = |pod: &Pod, owners: Value, finalizers: &str| {
+        let mut metadata = json!({"ownerReferences": owners});
+        if let Some(finalizer) = set.finalizer {
+            metadata[finalizers] = json!([finalizer]);
+        }
+        plan.act(Action::patch(Resource::Pods, &pod.metadata, json!({"metadata": metadata})));
     };
     pods.retain(|pod| {
         let mine = selector.matches_map(&pod.metadata.labels);
         if !mine {
-            own(pod, json!([{"$patch": "delete", "uid": set.meta.uid}]));
+            let without = json!([{"$patch": "delete", "uid": set.meta.uid}]);
+            own(pod, without, "$deleteFromPrimitiveList/finalizers");
         }
         mine
     });
     let known = pods.len();
     for orphan in view.orphans(&set.meta.namespace) {
         if !orphan.is_deleting() && fits(orphan) && selector.matches_map(&orphan.metadata.labels) {
-            own(orphan, owned_by("apps/v1", set.kind, set.meta));
+            own(orphan, owned_by(set.api_version, set.kind, set.meta), "finalizers");
             pods.push(orphan);
         }
     }
@@ -95,7 +109,7 @@ mod tests {
         ]);
         let meta = &view.replica_sets.get(&Key::new("default", "web")).unwrap().metadata;
         let mut plan = Plan::nothing();
-        let set = Set { kind: "ReplicaSet", meta, selector };
+        let set = Set::of_apps("ReplicaSet", meta, selector);
         let pods = claim(&view, &set, |pod| pod.metadata.name != "unfit", &mut plan);
         let names = pods.iter().map(|pod| pod.metadata.name.clone()).collect();
         let patches = plan.actions.into_iter().map(|action| match action {

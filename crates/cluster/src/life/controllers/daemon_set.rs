@@ -46,7 +46,7 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
         state.desired += i64::from(runs);
     }
     state.surge = surge(set, state.desired);
-    let claimant = adoption::Set { kind: "DaemonSet", meta: &set.metadata, selector: &set.spec.selector };
+    let claimant = adoption::Set::of_apps("DaemonSet", &set.metadata, &set.spec.selector);
     let pods = adoption::claim(view, &claimant, |_| true, &mut plan);
     for pod in &pods {
         match target_of(pod).and_then(|node| state.on.get_mut(node)) {

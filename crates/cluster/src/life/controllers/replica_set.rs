@@ -18,7 +18,7 @@ pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(set) = view.replica_sets.get(key) else { return plan };
-    let claimant = adoption::Set { kind: "ReplicaSet", meta: &set.metadata, selector: &set.spec.selector };
+    let claimant = adoption::Set::of_apps("ReplicaSet", &set.metadata, &set.spec.selector);
     let all = adoption::claim(view, &claimant, |_| true, &mut plan);
     let (active, other): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = all.into_iter().partition(|pod| pod.is_active());
     let terminating = other.iter().filter(|pod| !pod.is_terminal()).count();

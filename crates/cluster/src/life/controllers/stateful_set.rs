@@ -39,7 +39,7 @@ pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
         healthy: BTreeMap::new(),
         available: 0,
     };
-    let claimant = adoption::Set { kind: "StatefulSet", meta: &set.metadata, selector: &set.spec.selector };
+    let claimant = adoption::Set::of_apps("StatefulSet", &set.metadata, &set.spec.selector);
     for pod in adoption::claim(view, &claimant, |pod| ordinal_of(set, pod).is_some(), &mut plan) {
         let Some(ordinal) = ordinal_of(set, pod) else { continue };
         let available = is_available(pod, set.spec.min_ready_seconds, now, |at| plan.recheck(at));

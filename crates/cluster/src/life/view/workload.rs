@@ -155,6 +155,7 @@ pub struct JobSpec {
     #[serde(rename = "ttlSecondsAfterFinished")]
     pub ttl: Option<i64>,
     pub pod_failure_policy: Value,
+    pub selector: Value,
     pub template: Value,
 }
 

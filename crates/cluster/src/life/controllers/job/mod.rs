@@ -12,7 +12,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{BURST, owned_by, pod_from};
+use super::{BURST, adoption, owned_by, pod_from};
 use crate::clock::rfc3339;
 use crate::life::plan::{About, Action, Note, Plan};
 use crate::life::status;
@@ -32,15 +32,23 @@ const LONGEST_BACK_OFF: i64 = 600;
 pub fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(job) = view.jobs.get(key) else { return plan };
-    let pods = view.pods_of(&job.metadata.uid);
     if job.is_deleting() || has_ended(job) {
         // Nobody counts them any more.
+        let pods = view.pods_of(&job.metadata.uid);
         pods.iter().filter(|pod| is_tracked(pod)).for_each(|pod| plan.act(untrack(pod)));
         if has_ended(job) && !job.is_deleting() {
             expire(job, now, &mut plan);
         }
         return plan;
     }
+    let claimant = adoption::Set {
+        api_version: "batch/v1",
+        kind: "Job",
+        meta: &job.metadata,
+        selector: &job.spec.selector,
+        finalizer: Some(TRACKING),
+    };
+    let pods = adoption::claim(view, &claimant, |_| true, &mut plan);
     let state = State::of(job, pods, now);
     let outcome = state.outcome(&mut plan);
     let want = if job.spec.suspend || outcome.is_some() { 0 } else { state.parallel() };

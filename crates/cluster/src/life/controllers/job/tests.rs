@@ -185,3 +185,36 @@ fn the_failure_policy_may_ignore_a_disruption_or_end_the_job() {
     leaving["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
     assert_eq!(let_go(&plan(&[work, leaving], 100)).len(), 0, "how it ends has to be seen first");
 }
+
+#[test]
+fn pods_that_the_selector_matches_are_taken_in_and_held_and_others_let_go() {
+    let mut job = job(json!({"completions": 2, "parallelism": 2, "selector": {"matchLabels": {"app": "a"}}}));
+    job["spec"]["manualSelector"] = true.into();
+    let labelled = |mut pod: Value, app: &str| {
+        pod["metadata"]["labels"] = json!({"app": app});
+        pod
+    };
+    let mut orphan = labelled(pod("orphan", "Running"), "a");
+    orphan["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    let objects =
+        [job, orphan, labelled(pod("own", "Running"), "a"), labelled(pod("relabelled", "Running"), "b")];
+    let plan = decide(&view(&objects), &Key::new("default", "j"), at(100));
+    assert!(created(&plan).is_empty() && deleted(&plan).is_empty(), "{plan:?}");
+    let patches: Vec<(&str, &Value)> = plan
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Patch { target, patch, subresource: None, .. } => {
+                Some((target.name.as_str(), &patch["metadata"]))
+            }
+            _ => None,
+        })
+        .collect();
+    let [("relabelled", without), ("orphan", with)] = patches[..] else { panic!("{patches:?}") };
+    assert_eq!(without["ownerReferences"], json!([{"$patch": "delete", "uid": "j"}]));
+    assert_eq!(without["$deleteFromPrimitiveList/finalizers"], json!([TRACKING]));
+    assert_eq!(
+        (&with["ownerReferences"][0]["kind"], &with["finalizers"]),
+        (&json!("Job"), &json!([TRACKING]))
+    );
+}
