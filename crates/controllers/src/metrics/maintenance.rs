@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
+use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -14,13 +13,12 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::{NodeStatus, StageStatus};
-use usher_apply::Clock;
 use usher_decide::snapshot::Maintenance;
 
+use super::counting::{Counted, Counting};
 use super::queue::QueueCounts;
 use super::waits::Waits;
 use crate::maintenance::{Cause, Observer};
-use crate::observer::QueueObserver;
 
 /// From a second to a week.
 const STAGE_SECONDS: [f64; 12] =
@@ -167,6 +165,18 @@ impl Counts {
     }
 }
 
+impl Counted for Counts {
+    fn queue(&mut self) -> &mut QueueCounts {
+        &mut self.queue
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        self.begin();
+        self.waits.end(now);
+        self.queue.end();
+    }
+}
+
 fn start(stage: &StageStatus) -> Option<Timestamp> {
     stage.start_timestamp.as_ref().map(|time| time.0)
 }
@@ -181,22 +191,7 @@ fn state_of(node: &NodeStatus, stage: Stage) -> usize {
     }
 }
 
-/// Counts for a run of the controller.
-pub struct Counting {
-    pub counts: Arc<Mutex<Counts>>,
-    pub clock: Clock,
-}
-
-impl Drop for Counting {
-    fn drop(&mut self) {
-        let mut counts = self.counts.lock();
-        counts.begin();
-        counts.waits.end(self.clock.now());
-        counts.queue.end();
-    }
-}
-
-impl Observer for Counting {
+impl Observer for Counting<Counts> {
     fn maintenance_changed(
         &mut self,
         before: Option<&Maintenance>,
@@ -218,33 +213,14 @@ impl Observer for Counting {
     }
 }
 
-impl QueueObserver for Counting {
-    fn queue_added(&mut self) {
-        self.counts.lock().queue.added();
-    }
-
-    fn queue_taken(&mut self, waited: SignedDuration) {
-        self.counts.lock().queue.taken(waited, self.clock.now());
-    }
-
-    fn queue_done(&mut self, worked: SignedDuration) {
-        self.counts.lock().queue.done(worked, self.clock.now());
-    }
-
-    fn queue_retried(&mut self) {
-        self.counts.lock().queue.retried();
-    }
-
-    fn queue_depth(&mut self, waiting: usize, _busy: usize) {
-        self.counts.lock().queue.depth(waiting);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Metrics;
     use super::*;
+    use jiff::SignedDuration;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
+    use usher_apply::Clock;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

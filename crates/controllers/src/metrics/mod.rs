@@ -5,6 +5,7 @@
 //! than any Prometheus can take, so they are by result, class and requester, and the last two are bounded: see
 //! [`tally`]. Which request waits for what is in its status, its events and `usher explain`.
 
+mod counting;
 mod maintenance;
 mod queue;
 pub mod tally;
@@ -13,7 +14,7 @@ mod waits;
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -27,7 +28,7 @@ use usher_decide::snapshot::{Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::eviction_request::Observer;
-use crate::observer::QueueObserver;
+use counting::{Counted, Counting};
 use maintenance::ByCause;
 use queue::{QueueCounts, Queues};
 use tally::Tally;
@@ -128,12 +129,14 @@ impl Metrics {
     /// Counts for a run of the controller. What there is, as opposed to what has happened, is forgotten with it.
     /// `synced` is called when the watches have told what there is.
     pub fn observer(&self, synced: impl Fn() + Send + 'static) -> Box<dyn Observer> {
-        Box::new(Counting { counts: self.counts.clone(), clock: self.clock.clone(), synced })
+        let (counts, clock) = (self.counts.clone(), self.clock.clone());
+        Box::new(Counting { counts, clock, synced: Box::new(synced) })
     }
 
     /// The same for a run of the node maintenance controller.
     pub fn maintenance_observer(&self) -> Box<dyn crate::maintenance::Observer> {
-        Box::new(maintenance::Counting { counts: self.maintenances.clone(), clock: self.clock.clone() })
+        let (counts, clock) = (self.maintenances.clone(), self.clock.clone());
+        Box::new(Counting { counts, clock, synced: Box::new(|| {}) })
     }
 
     /// What a scrape gets; see [`text::CONTENT_TYPE`].
@@ -176,6 +179,12 @@ impl Counts {
         );
         // It exists before anything happens, so that rates begin at nothing.
         self.evictions.get_or_create_owned(&ACCEPTED);
+    }
+}
+
+impl Counted for Counts {
+    fn queue(&mut self) -> &mut QueueCounts {
+        &mut self.queue
     }
 
     fn forget(&mut self, now: Timestamp) {
@@ -264,18 +273,6 @@ impl prometheus_client::collector::Collector for AtRead {
     }
 }
 
-struct Counting<F> {
-    counts: Arc<Mutex<Counts>>,
-    clock: Clock,
-    synced: F,
-}
-
-impl<F> Drop for Counting<F> {
-    fn drop(&mut self) {
-        self.counts.lock().forget(self.clock.now());
-    }
-}
-
 fn active_interceptor(request: &Request) -> Option<&str> {
     let status = &request.status;
     status.active_interceptor_class.as_deref().filter(|_| !status.active_interceptor_completed)
@@ -288,7 +285,7 @@ fn count_of_interceptors(request: &Request) -> ByCount {
     ByCount { interceptors }
 }
 
-impl<F: Fn() + Send> Observer for Counting<F> {
+impl Observer for Counting<Counts> {
     fn request_changed(&mut self, before: Option<&Request>, after: Option<&Request>) {
         let mut counts = self.counts.lock();
         if let Some(before) = before {
@@ -317,32 +314,6 @@ impl<F: Fn() + Send> Observer for Counting<F> {
 
     fn pod_left(&mut self, request: &Request, now: Timestamp) {
         self.counts.lock().removal.observe(now.duration_since(request.created).as_secs_f64());
-    }
-}
-
-impl<F: Fn() + Send> QueueObserver for Counting<F> {
-    fn synced(&mut self) {
-        (self.synced)();
-    }
-
-    fn queue_added(&mut self) {
-        self.counts.lock().queue.added();
-    }
-
-    fn queue_taken(&mut self, waited: SignedDuration) {
-        self.counts.lock().queue.taken(waited, self.clock.now());
-    }
-
-    fn queue_done(&mut self, worked: SignedDuration) {
-        self.counts.lock().queue.done(worked, self.clock.now());
-    }
-
-    fn queue_retried(&mut self) {
-        self.counts.lock().queue.retried();
-    }
-
-    fn queue_depth(&mut self, waiting: usize, _busy: usize) {
-        self.counts.lock().queue.depth(waiting);
     }
 }
 

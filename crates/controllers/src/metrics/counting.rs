@@ -1,0 +1,58 @@
+//! Counts for a run of a controller: of its queue here, of its own matters where they are known.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use usher_apply::Clock;
+
+use super::queue::QueueCounts;
+use crate::observer::QueueObserver;
+
+/// What a controller counts.
+pub trait Counted {
+    fn queue(&mut self) -> &mut QueueCounts;
+
+    /// What there is, as opposed to what has happened, is not known any more.
+    fn forget(&mut self, now: Timestamp);
+}
+
+/// The observer of a run; what there is is forgotten with it.
+pub struct Counting<C: Counted> {
+    pub counts: Arc<Mutex<C>>,
+    pub clock: Clock,
+    /// Called when the watches have told what there is.
+    pub synced: Box<dyn Fn() + Send>,
+}
+
+impl<C: Counted> Drop for Counting<C> {
+    fn drop(&mut self) {
+        self.counts.lock().forget(self.clock.now());
+    }
+}
+
+impl<C: Counted + Send> QueueObserver for Counting<C> {
+    fn synced(&mut self) {
+        (self.synced)();
+    }
+
+    fn queue_added(&mut self) {
+        self.counts.lock().queue().added();
+    }
+
+    fn queue_taken(&mut self, waited: SignedDuration) {
+        self.counts.lock().queue().taken(waited, self.clock.now());
+    }
+
+    fn queue_done(&mut self, worked: SignedDuration) {
+        self.counts.lock().queue().done(worked, self.clock.now());
+    }
+
+    fn queue_retried(&mut self) {
+        self.counts.lock().queue().retried();
+    }
+
+    fn queue_depth(&mut self, waiting: usize, _busy: usize) {
+        self.counts.lock().queue().depth(waiting);
+    }
+}
