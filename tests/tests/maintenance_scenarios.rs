@@ -6,11 +6,8 @@ use usher_tests::guide;
 use usher_tests::scenario::beside::Controllers;
 use usher_tests::scenario::suite::Suite;
 
-const SUITE: Suite = Suite {
-    folder: "scenarios-maintenances",
-    topic: "node-maintenances",
-    controllers: Controllers::RequestsAndMaintenances,
-};
+const SUITE: Suite =
+    Suite { folder: "scenarios-maintenances", controllers: Some(Controllers::RequestsAndMaintenances) };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn maintenances_go_as_specified_on_the_real_cluster_and_end_as_recorded() {
@@ -32,5 +29,5 @@ fn every_scenario_of_maintenances_that_the_real_cluster_runs_is_recorded_and_not
 
 #[test]
 fn every_test_that_the_guide_names_exists_and_every_scenario_is_named() {
-    guide::check("node-maintenance.md", &SUITE.folder().join(SUITE.topic)).unwrap();
+    guide::check("node-maintenance.md", &SUITE.folder().join("node-maintenances")).unwrap();
 }

@@ -6,8 +6,7 @@ use usher_tests::guide;
 use usher_tests::scenario::beside::Controllers;
 use usher_tests::scenario::suite::Suite;
 
-const SUITE: Suite =
-    Suite { folder: "scenarios-requests", topic: "eviction-requests", controllers: Controllers::Requests };
+const SUITE: Suite = Suite { folder: "scenarios-requests", controllers: Some(Controllers::Requests) };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_go_as_specified_on_the_real_cluster_and_end_as_recorded() {
@@ -29,5 +28,5 @@ fn every_scenario_of_requests_that_the_real_cluster_runs_is_recorded_and_nothing
 
 #[test]
 fn every_test_that_the_guide_names_exists_and_every_scenario_is_named() {
-    guide::check("eviction-requests.md", &SUITE.folder().join(SUITE.topic)).unwrap();
+    guide::check("eviction-requests.md", &SUITE.folder().join("eviction-requests")).unwrap();
 }

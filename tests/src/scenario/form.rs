@@ -20,8 +20,6 @@ pub struct Scenario {
     pub title: String,
     /// Why this takes too long, or needs too much, for real time.
     pub embedded_only: Option<String>,
-    /// What the embedded cluster is known to do otherwise. The scenario must fail there, or this goes.
-    pub differs: Option<String>,
     /// Nodes of pods belong to what is compared: where the scheduler has no choice between equals.
     #[serde(default)]
     pub placement: bool,

@@ -48,12 +48,6 @@ pub fn select(scenarios: Vec<Scenario>) -> Vec<Scenario> {
     scenarios.into_iter().filter(wanted).collect()
 }
 
-/// Nothing is left out.
-#[must_use]
-pub fn is_whole_run() -> bool {
-    std::env::var_os(ONLY).is_none()
-}
-
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;

@@ -5,12 +5,10 @@
 //! The runner ([`run`]) does the steps ([`act`], [`drain`]) and checks the expectations ([`expect`]), while watches
 //! note every effect ([`observe`], [`names`]). How a scenario ends and what became of each object is compared with
 //! what the real cluster did ([`outcome`], [`recorded`]): timing may differ, the end and the order of effects may not.
-//! Topics about Usher itself run with it beside the cluster ([`beside`], [`suite`]).
-//! Where the embedded cluster is known to end otherwise, `scenarios/differences.yaml` says so ([`differences`]).
+//! The scenarios of a folder are a [`suite`]; those about Usher itself run with it beside the cluster ([`beside`]).
 
 mod act;
 pub mod beside;
-pub mod differences;
 mod drain;
 mod expect;
 pub mod form;
@@ -28,14 +26,6 @@ mod stage;
 pub mod suite;
 
 pub use form::Scenario;
-pub use load::{is_whole_run, load, select};
+pub use load::{load, select};
 pub use reach::ClusterUnderTest;
 pub use run::{Failure, Report, run};
-
-use std::path::PathBuf;
-
-/// The folder that holds the topics.
-#[must_use]
-pub fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios")
-}

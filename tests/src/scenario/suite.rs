@@ -1,5 +1,5 @@
-//! Scenarios with Usher beside both clusters. How they end on the real one is recorded, and on the embedded one they have
-//! to end the same way.
+//! Scenarios on both clusters. The real one is the judge: how they end there is recorded, and the embedded one has to come
+//! to the same end by the same steps.
 //!
 //! `USHER_SCENARIO=a,b` leaves out all others, `USHER_RECORD=1` writes the recordings anew.
 
@@ -9,7 +9,7 @@ use super::{ClusterUnderTest, Failure, Report, Scenario, beside, load, run, sele
 use crate::TestCluster;
 use anyhow::{Result, ensure};
 use futures::StreamExt;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,18 +24,21 @@ const RECORD: &str = "USHER_RECORD";
 /// So many scenarios run side by side on the real cluster, where most of the time is waiting.
 const SIDE_BY_SIDE: usize = 8;
 
-/// The scenarios of a topic, with a folder of their own.
+/// The scenarios of a folder, in folders by topic.
 #[derive(Debug, Clone, Copy)]
 pub struct Suite {
     pub folder: &'static str,
-    pub topic: &'static str,
-    pub controllers: Controllers,
+    /// What of Usher runs beside the clusters.
+    pub controllers: Option<Controllers>,
 }
+
+/// What is recorded, by topic.
+type Recordings = BTreeMap<String, Recorded>;
 
 type Run<'a> = (&'a Scenario, Result<Report, Failure>);
 
 impl Suite {
-    /// The folder that holds the topic and its recording.
+    /// The folder that holds the topics and their recordings.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(self.folder)
@@ -51,6 +54,11 @@ impl Suite {
         Ok(selected)
     }
 
+    fn recordings(&self, scenarios: &[Scenario]) -> Result<Recordings> {
+        let topics: BTreeSet<&String> = scenarios.iter().map(|scenario| &scenario.topic).collect();
+        topics.into_iter().map(|topic| Ok((topic.clone(), recorded::load(&self.folder(), topic)?))).collect()
+    }
+
     /// Plays all that may on one real cluster, side by side, and those that restart Usher one by one afterwards.
     ///
     /// # Errors
@@ -60,14 +68,16 @@ impl Suite {
             self.selected()?.into_iter().partition(|scenario| scenario.embedded_only.is_some());
         for scenario in &left_out {
             let reason = scenario.embedded_only.as_deref().unwrap_or_default();
-            // Past the harness, which swallows what tests that pass have said.
-            let line = format!("NOT RUN ON THE REAL CLUSTER: {}: {reason}\n", scenario.name);
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            say(&format!("NOT RUN ON THE REAL CLUSTER: {}: {reason}", scenario.name));
         }
         let plane = TestCluster::real_living().await?;
-        let cluster = ClusterUnderTest::of(&plane)?.preferring(GROUP);
-        let usher = beside::real(self.controllers, &plane, &cluster).await?;
-        let cluster = Arc::new(cluster.with(usher));
+        let mut cluster = ClusterUnderTest::of(&plane)?;
+        if let Some(controllers) = self.controllers {
+            cluster = cluster.preferring(GROUP);
+            let usher = beside::real(controllers, &plane, &cluster).await?;
+            cluster = cluster.with(usher);
+        }
+        let cluster = Arc::new(cluster);
         let started = Instant::now();
         let (alone, together): (Vec<_>, Vec<_>) =
             scenarios.iter().partition(|scenario| scenario.restarts_usher());
@@ -82,32 +92,35 @@ impl Suite {
         }
         eprintln!("{} scenarios on the real cluster in {:.0?}", runs.len(), started.elapsed());
         let record = std::env::var_os(RECORD).is_some_and(|value| value == "1");
-        let recorded = recorded::load(&self.folder(), self.topic)?;
-        let judge = |(scenario, run): &Run<'_>| judged(scenario, run, (!record).then_some(&recorded));
+        let recordings = self.recordings(&scenarios)?;
+        let judge = |(scenario, run): &Run<'_>| judged(scenario, run, (!record).then_some(&recordings));
         for one in &mut runs {
             if let Some(why) = judge(one) {
-                let _ = std::io::stderr().write_all(format!("{}\n", again(one.0, &why)).as_bytes());
+                say(&again(one.0, &why));
                 one.1 = run(&elsewhere(one.0), &cluster).await;
             }
         }
         let wrong: Vec<String> = runs.iter().filter_map(judge).collect();
         if record {
-            self.record(&runs, recorded)?;
+            self.record(&runs, recordings)?;
         }
         none_is(&wrong, runs.len())
     }
 
-    fn record(&self, runs: &[Run<'_>], mut recorded: Recorded) -> Result<()> {
+    fn record(&self, runs: &[Run<'_>], mut recordings: Recordings) -> Result<()> {
         for (scenario, run) in runs {
-            if let Ok(report) = run {
-                recorded.insert(scenario.name.clone(), report.outcome.clone());
+            if let (Some(topic), Ok(report)) = (recordings.get_mut(&scenario.topic), run) {
+                topic.insert(scenario.name.clone(), report.outcome.clone());
             }
         }
         let all = self.all()?;
-        recorded.retain(|name, _| {
-            all.iter().any(|scenario| scenario.embedded_only.is_none() && scenario.name == *name)
-        });
-        recorded::save(&self.folder(), self.topic, &recorded)
+        let is_wanted =
+            |name: &str| all.iter().any(|scenario| is_recorded(scenario) && scenario.name == *name);
+        for (topic, recorded) in &mut recordings {
+            recorded.retain(|name, _| is_wanted(name));
+            recorded::save(&self.folder(), topic, recorded)?;
+        }
+        Ok(())
     }
 
     /// Plays each on a cluster of its own, in virtual time.
@@ -116,18 +129,22 @@ impl Suite {
     /// Some went wrong, or did not end as on the real cluster.
     pub fn on_the_embedded_cluster(&self) -> Result<()> {
         let scenarios = self.selected()?;
-        let recorded = recorded::load(&self.folder(), self.topic)?;
+        let recordings = self.recordings(&scenarios)?;
         let started = Instant::now();
         let mut wrong = Vec::new();
         for scenario in &scenarios {
             let run = self.on_an_embedded_cluster(scenario)?;
-            wrong.extend(judged(scenario, &run, scenario.embedded_only.is_none().then_some(&recorded)));
+            wrong.extend(judged(scenario, &run, is_recorded(scenario).then_some(&recordings)));
         }
         eprintln!("{} scenarios on the embedded cluster in {:.1?}", scenarios.len(), started.elapsed());
         none_is(&wrong, scenarios.len())
     }
 
-    fn on_an_embedded_cluster(&self, scenario: &Scenario) -> Result<Result<Report, Failure>> {
+    /// Plays one on a cluster of its own, in virtual time.
+    ///
+    /// # Errors
+    /// There is no such cluster.
+    pub fn on_an_embedded_cluster(&self, scenario: &Scenario) -> Result<Result<Report, Failure>> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
         runtime.block_on(async {
@@ -135,9 +152,13 @@ impl Suite {
             let clock = Arc::new(TokioClock::starting_at(start));
             let cluster = Cluster::new(Options { clock, seed: Some(1), ..Options::default() });
             let life = life::start(&cluster, life::Options::default());
-            let reached = ClusterUnderTest::embedded(&cluster, life).preferring(GROUP);
-            let usher = beside::embedded(self.controllers, &cluster, &reached).await?;
-            Ok(run(scenario, &Arc::new(reached.with(usher))).await)
+            let mut reached = ClusterUnderTest::embedded(&cluster, life);
+            if let Some(controllers) = self.controllers {
+                reached = reached.preferring(GROUP);
+                let usher = beside::embedded(controllers, &cluster, &reached).await?;
+                reached = reached.with(usher);
+            }
+            Ok(run(scenario, &Arc::new(reached)).await)
         })
     }
 
@@ -147,40 +168,52 @@ impl Suite {
     /// Some are not, or are recorded and gone.
     pub fn is_recorded(&self) -> Result<()> {
         let all = self.all()?;
-        let run = all.iter().filter(|scenario| scenario.embedded_only.is_none());
+        let run = all.iter().filter(|scenario| is_recorded(scenario));
         let run: BTreeSet<&str> = run.map(|scenario| scenario.name.as_str()).collect();
-        let recorded = recorded::load(&self.folder(), self.topic)?;
-        let recorded: BTreeSet<&str> = recorded.keys().map(String::as_str).collect();
+        let recordings = self.recordings(&all)?;
+        let recorded: BTreeSet<&str> = recordings.values().flatten().map(|(name, _)| name.as_str()).collect();
         ensure!(run == recorded, "{run:?}\nare run, but\n{recorded:?}\nrecorded: {RECORD}=1 does that anew");
         Ok(())
     }
 }
 
+fn is_recorded(scenario: &Scenario) -> bool {
+    scenario.embedded_only.is_none()
+}
+
+/// Past the harness, which swallows what tests that pass have said.
+fn say(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// What is said before a scenario is tried a second time on the real cluster. The kubelets that kwok plays remove pods by
 /// their name: on a busy machine they are late now and then, and hit the next pod of the name.
-#[must_use]
-pub fn again(scenario: &Scenario, why: &str) -> String {
+fn again(scenario: &Scenario, why: &str) -> String {
     format!("ONCE MORE ON THE REAL CLUSTER, ALONE: {}: {why}", scenario.name)
 }
 
 /// The same scenario in a namespace and on nodes of other names.
-#[must_use]
-pub fn elsewhere(scenario: &Scenario) -> Scenario {
+fn elsewhere(scenario: &Scenario) -> Scenario {
     Scenario { name: format!("{}-again", scenario.name), ..scenario.clone() }
 }
 
 /// What is wrong with a run, as far as the recording knows.
-fn judged(scenario: &Scenario, run: &Result<Report, Failure>, recorded: Option<&Recorded>) -> Option<String> {
+fn judged(
+    scenario: &Scenario,
+    run: &Result<Report, Failure>,
+    recordings: Option<&Recordings>,
+) -> Option<String> {
     let report = match run {
         Err(failure) => return Some(failure.to_string()),
         Ok(report) => report,
     };
-    let Some(expected) = recorded?.get(&scenario.name) else {
+    let Some(expected) = recordings?.get(&scenario.topic).and_then(|topic| topic.get(&scenario.name)) else {
         return Some(format!("{} is not recorded: {RECORD}=1 does that", scenario.name));
     };
     let differences = expected.differences(&report.outcome);
     let told: String = differences.iter().map(|difference| format!("\n    {difference}")).collect();
-    (!told.is_empty()).then(|| format!("{}: ends unlike on the real cluster:{told}", scenario.name))
+    let Scenario { name, title, .. } = scenario;
+    (!told.is_empty()).then(|| format!("{name}: {title}\n  ends unlike on the real cluster:{told}"))
 }
 
 fn none_is(wrong: &[String], of: usize) -> Result<()> {
