@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
+use usher_cluster::store::EventKind;
 use usher_tests::{Answer, TestCluster, crds};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 async fn cluster() -> TestCluster {
     TestCluster::embedded_with(true).await.unwrap().0
@@ -246,4 +248,34 @@ async fn a_definition_goes_after_its_last_instance() {
     cluster.created("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &again).await.unwrap();
     let fresh = cluster.until(requests, |answer| answer.status == 200).await.unwrap();
     assert_eq!(fresh.body["items"], json!([]), "and comes back empty");
+}
+
+/// Read off kube-apiserver v1.37.1: the end shows the last state that was stored, in which the deletion is in progress.
+#[tokio::test]
+async fn the_end_of_a_definition_is_told_in_these_steps() {
+    let (cluster, embedded) = TestCluster::embedded_with(true).await.unwrap();
+    let installed = crds::install(&cluster).await.unwrap();
+    let name = installed[0]["metadata"]["name"].as_str().unwrap();
+    let definition = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    assert_eq!(cluster.delete(&definition).await.unwrap().status, 200);
+    cluster.until_gone(&definition).await.unwrap();
+    let store = &embedded.server().store;
+    let definitions = "apiextensions.k8s.io/customresourcedefinitions";
+    let (events, _) = store.events_after(definitions, 0, usize::MAX).unwrap();
+    let mut told = Vec::new();
+    for event in events.iter().filter(|event| &*event.object.key.name == name) {
+        let definition = event.object.value();
+        let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+        if let Some(condition) = conditions.into_iter().find(|condition| condition["type"] == "Terminating") {
+            let held = definition["metadata"]["finalizers"] == json!([CLEANUP]);
+            told.push((event.kind, condition["reason"].as_str().unwrap().to_string(), held));
+        }
+    }
+    let step = |kind, reason: &str| (kind, format!("InstanceDeletion{reason}"), true);
+    let steps = [
+        step(EventKind::Modified, "Pending"),
+        step(EventKind::Modified, "InProgress"),
+        step(EventKind::Deleted, "InProgress"),
+    ];
+    assert_eq!(told, steps);
 }

@@ -95,17 +95,15 @@ impl Server {
         }
         let done = self.store.count(&storage) == 0;
         let before = definition.clone();
-        let (status, reason, message) = if done {
-            ("False", "InstanceDeletionCompleted", "removed all instances")
-        } else {
-            ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-        };
-        set_terminating(&mut definition, status, reason, message, &now);
+        let message = "CustomResource deletion is in progress";
+        set_terminating(&mut definition, "True", "InstanceDeletionInProgress", message, &now);
         let left: Vec<&str> =
             metadata::finalizers(&before).into_iter().filter(|finalizer| *finalizer != CLEANUP).collect();
         let ends = done && left.is_empty();
         if done && !ends {
             definition["metadata"]["finalizers"] = json!(left);
+            let message = "removed all instances";
+            set_terminating(&mut definition, "False", "InstanceDeletionCompleted", message, &now);
         }
         let mut revision = written.revision;
         if definition != before {
