@@ -11,30 +11,34 @@ use crate::store::Key;
 
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
-    pods_by_owner: HashMap<String, BTreeMap<Key, Arc<Pod>>>,
-    pods_by_node: HashMap<String, BTreeSet<Key>>,
+    pods_by_owner: Groups<Arc<Pod>>,
+    pods_by_node: Groups,
     /// Pods that nothing controls.
     orphans: BTreeSet<Key>,
     roster: Roster,
     crowds: Crowds,
     /// Pods that were told that there is no node for them.
     refused: BTreeSet<Key>,
-    replica_sets_by_owner: HashMap<String, BTreeSet<Key>>,
-    revisions_by_owner: HashMap<String, BTreeSet<Key>>,
+    replica_sets_by_owner: Groups,
+    revisions_by_owner: Groups,
     /// The pods that a budget speaks for.
     members: BTreeMap<Key, BTreeMap<Key, Arc<Pod>>>,
     selectors: BTreeMap<Key, LabelSelector>,
     addresses: HashMap<String, usize>,
 }
 
-fn add(index: &mut HashMap<String, BTreeSet<Key>>, of: &str, key: &Key) {
+/// Objects by what they belong to.
+type Groups<V = ()> = HashMap<String, BTreeMap<Key, V>>;
+
+/// Adds, or replaces what is there.
+fn add<V>(index: &mut Groups<V>, of: &str, key: &Key, value: V) {
     match index.get_mut(of) {
-        Some(keys) => _ = keys.insert(key.clone()),
-        None => _ = index.insert(of.to_string(), BTreeSet::from([key.clone()])),
+        Some(group) => _ = group.insert(key.clone(), value),
+        None => _ = index.insert(of.to_string(), BTreeMap::from([(key.clone(), value)])),
     }
 }
 
-fn take(index: &mut HashMap<String, BTreeSet<Key>>, of: &str, key: &Key) {
+fn take<V>(index: &mut Groups<V>, of: &str, key: &Key) {
     if let Some(keys) = index.get_mut(of) {
         keys.remove(key);
         if keys.is_empty() {
@@ -73,13 +77,7 @@ impl Indexes {
         if let Some(pod) = after
             && let Some(owner) = pod.metadata.controller()
         {
-            match self.pods_by_owner.get_mut(&owner.uid) {
-                Some(owned) => _ = owned.insert(key.clone(), pod.clone()),
-                None => {
-                    let owned = BTreeMap::from([(key.clone(), pod.clone())]);
-                    self.pods_by_owner.insert(owner.uid.clone(), owned);
-                }
-            }
+            add(&mut self.pods_by_owner, &owner.uid, &key, pod.clone());
         }
         let same_labels = both.is_some_and(|(before, after)| before.metadata.labels == after.metadata.labels);
         for (budget, _) in budgets.in_namespace(&key.namespace) {
@@ -100,7 +98,7 @@ impl Indexes {
 
     pub fn node(&mut self, before: Option<&Node>, after: Option<&Arc<Node>>, pods: &Table<Pod>) {
         let Some(name) = before.or(after.map(|node| &**node)).map(|node| &node.metadata.name) else { return };
-        let on_it = self.pods_by_node.get(name).into_iter().flatten();
+        let on_it = self.pods_by_node.get(name).into_iter().flat_map(BTreeMap::keys);
         let on_it = on_it.filter_map(|key| pods.get(key)).map(|pod| &**pod);
         self.crowds.node(before, after.map(|node| &**node), on_it.clone());
         match after {
@@ -121,7 +119,7 @@ impl Indexes {
             self.refused.insert(key.clone());
         }
         if !pod.spec.node_name.is_empty() {
-            add(&mut self.pods_by_node, &pod.spec.node_name, &key);
+            add(&mut self.pods_by_node, &pod.spec.node_name, &key, ());
             if !pod.is_terminal() {
                 self.roster.change(&pod.spec.node_name, |used| {
                     used.requests.add(pod.requests());
@@ -134,12 +132,7 @@ impl Indexes {
     fn leave(&mut self, pod: &Pod) {
         let key = pod.key();
         if let Some(owner) = pod.metadata.controller() {
-            if let Some(owned) = self.pods_by_owner.get_mut(&owner.uid) {
-                owned.remove(&key);
-                if owned.is_empty() {
-                    self.pods_by_owner.remove(&owner.uid);
-                }
-            }
+            take(&mut self.pods_by_owner, &owner.uid, &key);
         } else {
             self.orphans.remove(&key);
         }
@@ -170,14 +163,14 @@ impl Indexes {
         if let Some(set) = after
             && let Some(owner) = set.metadata.controller()
         {
-            add(&mut self.replica_sets_by_owner, &owner.uid, &set.key());
+            add(&mut self.replica_sets_by_owner, &owner.uid, &set.key(), ());
         }
     }
 
     pub fn revision(&mut self, revision: &Revision, there: bool) {
         if let Some(owner) = revision.metadata.controller() {
-            let change = if there { add } else { take };
-            change(&mut self.revisions_by_owner, &owner.uid, &revision.key());
+            let (index, key) = (&mut self.revisions_by_owner, revision.key());
+            if there { add(index, &owner.uid, &key, ()) } else { take(index, &owner.uid, &key) }
         }
     }
 
@@ -230,7 +223,7 @@ impl View {
     }
 
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
-        let keys = self.indexes.pods_by_node.get(node).into_iter().flatten();
+        let keys = self.indexes.pods_by_node.get(node).into_iter().flat_map(BTreeMap::keys);
         keys.filter_map(|key| self.pods.get(key))
     }
 
@@ -250,13 +243,13 @@ impl View {
     }
 
     pub fn replica_sets_of(&self, uid: &str) -> Vec<&Arc<ReplicaSet>> {
-        let keys = self.indexes.replica_sets_by_owner.get(uid).into_iter().flatten();
+        let keys = self.indexes.replica_sets_by_owner.get(uid).into_iter().flat_map(BTreeMap::keys);
         keys.filter_map(|key| self.replica_sets.get(key)).collect()
     }
 
     /// The templates that a workload has and had, oldest first.
     pub fn revisions_of(&self, uid: &str) -> Vec<&Arc<Revision>> {
-        let keys = self.indexes.revisions_by_owner.get(uid).into_iter().flatten();
+        let keys = self.indexes.revisions_by_owner.get(uid).into_iter().flat_map(BTreeMap::keys);
         let mut found: Vec<&Arc<Revision>> = keys.filter_map(|key| self.revisions.get(key)).collect();
         found.sort_by_key(|revision| {
             (revision.revision, revision.metadata.created(), &revision.metadata.name)
