@@ -27,6 +27,11 @@ impl Node {
     fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
+
+    fn join(&mut self, other: &Node) {
+        self.member |= other.member;
+        self.below.union(&other.below);
+    }
 }
 
 /// `fieldsV1` that cannot be read.
@@ -104,11 +109,7 @@ impl FieldSet {
     /// Adds to what is there.
     pub(super) fn add(&mut self, element: &str, node: Node) {
         match self.find(element) {
-            Ok(at) => {
-                let (_, ours) = &mut self.nodes[at];
-                ours.member |= node.member;
-                ours.below.union(&node.below);
-            }
+            Ok(at) => self.nodes[at].1.join(&node),
             Err(_) if node.is_empty() => {}
             Err(at) => self.nodes.insert(at, (element.to_string(), node)),
         }
@@ -127,11 +128,7 @@ impl FieldSet {
     pub fn union(&mut self, other: &FieldSet) {
         for (element, theirs) in &other.nodes {
             match self.find(element) {
-                Ok(at) => {
-                    let (_, ours) = &mut self.nodes[at];
-                    ours.member |= theirs.member;
-                    ours.below.union(&theirs.below);
-                }
+                Ok(at) => self.nodes[at].1.join(theirs),
                 Err(at) => self.nodes.insert(at, (element.clone(), theirs.clone())),
             }
         }

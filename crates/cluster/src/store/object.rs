@@ -1,4 +1,4 @@
-//! One stored object: its bytes, and beside them only what selectors look at.
+//! One stored object: its text, and beside it only what selectors look at.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
