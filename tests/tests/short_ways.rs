@@ -171,6 +171,17 @@ async fn statuses_of_pods_become_the_same_both_ways() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn fields_have_the_same_owners_both_ways_whatever_these_are_called() {
+    let both = Both::new();
+    assert_eq!(both.ask(Method::POST, PODS, "kubectl/1", &pod("p")).await.0, 201);
+    let path = format!("{PODS}/p/status");
+    for (agent, phase) in [("some \"body\" \\/1", "Pending"), ("kubelet/1", "Running"), ("a !/1", "Failed")] {
+        let (code, body) = both.patch(&path, agent, &json!({"status": {"phase": phase}})).await;
+        assert_eq!((code, &body["status"]["phase"]), (200, &json!(phase)), "{agent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_on_its_way_out_goes_the_same_way() {
     let both = Both::new();
     for (name, grace) in [("waits", 30), ("held", 0)] {
