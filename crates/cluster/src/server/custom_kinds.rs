@@ -95,8 +95,6 @@ impl Server {
         }
         let done = self.store.count(&storage) == 0;
         let before = definition.clone();
-        let message = "CustomResource deletion is in progress";
-        set_terminating(&mut definition, "True", "InstanceDeletionInProgress", message, &now);
         let left: Vec<&str> =
             metadata::finalizers(&before).into_iter().filter(|finalizer| *finalizer != CLEANUP).collect();
         let ends = done && left.is_empty();
@@ -104,6 +102,9 @@ impl Server {
             definition["metadata"]["finalizers"] = json!(left);
             let message = "removed all instances";
             set_terminating(&mut definition, "False", "InstanceDeletionCompleted", message, &now);
+        } else {
+            let message = "CustomResource deletion is in progress";
+            set_terminating(&mut definition, "True", "InstanceDeletionInProgress", message, &now);
         }
         let mut revision = written.revision;
         if definition != before {
