@@ -16,6 +16,7 @@ pub mod kubectl;
 pub mod living;
 pub mod maintenances;
 pub mod report;
+pub mod request_calm;
 pub mod request_hours;
 pub mod requests;
 pub mod scenario;

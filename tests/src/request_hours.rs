@@ -76,7 +76,7 @@ pub async fn hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
     Ok(())
 }
 
-fn manager(cluster: &Cluster, witness: &Witness) -> Process {
+pub(crate) fn manager(cluster: &Cluster, witness: &Witness) -> Process {
     let witness = witness.clone();
     Process::new(cluster, "manager", move |run| {
         let clock = Clock::from_fn(move || run.clock.now());

@@ -14,6 +14,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tower::{Service, ServiceExt};
+use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION};
 use usher_cluster::Cluster;
 use usher_cluster::faults::{ClientService, NoAnswer};
 
@@ -111,6 +112,9 @@ impl Witness {
         }
         let pod = self.object(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await;
         if let Some(pod) = pod.filter(|pod| pod["metadata"]["uid"] == uid) {
+            if names_interceptors(&pod) && !admitted(&request) {
+                return Err(format!("{name} names interceptors, and is evicted by a request that has none"));
+            }
             let daemon = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
             if daemon.into_iter().any(|owner| owner["kind"] == "DaemonSet") {
                 return Err(format!("{name} belongs to a daemon set"));
@@ -118,6 +122,20 @@ impl Witness {
         }
         Ok(())
     }
+}
+
+/// Whether the pod's annotations name an interceptor.
+#[must_use]
+pub fn names_interceptors(pod: &Value) -> bool {
+    let annotations = pod["metadata"]["annotations"].as_object();
+    annotations.is_some_and(|all| all.keys().any(|key| key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)))
+}
+
+/// Whether the interceptors of the pod were looked up when the request was made: it has some, or a mark that there were none.
+#[must_use]
+pub fn admitted(request: &Value) -> bool {
+    let some = request["spec"]["interceptors"].as_array().is_some_and(|all| !all.is_empty());
+    some || request["metadata"]["annotations"][INTERCEPTORS_RESOLVED_ANNOTATION] == "true"
 }
 
 #[derive(Clone)]

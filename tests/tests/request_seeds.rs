@@ -1,6 +1,7 @@
 //! Eviction requests under faults, seed by seed: nothing is forgotten, nothing left behind, no rule broken.
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
+use usher_tests::request_calm::calm_hours_of_requests;
 use usher_tests::request_hours::hours_of_requests;
 use usher_tests::seeds::{self, Named};
 
@@ -9,6 +10,15 @@ fn hours_of_requests_under_faults_end_well() {
     let named = Named { target: "request_seeds", test: "hours_of_requests_under_faults_end_well" };
     let seeds = seeds::wanted(50).unwrap_or_else(|why| panic!("{why:#}"));
     if let Err(failure) = seeds::run(named, seeds, hours_of_requests) {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn whoever_can_go_is_gone_within_a_bound_however_difficult_everybody_is() {
+    let test = "whoever_can_go_is_gone_within_a_bound_however_difficult_everybody_is";
+    let seeds = seeds::wanted(50).unwrap_or_else(|why| panic!("{why:#}"));
+    if let Err(failure) = seeds::run(Named { target: "request_seeds", test }, seeds, calm_hours_of_requests) {
         panic!("{failure}");
     }
 }

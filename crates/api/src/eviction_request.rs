@@ -4,6 +4,7 @@
 //! left what needs other objects, the caller's rights or a clock:
 //! - the pod exists under `podRef` and has that UID, its labels and interceptors are copied, the `*.k8s.io` classes are allowed;
 //! - the caller may delete the pod; DELETE is refused under `Forbid` while the pod exists;
+//! - a caller who writes the status may delete the pod: a ValidatingAdmissionPolicy checks it too (`deploy/base/policies.yaml`);
 //! - `progressTimestamp` is not in the future, and the deadline of an interceptor that never reported counts from the creation.
 //!
 //! That a new object has no status needs no rule: the status subresource drops it on creation.
@@ -18,6 +19,9 @@ use std::cmp::Ordering;
 
 /// Seconds an interceptor may stay silent, unless the requester says otherwise.
 pub const PROGRESS_DEADLINE_SECONDS_DEFAULT: i32 = 1800;
+
+/// Where the counter of refused evictions stops.
+pub const FAILED_API_EVICTIONS_MAX: i32 = 1_000_000_000;
 
 /// What is asked for: this pod, these interceptors, this patience. Nothing of it changes after creation.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
@@ -115,6 +119,14 @@ pub const PROGRESS_DEADLINE_SECONDS_DEFAULT: i32 = 1800;
         "status.activeInterceptorClass can only move on once the interceptor has completed \
          or spec.progressDeadlineSeconds have passed since status.progressTimestamp"
     ),
+    // The clocks of the controller and of an interceptor may differ, each by 30 seconds from the server's.
+    validation = Rule::new(
+        "!has(oldSelf.status) || !has(oldSelf.status.progressTimestamp) || !has(self.status) \
+         || (has(oldSelf.status.activeInterceptorClass) && has(self.status.activeInterceptorClass) \
+         && self.status.activeInterceptorClass != oldSelf.status.activeInterceptorClass) \
+         || (has(self.status.progressTimestamp) \
+         && self.status.progressTimestamp >= oldSelf.status.progressTimestamp - duration('60s'))"
+    ).message("status.progressTimestamp can neither be removed nor set back during a turn"),
     validation = Rule::new(
         "!has(oldSelf.status) || !has(oldSelf.status.activeInterceptorClass) \
          || !has(self.status) || !has(self.status.activeInterceptorClass) \
@@ -260,7 +272,7 @@ pub struct EvictionRequestStatus {
 
     /// FailedAPIEvictionCounter counts the evictions that were refused, for example by a disruption budget. It only rises.
     #[serde(default, rename = "failedAPIEvictionCounter")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = FAILED_API_EVICTIONS_MAX))]
     #[x_kube(validation = Rule::new("self >= oldSelf").message("failedAPIEvictionCounter can only be incremented"))]
     pub failed_api_eviction_counter: i32,
 

@@ -11,6 +11,10 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Pod annotation that registers an interceptor; the interceptor class follows, the value is `PRIORITY/ROLE`.
 pub const INTERCEPTOR_ANNOTATION_PREFIX: &str = "interceptor.evictionrequest.coordination.k8s.io/priority_";
+/// EvictionRequest annotation, set to `true` by admission: the pod named no interceptor when the request was created. A request
+/// without interceptors and without it was created past admission, and waits if its pod names some.
+pub const INTERCEPTORS_RESOLVED_ANNOTATION: &str =
+    "evictionrequest.coordination.k8s.io/interceptors-resolved";
 /// Finalizer of a requester on an EvictionRequest; the requester's subdomain follows.
 pub const REQUESTER_FINALIZER_PREFIX: &str = "requester.evictionrequest.coordination.k8s.io/name_";
 /// Finalizers below these prefixes belong to somebody: a requester touches only its own.

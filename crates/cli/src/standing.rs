@@ -181,6 +181,7 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
         WaitingOn::NotEvictable { pod: Unevictable::MirrorPod } => "nobody: mirror pod".to_string(),
         WaitingOn::Finalizers { names } => format!("finalizer {}", names.join(", ")),
         WaitingOn::PodLookup => "pod lookup".to_string(),
+        WaitingOn::InterceptorsNotResolved => "webhook: interceptors not known".to_string(),
         WaitingOn::UnknownInterceptor { class } => format!("unknown interceptor {class}"),
     }
 }

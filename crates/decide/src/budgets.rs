@@ -15,10 +15,9 @@ use crate::snapshot::{Budget, Key};
 /// A grant that never shows in the budget's status is forgotten after the time for which the disruption controller
 /// itself counts a pod as disrupted (rule 14).
 const LONGEST_GRANT: SignedDuration = SignedDuration::from_mins(2);
-/// A budget that has nothing left is expected to move by itself; if it does not for so long, one eviction is tried for
-/// real, so that what the server says can be told.
+/// A budget that has nothing left is expected to move by itself; if it does not for so long, evictions are tried for real, so
+/// that what the server says can be told and counted.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
-const LONGEST_PATIENCE: SignedDuration = SignedDuration::from_mins(15);
 
 /// A request that waits for room.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +27,9 @@ pub struct Place {
     pub node: Arc<str>,
     /// Since when the pod is asked to leave.
     pub since: Timestamp,
+    /// When its back-off ends, after a failure; else since when it waits here. Not before that it tries a budget that does
+    /// not move.
+    pub not_before: Timestamp,
 }
 
 /// The accounts of all budgets.
@@ -51,7 +53,10 @@ struct Account {
     /// When a node was last given room, counted in grants.
     served: BTreeMap<Arc<str>, u64>,
     grants: u64,
-    probe: Option<Probe>,
+    /// Those who wait, by when they may try all the same.
+    tries: BTreeSet<(Timestamp, Key)>,
+    /// When the budget last changed.
+    changed: Timestamp,
 }
 
 #[derive(Debug)]
@@ -62,12 +67,6 @@ struct Grant {
     /// The eviction has succeeded, or is seen in the budget: what comes first.
     evicted: bool,
     shown: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Probe {
-    at: Timestamp,
-    pause: SignedDuration,
 }
 
 impl Account {
@@ -105,6 +104,7 @@ impl Account {
 
     fn remove(&mut self, request: &Key) -> Option<Place> {
         let place = self.pods.remove(request)?;
+        self.tries.remove(&(place.not_before, request.clone()));
         if let Some(waiting) = self.waiting.get_mut(&place.node) {
             waiting.remove(&(place.since, request.clone()));
             if waiting.is_empty() {
@@ -121,7 +121,7 @@ impl Ledger {
         let account = self.accounts.entry(budget.key.clone()).or_default();
         account.allowed = budget.allowed.into();
         account.stuck = budget.can_never_free();
-        account.probe = None;
+        account.changed = now;
         let (at, turn) = (&mut self.at, &mut account.turn);
         account.granted.retain(|request, grant| {
             grant.shown |= budget.disrupted_pods.contains(&*grant.pod);
@@ -157,8 +157,8 @@ impl Ledger {
             && self.account_of(request).is_some_and(|account| account.turn.as_ref() != Some(request))
     }
 
-    /// The request waits for room in this budget, and in no other.
-    pub fn wait(&mut self, budget: &Key, place: Place) {
+    /// The request waits for room in this budget, and in no other. Who waits already does so since then.
+    pub fn wait(&mut self, budget: &Key, mut place: Place, tried: bool) {
         if self.at.get(&place.request).is_some_and(|at| at != budget) {
             self.leave(&place.request);
         }
@@ -166,7 +166,12 @@ impl Ledger {
         if account.granted.contains_key(&place.request) {
             return;
         }
-        account.remove(&place.request);
+        if let Some(before) = account.remove(&place.request)
+            && !tried
+        {
+            place.not_before = before.not_before;
+        }
+        account.tries.insert((place.not_before, place.request.clone()));
         account.waiting.entry(place.node.clone()).or_default().insert((place.since, place.request.clone()));
         self.at.insert(place.request.clone(), budget.clone());
         account.pods.insert(place.request.clone(), place);
@@ -202,31 +207,29 @@ impl Ledger {
         account.turn.clone()
     }
 
-    /// When one eviction is to be tried at a budget that does not move; `None` while nobody waits or others are on
+    /// When the next eviction is to be tried at a budget that does not move; `None` while nobody waits or others are on
     /// their way.
-    pub fn probe_at(&mut self, budget: &Key, now: Timestamp) -> Option<Timestamp> {
-        let account = self.accounts.get_mut(budget)?;
-        if account.pods.is_empty() || account.unused().next().is_some() {
+    pub fn probe_at(&self, budget: &Key) -> Option<Timestamp> {
+        let account = self.accounts.get(budget)?;
+        if account.unused().next().is_some() {
             return None;
         }
-        let first = if account.stuck { SignedDuration::ZERO } else { PATIENCE };
-        let probe = account.probe.get_or_insert(Probe { at: now + first, pause: PATIENCE });
-        Some(probe.at)
+        let (first, _) = account.tries.first()?;
+        let patience = if account.stuck { SignedDuration::ZERO } else { PATIENCE };
+        Some((*first).max(account.changed) + patience)
     }
 
-    /// Lets the one who is next try although there seems to be no room, if it is time.
+    /// Lets the one who is next try although there seems to be no room, if it is time. Everybody has a turn: the server's
+    /// answer is counted for each.
     pub fn probe(&mut self, budget: &Key, now: Timestamp) -> Option<Key> {
-        if self.probe_at(budget, now)? > now {
+        if self.probe_at(budget)? > now {
             return None;
         }
         let account = self.accounts.get_mut(budget)?;
-        let pause = account.probe.map_or(PATIENCE, |probe| probe.pause);
-        account.probe = Some(Probe { at: now + pause, pause: (pause * 2).min(LONGEST_PATIENCE) });
-        account.turn = account.next();
-        if let Some(next) = account.turn.clone() {
-            account.grant(&next, now);
-        }
-        account.turn.clone()
+        let (_, next) = account.tries.first()?.clone();
+        account.grant(&next, now);
+        account.turn = Some(next.clone());
+        Some(next)
     }
 
     /// The eviction went through. Its room counts as taken until the budget shows it. Returns the budget, where the next
@@ -280,7 +283,8 @@ mod tests {
     }
 
     fn place(pod: &str, node: &str, since: i64) -> Place {
-        Place { request: Key::new("default", pod), pod: pod.into(), node: node.into(), since: at(since) }
+        let (request, since) = (Key::new("default", pod), at(since));
+        Place { request, pod: pod.into(), node: node.into(), since, not_before: since }
     }
 
     fn names(keys: &[Key]) -> Vec<&str> {
@@ -293,7 +297,7 @@ mod tests {
         let budget = budget(allowed, &[]);
         ledger.observe(&budget, at(0));
         for (pod, node, since) in places {
-            ledger.wait(&budget.key, place(pod, node, *since));
+            ledger.wait(&budget.key, place(pod, node, *since), false);
         }
         (ledger, budget.key)
     }
@@ -331,7 +335,7 @@ mod tests {
         assert!(ledger.comes_later(&second));
         ledger.observe(&budget(2, &[]), at(60));
         assert_eq!(ledger.grant(&key, at(60)), None);
-        ledger.wait(&key, place("c", "n", 3));
+        ledger.wait(&key, place("c", "n", 3), false);
         ledger.observe(&budget(2, &[]), at(131));
         assert!(!ledger.is_granted(&first) && !ledger.is_granted(&second));
         assert_eq!(ledger.grant(&key, at(131)), Some(Key::new("default", "c")));
@@ -356,7 +360,7 @@ mod tests {
         let (mut ledger, key) = waiting(2, &[("a", "n", 1), ("b", "n", 2)]);
         assert_eq!(ledger.grant(&key, at(10)), Some(Key::new("default", "a")));
         ledger.observe(&budget(1, &["a"]), at(11));
-        ledger.wait(&key, place("c", "n", 3));
+        ledger.wait(&key, place("c", "n", 3), false);
         assert_eq!(ledger.grant(&key, at(11)), None, "the one that is left is granted to b");
         ledger.evicted(&Key::new("default", "a"));
         assert!(
@@ -384,24 +388,31 @@ mod tests {
     }
 
     #[test]
-    fn at_a_budget_that_does_not_move_one_tries_for_real_later_and_later() {
-        let (mut ledger, key) = waiting(0, &[("a", "n", 1), ("b", "m", 2)]);
-        assert_eq!(ledger.probe_at(&key, at(10)), Some(at(40)));
+    fn at_a_budget_that_does_not_move_everybody_tries_for_real_one_at_a_time_and_each_after_its_own_back_off()
+    {
+        let (mut ledger, key) = waiting(0, &[("a", "n", 10), ("b", "n", 11), ("c", "m", 12)]);
+        assert_eq!(ledger.probe_at(&key), Some(at(40)));
         assert_eq!(ledger.probe(&key, at(39)), None);
         let mut tried = Vec::new();
-        let mut now = at(40);
-        for _ in 0..7 {
-            let one = ledger.probe(&key, now).unwrap();
-            assert_eq!(ledger.probe_at(&key, now), None, "one at a time");
-            ledger.refused(&one);
-            ledger.wait(&key, place(&one.name, if &*one.name == "a" { "n" } else { "m" }, 1));
-            let next = ledger.probe_at(&key, now).unwrap();
-            tried.push((one.name.to_string(), next.duration_since(now).as_secs()));
-            now = next;
+        for now in 40..200 {
+            if let Some(one) = ledger.probe(&key, at(now)) {
+                assert_eq!(ledger.probe_at(&key), None, "one at a time");
+                ledger.refused(&one);
+                let again = Place { not_before: at(now + 60), ..place(&one.name, "n", 10) };
+                ledger.wait(&key, again.clone(), true);
+                ledger.wait(&key, Place { not_before: at(now), ..again }, false);
+                tried.push((one.name.to_string(), now));
+            }
         }
-        let pauses: Vec<i64> = tried.iter().map(|(_, pause)| *pause).collect();
-        assert_eq!(pauses, [30, 60, 120, 240, 480, 900, 900]);
-        assert_eq!((&*tried[0].0, &*tried[1].0), ("b", "a"), "the nodes take turns here too");
+        let wanted = [("a", 40), ("b", 41), ("c", 42), ("a", 130), ("b", 131), ("c", 132)];
+        assert_eq!(tried, wanted.map(|(name, at)| (name.to_string(), at)));
+    }
+
+    #[test]
+    fn who_waits_is_not_sent_back_by_being_looked_at_again() {
+        let (mut ledger, key) = waiting(0, &[("a", "n", 10)]);
+        ledger.wait(&key, Place { not_before: at(35), ..place("a", "n", 10) }, false);
+        assert_eq!(ledger.probe_at(&key), Some(at(40)));
     }
 
     #[test]
@@ -410,7 +421,7 @@ mod tests {
         let mut stuck = budget(0, &[]);
         stuck.current_healthy = stuck.expected_pods;
         ledger.observe(&stuck, at(0));
-        ledger.wait(&stuck.key, place("a", "n", 1));
+        ledger.wait(&stuck.key, place("a", "n", 1), false);
         assert!(ledger.probe(&stuck.key, at(1)).is_some());
     }
 
@@ -439,7 +450,7 @@ mod tests {
                         allowed = number;
                         hidden.remove(&request);
                     }
-                    2 => ledger.wait(&key, place(pod, node, now)),
+                    2 => ledger.wait(&key, place(pod, node, now), false),
                     3 if ledger.is_granted(&request) => {
                         ledger.evicted(&request);
                         hidden.entry(request).and_modify(|evicted| *evicted = true);

@@ -65,10 +65,22 @@ pub struct Notice {
 
 impl Notice {
     pub fn normal(about: &'static [About], reason: &'static str, message: String) -> Effect {
-        Effect::Tell(Self { about, is_warning: false, reason, message })
+        Effect::Tell(Self { about, is_warning: false, reason, message: limited(message) })
     }
 
     pub fn warning(about: &'static [About], reason: &'static str, message: String) -> Effect {
-        Effect::Tell(Self { about, is_warning: true, reason, message })
+        Effect::Tell(Self { about, is_warning: true, reason, message: limited(message) })
+    }
+}
+
+/// So many characters the server takes in the message of an event. Statuses could hold more, for nobody to read.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// A text that may hold the words of others, who may be at any length: the server refuses a status or event that is too long,
+/// and then nobody would hear of it.
+pub fn limited(text: String) -> String {
+    match text.char_indices().nth(LONGEST_MESSAGE) {
+        None => text,
+        Some(_) => text.chars().take(LONGEST_MESSAGE - 3).chain("...".chars()).collect(),
     }
 }

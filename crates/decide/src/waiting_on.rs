@@ -21,7 +21,15 @@ pub enum WaitingOn {
     /// Progress was reported although nobody is left to pass the turn to: the eviction is called off for a while.
     Progress { at: Timestamp, until: Timestamp },
     /// The budget that speaks for the pod allows no disruption now.
-    Budget { name: String, allowed: i32, current_healthy: i32, desired_healthy: i32, expected_pods: i32 },
+    Budget {
+        name: String,
+        allowed: i32,
+        current_healthy: i32,
+        desired_healthy: i32,
+        expected_pods: i32,
+        /// Pods that the server has just let go.
+        disrupted_pods: usize,
+    },
     /// The eviction was refused, and is tried again at a time.
     Refused {
         #[serde(flatten)]
@@ -39,6 +47,8 @@ pub enum WaitingOn {
     Finalizers { names: Vec<String> },
     /// Whether the pod still exists is being looked up.
     PodLookup,
+    /// The pod names interceptors and the request, which was created past admission, does not know them.
+    InterceptorsNotResolved,
     /// The status names an interceptor that is not in the spec; nothing can be concluded from that.
     UnknownInterceptor { class: String },
 }
@@ -61,13 +71,25 @@ impl WaitingOn {
 
     /// Whether nothing moves until somebody does something.
     pub fn is_blocked(&self) -> bool {
-        matches!(
-            self,
-            Self::Budget { .. }
-                | Self::Refused { .. }
-                | Self::NotEvictable { .. }
-                | Self::UnknownInterceptor { .. }
-        )
+        match self {
+            Self::Budget { .. } => !self.is_queued(),
+            Self::Refused { .. }
+            | Self::NotEvictable { .. }
+            | Self::InterceptorsNotResolved
+            | Self::UnknownInterceptor { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The budget lets pods go, and others are before this one or on their way.
+    fn is_queued(&self) -> bool {
+        let Self::Budget { allowed, current_healthy, desired_healthy, expected_pods, disrupted_pods, .. } =
+            self
+        else {
+            return false;
+        };
+        let moves = *disrupted_pods > 0 || current_healthy < expected_pods || *expected_pods == 0;
+        *allowed > 0 || (moves && (desired_healthy < expected_pods || *expected_pods == 0))
     }
 
     /// One word for machines: reasons of conditions, labels of metrics.
@@ -75,6 +97,7 @@ impl WaitingOn {
         match self {
             Self::Interceptor { .. } => "Interceptor",
             Self::Progress { .. } => "ProgressReported",
+            Self::Budget { .. } if self.is_queued() => "Queued",
             Self::Budget { .. } => "DisruptionBudget",
             Self::Refused { refusal, .. } => refusal.reason(),
             Self::Evicted { .. } => "Evicted",
@@ -83,6 +106,7 @@ impl WaitingOn {
             Self::NotEvictable { pod: Unevictable::MirrorPod } => "MirrorPod",
             Self::Finalizers { .. } => "Finalizers",
             Self::PodLookup => "PodLookup",
+            Self::InterceptorsNotResolved => "InterceptorsNotResolved",
             Self::UnknownInterceptor { .. } => "UnknownInterceptor",
         }
     }
@@ -92,6 +116,17 @@ impl WaitingOn {
         match self {
             Self::Interceptor { class, .. } => format!("interceptor {class} has its turn"),
             Self::Progress { .. } => "progress was reported, so the pod is not evicted".to_string(),
+            Self::Budget { name, allowed, current_healthy, desired_healthy, expected_pods, .. }
+                if self.is_queued() =>
+            {
+                let unready = expected_pods.saturating_sub(*current_healthy);
+                let at_once = expected_pods.saturating_sub(*desired_healthy).max(*allowed).max(1);
+                if *allowed <= 0 && unready > 0 {
+                    format!("waiting for {unready} of {expected_pods} pods of budget {name} to become ready")
+                } else {
+                    format!("queued: budget {name} allows {at_once} at a time")
+                }
+            }
             Self::Budget { name, .. } => {
                 format!("disruption budget {name} does not allow the pod to be evicted")
             }
@@ -113,6 +148,10 @@ impl WaitingOn {
                 format!("the request is held by the finalizers {}", names.join(", "))
             }
             Self::PodLookup => "the pod is being looked up".to_string(),
+            Self::InterceptorsNotResolved => {
+                "the pod names interceptors, and the request was created without Usher's webhook, so that it has none"
+                    .to_string()
+            }
             Self::UnknownInterceptor { class } => {
                 format!("status.activeInterceptorClass is {class}, which is not in spec.interceptors")
             }
@@ -158,6 +197,9 @@ impl WaitingOn {
             }
             Self::Finalizers { .. } => "ask the owners of the finalizers to let go".to_string(),
             Self::Evicted { .. } | Self::PodLookup => "wait a moment".to_string(),
+            Self::InterceptorsNotResolved => {
+                "install the webhook configurations, then delete the request and ask again".to_string()
+            }
             Self::UnknownInterceptor { .. } => "withdraw the request and ask again".to_string(),
         }
     }

@@ -3,6 +3,9 @@
 //! No outage of the webhook may stop a cluster, so each one is kept as narrow as it can be:
 //! - **Eviction requests**: `Fail`. Without the webhook a request would have no interceptors and its sender's rights would not
 //!   be checked. Nothing but eviction requests waits for it to come back; pods, nodes and everything else go on.
+//! - **Status of eviction requests**: `Ignore`. Interceptors report their progress there, and would lose their turns to an outage
+//!   of ours. Turns, progress and counters are guarded by the rules of the definition, and a ValidatingAdmissionPolicy asks for
+//!   the caller's rights; both hold without the webhook, which says it in better words and refuses times in the future.
 //! - **Node maintenances**: `Fail`, for the same reason; asked only if the spec changes, so that finalizers and status can be
 //!   written whatever happens.
 //! - **Pods**: `Ignore`, and asked only if interceptor annotations are added, changed or removed while others stay. Pods without
@@ -81,8 +84,8 @@ pub fn mutating(target: &Target) -> Value {
 
 /// The ValidatingWebhookConfiguration: checks requests, maintenances, and pods that name interceptors. `namespace` is the manager's own.
 pub fn validating(target: &Target, namespace: &str) -> Value {
-    let requests =
-        request_rule(&["evictionrequests", "evictionrequests/status"], &["CREATE", "UPDATE", "DELETE"]);
+    let requests = request_rule(&["evictionrequests"], &["CREATE", "UPDATE", "DELETE"]);
+    let statuses = request_rule(&["evictionrequests/status"], &["UPDATE"]);
     let pods = json!({
         "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "UPDATE"],
         "scope": "Namespaced",
@@ -97,6 +100,8 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
     ]});
     let requests =
         hook(("check", EVICTION_REQUEST_GROUP), Endpoint::CheckRequests, target, &requests, "Fail", 5);
+    let statuses =
+        hook(("status", EVICTION_REQUEST_GROUP), Endpoint::CheckRequests, target, &statuses, "Ignore", 3);
     let maintenances = maintenance_rule(&["CREATE", "UPDATE", "DELETE"]);
     let mut maintenances = hook(
         ("check", NODE_MAINTENANCE_GROUP),
@@ -109,7 +114,7 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
     maintenances["matchConditions"] = json!([
         {"name": "spec-changed", "expression": "object == null || oldObject == null || object.spec != oldObject.spec"},
     ]);
-    configuration("Validating", &[requests, pods, maintenances])
+    configuration("Validating", &[requests, statuses, pods, maintenances])
 }
 
 fn names_interceptors() -> String {

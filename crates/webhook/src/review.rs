@@ -110,6 +110,9 @@ fn patch(changes: &Changes) -> Value {
     if let Some(labels) = &changes.labels {
         operations.push(json!({"op": "add", "path": "/metadata/labels", "value": labels}));
     }
+    if let Some(annotations) = &changes.annotations {
+        operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": annotations}));
+    }
     if let Some(interceptors) = &changes.interceptors {
         operations.push(json!({"op": "add", "path": "/spec/interceptors", "value": interceptors}));
     }

@@ -9,7 +9,9 @@ use usher_api::{
     EvictionRequest, EvictionRequestCancellationPolicy as Policy, EvictionRequestStatus, Interceptor,
     interceptors_of,
 };
-use usher_decide::eviction_request::{Answer, Attempt, BLOCKED_CONDITION, Refusal, overdue_at};
+use usher_decide::eviction_request::{
+    Answer, Attempt, BLOCKED_CONDITION, Refusal, SelectingBudget, overdue_at,
+};
 use usher_decide::snapshot::{Budget, Pod, PodOnWire, Request, RequestOnWire};
 use usher_decide::waiting_on::WaitingOn;
 
@@ -171,7 +173,8 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
     };
     match (&found.request, &asked) {
         (Some(full), Some(request)) => {
-            let attempt = recorded_attempt(full, request);
+            let selecting = pod.iter().flat_map(|pod| SelectingBudget::all(&budgets, pod)).collect();
+            let attempt = recorded_attempt(full, request, selecting);
             let standing = Standing::of(request, pod.as_ref(), &budgets, attempt.as_ref(), now);
             let since = since(&standing.waits, request, found);
             let known = Known { full, request, attempt: attempt.as_ref(), leader: found.leader };
@@ -239,6 +242,7 @@ fn forecast(pod: &Pod, named: &[Interceptor], budgets: &[&Budget], now: Timestam
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),
         interceptors: named.into(),
+        interceptors_are_resolved: true,
         deadline: SignedDuration::from_secs(
             usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT.into(),
         ),
@@ -246,7 +250,8 @@ fn forecast(pod: &Pod, named: &[Interceptor], budgets: &[&Budget], now: Timestam
     };
     // The server would refuse what no status tells of yet, so the decision is told what it would say.
     let refusal = Refusal::Server { code: 500, message: String::new() };
-    let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0 };
+    let selecting = SelectingBudget::all(budgets, pod);
+    let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0, budgets: selecting };
     let attempt = (budgets.len() > 1).then_some(attempt);
     let standing = Standing::of(&request, Some(pod), budgets, attempt.as_ref(), now);
     match standing.waits {

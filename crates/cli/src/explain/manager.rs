@@ -3,10 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use usher_api::EvictionRequest;
-use usher_decide::eviction_request::{Answer, Attempt, Left, Passing, Turn, overdue_at, turn};
+use usher_decide::eviction_request::{Attempt, Left, Passing, SelectingBudget, Turn, overdue_at, turn};
 use usher_decide::snapshot::Request;
 
-use crate::standing::{Due, Standing, recorded_refusal};
+use crate::standing::{Due, Standing};
 
 /// What the manager is to do at once should be done by then.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
@@ -45,12 +45,12 @@ pub struct ManagerFacts {
 }
 
 /// The last refusal, at the time at which the manager last wrote the status.
-pub fn recorded_attempt(full: &EvictionRequest, request: &Request) -> Option<Attempt> {
-    let refusal = recorded_refusal(request)?;
-    let counter = request.status.failed_api_eviction_counter;
-    (counter > 0).then_some(())?;
-    let at = last_write(full, is_status_of_manager)?;
-    Some(Attempt { at, answer: Answer::Refused(refusal), counter: counter - 1 })
+pub fn recorded_attempt(
+    full: &EvictionRequest,
+    request: &Request,
+    budgets: Vec<SelectingBudget>,
+) -> Option<Attempt> {
+    Attempt::remembered(request, budgets, last_write(full, is_status_of_manager)?)
 }
 
 pub fn is_status_of_manager(manager: &str, subresource: &str) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use usher_decide::budgets::{Ledger, Place};
 use usher_decide::decision::{Decision, Effect};
-use usher_decide::eviction_request::{Answer, Attempt, Case, Refusal, Target, decide};
+use usher_decide::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
 use usher_decide::snapshot::{Budget, Key, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
 
@@ -28,6 +28,8 @@ pub struct Index {
 struct Entry {
     request: Arc<Request>,
     attempt: Option<Box<Attempt>>,
+    /// Nothing was decided on it yet: another manager may have tried to evict its pod.
+    is_new: bool,
     /// The pod of that UID has been here.
     seen: bool,
     /// It was deleted and nothing holds it any more: only the watch has not told yet.
@@ -42,6 +44,8 @@ pub struct Decided {
     pub decision: Decision,
     /// Another one whose turn has begun at the budget, and that is to be looked at.
     pub turn: Option<Key>,
+    /// The budgets that select the pod.
+    pub budgets: Vec<SelectingBudget>,
 }
 
 impl Decided {
@@ -99,7 +103,8 @@ impl Index {
                 if known.is_some() {
                     self.request_gone(&key);
                 }
-                self.requests.insert(key.clone(), Entry { request, attempt: None, seen, over: false });
+                let entry = Entry { request, attempt: None, is_new: true, seen, over: false };
+                self.requests.insert(key.clone(), entry);
             }
         }
         key
@@ -150,13 +155,28 @@ impl Index {
         from.map(|(key, _)| key).take_while(|key| &*key.namespace == namespace).cloned().collect()
     }
 
+    /// What the manager before has tried is in the status.
+    fn remember_attempt(&mut self, key: &Key, now: Timestamp) {
+        let Some(entry) = self.requests.get_mut(key).filter(|entry| entry.is_new) else { return };
+        entry.is_new = false;
+        let pod = self.pods.get(&entry.request.pod_key());
+        let budgets = self.budgets.get(&key.namespace).map(|all| all.values().collect::<Vec<_>>());
+        let budgets = pod.zip(budgets).map(|(pod, all)| SelectingBudget::all(&all, pod)).unwrap_or_default();
+        entry.attempt = Attempt::remembered(&entry.request, budgets, now).map(Box::new);
+    }
+
     /// Decides on a request, and enters it at its budget or takes it from there.
     pub fn decide(&mut self, key: &Key, now: Timestamp) -> Option<Decided> {
+        self.remember_attempt(key, now);
         let (mut decided, budget) = self.decide_as_it_is(key, now)?;
         if let Some(budget) = budget {
             if let Some(pod) = &decided.pod {
                 let (pod, node, since) = (pod.key.name.clone(), pod.node.clone(), decided.request.created);
-                self.ledger.wait(&budget, Place { request: key.clone(), pod, node, since });
+                let attempt = self.requests.get(key).and_then(|entry| entry.attempt.as_deref());
+                let back_off = attempt.map(|attempt| attempt.retry_at(&decided.request.pod_uid));
+                let not_before = back_off.unwrap_or(now);
+                let place = Place { request: key.clone(), pod, node, since, not_before };
+                self.ledger.wait(&budget, place, back_off.is_some());
                 self.to_ask.insert(budget.clone());
             }
             // There may be room at once; then it never waits, and nobody is told that it does.
@@ -198,13 +218,14 @@ impl Index {
             (Some(WaitingOn::Budget { .. }), [budget]) => Some(budget.key.clone()),
             _ => None,
         };
-        Some((Decided { request, pod, decision, turn: None }, budget))
+        let budgets = pod.as_deref().map(|pod| SelectingBudget::all(&selecting, pod)).unwrap_or_default();
+        Some((Decided { request, pod, decision, turn: None, budgets }, budget))
     }
 
     /// Whose turn begins at a budget, because it has room or to try a budget that does not move. Also when to ask again.
     pub fn grant(&mut self, budget: &Key, now: Timestamp) -> (Option<Key>, Option<Timestamp>) {
         let turn = self.ledger.grant(budget, now).or_else(|| self.ledger.probe(budget, now));
-        let again = self.ledger.probe_at(budget, now);
+        let again = self.ledger.probe_at(budget);
         (turn, again)
     }
 
@@ -236,7 +257,7 @@ impl Index {
     }
 
     /// What the server said to the eviction of a request's pod.
-    pub fn answered(&mut self, key: &Key, answer: Answer, now: Timestamp) {
+    pub fn answered(&mut self, key: &Key, answer: Answer, budgets: Vec<SelectingBudget>, now: Timestamp) {
         match &answer {
             Answer::Accepted => self.to_ask.extend(self.ledger.evicted(key)),
             Answer::Refused(Refusal::Budget { .. } | Refusal::BudgetNotReady { .. }) => {
@@ -246,7 +267,7 @@ impl Index {
         }
         if let Some(entry) = self.requests.get_mut(key) {
             let counter = entry.request.status.failed_api_eviction_counter;
-            entry.attempt = Some(Box::new(Attempt { at: now, answer, counter }));
+            entry.attempt = Some(Box::new(Attempt { at: now, answer, counter, budgets }));
         }
     }
 

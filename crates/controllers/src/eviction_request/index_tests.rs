@@ -69,7 +69,7 @@ fn those_with_room_go_one_after_another_and_only_those_without_are_told_to_wait(
     let waits = index.decide(&c, at(1)).unwrap().decision;
     assert!(matches!(waits.waiting_on, Some(WaitingOn::Budget { .. })) && !waits.effects.is_empty());
 
-    index.answered(&a, Answer::Accepted, at(2));
+    index.answered(&a, Answer::Accepted, Vec::new(), at(2));
     let asked: Vec<Key> = index.budgets_to_ask().into_iter().collect();
     assert_eq!(asked, [Key::new("d", "web")]);
     assert_eq!(index.grant(&asked[0], at(2)).0, Some(b.clone()), "the next turn begins");

@@ -217,7 +217,7 @@ impl Controller {
         if let Some(answer) = outcome.answer {
             self.observer.evicted(&decided.request, &answer);
             tracing::info!(request = %key, pod = %decided.request.pod_name, ?answer, "eviction");
-            self.index.answered(&key, answer, now);
+            self.index.answered(&key, answer, decided.budgets.clone(), now);
             self.look_at_soon(key.clone(), now);
         }
         if let Some(pod) = outcome.pod_found

@@ -1,7 +1,7 @@
 //! Eviction requests: CREATE, UPDATE (the status too) and DELETE.
 
 use jiff::{SignedDuration, Timestamp};
-use usher_api::names::REQUESTER_FINALIZER_PREFIX;
+use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, REQUESTER_FINALIZER_PREFIX};
 use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy, EvictionRequestStatus, Interceptor};
 
 use super::resolve::{Ignored, resolve};
@@ -33,7 +33,11 @@ pub fn on_created(request: &EvictionRequest, pod: Option<&FoundPod>, access: &Ac
     match on_create(request, pod, access) {
         Verdict::Allow { changes, .. } if changes.is_empty() => Verdict::allow(),
         Verdict::Allow { changes, .. } => {
-            let field = if changes.interceptors.is_some() { "spec.interceptors" } else { "metadata.labels" };
+            let field = match changes {
+                Changes { interceptors: Some(_), .. } => "spec.interceptors",
+                Changes { labels: Some(_), .. } => "metadata.labels",
+                _ => "metadata.annotations",
+            };
             let message = format!(
                 "{field} differs from what the annotations and labels of pod {} say now: the pod changed in this moment, create \
                  the request again; if that does not help, another webhook changes {field}, or the mutating webhook of Usher is \
@@ -178,7 +182,13 @@ fn copy_from_pod(request: &EvictionRequest, pod: &FoundPod) -> Verdict {
                     .to_owned(),
             );
         }
-        changes.interceptors = Some(resolved.interceptors);
+        changes.interceptors = Some(resolved.interceptors.clone());
+    }
+    let mark = (INTERCEPTORS_RESOLVED_ANNOTATION.to_owned(), "true".to_owned());
+    let mut annotations = request.metadata.annotations.clone().unwrap_or_default();
+    if resolved.interceptors.is_empty() && annotations.get(&mark.0) != Some(&mark.1) {
+        annotations.extend([mark]);
+        changes.annotations = Some(annotations);
     }
     let given = request.metadata.labels.clone().unwrap_or_default();
     let mut labels = given.clone();
@@ -248,6 +258,23 @@ fn check_progress(old: &EvictionRequest, new: &EvictionRequest, now: Timestamp, 
         return;
     }
     let skew = SignedDuration::from_secs(CLOCK_SKEW_SECONDS);
+    let class = |request: &EvictionRequest| {
+        request.status.as_ref().and_then(|status| status.active_interceptor_class.clone())
+    };
+    if let Some(before) = before
+        && class(old) == class(new)
+        && after.as_ref().is_none_or(|after| after.0.duration_since(before.0) < -2 * skew)
+    {
+        let field = "status.progressTimestamp";
+        let message = match &after {
+            None => format!("{field} cannot be removed: leave {}, or set it to the present time", before.0),
+            Some(after) => format!(
+                "{field} cannot go from {} back to {}: set it to the present time in UTC, and check the clock",
+                before.0, after.0
+            ),
+        };
+        refusals.push(Refusal::new(Rule::ProgressIsNotUndone, field, message));
+    }
     let latest = now.saturating_add(skew).unwrap_or(Timestamp::MAX);
     if let Some(after) = after
         && after.0 > latest

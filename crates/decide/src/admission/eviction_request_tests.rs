@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, REQUESTER_FINALIZER_PREFIX};
+use usher_api::names::{
+    INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION, REQUESTER_FINALIZER_PREFIX,
+};
 use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy as Policy, EvictionRequestSpec};
 use usher_api::{EvictionRequestStatus, Interceptor};
 
@@ -26,7 +28,13 @@ fn request() -> EvictionRequest {
     let mut request = EvictionRequest::new(UID, EvictionRequestSpec::for_pod("web-1", UID));
     request.metadata.namespace = Some("shop".to_owned());
     request.metadata.finalizers = Some(vec![format!("{REQUESTER_FINALIZER_PREFIX}drainer.example.com")]);
+    request.metadata.annotations = Some(mark());
     request
+}
+
+/// What admission writes on a request whose pod names no interceptor.
+fn mark() -> BTreeMap<String, String> {
+    [(INTERCEPTORS_RESOLVED_ANNOTATION.to_owned(), "true".to_owned())].into()
 }
 
 fn pod() -> FoundPod {
@@ -165,7 +173,11 @@ fn copied_from_pod() {
         vec![interceptor("high.io", 300), interceptor("also-low.io", 1), interceptor("low.io", 1)];
     assert_eq!(
         changes,
-        Changes { labels: Some(labels.clone()), interceptors: Some(interceptors.clone()), drain_plan: None }
+        Changes {
+            labels: Some(labels.clone()),
+            interceptors: Some(interceptors.clone()),
+            ..Changes::default()
+        }
     );
     assert_eq!(
         warnings,
@@ -420,4 +432,47 @@ fn all_broken_rules_are_told_at_once() {
     }
     let wanted = [Rule::SpecIsImmutable, Rule::NextInOrder, Rule::TurnIsOver, Rule::ProgressNotInFuture];
     assert_eq!(update(&turn_of("high.io"), &new, 10), wanted);
+}
+
+/// A full status PUT without the field, a time zone bug: neither ends a turn. Clocks may differ a little.
+#[test]
+fn progress_is_not_undone_during_a_turn() {
+    let with = |class: &str, progress: Option<i64>| {
+        started(|status| {
+            status.active_interceptor_class = Some(class.to_owned());
+            status.progress_timestamp = progress.and_then(time);
+        })
+    };
+    let old = with("high.io", Some(10_000));
+    let rows = [
+        (Some(10_000), true),
+        (Some(10_001), true),
+        (Some(9_945), true),
+        (Some(9_939), false),
+        (Some(2_800), false),
+        (None, false),
+    ];
+    for (progress, allowed) in rows {
+        let found = update(&old, &with("high.io", progress), 10_010);
+        let wanted = if allowed { Vec::new() } else { vec![Rule::ProgressIsNotUndone] };
+        assert_eq!(found, wanted, "{progress:?}");
+    }
+    let mut completed = with("high.io", Some(10_000));
+    completed.status.as_mut().unwrap().active_interceptor_completed = true;
+    assert_eq!(update(&completed, &with("middle.io", Some(9_000)), 10_010), [], "another turn, another time");
+}
+
+#[test]
+fn a_request_whose_pod_names_no_interceptor_is_marked_so() {
+    let changes =
+        |request: &EvictionRequest, pod: &FoundPod| match on_create(request, Some(pod), &Access::Allowed) {
+            Verdict::Allow { changes, .. } => changes.annotations,
+            Verdict::Deny(denial) => panic!("{denial}"),
+        };
+    let mut unmarked = request();
+    unmarked.metadata.annotations = None;
+    assert_eq!(changes(&unmarked, &pod()), Some(mark()));
+    assert_eq!(changes(&unmarked, &annotated(&[("a.io", "nonsense")])), Some(mark()), "none that counts");
+    assert_eq!(changes(&unmarked, &annotated(&[("a.io", "5")])), None);
+    assert_eq!(changes(&request(), &pod()), None, "it is marked already");
 }

@@ -72,6 +72,8 @@ impl From<Refusal> for Verdict {
 pub struct Changes {
     /// `metadata.labels`, whole.
     pub labels: Option<BTreeMap<String, String>>,
+    /// `metadata.annotations`, whole.
+    pub annotations: Option<BTreeMap<String, String>>,
     /// `spec.interceptors`, whole.
     pub interceptors: Option<Vec<Interceptor>>,
     /// `spec.drainPlan`, whole.
@@ -81,7 +83,7 @@ pub struct Changes {
 impl Changes {
     /// Whether the object stays as it is.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_none() && self.interceptors.is_none() && self.drain_plan.is_none()
+        *self == Self::default()
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Rule {
     CounterOnlyRises,
     /// `status.progressTimestamp` is not in the future.
     ProgressNotInFuture,
+    /// Reported progress is neither removed nor set back during a turn.
+    ProgressIsNotUndone,
     /// Finalizers of requesters have the form of the specification.
     RequesterFinalizerForm,
     /// No DELETE under Forbid while the pod exists.
@@ -65,7 +67,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the specification.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::NoGenerateName,
         Self::NameIsPodUid,
         Self::PodExists,
@@ -82,6 +84,7 @@ impl Rule {
         Self::TurnStartsFresh,
         Self::CounterOnlyRises,
         Self::ProgressNotInFuture,
+        Self::ProgressIsNotUndone,
         Self::RequesterFinalizerForm,
         Self::DeletionForbidden,
         Self::CallerMayDeletePod,
@@ -116,6 +119,7 @@ impl Rule {
             Self::TurnStartsFresh => "turn-starts-fresh",
             Self::CounterOnlyRises => "counter-only-rises",
             Self::ProgressNotInFuture => "progress-not-in-future",
+            Self::ProgressIsNotUndone => "progress-is-not-undone",
             Self::RequesterFinalizerForm => "requester-finalizer-form",
             Self::DeletionForbidden => "deletion-forbidden",
             Self::CallerMayDeletePod => "caller-may-delete-pod",

@@ -3,17 +3,17 @@
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
 use crate::decision::{About, Decision, Effect, Notice};
-use crate::snapshot::{Phase, Request};
+use crate::snapshot::{Pod, Request};
 use crate::waiting_on::WaitingOn;
 
 #[derive(Debug, Clone, Copy)]
-pub enum Ending {
+pub enum Ending<'a> {
     Gone,
-    Terminal(Phase),
+    Terminal(&'a Pod),
 }
 
 /// The pod has left. The request goes, with the requesters' finalizers; what others put there still holds it.
-pub fn finish(request: &Request, ending: Ending) -> Decision {
+pub fn finish(request: &Request, ending: Ending<'_>) -> Decision {
     let mut decision = Decision::default();
     // A pod in a terminal phase still exists, and Forbid would keep the request as long as it does.
     let forbidden = request.status.eviction_request_cancellation_policy == Policy::Forbid;
@@ -25,9 +25,15 @@ pub fn finish(request: &Request, ending: Ending) -> Decision {
     }
     if !request.is_deleting {
         decision = decision.act(Effect::Delete);
-        if let Ending::Terminal(phase) = ending {
-            let message =
-                format!("the pod has ended ({phase:?}) and is kept; the eviction request is complete");
+        if let Ending::Terminal(pod) = ending {
+            let phase = pod.phase;
+            let message = if pod.is_terminating() {
+                format!(
+                    "the pod has ended ({phase:?}) and is being deleted; the eviction request is complete"
+                )
+            } else {
+                format!("the pod has ended ({phase:?}) and is kept; the eviction request is complete")
+            };
             decision = decision.act(Notice::normal(&[About::Pod], "EvictionRequestCompleted", message));
         }
     }
@@ -49,7 +55,7 @@ pub fn withdraw(request: &Request) -> Decision {
         decision = decision.act(Effect::Delete).act(Notice::normal(
             &[About::Pod, About::Owner],
             "EvictionRequestCancelled",
-            "nobody asks for the eviction of the pod any more".to_string(),
+            "withdrawn: no requesters remain".to_string(),
         ));
     }
     if !held_by.is_empty() {

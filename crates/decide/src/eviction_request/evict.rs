@@ -2,14 +2,15 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 
-use super::{Answer, Attempt, Case, Left, Refusal, overdue_at};
-use crate::decision::{About, Decision, Effect, Notice};
+use super::{Answer, Attempt, Case, Left, Refusal, SelectingBudget, overdue_at};
+use crate::decision::{About, Decision, Effect, Notice, limited};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
 
-/// Tells that the eviction is wanted now and does not happen, since when, and why. `False` with the reason
-/// `ProgressReported` means that it was called off by progress.
+/// Tells that the eviction is wanted now and does not happen, since when, and why. `False` tells why it is not blocked any
+/// more (`Terminating`), or not yet (`Queued` at a budget that moves, `ProgressReported`).
 pub const BLOCKED_CONDITION: &str = "EvictionBlocked";
 
 const EVERYBODY: &[About] = &[About::Request, About::Pod, About::Owner];
@@ -17,13 +18,16 @@ const EVERYBODY: &[About] = &[About::Request, About::Pod, About::Owner];
 pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Decision {
     let request = case.request;
     if let Some(deletion) = pod.deletion {
-        return Decision::wait(WaitingOn::Termination {
-            grace_ends: deletion,
-            finalizers: pod.finalizers.clone(),
-        });
+        let waiting_on = WaitingOn::Termination { grace_ends: deletion, finalizers: pod.finalizers.clone() };
+        return terminating(request, waiting_on, now);
     }
-    if let Some(decision) = called_off(request, now) {
-        return decision;
+    if left == Left::NoInterceptor {
+        if pod.names_interceptors && !request.interceptors_are_resolved {
+            return blocked(request, WaitingOn::InterceptorsNotResolved, 0, now);
+        }
+        if let Some(decision) = called_off(request, now) {
+            return decision;
+        }
     }
     let unevictable = if pod.is_mirror {
         Some(Unevictable::MirrorPod)
@@ -36,29 +40,10 @@ pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Dec
 
     let in_the_way: Vec<_> = case.budgets.iter().filter(|budget| budget.selects(pod)).collect();
     let free = in_the_way.iter().all(|budget| budget.lets_pass(pod));
-    let two = in_the_way.len() > 1 && !pod_skips_budgets(pod);
-    if let Some(Attempt { at, answer: Answer::Accepted, .. }) = case.attempt {
-        let waiting_on = WaitingOn::Evicted { at: *at };
-        let until = case.attempt.map(|attempt| attempt.retry_at(&request.pod_uid));
-        if until.is_some_and(|until| now < until) {
-            return Decision { waiting_on: Some(waiting_on), recheck_at: until, effects: Vec::new() };
-        }
-    }
     if let Some(attempt) = case.attempt
-        && let Answer::Refused(given) = &attempt.answer
+        && let Some(decision) = after(attempt, case, pod, free, now)
     {
-        let refusal = if two {
-            let names = in_the_way.iter().map(|budget| budget.key.name.to_string()).collect();
-            Refusal::TwoBudgets { names }
-        } else {
-            given.clone()
-        };
-        // The account of the budget tells when there is room again; a back-off is for what cannot be predicted.
-        let predictable = matches!(refusal, Refusal::Budget { .. }) && in_the_way.len() == 1 && !free;
-        let is_recent = !predictable && now < attempt.retry_at(&request.pod_uid);
-        if is_recent || !is_counted(request, attempt) {
-            return refused(request, attempt, refusal, now);
-        }
+        return decision;
     }
     match &in_the_way[..] {
         [budget] if !free && !case.granted => {
@@ -68,32 +53,57 @@ pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Dec
                 current_healthy: budget.current_healthy,
                 desired_healthy: budget.desired_healthy,
                 expected_pods: budget.expected_pods,
+                disrupted_pods: budget.disrupted_pods.len(),
             };
-            blocked(request, waiting_on, 0, now)
+            if waiting_on.is_blocked() {
+                blocked(request, waiting_on, 0, now)
+            } else {
+                queued(request, waiting_on, now)
+            }
         }
-        _ => {
-            let why = match left {
-                Left::NoInterceptor => "it has no interceptor".to_string(),
-                Left::Completed { class } => format!("its last interceptor {class} completed"),
-                Left::Silent { class } => format!("its last interceptor {class} is silent"),
-            };
-            let requesters: Vec<&str> = request.requesters().collect();
-            let message = format!("evicting the pod as {} asked: {why}", requesters.join(", "));
-            Decision::default().act(Effect::Confirm).act(Effect::Evict).act(Notice::normal(
-                &[About::Pod, About::Owner],
-                "Evicting",
-                message,
-            ))
-        }
+        _ => evict(request, left),
     }
 }
 
-/// The server deletes such pods without asking any budget (rule 2).
-fn pod_skips_budgets(pod: &Pod) -> bool {
-    pod.phase.is_terminal() || pod.phase == crate::snapshot::Phase::Pending
+/// What is to be waited for after the last attempt, if anything.
+fn after(attempt: &Attempt, case: &Case<'_>, pod: &Pod, free: bool, now: Timestamp) -> Option<Decision> {
+    let request = case.request;
+    let retry_at = attempt.retry_at(&request.pod_uid);
+    if attempt.answer == Answer::Accepted {
+        let waiting_on = Some(WaitingOn::Evicted { at: attempt.at });
+        return (now < retry_at).then(|| Decision {
+            waiting_on,
+            recheck_at: Some(retry_at),
+            effects: Vec::new(),
+        });
+    }
+    let refusal = attempt.refusal()?;
+    let selecting = SelectingBudget::all(case.budgets, pod);
+    // The account of the budget tells when there is room again; a back-off is for what cannot be predicted.
+    let predictable = matches!(refusal, Refusal::Budget { .. }) && selecting.len() == 1 && !free;
+    let cause_is_gone = refusal.is_about_budgets() && selecting != attempt.budgets;
+    let is_recent = !predictable && !cause_is_gone && now < retry_at;
+    (is_recent || !is_counted(request, attempt)).then(|| refused(request, attempt, refusal, now))
 }
 
-/// Somebody reported progress after the eviction had begun to fail: it has the usual time again.
+fn evict(request: &Request, left: Left<'_>) -> Decision {
+    let why = match left {
+        Left::NoInterceptor => "it has no interceptor".to_string(),
+        Left::Completed { class } => format!("its last interceptor {class} completed"),
+        Left::Silent { class } => format!("its last interceptor {class} is silent"),
+    };
+    let requesters: Vec<&str> = request.requesters().collect();
+    let message = if requesters.is_empty() {
+        format!("evicting the pod although no requester is left, since cancellation is forbidden: {why}")
+    } else {
+        format!("evicting the pod for {}: {why}", requesters.join(", "))
+    };
+    let told = Notice::normal(&[About::Pod, About::Owner], "Evicting", message);
+    Decision::default().act(Effect::Confirm).act(Effect::Evict).act(told)
+}
+
+/// Somebody reported progress on a request without interceptors after its eviction had begun to fail: it has the usual time.
+/// With interceptors the turn tells: one that is late gets it back by reporting, and one that completed has nothing to add.
 fn called_off(request: &Request, now: Timestamp) -> Option<Decision> {
     let condition = request.condition(BLOCKED_CONDITION)?;
     let at = request.status.progress_timestamp.as_ref()?.0;
@@ -117,16 +127,41 @@ pub fn unblocked(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> De
     decision.act(Effect::WriteStatus(Box::new(with_condition(request, condition))))
 }
 
+/// Waits for the end of the pod. What was told of the way there does not hold any more.
+fn terminating(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> Decision {
+    let told_otherwise =
+        request.condition(BLOCKED_CONDITION).is_some_and(|known| known.reason != waiting_on.reason());
+    let decision = Decision::wait(waiting_on.clone());
+    if !told_otherwise {
+        return decision;
+    }
+    let status = with_message(request, "False", &waiting_on, now);
+    decision.act(Effect::WriteStatus(Box::new(status)))
+}
+
 fn is_counted(request: &Request, attempt: &Attempt) -> bool {
-    request.status.failed_api_eviction_counter > attempt.counter
+    let counter = request.status.failed_api_eviction_counter;
+    counter > attempt.counter || counter >= FAILED_API_EVICTIONS_MAX
 }
 
 /// After a failure: count it once, tell people once per reason, and wait.
 fn refused(request: &Request, attempt: &Attempt, refusal: Refusal, now: Timestamp) -> Decision {
     let retry_at = attempt.retry_at(&request.pod_uid);
-    let failures = request.status.failed_api_eviction_counter.max(attempt.counter + 1);
-    let counted = failures - request.status.failed_api_eviction_counter;
-    blocked(request, WaitingOn::Refused { refusal, failures, retry_at }, counted, now)
+    let known = request.status.failed_api_eviction_counter;
+    let failures = known.max(attempt.counter.saturating_add(1).min(FAILED_API_EVICTIONS_MAX));
+    blocked(request, WaitingOn::Refused { refusal, failures, retry_at }, failures.saturating_sub(known), now)
+}
+
+/// Others are first, or on their way: that is how a budget works, and nothing to be warned of.
+fn queued(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> Decision {
+    let known = request.condition(BLOCKED_CONDITION);
+    let decision = Decision::wait(waiting_on.clone());
+    if known.is_some_and(|known| known.reason == waiting_on.reason() && known.status == "False") {
+        return decision;
+    }
+    let status = with_message(request, "False", &waiting_on, now);
+    let told = Notice::normal(&[About::Request, About::Pod], "EvictionQueued", waiting_on.sentence());
+    decision.act(Effect::WriteStatus(Box::new(status))).act(told)
 }
 
 /// Waits, and says so in the status and an event if that is news.
@@ -136,10 +171,8 @@ fn blocked(request: &Request, waiting_on: WaitingOn, more_failures: i32, now: Ti
     let mut decision = Decision::wait(waiting_on.clone());
     if is_news || more_failures > 0 {
         let since = known.map_or(now, |condition| condition.last_transition_time.0);
-        let condition = self::condition("True", waiting_on.reason(), waiting_on.sentence(), since);
-        let mut status = with_condition(request, condition);
-        status.failed_api_eviction_counter += more_failures;
-        status.message = waiting_on.sentence();
+        let mut status = with_message(request, "True", &waiting_on, since);
+        status.failed_api_eviction_counter = status.failed_api_eviction_counter.saturating_add(more_failures);
         decision = decision.act(Effect::WriteStatus(Box::new(status)));
     }
     if is_news {
@@ -147,6 +180,19 @@ fn blocked(request: &Request, waiting_on: WaitingOn, more_failures: i32, now: Ti
         decision = decision.act(Notice::warning(EVERYBODY, "EvictionBlocked", message));
     }
     decision
+}
+
+/// The status with what is waited for, as message and condition.
+fn with_message(
+    request: &Request,
+    blocked: &str,
+    waiting_on: &WaitingOn,
+    since: Timestamp,
+) -> usher_api::EvictionRequestStatus {
+    let message = limited(waiting_on.sentence());
+    let mut status = with_condition(request, condition(blocked, waiting_on.reason(), message.clone(), since));
+    status.message = message;
+    status
 }
 
 fn condition(status: &str, reason: &str, message: String, since: Timestamp) -> Condition {

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
 pub use evict::BLOCKED_CONDITION;
-pub use refusal::{Answer, Attempt, LONGEST_PAUSE, Refusal};
+pub use refusal::{Answer, Attempt, LONGEST_PAUSE, Refusal, SelectingBudget};
 pub use turn::{Left, Passing, Turn, overdue_at, turn};
 
 use crate::decision::{About, Decision, Effect, Notice};
@@ -40,7 +40,7 @@ pub struct Case<'a> {
     pub pod: Target<'a>,
     /// The budgets that select the pod.
     pub budgets: &'a [&'a Budget],
-    /// What became of the last eviction that this process tried.
+    /// What became of the last eviction that was tried.
     pub attempt: Option<&'a Attempt>,
     /// Whether the pod's budget has room, and the room is this pod's: see [`crate::budgets::Ledger`].
     pub granted: bool,
@@ -53,7 +53,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         Target::Gone => return end::finish(request, end::Ending::Gone),
         Target::Found(pod) if pod.uid != request.pod_uid => return end::finish(request, end::Ending::Gone),
         Target::Found(pod) if pod.phase.is_terminal() => {
-            return end::finish(request, end::Ending::Terminal(pod.phase));
+            return end::finish(request, end::Ending::Terminal(pod));
         }
         Target::Found(pod) => pod,
     };

@@ -3,6 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use super::BLOCKED_CONDITION;
+use crate::snapshot::{Budget, Key, Phase, Pod, Request};
+
 // Sentences that are read again by `Refusal::from_reason`.
 const TWO_BUDGETS_START: &str = "the disruption budgets ";
 const TWO_BUDGETS_END: &str = " all select the pod, and the server evicts no pod that has more than one";
@@ -97,6 +100,11 @@ impl Refusal {
         })
     }
 
+    /// The pod's budgets were the reason, so that a change of them is worth another try at once.
+    pub fn is_about_budgets(&self) -> bool {
+        matches!(self, Self::Budget { .. } | Self::BudgetNotReady { .. } | Self::TwoBudgets { .. })
+    }
+
     fn retry_after(&self) -> Option<u32> {
         match self {
             Self::BudgetNotReady { retry_after, .. } | Self::Throttled { retry_after } => *retry_after,
@@ -118,16 +126,59 @@ pub enum Answer {
     Refused(Refusal),
 }
 
-/// The last attempt of this process to evict a pod.
+/// A budget that selects the pod, and whether it lets the pod pass without taking anything from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelectingBudget {
+    pub key: Key,
+    pub lets_pass: bool,
+}
+
+impl SelectingBudget {
+    pub fn all(budgets: &[&Budget], pod: &Pod) -> Vec<Self> {
+        // The server asks no budget about such pods (rule 2).
+        let are_asked = pod.phase != Phase::Pending && !pod.phase.is_terminal();
+        let selecting = budgets.iter().filter(|budget| are_asked && budget.selects(pod));
+        selecting.map(|budget| Self { key: budget.key.clone(), lets_pass: budget.lets_pass(pod) }).collect()
+    }
+}
+
+/// The last attempt to evict a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub at: Timestamp,
     pub answer: Answer,
     /// `status.failedAPIEvictionCounter` at that time: the failure is counted once it is higher.
     pub counter: i32,
+    /// The budgets that selected the pod then.
+    pub budgets: Vec<SelectingBudget>,
 }
 
 impl Attempt {
+    /// The last failure that the status of a request tells of, as if it had happened now: whoever takes over from another
+    /// manager waits as long as that one would have.
+    pub fn remembered(request: &Request, budgets: Vec<SelectingBudget>, now: Timestamp) -> Option<Self> {
+        let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
+        let refusal = Refusal::from_reason(&condition.reason, &condition.message)?;
+        let failures = request.status.failed_api_eviction_counter;
+        (failures > 0).then(|| Self {
+            at: now,
+            answer: Answer::Refused(refusal),
+            counter: failures - 1,
+            budgets,
+        })
+    }
+
+    /// Why it was refused. More than one budget is told by what selected the pod: the server's answer has no field for it.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let Answer::Refused(given) = &self.answer else { return None };
+        Some(match &self.budgets[..] {
+            [_, _, ..] if matches!(given, Refusal::Server { code: 500, .. }) => Refusal::TwoBudgets {
+                names: self.budgets.iter().map(|budget| budget.key.name.to_string()).collect(),
+            },
+            _ => given.clone(),
+        })
+    }
+
     /// Twice as long after every failure that was counted, up to a quarter of an hour, and never earlier than the
     /// server asked for. Who waits is spread by his UID, so that not all come back at once.
     pub fn retry_at(&self, uid: &str) -> Timestamp {
@@ -151,7 +202,7 @@ mod tests {
     use super::*;
 
     fn attempt(counter: i32, refusal: Refusal) -> Attempt {
-        Attempt { at: Timestamp::UNIX_EPOCH, answer: Answer::Refused(refusal), counter }
+        Attempt { at: Timestamp::UNIX_EPOCH, answer: Answer::Refused(refusal), counter, budgets: Vec::new() }
     }
 
     #[test]

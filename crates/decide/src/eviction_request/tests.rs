@@ -36,6 +36,7 @@ fn request(interceptors: &[(&str, i32)]) -> Request {
         pod_name: "p".into(),
         pod_uid: "uid-p".into(),
         interceptors: sorted.into(),
+        interceptors_are_resolved: true,
         deadline: SignedDuration::from_secs(1800),
         status: EvictionRequestStatus::default(),
     }
@@ -61,6 +62,7 @@ fn pod() -> Pod {
         finalizers: Vec::new(),
         owner: None,
         is_mirror: false,
+        names_interceptors: false,
         priority: 0,
     }
 }
@@ -102,7 +104,7 @@ fn reasons_told(decision: &Decision) -> Vec<&'static str> {
 }
 
 fn refused(refusal: Refusal, second: i64, counter: i32) -> Attempt {
-    Attempt { at: at(second), answer: Answer::Refused(refusal), counter }
+    Attempt { at: at(second), answer: Answer::Refused(refusal), counter, budgets: Vec::new() }
 }
 
 mod interceptor_class_selection {
@@ -264,26 +266,126 @@ mod eviction {
     }
 
     #[test]
-    fn reported_progress_calls_the_eviction_off_until_the_deadline_has_passed_again() {
-        for completed in [true, false] {
-            let pod = pod();
-            let mut request = at_turn("low.example.com", 100);
-            request.status.active_interceptor_completed = completed;
-            let attempt = refused(Refusal::Server { code: 500, message: "x".into() }, 2000, 0);
-            let failed = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(2000));
-            request.status = written(&failed).unwrap().clone();
+    fn a_late_interceptor_that_reports_calls_the_eviction_off_until_the_deadline_has_passed_again() {
+        let pod = pod();
+        let mut request = at_turn("low.example.com", 100);
+        let attempt = refused(Refusal::Server { code: 500, message: "x".into() }, 2000, 0);
+        let failed = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(2000));
+        request.status = written(&failed).unwrap().clone();
 
-            request.status.progress_timestamp = Some(Time(at(2001)));
-            let called_off = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3000));
-            assert!(!evicts(&called_off), "{completed}");
-            let condition = &written(&called_off).unwrap().conditions[0];
-            assert_eq!((&*condition.status, &*condition.reason), ("False", "ProgressReported"));
-            request.status = written(&called_off).unwrap().clone();
+        request.status.progress_timestamp = Some(Time(at(2001)));
+        let called_off = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3000));
+        assert!(!evicts(&called_off));
+        let condition = &written(&called_off).unwrap().conditions[0];
+        assert_eq!((&*condition.status, &*condition.reason), ("False", "ProgressReported"));
+        request.status = written(&called_off).unwrap().clone();
 
-            let still = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3800));
-            assert_eq!((still.effects.len(), still.recheck_at), (0, Some(at(3801))), "{completed}");
-            assert!(evicts(&decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3801))));
+        let still = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3800));
+        assert_eq!((still.effects.len(), still.recheck_at), (0, Some(at(3801))));
+        assert!(evicts(&decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(3801))));
+    }
+
+    #[test]
+    fn progress_on_a_request_without_interceptors_calls_its_failing_eviction_off() {
+        let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
+        let blocked = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(10));
+        request.status = written(&blocked).unwrap().clone();
+        request.status.progress_timestamp = Some(Time(at(9)));
+        assert!(evicts(&decide(&case(&request, &pod), at(20))), "reported before it was blocked");
+        request.status.progress_timestamp = Some(Time(at(11)));
+        let called_off = decide(&case(&request, &pod), at(20));
+        assert!(matches!(called_off.waiting_on, Some(WaitingOn::Progress { .. })) && !evicts(&called_off));
+        assert!(evicts(&decide(&case(&request, &pod), at(1811))));
+    }
+
+    /// The passing turn rounds up, the condition rounds down, and clocks of interceptors are some seconds ahead.
+    #[test]
+    fn a_completed_turn_never_calls_the_eviction_off_whatever_the_times_say() {
+        let (pod, budget) = (pod(), budget("web", 0));
+        for progress in [99, 100, 101, 105, 130] {
+            for recovered in [false, true] {
+                let mut request = at_turn("low.example.com", progress);
+                request.status.active_interceptor_completed = true;
+                let now = at(100) + SignedDuration::from_millis(300);
+                let blocked = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, now);
+                request.status = written(&blocked).unwrap().clone();
+                if recovered {
+                    // It was late before, reported, and then completed.
+                    let condition = &mut request.status.conditions[0];
+                    (condition.status, condition.reason) = ("False".into(), "ProgressReported".into());
+                }
+                let later = decide(&case(&request, &pod), at(101));
+                assert!(evicts(&later), "{progress} {recovered}: the budget is gone, {later:?}");
+            }
         }
+    }
+
+    #[test]
+    fn a_request_without_interceptors_whose_pod_names_some_waits_and_says_why() {
+        let mut request = request(&[]);
+        let named = Pod { names_interceptors: true, ..pod() };
+        assert!(evicts(&decide(&case(&request, &named), at(0))), "named after the request was admitted");
+        request.interceptors_are_resolved = false;
+        let waiting = decide(&case(&request, &named), at(0));
+        assert!(!evicts(&waiting));
+        assert_eq!(waiting.waiting_on, Some(WaitingOn::InterceptorsNotResolved));
+        assert_eq!(reasons_told(&waiting), ["EvictionBlocked"]);
+        assert_eq!(written(&waiting).unwrap().conditions[0].reason, "InterceptorsNotResolved");
+        assert!(evicts(&decide(&case(&request, &pod()), at(0))), "nobody is named");
+    }
+
+    #[test]
+    fn what_blocked_an_eviction_is_not_told_any_more_while_the_pod_terminates() {
+        let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
+        let blocked = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(10));
+        request.status = written(&blocked).unwrap().clone();
+        let pod = Pod { deletion: Some(at(60)), ..pod };
+        let terminating = decide(&case(&request, &pod), at(30));
+        let status = written(&terminating).unwrap().clone();
+        let condition = &status.conditions[0];
+        assert_eq!((&*condition.status, &*condition.reason), ("False", "Terminating"));
+        assert_eq!((&*status.message, condition.last_transition_time.0), ("the pod is terminating", at(30)));
+        request.status = status;
+        assert_eq!(decide(&case(&request, &pod), at(31)).effects, [], "it is told once");
+    }
+
+    #[test]
+    fn words_of_others_are_cut_to_what_the_server_takes() {
+        let (request, pod) = (request(&[]), pod());
+        let long = Refusal::Webhook { message: "\u{e4}".repeat(40_000) };
+        let attempt = refused(long, 10, 0);
+        let decision = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(10));
+        let status = written(&decision).unwrap();
+        assert_eq!(status.message.chars().count(), 1024);
+        assert_eq!(status.conditions[0].message, status.message);
+        let told = decision.effects.iter().find_map(|effect| match effect {
+            Effect::Tell(notice) => Some(notice.message.chars().count()),
+            _ => None,
+        });
+        assert_eq!(told, Some(1024));
+    }
+
+    #[test]
+    fn a_counter_at_its_limit_stays_there() {
+        let (mut request, pod) = (request(&[]), pod());
+        request.status.failed_api_eviction_counter = i32::MAX;
+        let attempt = refused(Refusal::Server { code: 500, message: "x".into() }, 10, i32::MAX);
+        let decision = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(10));
+        assert!(decision.recheck_at > Some(at(10)), "{decision:?}");
+        assert!(evicts(&decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(2000))));
+    }
+
+    #[test]
+    fn an_eviction_that_cannot_be_cancelled_names_no_requester() {
+        let mut request = request(&[]);
+        request.finalizers = [].into();
+        request.status.eviction_request_cancellation_policy = Policy::Forbid;
+        let decision = decide(&case(&request, &pod()), at(0));
+        let told = decision.effects.iter().find_map(|effect| match effect {
+            Effect::Tell(notice) => Some(notice.message.as_str()),
+            _ => None,
+        });
+        assert!(told.unwrap().contains("no requester is left"), "{told:?}");
     }
 
     #[test]
@@ -300,7 +402,7 @@ mod eviction {
     #[test]
     fn an_accepted_eviction_is_not_repeated_until_the_pod_shows_it() {
         let (request, pod) = (request(&[]), pod());
-        let accepted = Attempt { at: at(0), answer: Answer::Accepted, counter: 0 };
+        let accepted = Attempt { at: at(0), answer: Answer::Accepted, counter: 0, budgets: Vec::new() };
         let waiting = decide(&Case { attempt: Some(&accepted), ..case(&request, &pod) }, at(1));
         assert_eq!(waiting.effects, []);
         assert_eq!(waiting.waiting_on, Some(WaitingOn::Evicted { at: at(0) }));
@@ -366,7 +468,10 @@ mod budgets {
         let budgets = [&a, &b];
         let first = Case { budgets: &budgets, ..case(&request, &pod) };
         assert!(evicts(&decide(&first, at(0))), "the first time to have its word");
-        let attempt = refused(Refusal::Server { code: 500, message: "more than one".into() }, 0, 0);
+        let attempt = Attempt {
+            budgets: SelectingBudget::all(&budgets, &pod),
+            ..refused(Refusal::Server { code: 500, message: "more than one".into() }, 0, 0)
+        };
         let told = decide(&Case { attempt: Some(&attempt), ..first }, at(0));
         let status = written(&told).unwrap().clone();
         assert_eq!(status.conditions[0].reason, "MoreThanOneDisruptionBudget");
@@ -375,6 +480,85 @@ mod budgets {
         let waiting =
             decide(&Case { budgets: &budgets, attempt: Some(&attempt), ..case(&request, &pod) }, at(0));
         assert!(!evicts(&waiting) && waiting.recheck_at > Some(at(0)));
+    }
+
+    /// Two budgets, then one; a budget, then none; a selector that leaves the pod out.
+    #[test]
+    fn a_refusal_whose_cause_is_gone_is_not_waited_out() {
+        let (mut request, pod) = (request(&[]), pod());
+        request.status.failed_api_eviction_counter = 9;
+        let (a, b) = (budget("a", 5), budget("b", 5));
+        let refusals = [
+            (Refusal::Server { code: 500, message: "more than one".into() }, vec![&a, &b], vec![&a]),
+            (Refusal::Budget { message: "needs 3".into() }, vec![&a], vec![]),
+            (Refusal::BudgetNotReady { message: "not yet".into(), retry_after: Some(10) }, vec![&a], vec![]),
+        ];
+        for (refusal, then, now_there) in refusals {
+            let budgets = SelectingBudget::all(&then, &pod);
+            let attempt = Attempt { budgets, ..refused(refusal.clone(), 100, 8) };
+            let base = Case { attempt: Some(&attempt), granted: true, ..case(&request, &pod) };
+            let decided = decide(&Case { budgets: &now_there, ..base }, at(101));
+            assert!(evicts(&decided), "{refusal:?}: {decided:?}");
+        }
+        let attempt = Attempt {
+            budgets: SelectingBudget::all(&[&a, &b], &pod),
+            ..refused(Refusal::Server { code: 500, message: "more than one".into() }, 100, 8)
+        };
+        let both = Case { budgets: &[&a, &b], attempt: Some(&attempt), ..case(&request, &pod) };
+        assert!(!evicts(&decide(&both, at(101))), "it is still there");
+    }
+
+    #[test]
+    fn a_budget_that_moves_queues_a_pod_and_one_that_cannot_blocks_it() {
+        let (request, pod) = (request(&[]), pod());
+        let with = |allowed, current_healthy, desired_healthy, disrupted: &[&str]| Budget {
+            current_healthy,
+            desired_healthy,
+            expected_pods: 6,
+            disrupted_pods: disrupted.iter().map(ToString::to_string).collect(),
+            ..budget("web", allowed)
+        };
+        let queued = "queued: budget web allows 1 at a time";
+        let rows = [
+            (with(1, 6, 5, &[]), "EvictionQueued", queued),
+            (with(0, 6, 5, &["q"]), "EvictionQueued", queued),
+            (with(0, 5, 5, &[]), "EvictionQueued", "waiting for 1 of 6 pods of budget web to become ready"),
+            (
+                with(0, 6, 6, &[]),
+                "EvictionBlocked",
+                "disruption budget web does not allow the pod to be evicted",
+            ),
+            (
+                with(0, 5, 6, &[]),
+                "EvictionBlocked",
+                "disruption budget web does not allow the pod to be evicted",
+            ),
+        ];
+        for (budget, reason, message) in rows {
+            let decision = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(0));
+            assert_eq!(reasons_told(&decision), [reason], "{budget:?}");
+            let status = written(&decision).unwrap();
+            assert_eq!(status.message, message);
+            let is_blocked = status.conditions[0].status == "True";
+            assert_eq!(is_blocked, reason == "EvictionBlocked");
+            let warned = decision.effects.iter().any(|e| matches!(e, Effect::Tell(n) if n.is_warning));
+            assert_eq!(warned, is_blocked);
+        }
+    }
+
+    #[test]
+    fn the_back_off_is_the_same_after_a_failover() {
+        let (mut request, pod) = (request(&[]), pod());
+        let webhook = Refusal::Webhook { message: "no".into() };
+        let attempt = refused(webhook.clone(), 100, 7);
+        request.status.failed_api_eviction_counter = 7;
+        let counted = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(100));
+        request.status = written(&counted).unwrap().clone();
+        let remembered = Attempt::remembered(&request, Vec::new(), at(150)).unwrap();
+        assert_eq!(remembered, Attempt { at: at(150), ..attempt });
+        let waiting = decide(&Case { attempt: Some(&remembered), ..case(&request, &pod) }, at(150));
+        assert_eq!(waiting.effects, []);
+        assert!(waiting.recheck_at >= Some(at(150 + 128)), "{waiting:?}");
     }
 
     #[test]
@@ -446,6 +630,20 @@ mod garbage_collection {
                 [Effect::Delete, Effect::KeepFinalizers(vec!["notify.example.com/hear".into()])],
                 "{target:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_pod_that_has_ended_is_called_kept_only_if_nobody_deletes_it() {
+        let kept = Pod { phase: Phase::Succeeded, ..pod() };
+        let deleted = Pod { deletion: Some(at(5)), ..kept.clone() };
+        for (pod, words) in [(kept, "is kept"), (deleted, "is being deleted")] {
+            let decision = decide(&case(&request(&[]), &pod), at(10));
+            let told = decision.effects.iter().find_map(|effect| match effect {
+                Effect::Tell(notice) => Some(notice.message.clone()),
+                _ => None,
+            });
+            assert!(told.as_deref().is_some_and(|told| told.contains(words)), "{told:?}");
         }
     }
 

@@ -9,7 +9,7 @@ use usher_api::{EvictionRequestStatus, PodType};
 
 use super::budgets::{Budget, Shelf, Uncounted};
 use super::{Finding, Pod, PodsByNode};
-use crate::eviction_request::{Answer, Attempt, Case, Refusal, Target, decide};
+use crate::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
 use crate::maintenance::pods::finalizer;
 use crate::snapshot::{self, Key, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
@@ -197,6 +197,7 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),
         interceptors: [].into(),
+        interceptors_are_resolved: true,
         deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
         status: EvictionRequestStatus::default(),
     };
@@ -211,7 +212,8 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
     }
     // The server would refuse what no status tells of yet, so the decision is told that it did.
     let refusal = Refusal::Server { code: 500, message: String::new() };
-    let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0 };
+    let selecting = SelectingBudget::all(&budgets, pod);
+    let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0, budgets: selecting };
     decided(Some(&attempt)).filter(|waiting_on| match waiting_on {
         WaitingOn::Refused { refusal, .. } => matches!(refusal, Refusal::TwoBudgets { .. }),
         _ => true,

@@ -51,10 +51,12 @@ impl Budget {
             }
     }
 
-    /// All of its pods are healthy, none is on its way out, and still nobody may go: only a change to the application
-    /// or the budget can help.
+    /// Nobody may go, although all of its pods are healthy and none is on its way out, or since it wants all that there are: only
+    /// a change to the application or the budget can help.
     pub fn can_never_free(&self) -> bool {
-        self.allowed <= 0 && self.current_healthy >= self.expected_pods && self.disrupted_pods.is_empty()
+        let all_healthy = self.current_healthy >= self.expected_pods && self.disrupted_pods.is_empty();
+        let is_known = self.expected_pods > 0;
+        self.allowed <= 0 && is_known && (all_healthy || self.desired_healthy >= self.expected_pods)
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use usher_api::PodType;
 
+use crate::admission::resolve::resolve;
+
 use super::Key;
 use super::wire::{MIRROR_ANNOTATION, PodOnWire};
 
@@ -59,6 +61,8 @@ pub struct Pod {
     pub finalizers: Vec<String>,
     pub owner: Option<Arc<Owner>>,
     pub is_mirror: bool,
+    /// Its annotations name at least one interceptor that counts.
+    pub names_interceptors: bool,
 }
 
 impl Pod {
@@ -101,6 +105,7 @@ impl From<PodOnWire> for Pod {
             })
         });
         let mut conditions = pod.status.conditions.into_iter().flatten();
+        let annotations = meta.annotations.unwrap_or_default();
         Self {
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid),
@@ -112,7 +117,8 @@ impl From<PodOnWire> for Pod {
             deletion: meta.deletion_timestamp.map(|time| time.0),
             finalizers: meta.finalizers.unwrap_or_default(),
             owner,
-            is_mirror: meta.annotations.is_some_and(|all| all.contains_key(MIRROR_ANNOTATION)),
+            is_mirror: annotations.contains_key(MIRROR_ANNOTATION),
+            names_interceptors: !resolve(&annotations).interceptors.is_empty(),
         }
     }
 }

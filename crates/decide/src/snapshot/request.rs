@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::eviction_request::selection_order;
-use usher_api::names::requester_of;
+use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, requester_of};
 use usher_api::{EvictionRequestStatus, Interceptor};
 
 use super::Key;
@@ -23,6 +23,8 @@ pub struct Request {
     pub pod_uid: Arc<str>,
     /// In the order of their turns.
     pub interceptors: Arc<[Interceptor]>,
+    /// Admission has looked which interceptors the pod names.
+    pub interceptors_are_resolved: bool,
     pub deadline: SignedDuration,
     pub status: EvictionRequestStatus,
 }
@@ -53,6 +55,9 @@ impl From<RequestOnWire> for Request {
         let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
         let mut interceptors = request.spec.interceptors;
         interceptors.sort_by(selection_order);
+        let marked = meta.annotations.is_some_and(|all| {
+            all.get(INTERCEPTORS_RESOLVED_ANNOTATION).is_some_and(|value| value == "true")
+        });
         Self {
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid),
@@ -62,6 +67,7 @@ impl From<RequestOnWire> for Request {
             finalizers: meta.finalizers.unwrap_or_default().into(),
             pod_name: request.spec.pod_ref.name.into(),
             pod_uid: request.spec.pod_ref.uid.into(),
+            interceptors_are_resolved: !interceptors.is_empty() || marked,
             interceptors: interceptors.into(),
             deadline: SignedDuration::from_secs(request.spec.progress_deadline_seconds.into()),
             status: request.status.unwrap_or_default(),

@@ -1,11 +1,15 @@
 //! Pods and requests as the server sends them, read without what nobody decides by: a full pod takes several times as
 //! long to read, and as much room.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION};
 use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
 
 /// The kubelet shows a static pod in the API by a mirror pod with this annotation.
@@ -105,17 +109,49 @@ struct Slim {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-/// Only whether the mirror annotation is there.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Annotations {
-    #[serde(rename = "kubernetes.io/config.mirror")]
-    mirror: Option<serde::de::IgnoredAny>,
+/// Only those that somebody decides by: whether it is a mirror pod, which interceptors a pod names, and whether a request knows
+/// them. A pod may carry 256 KiB of others.
+#[derive(Default)]
+struct Annotations(BTreeMap<String, String>);
+
+impl Annotations {
+    fn matter(key: &str) -> bool {
+        key == MIRROR_ANNOTATION
+            || key == INTERCEPTORS_RESOLVED_ANNOTATION
+            || key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
+    }
+}
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Kept;
+
+        impl<'de> Visitor<'de> for Kept {
+            type Value = Annotations;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("annotations")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Annotations, A::Error> {
+                let mut kept = BTreeMap::new();
+                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                    if Annotations::matter(&key) {
+                        kept.insert(key.into_owned(), map.next_value()?);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Annotations(kept))
+            }
+        }
+
+        from.deserialize_map(Kept)
+    }
 }
 
 fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let slim = Slim::deserialize(from)?;
-    let mirror = slim.annotations.is_some_and(|annotations| annotations.mirror.is_some());
     Ok(ObjectMeta {
         name: slim.name,
         namespace: slim.namespace,
@@ -124,7 +160,7 @@ fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
         creation_timestamp: slim.creation_timestamp,
         deletion_timestamp: slim.deletion_timestamp,
         labels: slim.labels,
-        annotations: mirror.then(|| [(MIRROR_ANNOTATION.to_string(), String::new())].into()),
+        annotations: slim.annotations.map(|annotations| annotations.0).filter(|kept| !kept.is_empty()),
         finalizers: slim.finalizers,
         owner_references: slim.owner_references,
         ..ObjectMeta::default()
@@ -144,7 +180,11 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
                 "name": "p", "namespace": "default", "uid": "u", "labels": {"app": "web"}, "managedFields": [{"manager": "x"}],
-                "annotations": {"kubernetes.io/config.mirror": "h", "other": "x"}, "finalizers": ["f/f"],
+                "annotations": {
+                    "kubernetes.io/config.mirror": "h", "other": "x",
+                    "interceptor.evictionrequest.coordination.k8s.io/priority_a.example.com": "7",
+                },
+                "finalizers": ["f/f"],
                 "deletionTimestamp": "2026-01-01T00:00:30Z",
                 "ownerReferences": [
                     {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"},
@@ -155,7 +195,9 @@ mod tests {
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         }))
         .unwrap();
+        assert_eq!(pod.metadata.annotations.as_ref().map(BTreeMap::len), Some(2), "others are not kept");
         let pod = Pod::from(pod);
+        assert!(pod.names_interceptors);
         assert_eq!((pod.key.to_string().as_str(), &*pod.uid, &*pod.node), ("default/p", "u", "n1"));
         assert_eq!(
             (pod.phase, pod.ready, pod.is_mirror, pod.is_daemon()),
@@ -172,6 +214,16 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"name": "p", "labels": null}})).unwrap();
         let pod = Pod::from(pod);
         assert_eq!((pod.phase, pod.ready, &*pod.node), (Phase::Pending, false, ""));
+    }
+
+    #[test]
+    fn annotations_that_break_the_rules_name_no_interceptor() {
+        let named = |value: &str| {
+            let key = format!("{INTERCEPTOR_ANNOTATION_PREFIX}a.example.com");
+            let pod = json!({"metadata": {"name": "p", "annotations": {key: value}}});
+            Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap()).names_interceptors
+        };
+        assert!(named("7") && !named("high"));
     }
 
     #[test]
