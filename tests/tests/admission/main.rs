@@ -30,8 +30,10 @@ async fn admission_decides(cluster: TestCluster) {
     maintenances::maintenances(&scene).await;
     pods::annotations(&scene).await;
     pods::gate_off(&scene, &webhook).await;
+    let reported = requests::reported(&scene).await;
     webhook.end().await;
     pods::outage(&scene).await;
+    requests::outage(&scene, &reported).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -226,3 +226,56 @@ pub async fn cleaning_up(scene: &Scene) {
         expect(account, &scene.cluster.send(ADMIN, request).await.unwrap(), 200, "");
     }
 }
+
+/// A request whose interceptor has reported, for [`outage`].
+pub async fn reported(scene: &Scene) -> String {
+    let path = scene.requested("reporting", json!([["high.io", "300"]])).await;
+    let turn = json!({"status": {
+        "activeInterceptorClass": "high.io", "progressTimestamp": Timestamp::now().to_string(),
+    }});
+    let status = format!("{path}/status");
+    expect("the turn", &scene.send(EDITOR, Method::PATCH, &status, &turn).await, 200, "");
+    status
+}
+
+/// While the webhook is away interceptors go on reporting, the rules of the definition hold, and the API server's own policy
+/// asks for the caller's rights.
+pub async fn outage(scene: &Scene, status: &str) {
+    let report = |fields: Value| json!({"status": fields});
+    let cases = [
+        ("progress", json!({"progressTimestamp": Timestamp::now().to_string()}), 200, ""),
+        ("progress removed", json!({"progressTimestamp": null}), 422, "neither be removed nor set back"),
+        (
+            "progress undone",
+            json!({"progressTimestamp": "2020-01-01T00:00:00Z"}),
+            422,
+            "neither be removed nor set back",
+        ),
+        ("completed", json!({"activeInterceptorCompleted": true}), 200, ""),
+    ];
+    for (what, fields, code, part) in cases {
+        expect(what, &scene.send(EDITOR, Method::PATCH, status, &report(fields)).await, code, part);
+    }
+    if scene.cluster.name() != "real" {
+        eprintln!(
+            "!! skipped on the embedded cluster, which has no admission policies: rights of who writes a status in an outage"
+        );
+        return;
+    }
+    let text = std::fs::read_to_string(usher_tests::crds::folder().join("../base/policies.yaml")).unwrap();
+    let policies: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    for policy in policies {
+        let plural = match policy["kind"].as_str().unwrap() {
+            "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
+            "ValidatingAdmissionPolicyBinding" => "validatingadmissionpolicybindings",
+            other => panic!("{other}"),
+        };
+        scene.cluster.created(&format!("{CONFIGURATIONS}/{plural}"), &policy).await.unwrap();
+    }
+    let message = report(json!({"message": "mine"}));
+    let refused = |answer: &usher_tests::Answer| answer.status == 403;
+    scene.until(|| scene.send(VIEWER, Method::PATCH, status, &message), refused).await;
+    let answer = scene.send(VIEWER, Method::PATCH, status, &message).await;
+    expect("the policy", &answer, 403, "viewer may not delete pod reporting in namespace shop");
+    expect("its rights suffice", &scene.send(EDITOR, Method::PATCH, status, &message).await, 200, "");
+}
