@@ -17,7 +17,7 @@ use crate::snapshot::{Budget, Key};
 const LONGEST_GRANT: SignedDuration = SignedDuration::from_mins(2);
 /// A budget that has nothing left is expected to move by itself; if it does not for so long, evictions are tried for real, so
 /// that what the server says can be told and counted.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+pub const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 /// A request that waits for room.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -426,6 +426,40 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever happened before: if there is room, somebody waits and nobody is on the way, the next one's turn begins.
+        #[test]
+        fn room_is_never_left_unused(
+            steps in proptest::collection::vec((0..7_u8, 0..4_usize, 0..3_i32), 1..60),
+        ) {
+            let (mut ledger, key) = waiting(0, &[]);
+            let pods = ["p0", "p1", "p2", "p3"];
+            let mut seconds = 0;
+            for (step, which, number) in steps {
+                seconds += 20;
+                let now = at(seconds);
+                let (pod, request) = (pods[which], Key::new("default", pods[which]));
+                match step {
+                    0 => ledger.observe(&budget(number, &[]), now),
+                    1 => ledger.observe(&budget(number, &[pod]), now),
+                    2 => {
+                        let not_before = at(seconds + 10 * i64::from(number));
+                        ledger.wait(&key, Place { not_before, ..place(pod, "n", seconds) }, number > 1);
+                    }
+                    3 => drop(ledger.evicted(&request)),
+                    4 => drop(ledger.leave(&request)),
+                    5 => drop(ledger.refused(&request)),
+                    _ => drop(ledger.probe(&key, now)),
+                }
+                let account = &ledger.accounts[&key];
+                let idle = account.unused().next().is_none();
+                let (room, waits) = (account.room() > 0, !account.pods.is_empty());
+                prop_assert!(!idle || account.turn.is_none(), "a turn of nobody: {account:?}");
+                prop_assert_eq!(account.tries.len(), account.pods.len());
+                let turn = ledger.grant(&key, now);
+                prop_assert!(!(idle && room && waits) || turn.is_some());
+            }
+        }
+
         /// Whatever happens in whatever order: what is granted, with what was granted before and does not show yet, is
         /// never more than the budget last allowed.
         #[test]

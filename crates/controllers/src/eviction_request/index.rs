@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_decide::budgets::{Ledger, Place};
+use usher_decide::budgets::{Ledger, PATIENCE, Place};
 use usher_decide::decision::{Decision, Effect};
 use usher_decide::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
 use usher_decide::snapshot::{Budget, Key, Pod, Request};
@@ -173,7 +173,8 @@ impl Index {
             if let Some(pod) = &decided.pod {
                 let (pod, node, since) = (pod.key.name.clone(), pod.node.clone(), decided.request.created);
                 let attempt = self.requests.get(key).and_then(|entry| entry.attempt.as_deref());
-                let back_off = attempt.map(|attempt| attempt.retry_at(&decided.request.pod_uid));
+                let back_off = attempt
+                    .map(|attempt| attempt.retry_at(&decided.request.pod_uid).max(attempt.at + PATIENCE));
                 let not_before = back_off.unwrap_or(now);
                 let place = Place { request: key.clone(), pod, node, since, not_before };
                 self.ledger.wait(&budget, place, back_off.is_some());

@@ -159,8 +159,12 @@ impl Attempt {
     pub fn remembered(request: &Request, budgets: Vec<SelectingBudget>, now: Timestamp) -> Option<Self> {
         let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
         let refusal = Refusal::from_reason(&condition.reason, &condition.message)?;
+        let cause_is_there = match &refusal {
+            Refusal::TwoBudgets { .. } => budgets.len() > 1,
+            refusal => !refusal.is_about_budgets() || !budgets.is_empty(),
+        };
         let failures = request.status.failed_api_eviction_counter;
-        (failures > 0).then(|| Self {
+        (failures > 0 && cause_is_there).then(|| Self {
             at: now,
             answer: Answer::Refused(refusal),
             counter: failures - 1,

@@ -562,6 +562,25 @@ mod budgets {
     }
 
     #[test]
+    fn after_a_failover_a_cause_that_is_gone_is_not_waited_out_either() {
+        let (mut request, pod) = (request(&[]), pod());
+        let (a, b) = (budget("a", 0), budget("b", 0));
+        request.status.failed_api_eviction_counter = 7;
+        for (reason, enough) in [("DisruptionBudget", 1), ("MoreThanOneDisruptionBudget", 2)] {
+            let words = Refusal::TwoBudgets { names: vec!["a".into(), "b".into()] }.sentence();
+            let case = Case { budgets: &[&a], ..case(&request, &pod) };
+            let mut status = written(&decide(&case, at(0))).unwrap().clone();
+            (status.conditions[0].reason, status.conditions[0].message) = (reason.into(), words);
+            let known = Request { status, ..request.clone() };
+            let remembered = |budgets: &[&Budget]| {
+                Attempt::remembered(&known, SelectingBudget::all(budgets, &pod), at(9)).is_some()
+            };
+            let found = [remembered(&[]), remembered(&[&a]), remembered(&[&a, &b])];
+            assert_eq!(found, [false, enough <= 1, true], "{reason}");
+        }
+    }
+
+    #[test]
     fn a_refusal_for_the_budgets_sake_waits_for_the_budget_and_not_for_a_back_off() {
         let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
         let attempt = refused(Refusal::Budget { message: "needs 3 healthy pods and has 3".into() }, 10, 0);
