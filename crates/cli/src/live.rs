@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures::stream::SelectAll;
 use futures::{FutureExt as _, Stream, StreamExt as _};
@@ -39,6 +40,41 @@ pub struct Scope {
     pub pod_name: Option<String>,
     /// Only the pods of this node.
     pub node: Option<String>,
+}
+
+/// What has changed, so that only this need be looked at.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Pods that have changed, or whose requests have.
+    pub pods: BTreeSet<Key>,
+    /// Budgets that count otherwise.
+    pub budgets: BTreeSet<Key>,
+    /// Namespaces where budgets came, went, or select other pods.
+    pub reselected: BTreeSet<Arc<str>>,
+}
+
+impl Changed {
+    fn pod(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
+        // Most of what happens to a pod matters to nobody here.
+        if before != after {
+            self.pods.extend(before.or(after).map(|pod| pod.key.clone()));
+        }
+    }
+
+    fn request(&mut self, before: Option<&Request>, after: Option<&Request>) {
+        self.pods.extend(before.or(after).map(Request::pod_key));
+    }
+
+    fn budget(&mut self, before: Option<&Budget>, after: Option<&Budget>) {
+        match (before, after) {
+            (Some(before), Some(after)) if before.selector == after.selector => {
+                if before != after {
+                    self.budgets.insert(after.key.clone());
+                }
+            }
+            _ => self.reselected.extend(before.or(after).map(|budget| budget.key.namespace.clone())),
+        }
+    }
 }
 
 /// Names that are being listed anew, per kind; the others are gone at the end of the list.
@@ -87,24 +123,30 @@ impl Live {
     }
 
     /// Waits for news and takes in all that have come.
-    pub async fn changed(&mut self) -> Result<(), Error> {
+    pub async fn changed(&mut self) -> Result<Changed, Error> {
+        let mut changed = Changed::default();
         if let Some(news) = self.news.next().await {
-            self.learn(news)?;
+            self.learn(news, &mut changed)?;
         }
         while let Some(Some(news)) = self.news.next().now_or_never() {
-            self.learn(news)?;
+            self.learn(news, &mut changed)?;
         }
-        Ok(())
+        Ok(changed)
     }
 
-    fn learn(&mut self, news: News) -> Result<(), Error> {
+    fn learn(&mut self, news: News, changed: &mut Changed) -> Result<(), Error> {
+        let world = &mut self.world;
         match news {
-            News::Pod(event) => learn(&mut self.world.pods, &mut self.pods, event, Pod::from),
+            News::Pod(event) => {
+                learn(&mut world.pods, &mut self.pods, event, Pod::from, |a, b| changed.pod(a, b));
+            }
             News::Request(event) => {
-                learn(&mut self.world.requests, &mut self.requests, event, Request::from);
+                let tell = |a: Option<&_>, b: Option<&_>| changed.request(a, b);
+                learn(&mut world.requests, &mut self.requests, event, Request::from, tell);
             }
             News::Budget(event) => {
-                learn(&mut self.world.budgets, &mut self.budgets, event, |budget| Budget::from(&budget));
+                let tell = |a: Option<&_>, b: Option<&_>| changed.budget(a, b);
+                learn(&mut world.budgets, &mut self.budgets, event, Budget::from, tell);
             }
             News::Failed { budgets, why } => return self.failed(budgets, why),
         }
@@ -126,29 +168,40 @@ impl Live {
     }
 }
 
+/// `tell` is given what was known before, and what is after.
 pub fn learn<K: Resource<DynamicType = ()>, V>(
     known: &mut BTreeMap<Key, V>,
     listed: &mut Listed,
     event: Event<K>,
     read: impl Fn(K) -> V,
+    mut tell: impl FnMut(Option<&V>, Option<&V>),
 ) {
+    let is_listed = matches!(event, Event::InitApply(_));
     match event {
         Event::Init => listed.names.clear(),
-        Event::InitApply(object) => {
+        Event::InitApply(object) | Event::Apply(object) => {
             let key = key_of(&object);
-            listed.names.insert(key.clone());
-            known.insert(key, read(object));
+            if is_listed {
+                listed.names.insert(key.clone());
+            }
+            let after = read(object);
+            tell(known.get(&key), Some(&after));
+            known.insert(key, after);
         }
         Event::InitDone => {
-            known.retain(|key, _| listed.names.contains(key));
+            known.retain(|key, before| {
+                let is_there = listed.names.contains(key);
+                if !is_there {
+                    tell(Some(before), None);
+                }
+                is_there
+            });
             listed.names.clear();
             listed.is_done = true;
         }
-        Event::Apply(object) => {
-            known.insert(key_of(&object), read(object));
-        }
         Event::Delete(object) => {
-            known.remove(&key_of(&object));
+            let before = known.remove(&key_of(&object));
+            tell(before.as_ref(), None);
         }
     }
 }

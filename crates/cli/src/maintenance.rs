@@ -1,5 +1,7 @@
 //! `usher maintenance`: node maintenances, from the first to the last stage.
 
+mod catch_up;
+mod causes;
 pub mod create;
 mod describe;
 mod description;

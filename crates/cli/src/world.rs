@@ -36,7 +36,10 @@ impl World {
     }
 
     pub fn budgets_of(&self, pod: &Pod) -> Vec<&Budget> {
-        self.budgets.values().filter(|budget| budget.selects(pod)).collect()
+        let namespace = &pod.key.namespace;
+        let of_namespace = self.budgets.range(Key::new(namespace.clone(), "")..);
+        let of_namespace = of_namespace.take_while(|(key, _)| key.namespace == *namespace);
+        of_namespace.map(|(_, budget)| budget).filter(|budget| budget.selects(pod)).collect()
     }
 
     /// The requests of a namespace, or of all, with their pods and budgets.

@@ -61,13 +61,9 @@ pub async fn run(
         say_if_hidden(world, streams.err)?;
     }
     let now = surroundings.now();
-    let progress = world.map(|world| Progress::new(now).look(&maintenance, &world, now));
-    let found = Found {
-        maintenance: &maintenance,
-        nodes: progress,
-        overlaps: overlaps(&maintenance, &all, &nodes),
-        events,
-    };
+    let progress = world.map(|world| Progress::at_once(&maintenance, &world, now));
+    let found =
+        Found { maintenance: &maintenance, progress, overlaps: overlaps(&maintenance, &all, &nodes), events };
     streams.out.write_all(render(&found, surroundings, now).as_bytes())?;
     streams.out.flush()?;
     if arguments.watch {
