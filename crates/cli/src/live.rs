@@ -54,18 +54,18 @@ pub struct Changed {
 }
 
 impl Changed {
-    fn pod(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
+    pub fn pod(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
         // Most of what happens to a pod matters to nobody here.
         if before != after {
             self.pods.extend(before.or(after).map(|pod| pod.key.clone()));
         }
     }
 
-    fn request(&mut self, before: Option<&Request>, after: Option<&Request>) {
+    pub fn request(&mut self, before: Option<&Request>, after: Option<&Request>) {
         self.pods.extend(before.or(after).map(Request::pod_key));
     }
 
-    fn budget(&mut self, before: Option<&Budget>, after: Option<&Budget>) {
+    pub fn budget(&mut self, before: Option<&Budget>, after: Option<&Budget>) {
         match (before, after) {
             (Some(before), Some(after)) if before.selector == after.selector => {
                 if before != after {

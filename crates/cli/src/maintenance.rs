@@ -10,6 +10,8 @@ pub mod follow;
 mod list;
 pub mod picture;
 mod progress;
+#[cfg(test)]
+mod progress_tests;
 mod release;
 mod rows;
 pub mod selection;
