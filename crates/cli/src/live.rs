@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use futures::stream::SelectAll;
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::Error;
 use crate::world::{World, key_of, scoped};
@@ -19,7 +18,7 @@ use crate::world::{World, key_of, scoped};
 enum News {
     Pod(Event<PodOnWire>),
     Request(Event<RequestOnWire>),
-    Budget(Event<PodDisruptionBudget>),
+    Budget(Event<BudgetOnWire>),
     /// A watch failed; it starts anew by itself.
     Failed {
         budgets: bool,
