@@ -10,9 +10,11 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use usher_api::NodeMaintenance;
 use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::Error;
+use crate::maintenance::selection::only_name;
 use crate::world::{World, key_of, scoped};
 
 enum News {
@@ -37,8 +39,30 @@ pub struct Scope {
     pub pod_labels: Option<String>,
     /// Only the pod of this name.
     pub pod_name: Option<String>,
-    /// Only the pods of this node.
-    pub node: Option<String>,
+    /// Only pods that are on nodes and have not ended.
+    pub on_nodes: Option<OnNodes>,
+}
+
+/// Which nodes.
+#[derive(Debug, Clone)]
+pub enum OnNodes {
+    Any,
+    One(String),
+}
+
+impl OnNodes {
+    /// Of a maintenance: a server can be asked for the pods of one node, or of all.
+    pub fn of(maintenance: &NodeMaintenance) -> Self {
+        only_name(&maintenance.spec.node_selector).map_or(Self::Any, |node| Self::One(node.to_string()))
+    }
+
+    fn fields(&self) -> String {
+        let node = match self {
+            Self::Any => "!=",
+            Self::One(node) => &format!("={node}"),
+        };
+        format!("spec.nodeName{node},status.phase!=Succeeded,status.phase!=Failed")
+    }
 }
 
 /// What has changed, so that only this need be looked at.
@@ -99,8 +123,8 @@ impl Live {
         if let Some(name) = &scope.pod_name {
             pods = pods.fields(&format!("metadata.name={name}"));
         }
-        if let Some(node) = &scope.node {
-            pods = pods.fields(&format!("spec.nodeName={node}"));
+        if let Some(nodes) = &scope.on_nodes {
+            pods = pods.fields(&nodes.fields());
         }
         let requests = watcher::Config { label_selector: scope.request_labels.clone(), ..Default::default() };
         let news = futures::stream::select_all([

@@ -13,8 +13,7 @@ use usher_decide::maintenance::status::is_drained;
 
 use super::picture::{Said, drained, not_drained, picture};
 use super::progress::{self, Progress};
-use super::selection::only_name;
-use crate::live::{Live, Scope};
+use crate::live::{Live, OnNodes, Scope};
 use crate::requests::say_if_hidden;
 use crate::screen::Screen;
 use crate::wait::out_of_time;
@@ -46,8 +45,8 @@ pub struct Followed {
 impl Followed {
     /// Returns once everything that is there has been told.
     pub async fn start(client: &Client, maintenance: NodeMaintenance, until: Until) -> Result<Self, Error> {
-        let node = only_name(&maintenance.spec.node_selector).map(str::to_string);
-        let live = Live::start(client, &Scope { node, ..Scope::default() }).await?;
+        let scope = Scope { on_nodes: Some(OnNodes::of(&maintenance)), ..Scope::default() };
+        let live = Live::start(client, &scope).await?;
         let news = watch_object(Api::all(client.clone()), &maintenance.name_any()).default_backoff();
         let ignores_daemons = until.ignores_daemons;
         Ok(Self { maintenance, is_gone: false, live, ignores_daemons, news: Box::pin(news) })
