@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 const USHER: &str = "cargo run -p usher -- ";
+const DATABASE: &str = "cargo run -p usher-interceptors --example database -- ";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -28,6 +29,8 @@ fn shells() -> Vec<Vec<String>> {
 struct Reader {
     folder: Folder,
     path: std::ffi::OsString,
+    /// The example interceptor.
+    database: PathBuf,
 }
 
 /// A folder that goes when this does.
@@ -39,17 +42,28 @@ impl Drop for Folder {
     }
 }
 
+/// Builds the example with the features that a test of the whole workspace has, so that nothing is built twice there.
+async fn database() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--workspace", "--example", "database", "--message-format=json"]);
+    let built = command.current_dir(root()).stderr(Stdio::inherit()).output().await.unwrap();
+    assert!(built.status.success(), "the example does not build");
+    let messages = String::from_utf8(built.stdout).unwrap();
+    let messages = messages.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut built = messages.filter(|message| message["target"]["name"] == "database");
+    built.find_map(|message| message["executable"].as_str().map(PathBuf::from)).unwrap()
+}
+
 impl Reader {
     fn kubeconfig(&self) -> PathBuf {
         self.folder.0.join("kubeconfig")
     }
 
-    /// Runs a line as it is written; only `usher` is not built again.
+    /// Runs a line as it is written; only what is built already is not built again.
     fn types(&self, line: &str) -> Child {
-        let line = match line.strip_prefix(USHER) {
-            Some(arguments) => format!("exec {} {arguments}", env!("CARGO_BIN_EXE_usher")),
-            None => format!("exec {line}"),
-        };
+        let line = line.replace(USHER, &format!("{} ", env!("CARGO_BIN_EXE_usher")));
+        let line = format!("exec {}", line.replace(DATABASE, &format!("{} ", self.database.display())));
         Command::new("sh")
             .args(["-c", &line])
             .current_dir(root())
@@ -98,7 +112,7 @@ async fn the_example_of_the_guide_works_as_it_is_written() {
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let folder = std::env::temp_dir().join(format!("usher-guide-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let reader = Reader { folder: Folder(folder), path };
+    let reader = Reader { folder: Folder(folder), path, database: database().await };
     let [first, second, third] = &shells()[..] else { panic!("the guide has three shells") };
 
     let [sandbox] = &first[..] else { panic!("the first shell is the sandbox's: {first:?}") };
