@@ -118,10 +118,10 @@ async fn the_example_of_the_guide_works_as_it_is_written() {
     let [sandbox] = &first[..] else { panic!("the first shell is the sandbox's: {first:?}") };
     let mut sandbox = reader.types(&format!("{sandbox} --kubeconfig {}", reader.kubeconfig().display()));
     says(&mut output(&mut sandbox), "export KUBECONFIG=").await;
-    reader.reads("kubectl wait pod db-0 -n shop --for=condition=Ready --timeout=60s").await;
 
-    let [export, data, annotate, interceptor] = &second[..] else { panic!("{second:?}") };
+    let [export, rollout, data, annotate, interceptor] = &second[..] else { panic!("{second:?}") };
     assert!(export.starts_with("export KUBECONFIG="), "{export}");
+    reader.reads(rollout).await;
     reader.reads(data).await;
     reader.reads(annotate).await;
     let mut interceptor = reader.types(interceptor);
