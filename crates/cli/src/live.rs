@@ -2,23 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures::stream::SelectAll;
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
+use usher_api::NodeMaintenance;
+use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::Error;
+use crate::maintenance::selection::only_name;
 use crate::world::{World, key_of, scoped};
 
 enum News {
     Pod(Event<PodOnWire>),
     Request(Event<RequestOnWire>),
-    Budget(Event<PodDisruptionBudget>),
+    Budget(Event<BudgetOnWire>),
     /// A watch failed; it starts anew by itself.
     Failed {
         budgets: bool,
@@ -37,8 +39,65 @@ pub struct Scope {
     pub pod_labels: Option<String>,
     /// Only the pod of this name.
     pub pod_name: Option<String>,
-    /// Only the pods of this node.
-    pub node: Option<String>,
+    /// Only pods that are on nodes and have not ended.
+    pub on_nodes: Option<OnNodes>,
+}
+
+/// Which nodes.
+#[derive(Debug, Clone)]
+pub enum OnNodes {
+    Any,
+    One(String),
+}
+
+impl OnNodes {
+    /// Of a maintenance: a server can be asked for the pods of one node, or of all.
+    pub fn of(maintenance: &NodeMaintenance) -> Self {
+        only_name(&maintenance.spec.node_selector).map_or(Self::Any, |node| Self::One(node.to_string()))
+    }
+
+    fn fields(&self) -> String {
+        let node = match self {
+            Self::Any => "!=",
+            Self::One(node) => &format!("={node}"),
+        };
+        format!("spec.nodeName{node},status.phase!=Succeeded,status.phase!=Failed")
+    }
+}
+
+/// What has changed, so that only this need be looked at.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Pods that have changed, or whose requests have.
+    pub pods: BTreeSet<Key>,
+    /// Budgets that count otherwise.
+    pub budgets: BTreeSet<Key>,
+    /// Namespaces where budgets came, went, or select other pods.
+    pub reselected: BTreeSet<Arc<str>>,
+}
+
+impl Changed {
+    pub fn pod(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
+        // Most of what happens to a pod matters to nobody here.
+        if before != after {
+            self.pods.extend(before.or(after).map(|pod| pod.key.clone()));
+        }
+    }
+
+    pub fn request(&mut self, before: Option<&Request>, after: Option<&Request>) {
+        self.pods.extend(before.or(after).map(Request::pod_key));
+    }
+
+    pub fn budget(&mut self, before: Option<&Budget>, after: Option<&Budget>) {
+        match (before, after) {
+            (Some(before), Some(after)) if before.selector == after.selector => {
+                if before != after {
+                    self.budgets.insert(after.key.clone());
+                }
+            }
+            _ => self.reselected.extend(before.or(after).map(|budget| budget.key.namespace.clone())),
+        }
+    }
 }
 
 /// Names that are being listed anew, per kind; the others are gone at the end of the list.
@@ -64,8 +123,8 @@ impl Live {
         if let Some(name) = &scope.pod_name {
             pods = pods.fields(&format!("metadata.name={name}"));
         }
-        if let Some(node) = &scope.node {
-            pods = pods.fields(&format!("spec.nodeName={node}"));
+        if let Some(nodes) = &scope.on_nodes {
+            pods = pods.fields(&nodes.fields());
         }
         let requests = watcher::Config { label_selector: scope.request_labels.clone(), ..Default::default() };
         let news = futures::stream::select_all([
@@ -87,24 +146,30 @@ impl Live {
     }
 
     /// Waits for news and takes in all that have come.
-    pub async fn changed(&mut self) -> Result<(), Error> {
+    pub async fn changed(&mut self) -> Result<Changed, Error> {
+        let mut changed = Changed::default();
         if let Some(news) = self.news.next().await {
-            self.learn(news)?;
+            self.learn(news, &mut changed)?;
         }
         while let Some(Some(news)) = self.news.next().now_or_never() {
-            self.learn(news)?;
+            self.learn(news, &mut changed)?;
         }
-        Ok(())
+        Ok(changed)
     }
 
-    fn learn(&mut self, news: News) -> Result<(), Error> {
+    fn learn(&mut self, news: News, changed: &mut Changed) -> Result<(), Error> {
+        let world = &mut self.world;
         match news {
-            News::Pod(event) => learn(&mut self.world.pods, &mut self.pods, event, Pod::from),
+            News::Pod(event) => {
+                learn(&mut world.pods, &mut self.pods, event, Pod::from, |a, b| changed.pod(a, b));
+            }
             News::Request(event) => {
-                learn(&mut self.world.requests, &mut self.requests, event, Request::from);
+                let tell = |a: Option<&_>, b: Option<&_>| changed.request(a, b);
+                learn(&mut world.requests, &mut self.requests, event, Request::from, tell);
             }
             News::Budget(event) => {
-                learn(&mut self.world.budgets, &mut self.budgets, event, |budget| Budget::from(&budget));
+                let tell = |a: Option<&_>, b: Option<&_>| changed.budget(a, b);
+                learn(&mut world.budgets, &mut self.budgets, event, Budget::from, tell);
             }
             News::Failed { budgets, why } => return self.failed(budgets, why),
         }
@@ -126,29 +191,40 @@ impl Live {
     }
 }
 
+/// `tell` is given what was known before, and what is after.
 pub fn learn<K: Resource<DynamicType = ()>, V>(
     known: &mut BTreeMap<Key, V>,
     listed: &mut Listed,
     event: Event<K>,
     read: impl Fn(K) -> V,
+    mut tell: impl FnMut(Option<&V>, Option<&V>),
 ) {
+    let is_listed = matches!(event, Event::InitApply(_));
     match event {
         Event::Init => listed.names.clear(),
-        Event::InitApply(object) => {
+        Event::InitApply(object) | Event::Apply(object) => {
             let key = key_of(&object);
-            listed.names.insert(key.clone());
-            known.insert(key, read(object));
+            if is_listed {
+                listed.names.insert(key.clone());
+            }
+            let after = read(object);
+            tell(known.get(&key), Some(&after));
+            known.insert(key, after);
         }
         Event::InitDone => {
-            known.retain(|key, _| listed.names.contains(key));
+            known.retain(|key, before| {
+                let is_there = listed.names.contains(key);
+                if !is_there {
+                    tell(Some(before), None);
+                }
+                is_there
+            });
             listed.names.clear();
             listed.is_done = true;
         }
-        Event::Apply(object) => {
-            known.insert(key_of(&object), read(object));
-        }
         Event::Delete(object) => {
-            known.remove(&key_of(&object));
+            let before = known.remove(&key_of(&object));
+            tell(before.as_ref(), None);
         }
     }
 }

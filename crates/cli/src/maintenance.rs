@@ -1,5 +1,7 @@
 //! `usher maintenance`: node maintenances, from the first to the last stage.
 
+mod catch_up;
+mod causes;
 pub mod create;
 mod describe;
 mod description;
@@ -8,6 +10,8 @@ pub mod follow;
 mod list;
 pub mod picture;
 mod progress;
+#[cfg(test)]
+mod progress_tests;
 mod release;
 mod rows;
 pub mod selection;

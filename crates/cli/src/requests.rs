@@ -134,7 +134,7 @@ async fn follow(
             }
         }
         tokio::select! {
-            changed = live.changed() => changed?,
+            changed = live.changed() => drop(changed?),
             _ = tick.tick(), if screen.is_some() => {}
         }
     }

@@ -40,6 +40,8 @@ pub struct Standing {
     pub waits: Waits,
     /// What the manager is to do, whoever else is waited for.
     pub due: Option<Due>,
+    /// When the passing of time alone may change it.
+    pub recheck_at: Option<Timestamp>,
 }
 
 impl Standing {
@@ -55,7 +57,7 @@ impl Standing {
         let granted = budgets.iter().all(|budget| budget.allowed > 0);
         let target = pod.map_or(Target::Gone, Target::Found);
         let decision = decide(&Case { request, pod: target, budgets, attempt, granted }, now);
-        let due = due(&decision);
+        let (due, recheck_at) = (due(&decision), decision.recheck_at);
         let waits = match (decision.waiting_on, due) {
             (Some(waiting_on), _) => Waits::On(waiting_on),
             (None, Some(Due::Evict)) => match recorded_refusal(request) {
@@ -66,16 +68,7 @@ impl Standing {
             (None, Some(due)) => Waits::Manager(due),
             (None, None) => Waits::Nothing,
         };
-        Self { waits, due }
-    }
-
-    /// What a pod waits on before it is gone; `None` if nobody asks it to leave.
-    pub fn of_pod(world: &World, pod: &Pod, now: Timestamp) -> Option<Waits> {
-        if let Some(grace_ends) = pod.deletion {
-            let finalizers = pod.finalizers.clone();
-            return Some(Waits::On(WaitingOn::Termination { grace_ends, finalizers }));
-        }
-        world.request_of(pod).map(|request| Self::in_world(world, request, now).waits)
+        Self { waits, due, recheck_at }
     }
 
     pub fn in_world(world: &World, request: &Request, now: Timestamp) -> Self {

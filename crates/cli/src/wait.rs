@@ -227,7 +227,7 @@ pub async fn until_gone(
             break ending;
         }
         tokio::select! {
-            changed = live.changed() => changed?,
+            changed = live.changed() => drop(changed?),
             () = &mut out_of_time => break Ending::NotGone,
             stopped = &mut interrupted => {
                 stopped?;

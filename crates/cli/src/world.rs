@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use usher_decide::snapshot::{Budget, Key, Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::Error;
 use crate::error::{is_code, is_missing};
@@ -36,7 +35,10 @@ impl World {
     }
 
     pub fn budgets_of(&self, pod: &Pod) -> Vec<&Budget> {
-        self.budgets.values().filter(|budget| budget.selects(pod)).collect()
+        let namespace = &pod.key.namespace;
+        let of_namespace = self.budgets.range(Key::new(namespace.clone(), "")..);
+        let of_namespace = of_namespace.take_while(|(key, _)| key.namespace == *namespace);
+        of_namespace.map(|(_, budget)| budget).filter(|budget| budget.selects(pod)).collect()
     }
 
     /// The requests of a namespace, or of all, with their pods and budgets.
@@ -59,7 +61,7 @@ impl World {
     }
 
     pub async fn read_budgets(&mut self, client: &Client, namespace: Option<&str>) -> Result<(), Error> {
-        match list_raw::<PodDisruptionBudget, Budget>(&scoped(client, namespace), None).await {
+        match list_raw::<BudgetOnWire, Budget>(&scoped(client, namespace), None).await {
             Ok(budgets) => {
                 self.budgets = budgets.into_iter().map(|budget| (budget.key.clone(), budget)).collect();
             }

@@ -17,8 +17,8 @@ pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
 pub use pod::{Owner, Phase, Pod};
 pub use request::Request;
+pub use wire::{BudgetOnWire, PodOnWire, RequestOnWire};
 pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
-pub use wire::{PodOnWire, RequestOnWire};
 
 /// A name in a namespace. Many maps hold it, so it is a single pointer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,10 +6,7 @@
 //!
 //! Kill it at any point and start it again: what is done is in the ConfigMaps, and every step can be done twice.
 //!
-//! ```text
-//! kubectl annotate pod db-1 interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com=12000/handover
-//! cargo run -p usher-interceptors --example database -- --namespace default --step-time 2s
-//! ```
+//! docs/interceptors.md says how to try it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -51,7 +51,7 @@ enum Workloads {
     None,
 }
 
-/// Slow enough to be seen, fast enough not to bore.
+/// Slow enough to be seen, fast enough to wait for.
 const TIMES: Times =
     Times { start: Duration::from_secs(2), run: Duration::from_secs(5), terminate: Duration::from_secs(2) };
 
@@ -104,8 +104,8 @@ async fn fill(
 
 fn say_how_to_use(kubeconfig: &Path, nodes: u16) {
     println!(
-        "A cluster with {nodes} nodes and Usher lives here until Ctrl-C. In another shell: export KUBECONFIG={} && kubectl \
-         get nodes,pods -A",
+        "A cluster with {nodes} nodes and Usher runs here until Ctrl-C. In another shell:\n\n  export KUBECONFIG={}\n  kubectl \
+         get nodes,pods -A\n",
         kubeconfig.display()
     );
 }

@@ -2,16 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Parser;
 use jiff::Timestamp;
 use usher_apply::Clock;
 use usher_cli::{Streams, Surroundings};
-
-/// For anything that is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `usher` as typed in a session.
 #[derive(Parser)]
@@ -51,22 +47,5 @@ impl<'a> Shell<'a> {
         usher_cli::run(line.command, &self.surroundings, streams).await?;
         out.append(&mut err);
         Ok(String::from_utf8(out)?)
-    }
-
-    /// Looks every moment until the output of `usher` with these words has these texts in it, and prints that output.
-    pub async fn usher_until(&self, words: &str, texts: &[&str]) -> anyhow::Result<()> {
-        let end = tokio::time::Instant::now() + PATIENCE;
-        loop {
-            let output = self.quietly(words).await?;
-            if texts.iter().all(|text| output.contains(text)) {
-                println!("\n$ usher {words}");
-                print!("{output}");
-                return Ok(());
-            }
-            if tokio::time::Instant::now() > end {
-                bail!("`usher {words}` never said {texts:?}, but: {output}");
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
     }
 }

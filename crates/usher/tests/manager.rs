@@ -300,3 +300,77 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     second.end().await;
     scene.plane.stop().await.unwrap();
 }
+
+/// The commands of deploy/uninstall, with a manager that ends when its Deployment is scaled down.
+#[tokio::test]
+async fn uninstalling_stops_the_manager_before_its_webhooks_and_leaves_nothing_behind() {
+    if usher_testbed::skip_real("deploy/uninstall") {
+        return;
+    }
+    let scene = Scene::start(2, &[&["-k", "deploy"]]).await;
+    let manager = scene.manager(ON).await;
+    manager.until_leads().await;
+    let interceptor = "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com";
+    scene.pod_with("a", json!({interceptor: "100"})).await;
+    let a = scene.request("a").await;
+    let has_turn = |request: &Value| request["status"]["activeInterceptorClass"] == "db.example.com";
+    scene.until("has its turn", REQUEST, &a, has_turn).await;
+    let nodes = scene.kubectl(&["get", "nodes", "-o=jsonpath={.items[*].metadata.name}"], None).await;
+    let nodes: Vec<&str> = nodes.split(' ').collect();
+    scene.kubectl(&["cordon", nodes[1]], None).await;
+    scene
+        .create(&json!({
+            "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "kernel"},
+            "spec": {"stage": "Cordon", "nodeSelector": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]},
+            ]}},
+        }))
+        .await;
+    let is_held = |node: &Value| !node["metadata"]["annotations"]["nodemaintenance.k8s.io/held-by"].is_null();
+    for node in &nodes {
+        scene.until("is held", "node", node, is_held).await;
+    }
+
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut path = scene.plane.kubectl().parent().unwrap().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let uninstall = Command::new(root.join("deploy/uninstall"))
+        .env("PATH", path)
+        .env("KUBECONFIG", scene.plane.kubeconfig())
+        .env("KUBECACHEDIR", scene.plane.folder().join("kubectl-cache"))
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let stopping = async {
+        let namespace =
+            ["get", "deployment", "usher-manager", "-n", "usher-system", "-o=jsonpath={.spec.replicas}"];
+        while scene.kubectl(&namespace, None).await != "0" {
+            sleep(Duration::from_millis(100)).await;
+        }
+        let webhooks = scene.get("validatingwebhookconfiguration", "usher").await;
+        manager.end().await;
+        webhooks
+    };
+    let ended = async { uninstall.wait_with_output().await.unwrap().status };
+    let both = async { tokio::join!(stopping, ended) };
+    let (webhooks, ended) = tokio::time::timeout(3 * PATIENCE, both).await.unwrap();
+    assert!(ended.success(), "{ended}");
+    assert!(!webhooks.is_null(), "the webhooks are there as long as the manager is");
+
+    let pod = scene.get("pod", "a").await;
+    assert!(pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null(), "{pod}");
+    for (node, is_cordoned) in [(nodes[0], false), (nodes[1], true)] {
+        let node = scene.get("node", node).await;
+        assert_eq!(node["spec"]["unschedulable"] == true, is_cordoned, "{node:#}");
+        let text = node["metadata"]["annotations"].to_string() + &node["status"]["conditions"].to_string();
+        assert!(!text.contains("nodemaintenance.k8s.io") && !text.contains("NodeMaintenance"), "{text}");
+    }
+    let left = "crd,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,namespaces";
+    let left = scene.kubectl(&["get", left, "-o", "name"], None).await;
+    assert!(
+        !left.contains("usher") && !left.contains("nodemaintenance") && !left.contains("evictionrequest"),
+        "{left}"
+    );
+    scene.plane.stop().await.unwrap();
+}

@@ -8,8 +8,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let target = Target::Service { namespace: NAMESPACE.to_owned() };
     let mut text = String::from(
         "# Generated from crates/webhook by `cargo run -p usher-webhook --example webhookgen deploy/webhooks.yaml`.\n\
-         # The manager fills in caBundle. Remove this file from a cluster before the manager: eviction requests and node\n\
-         # maintenances cannot be changed or deleted while nobody answers for them.\n",
+         # The manager fills in caBundle. While it is stopped and these are there, eviction requests and node maintenances cannot be\n\
+         # changed or deleted. Stop it before you remove them, as deploy/uninstall does.\n",
     );
     for configuration in [mutating(&target), validating(&target, NAMESPACE)] {
         text.push_str("---\n");

@@ -9,10 +9,10 @@ use super::description::{Found, render};
 use super::follow::{Until, until_drained};
 use super::get;
 use super::progress::Progress;
-use super::selection::{only_name, read_nodes};
+use super::selection::read_nodes;
 use crate::arguments::Connection;
 use crate::explain::events_of;
-use crate::live::{Live, Scope};
+use crate::live::{Live, OnNodes, Scope};
 use crate::output::Structured;
 use crate::requests::say_if_hidden;
 use crate::world::{World, list};
@@ -61,13 +61,9 @@ pub async fn run(
         say_if_hidden(world, streams.err)?;
     }
     let now = surroundings.now();
-    let progress = world.map(|world| Progress::new(now).look(&maintenance, &world, now));
-    let found = Found {
-        maintenance: &maintenance,
-        nodes: progress,
-        overlaps: overlaps(&maintenance, &all, &nodes),
-        events,
-    };
+    let progress = world.map(|world| Progress::at_once(&maintenance, &world, now));
+    let found =
+        Found { maintenance: &maintenance, progress, overlaps: overlaps(&maintenance, &all, &nodes), events };
     streams.out.write_all(render(&found, surroundings, now).as_bytes())?;
     streams.out.flush()?;
     if arguments.watch {
@@ -79,8 +75,8 @@ pub async fn run(
 
 /// The pods of its nodes with their requests and budgets.
 async fn pods(client: &Client, maintenance: &NodeMaintenance) -> Result<World, Error> {
-    let node = only_name(&maintenance.spec.node_selector).map(str::to_string);
-    Ok(Live::start(client, &Scope { node, ..Scope::default() }).await?.world)
+    let scope = Scope { on_nodes: Some(OnNodes::of(maintenance)), ..Scope::default() };
+    Ok(Live::start(client, &scope).await?.world)
 }
 
 async fn events(client: &Client, maintenance: &NodeMaintenance) -> Result<Vec<Event>, Error> {

@@ -9,7 +9,7 @@ use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage as Stage, 
 use usher_decide::maintenance::plan::with_defaults;
 
 use super::picture::{cause, eta, plural};
-use super::progress::{NodeProgress, total};
+use super::progress::{NodeProgress, Progress};
 use super::rows::{limit, one_line};
 use super::selection;
 use crate::explain::event_time;
@@ -25,7 +25,7 @@ const CAUSES: usize = 5;
 pub struct Found<'a> {
     pub maintenance: &'a NodeMaintenance,
     /// `None`: its pods may not be read.
-    pub nodes: Option<Vec<NodeProgress>>,
+    pub progress: Option<Progress>,
     /// Others that are at work on some of its nodes.
     pub overlaps: Vec<(&'a NodeMaintenance, Vec<String>)>,
     pub events: Vec<Event>,
@@ -50,11 +50,12 @@ pub fn render(found: &Found<'_>, surroundings: &Surroundings, now: Timestamp) ->
     }
     sheet.put("Stages", &stages(maintenance, now));
     drained(&mut sheet, maintenance, now);
-    let all = found.nodes.as_deref().map(total).unwrap_or_default();
-    if let Some(eta) = eta(maintenance, &all, now) {
+    let nothing = NodeProgress::default();
+    let all = found.progress.as_ref().map_or(&nothing, Progress::all);
+    if let Some(eta) = eta(maintenance, all, now) {
         sheet.put("ETA", &eta);
     }
-    waiting(&mut sheet, &all, surroundings);
+    waiting(&mut sheet, all, surroundings);
     for (other, shared) in &found.overlaps {
         let told = format!("{} in stage {:?}, on {}", other.name_any(), other.spec.stage, shared.join(", "));
         sheet.put("Overlaps", &told);
@@ -166,7 +167,7 @@ fn nodes(found: &Found<'_>) -> String {
     let mut table = Table::new(&["NODE", "PENDING", "EVICTING", "BLOCKED", "TARGETS", "MESSAGE"]);
     for status in statuses {
         let name = &status.node_ref.name;
-        let progress = found.nodes.iter().flatten().find(|node| node.name == *name);
+        let progress = found.progress.as_ref().and_then(|progress| progress.node(name));
         table.row(vec![
             name.clone(),
             status.pods_pending_eviction.to_string(),

@@ -12,9 +12,8 @@ use usher_api::NodeMaintenance;
 use usher_decide::maintenance::status::is_drained;
 
 use super::picture::{Said, drained, not_drained, picture};
-use super::progress::{self, NodeProgress, Progress};
-use super::selection::only_name;
-use crate::live::{Live, Scope};
+use super::progress::{self, Progress};
+use crate::live::{Live, OnNodes, Scope};
 use crate::requests::say_if_hidden;
 use crate::screen::Screen;
 use crate::wait::out_of_time;
@@ -46,19 +45,23 @@ pub struct Followed {
 impl Followed {
     /// Returns once everything that is there has been told.
     pub async fn start(client: &Client, maintenance: NodeMaintenance, until: Until) -> Result<Self, Error> {
-        let node = only_name(&maintenance.spec.node_selector).map(str::to_string);
-        let live = Live::start(client, &Scope { node, ..Scope::default() }).await?;
+        let scope = Scope { on_nodes: Some(OnNodes::of(&maintenance)), ..Scope::default() };
+        let live = Live::start(client, &scope).await?;
         let news = watch_object(Api::all(client.clone()), &maintenance.name_any()).default_backoff();
         let ignores_daemons = until.ignores_daemons;
         Ok(Self { maintenance, is_gone: false, live, ignores_daemons, news: Box::pin(news) })
     }
 
-    pub async fn changed(&mut self) -> Result<(), Error> {
+    /// Waits until something has changed, and notes what.
+    pub async fn changed(&mut self, progress: &mut Progress) -> Result<(), Error> {
         tokio::select! {
-            changed = self.live.changed() => changed?,
+            changed = self.live.changed() => progress.note(changed?),
             news = self.news.next() => match news {
                 // Another one of the same name is another one.
-                Some(Ok(Some(now))) if now.metadata.uid == self.maintenance.metadata.uid => self.maintenance = now,
+                Some(Ok(Some(now))) if now.metadata.uid == self.maintenance.metadata.uid => {
+                    progress.observe(&now);
+                    self.maintenance = now;
+                }
                 Some(Ok(_)) => self.is_gone = true,
                 // The watch starts anew by itself.
                 Some(Err(_)) | None => {}
@@ -68,10 +71,11 @@ impl Followed {
     }
 
     /// Its nodes as they are. Once it is drained no pod is left, although this one may not have been told of the last yet.
-    fn look(&self, progress: &mut Progress, now: Timestamp) -> Vec<NodeProgress> {
-        let nobody = World::default();
-        let is_drained = self.maintenance.status.as_ref().is_some_and(is_drained);
-        progress.look(&self.maintenance, if is_drained { &nobody } else { &self.live.world }, now)
+    fn look(&self, progress: &mut Progress, now: Timestamp) {
+        match self.maintenance.status.as_ref().is_some_and(is_drained) {
+            true => progress.look_at_all(&World::default(), now),
+            false => progress.look(&self.live.world, now),
+        }
     }
 
     fn ending(&self) -> Option<Ending> {
@@ -98,6 +102,7 @@ pub async fn until_drained(
         }
     };
     say_if_hidden(&followed.live.world, streams.err)?;
+    progress.observe(&followed.maintenance);
     let screen = surroundings.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);
     let mut out_of_time = std::pin::pin!(out_of_time(until.timeout));
@@ -106,16 +111,16 @@ pub async fn until_drained(
     let ending = loop {
         let now = surroundings.now();
         let ending = followed.ending();
-        let nodes = followed.look(&mut progress, now);
         if is_time_to_tell || ending.is_some() {
             let maintenance = &followed.maintenance;
+            followed.look(&mut progress, now);
             match &screen {
                 Some(screen) => {
                     let size = screen.size();
-                    screen.draw(&picture(maintenance, &nodes, &progress, surroundings, size, now));
+                    screen.draw(&picture(maintenance, &progress, surroundings, size, now));
                 }
                 None => {
-                    let lines = said.lines(maintenance, &nodes, &progress, now);
+                    let lines = said.lines(maintenance, &progress, now);
                     streams.out.write_all(lines.as_bytes())?;
                     streams.out.flush()?;
                 }
@@ -125,7 +130,7 @@ pub async fn until_drained(
             break ending;
         }
         is_time_to_tell = tokio::select! {
-            changed = followed.changed() => {
+            changed = followed.changed(&mut progress) => {
                 changed?;
                 false
             }
@@ -153,11 +158,11 @@ fn tell_end(
     streams: Streams<'_>,
 ) -> Result<(), Error> {
     let maintenance = &followed.maintenance;
-    let nodes = followed.look(progress, now);
+    followed.look(progress, now);
     let (program, name) = (&surroundings.program, maintenance.name_any());
     match ending {
         Ending::Done => {
-            let told = drained(maintenance, &nodes, progress, program, now);
+            let told = drained(maintenance, progress, program, now);
             streams.out.write_all(told.as_bytes())?;
         }
         Ending::Withdrawn if followed.is_gone => {
@@ -167,7 +172,7 @@ fn tell_end(
             writeln!(streams.err, "not drained: maintenance {name} was cancelled and lets its nodes go")?;
         }
         Ending::NotGone => {
-            let told = not_drained(maintenance, &nodes, progress, now);
+            let told = not_drained(maintenance, progress, now);
             write!(streams.err, "{told}{}", goes_on(program, &name))?;
         }
         Ending::Interrupted => write!(streams.err, "interrupted; {}", goes_on(program, &name))?,

@@ -86,7 +86,7 @@ async fn follow(
     loop {
         tokio::select! {
             event = events.next() => match event {
-                Some(Ok(event)) => learn(&mut known, &mut listed, event, |object| object),
+                Some(Ok(event)) => learn(&mut known, &mut listed, event, |object| object, |_, _| {}),
                 Some(Err(watcher::Error::InitialListFailed(why))) if !listed.is_done => return Err(why.into()),
                 _ => {}
             },

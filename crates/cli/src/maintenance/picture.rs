@@ -7,7 +7,8 @@ use kube::ResourceExt as _;
 use usher_api::NodeMaintenance;
 use usher_decide::maintenance::words;
 
-use super::progress::{Cause, NodeProgress, Progress, total};
+use super::causes::{Cause, NAMED};
+use super::progress::{CAUSES, NodeProgress, Progress};
 use crate::Surroundings;
 use crate::screen::{Size, wrap};
 use crate::standing::Waits;
@@ -17,9 +18,6 @@ use crate::table::Table;
 const SHOWN: usize = 20;
 /// So many lines of a screen are for what is above and below the nodes.
 const AROUND: usize = 8;
-/// So many causes are told at the end, and so many pods of each.
-const CAUSES: usize = 10;
-const PODS: usize = 3;
 const BAR: usize = 20;
 const DAEMONS: &str = "only pods of DaemonSets and static pods are left; all others are gone";
 /// A manager that runs has taken a maintenance up by then.
@@ -28,20 +26,20 @@ const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 /// All of it, for a screen.
 pub fn picture(
     maintenance: &NodeMaintenance,
-    nodes: &[NodeProgress],
     progress: &Progress,
     surroundings: &Surroundings,
     size: Size,
     now: Timestamp,
 ) -> String {
-    let all = total(nodes);
+    let (all, nodes) = (progress.all(), progress.nodes());
+    let drained_count = nodes.iter().filter(|node| is_drained(node)).count();
     let head = format!(
         "{}: {}, {} of {} drained{}, after {}",
         maintenance.name_any(),
-        counts(&all),
-        nodes.iter().filter(|node| is_drained(node)).count(),
+        counts(all),
+        drained_count,
         plural(nodes.len(), "node"),
-        eta(maintenance, &all, now).map(|eta| format!(", ETA {eta}")).unwrap_or_default(),
+        eta(maintenance, all, now).map(|eta| format!(", ETA {eta}")).unwrap_or_default(),
         progress.age(now)
     );
     let head = wrap(&head, size.width, 2);
@@ -67,10 +65,10 @@ pub fn picture(
     }
     text.push_str(&table.render());
     if nodes.len() > room {
-        let hidden = nodes.iter().filter(|node| !shown.iter().any(|one| one.name == node.name));
-        let (drained, waiting): (Vec<_>, Vec<_>) = hidden.partition(|node| is_drained(node));
-        let more = plural(nodes.len() - room, "more node");
-        text.push_str(&format!("  and {more}: {} drained, {} not\n", drained.len(), waiting.len()));
+        let hidden = nodes.len() - shown.len();
+        let drained = drained_count - shown.iter().filter(|node| is_drained(node)).count();
+        let more = plural(hidden, "more node");
+        text.push_str(&format!("  and {more}: {drained} drained, {} not\n", hidden - drained));
     }
     if let Some(worst) = all.causes.first().filter(|cause| cause.waits.is_blocked()) {
         text.push_str(&format!(
@@ -78,7 +76,7 @@ pub fn picture(
             wrap(&format!("  blocked most: {}", cause(worst, true)), size.width, 4)
         ));
     }
-    if is_down_to_daemons(&all) {
+    if is_down_to_daemons(all) {
         text.push_str(&format!("  {DAEMONS}\n"));
     }
     text
@@ -90,17 +88,12 @@ pub struct Said(BTreeMap<String, String>);
 
 impl Said {
     /// A line for each node of which there are news; of many nodes only those that are drained, and all together.
-    pub fn lines(
-        &mut self,
-        maintenance: &NodeMaintenance,
-        nodes: &[NodeProgress],
-        progress: &Progress,
-        now: Timestamp,
-    ) -> String {
+    pub fn lines(&mut self, maintenance: &NodeMaintenance, progress: &Progress, now: Timestamp) -> String {
         let mut text = String::new();
         if let Some(waits) = not_taken_up(maintenance, progress, now) {
             self.say(&mut text, &maintenance.name_any(), waits);
         }
+        let (all, nodes) = (progress.all(), progress.nodes());
         let is_many = nodes.len() > SHOWN;
         for node in nodes {
             let name = format!("node/{}", node.name);
@@ -112,10 +105,9 @@ impl Said {
         }
         if is_many {
             let drained = nodes.iter().filter(|node| is_drained(node)).count();
-            let all = total(nodes);
             let waits = all.causes.first().filter(|cause| cause.waits.is_blocked());
             let waits = waits.map(|worst| format!("; waits: {}", cause(worst, false))).unwrap_or_default();
-            let line = format!("{drained} drained, {}{waits}", counts(&all));
+            let line = format!("{drained} drained, {}{waits}", counts(all));
             self.say(&mut text, &plural(nodes.len(), "node"), line);
         }
         text
@@ -141,24 +133,18 @@ fn news(node: &NodeProgress, maintenance: &NodeMaintenance) -> String {
 }
 
 /// What is said when all pods have left.
-pub fn drained(
-    maintenance: &NodeMaintenance,
-    nodes: &[NodeProgress],
-    progress: &Progress,
-    program: &str,
-    now: Timestamp,
-) -> String {
+pub fn drained(maintenance: &NodeMaintenance, progress: &Progress, program: &str, now: Timestamp) -> String {
     let name = maintenance.name_any();
     let after = progress.age(now);
-    let told = match nodes {
+    let all = progress.all();
+    let told = match progress.nodes() {
         [] => "drained: no node is selected".to_string(),
         [one] => format!("drained: {} after {after}", left_it(one.gone(), &format!("node {}", one.name))),
         nodes => {
-            let all = total(nodes);
             format!("drained: {} after {after}", left_it(all.gone(), &format!("the {} nodes", nodes.len())))
         }
     };
-    let stay = match total(nodes).left() {
+    let stay = match all.left() {
         0 => String::new(),
         1 => "1 pod of DaemonSets or static stays\n".to_string(),
         left => format!("{left} pods of DaemonSets or static stay\n"),
@@ -175,13 +161,8 @@ fn left_it(gone: usize, place: &str) -> String {
 }
 
 /// What is said when the time is over: what is left, and what stands in its way, worst first.
-pub fn not_drained(
-    maintenance: &NodeMaintenance,
-    nodes: &[NodeProgress],
-    progress: &Progress,
-    now: Timestamp,
-) -> String {
-    let all = total(nodes);
+pub fn not_drained(maintenance: &NodeMaintenance, progress: &Progress, now: Timestamp) -> String {
+    let (all, nodes) = (progress.all(), progress.nodes());
     let with_pods = nodes.iter().filter(|node| node.left() > 0).count();
     let mut text = format!(
         "not drained after {}: {} left on {}\n",
@@ -189,7 +170,7 @@ pub fn not_drained(
         plural(all.left(), "pod"),
         plural(with_pods, "node")
     );
-    if is_down_to_daemons(&all) {
+    if is_down_to_daemons(all) {
         text.push_str(&format!("{DAEMONS}\n"));
     }
     text.extend(not_taken_up(maintenance, progress, now).map(|waits| format!("{waits}\n")));
@@ -209,7 +190,7 @@ fn is_down_to_daemons(all: &NodeProgress) -> bool {
 }
 
 fn is_drained(node: &NodeProgress) -> bool {
-    node.left() == 0 && node.status.drain_message == words::DRAINED
+    node.left() == 0 && node.message == words::DRAINED
 }
 
 /// The worst that is worth a line: what the manager is about to do is over in a moment.
@@ -219,8 +200,8 @@ fn worst(node: &NodeProgress) -> Option<&Cause> {
 
 fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) -> String {
     match (worst(node), message(node, maintenance)) {
-        (Some(worst), _) if worst.pods.len() > 1 => {
-            format!("{} ({} pods)", worst.waits.phrase(now), worst.pods.len())
+        (Some(worst), _) if worst.count > 1 => {
+            format!("{} ({} pods)", worst.waits.phrase(now), worst.count)
         }
         (Some(worst), _) => worst.waits.phrase(now),
         (None, message) => message.unwrap_or_else(|| " ".to_string()),
@@ -229,9 +210,8 @@ fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) 
 
 /// What the status says of the node, unless it is what the counts say as well.
 fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String> {
-    let status = &node.status;
     let has_begun = maintenance.status.as_ref().is_some_and(|status| status.drain_status.is_some());
-    match status.drain_message.as_str() {
+    match node.message.as_str() {
         "" | words::DRAINED | words::EVICTING => None,
         "Cordoned" if has_begun => Some("cordoned, waits for its turn".to_string()),
         // The plan goes on when all nodes are as far.
@@ -271,12 +251,12 @@ fn states(of: &NodeProgress) -> String {
 
 pub fn cause(cause: &Cause, with_advice: bool) -> String {
     let sentence = cause.waits.sentence();
-    let count = plural(cause.pods.len(), "pod");
+    let count = plural(cause.count, "pod");
     if !with_advice {
         return format!("{sentence} ({count})");
     }
-    let mut pods: Vec<String> = cause.pods.iter().take(PODS).map(ToString::to_string).collect();
-    if cause.pods.len() > PODS {
+    let mut pods: Vec<String> = cause.pods.iter().map(ToString::to_string).collect();
+    if cause.count > NAMED {
         pods.push("...".to_string());
     }
     format!("{sentence} ({count}: {}); {}", pods.join(", "), cause.waits.advice())

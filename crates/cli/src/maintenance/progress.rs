@@ -1,6 +1,8 @@
 //! How far a drain has come: the pods of each node, and what stands in their way.
 //!
-//! What a pod waits on is asked of `usher-decide`, and what a node waits on is read from the status of the maintenance.
+//! What a pod waits on is asked of `usher-decide`, and what a node waits on is read from the status of the maintenance. A drain
+//! of many nodes changes thousands of times in a second, so nothing here is counted anew that has not changed: each event names
+//! the pods that it concerns, and each look asks about those alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,19 +10,20 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use usher_api::{NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
 use usher_decide::maintenance::status::is_drained;
-use usher_decide::snapshot::{Key, Pod};
+use usher_decide::snapshot::{Budget, Key, Pod};
+use usher_decide::waiting_on::WaitingOn;
 
+use super::catch_up::CatchUp;
+use super::causes::{Cause, CauseKey, Causes};
+use crate::live::Changed;
 use crate::standing::{Standing, Waits};
 use crate::world::World;
 use crate::{Ending, span};
 
-/// Pods that wait on the same.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cause {
-    /// Of the first of them.
-    pub waits: Waits,
-    pub pods: Vec<Key>,
-}
+/// So many pods are looked at again at a time because their budget has changed.
+const CATCH_UP: usize = 1000;
+/// So many causes are kept of each node and of all together, the worst.
+pub const CAUSES: usize = 10;
 
 /// The pods of a node, and where its drain stands.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,7 +40,8 @@ pub struct NodeProgress {
     pub ordinary: usize,
     /// The worst first.
     pub causes: Vec<Cause>,
-    pub status: NodeStatus,
+    /// What the status of the maintenance says of the node.
+    pub message: String,
 }
 
 impl NodeProgress {
@@ -48,111 +52,285 @@ impl NodeProgress {
     pub fn gone(&self) -> usize {
         self.seen.saturating_sub(self.left())
     }
-}
 
-/// All nodes together.
-pub fn total(nodes: &[NodeProgress]) -> NodeProgress {
-    let mut total = NodeProgress::default();
-    let mut causes = Causes::default();
-    for node in nodes {
-        total.seen += node.seen;
-        total.evicting += node.evicting;
-        total.blocked += node.blocked;
-        total.pending += node.pending;
-        total.ordinary += node.ordinary;
-        for cause in &node.causes {
-            causes.add(&cause.waits, cause.pods.iter().cloned());
+    fn count(&mut self, pod: &Counted, by: impl Fn(&mut usize)) {
+        by(match &pod.waits {
+            None => &mut self.pending,
+            Some((waits, _)) if waits.is_blocked() => &mut self.blocked,
+            Some(_) => &mut self.evicting,
+        });
+        if pod.is_ordinary {
+            by(&mut self.ordinary);
         }
     }
-    total.causes = causes.worst_first();
-    total
+}
+
+/// A pod as it was counted last.
+#[derive(Debug, Clone)]
+struct Counted {
+    node: usize,
+    is_ordinary: bool,
+    /// `None`: it is not asked to leave.
+    waits: Option<(Waits, CauseKey)>,
+    labels: Arc<BTreeMap<String, String>>,
+    /// The budgets that were asked, if any had to be.
+    budgets: Option<Vec<Key>>,
+    /// When the passing of time changes what it waits on.
+    recheck_at: Option<Timestamp>,
 }
 
 /// What was seen of a drain since somebody looks.
 #[derive(Debug, Clone)]
 pub struct Progress {
     pub started: Timestamp,
+    /// UIDs, by node.
     seen: BTreeMap<String, BTreeSet<Arc<str>>>,
+    /// By name.
+    nodes: Vec<NodeProgress>,
+    causes: Vec<Causes>,
+    /// All nodes together.
+    all: NodeProgress,
+    all_causes: Causes,
+    /// Where each node is in the list.
+    places: BTreeMap<Arc<str>, usize>,
+    pods: BTreeMap<Key, Counted>,
+    /// To be looked at again: pods, pods from a time on, and those of a budget.
+    changed: BTreeSet<Key>,
+    rechecks: BTreeSet<(Timestamp, Key)>,
+    catch_up: CatchUp,
+    /// Namespaces where budgets came, went, or select other pods.
+    reselected: BTreeSet<Arc<str>>,
+    /// Other nodes are selected, so everything is to be looked at.
+    is_outdated: bool,
+    /// Pods looked at so far.
+    #[cfg(test)]
+    pub looks: usize,
 }
 
 impl Progress {
     pub fn new(started: Timestamp) -> Self {
-        Self { started, seen: BTreeMap::new() }
+        Self {
+            started,
+            seen: BTreeMap::new(),
+            nodes: Vec::new(),
+            causes: Vec::new(),
+            all: NodeProgress::default(),
+            all_causes: Causes::default(),
+            places: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            rechecks: BTreeSet::new(),
+            catch_up: CatchUp::default(),
+            reselected: BTreeSet::new(),
+            is_outdated: true,
+            #[cfg(test)]
+            looks: 0,
+        }
     }
 
-    /// The nodes as they are now, by name.
-    pub fn look(
-        &mut self,
-        maintenance: &NodeMaintenance,
-        world: &World,
-        now: Timestamp,
-    ) -> Vec<NodeProgress> {
-        let statuses = maintenance.status.as_ref().map(|status| &status.node_statuses[..]);
-        let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-        for pod in world.pods.values().filter(|pod| !pod.phase.is_terminal()) {
-            pods.entry(&pod.node).or_default().push(pod);
-        }
-        let of_node = |status: &NodeStatus| {
-            let name = &status.node_ref.name;
-            let pods = pods.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
-            let seen = self.seen.entry(name.clone()).or_default();
-            seen.extend(pods.iter().map(|pod| pod.uid.clone()));
-            node(status, seen.len(), pods, world, now)
-        };
-        let mut nodes: Vec<NodeProgress> = statuses.unwrap_or_default().iter().map(of_node).collect();
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        nodes
+    /// One look at all of it.
+    pub fn at_once(maintenance: &NodeMaintenance, world: &World, now: Timestamp) -> Self {
+        let mut progress = Self::new(now);
+        progress.observe(maintenance);
+        progress.look_at_all(world, now);
+        progress
+    }
+
+    pub fn node(&self, name: &str) -> Option<&NodeProgress> {
+        self.nodes.get(*self.places.get(name)?)
+    }
+
+    /// The nodes as they were at the last look, by name.
+    pub fn nodes(&self) -> &[NodeProgress] {
+        &self.nodes
+    }
+
+    /// All nodes together.
+    pub fn all(&self) -> &NodeProgress {
+        &self.all
     }
 
     pub fn age(&self, now: Timestamp) -> String {
         span::age(self.started, now)
     }
-}
 
-fn node(status: &NodeStatus, seen: usize, pods: &[&Pod], world: &World, now: Timestamp) -> NodeProgress {
-    let mut node = NodeProgress {
-        name: status.node_ref.name.clone(),
-        seen,
-        status: status.clone(),
-        ordinary: pods.iter().filter(|pod| pod.kind() == PodType::Default).count(),
-        ..NodeProgress::default()
-    };
-    let mut causes = Causes::default();
-    for pod in pods {
-        let Some(waits) = Standing::of_pod(world, pod, now) else {
-            node.pending += 1;
-            continue;
-        };
-        match waits.is_blocked() {
-            true => node.blocked += 1,
-            false => node.evicting += 1,
+    /// The nodes of the maintenance, and what its status says of them.
+    pub fn observe(&mut self, maintenance: &NodeMaintenance) {
+        let statuses = maintenance.status.as_ref().map(|status| &status.node_statuses[..]);
+        let mut statuses: Vec<&NodeStatus> = statuses.unwrap_or_default().iter().collect();
+        statuses.sort_by(|a, b| a.node_ref.name.cmp(&b.node_ref.name));
+        let names = statuses.iter().map(|status| status.node_ref.name.as_str());
+        if !names.eq(self.nodes.iter().map(|node| node.name.as_str())) {
+            let node = |status: &&NodeStatus| NodeProgress {
+                name: status.node_ref.name.clone(),
+                ..NodeProgress::default()
+            };
+            self.nodes = statuses.iter().map(node).collect();
+            self.places = (0..).zip(&self.nodes).map(|(at, node)| (node.name.as_str().into(), at)).collect();
+            self.is_outdated = true;
         }
-        causes.add(&waits, [pod.key.clone()]);
-    }
-    node.causes = causes.worst_first();
-    node
-}
-
-/// Pods by what they wait on.
-#[derive(Default)]
-struct Causes(BTreeMap<(Arc<str>, String), Cause>);
-
-impl Causes {
-    fn add(&mut self, waits: &Waits, pods: impl IntoIterator<Item = Key>) {
-        for pod in pods {
-            // What blocks is an object of the pod's namespace; budgets of the same name are many.
-            let namespace = if waits.is_blocked() { pod.namespace.clone() } else { Arc::default() };
-            let same = self.0.entry((namespace, waits.sentence()));
-            same.or_insert_with(|| Cause { waits: waits.clone(), pods: Vec::new() }).pods.push(pod);
+        for (node, status) in self.nodes.iter_mut().zip(statuses) {
+            if node.message != status.drain_message {
+                node.message.clone_from(&status.drain_message);
+            }
         }
     }
 
-    /// What blocks comes first, then what most pods wait on.
-    fn worst_first(self) -> Vec<Cause> {
-        let mut causes: Vec<Cause> = self.0.into_values().collect();
-        causes.sort_by_key(|cause| (!cause.waits.is_blocked(), std::cmp::Reverse(cause.pods.len())));
-        causes
+    /// What is to be looked at because it has changed.
+    pub fn note(&mut self, changed: Changed) {
+        self.changed.extend(changed.pods);
+        for budget in &changed.budgets {
+            self.catch_up.budget_changed(budget);
+        }
+        self.reselected.extend(changed.reselected);
     }
+
+    /// Looks at what has changed since the last time.
+    pub fn look(&mut self, world: &World, now: Timestamp) {
+        if std::mem::take(&mut self.is_outdated) {
+            return self.look_at_all(world, now);
+        }
+        let mut pods = std::mem::take(&mut self.changed);
+        pods.extend(self.catch_up.take(CATCH_UP));
+        while self.rechecks.first().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, pod)) = self.rechecks.pop_first()
+        {
+            pods.insert(pod);
+        }
+        let reselected = std::mem::take(&mut self.reselected);
+        if !reselected.is_empty() {
+            for (key, pod) in self.pods.iter_mut().filter(|(key, _)| reselected.contains(&key.namespace)) {
+                if let Some(budgets) = pod.budgets.take() {
+                    budgets.iter().for_each(|budget| self.catch_up.remove(budget, key));
+                    pods.insert(key.clone());
+                }
+            }
+        }
+        let mut touched = BTreeSet::new();
+        for pod in &pods {
+            self.recount(pod, world, now, &mut touched);
+        }
+        self.tell_causes(touched);
+    }
+
+    /// Looks at everything.
+    pub fn look_at_all(&mut self, world: &World, now: Timestamp) {
+        self.pods.clear();
+        self.changed.clear();
+        self.rechecks.clear();
+        self.reselected.clear();
+        self.catch_up = CatchUp::default();
+        self.all_causes = Causes::default();
+        self.causes = vec![Causes::default(); self.nodes.len()];
+        for node in &mut self.nodes {
+            let (name, message) = (std::mem::take(&mut node.name), std::mem::take(&mut node.message));
+            let seen = self.seen.get(&name).map_or(0, BTreeSet::len);
+            *node = NodeProgress { name, message, seen, ..NodeProgress::default() };
+        }
+        let seen = self.nodes.iter().map(|node| node.seen).sum();
+        self.all = NodeProgress { seen, ..NodeProgress::default() };
+        let mut touched = BTreeSet::new();
+        for pod in world.pods.keys() {
+            self.recount(pod, world, now, &mut touched);
+        }
+        self.tell_causes(touched);
+    }
+
+    fn tell_causes(&mut self, nodes: BTreeSet<usize>) {
+        let waits = |pod: &Key| self.pods.get(pod)?.waits.as_ref().map(|(waits, _)| waits);
+        self.all.causes = self.all_causes.worst(CAUSES, waits);
+        for at in nodes {
+            self.nodes[at].causes = self.causes[at].worst(CAUSES, waits);
+        }
+    }
+
+    /// Counts a pod as it is now, and no longer as it was.
+    fn recount(&mut self, key: &Key, world: &World, now: Timestamp, touched: &mut BTreeSet<usize>) {
+        let before = self.pods.remove(key);
+        if let Some(before) = &before {
+            touched.insert(before.node);
+            self.count(before, |count| *count = count.saturating_sub(1));
+            if let Some(at) = before.recheck_at {
+                self.rechecks.remove(&(at, key.clone()));
+            }
+            if let Some((_, cause)) = &before.waits {
+                self.causes[before.node].remove(cause, key);
+                self.all_causes.remove(cause, key);
+            }
+        }
+        let budgets_before = before.as_ref().and_then(|before| before.budgets.clone());
+        let after = self.counted(key, before, world, now);
+        let budgets = after.as_ref().and_then(|after| after.budgets.clone());
+        if budgets != budgets_before {
+            budgets_before.iter().flatten().for_each(|budget| self.catch_up.remove(budget, key));
+            budgets.iter().flatten().for_each(|budget| self.catch_up.add(budget, key));
+        }
+        let Some(after) = after else { return };
+        touched.insert(after.node);
+        self.count(&after, |count| *count += 1);
+        if let Some(at) = after.recheck_at {
+            self.rechecks.insert((at, key.clone()));
+        }
+        if let Some((_, cause)) = &after.waits {
+            self.causes[after.node].add(cause, key);
+            self.all_causes.add(cause, key);
+        }
+        self.pods.insert(key.clone(), after);
+    }
+
+    fn count(&mut self, pod: &Counted, by: impl Fn(&mut usize)) {
+        self.nodes[pod.node].count(pod, &by);
+        self.all.count(pod, by);
+    }
+
+    /// `None`: it is not on a node of the maintenance, or has ended.
+    fn counted(
+        &mut self,
+        key: &Key,
+        before: Option<Counted>,
+        world: &World,
+        now: Timestamp,
+    ) -> Option<Counted> {
+        let pod = world.pods.get(key).filter(|pod| !pod.phase.is_terminal())?;
+        let node = *self.places.get(&pod.node)?;
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+        if self.seen.entry(self.nodes[node].name.clone()).or_default().insert(pod.uid.clone()) {
+            self.nodes[node].seen += 1;
+            self.all.seen += 1;
+        }
+        let known = before.filter(|before| before.labels == pod.labels).and_then(|before| before.budgets);
+        let (waits, budgets, recheck_at) = waits(pod, known, world, now);
+        let waits = waits.map(|waits| {
+            let cause = CauseKey::new(key, &waits);
+            (waits, cause)
+        });
+        let is_ordinary = pod.kind() == PodType::Default;
+        Some(Counted { node, is_ordinary, waits, labels: pod.labels.clone(), budgets, recheck_at })
+    }
+}
+
+/// What a pod waits on, if it is asked to leave; its budgets, which are looked for if they are not known; and until when it
+/// stays so by itself.
+fn waits(
+    pod: &Pod,
+    budgets: Option<Vec<Key>>,
+    world: &World,
+    now: Timestamp,
+) -> (Option<Waits>, Option<Vec<Key>>, Option<Timestamp>) {
+    if let Some(grace_ends) = pod.deletion {
+        let finalizers = pod.finalizers.clone();
+        let waits = Waits::On(WaitingOn::Termination { grace_ends, finalizers });
+        return (Some(waits), None, None);
+    }
+    let Some(request) = world.request_of(pod) else { return (None, None, None) };
+    let budgets = budgets
+        .unwrap_or_else(|| world.budgets_of(pod).into_iter().map(|budget| budget.key.clone()).collect());
+    let found: Vec<&Budget> = budgets.iter().filter_map(|budget| world.budgets.get(budget)).collect();
+    let standing = Standing::of(request, Some(pod), &found, None, now);
+    (Some(standing.waits), Some(budgets), standing.recheck_at)
 }
 
 /// How the drain ended, if it did. `None` instead of a maintenance: it is gone.

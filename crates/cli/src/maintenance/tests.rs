@@ -6,7 +6,7 @@ use usher_api::NodeMaintenance;
 
 use super::description::{Found, render};
 use super::picture::{Said, drained, not_drained, picture};
-use super::progress::{NodeProgress, Progress, ending};
+use super::progress::{Progress, ending};
 use super::rows::{Changes, table};
 use crate::samples::{NOW, budget, maintenance, pod, request, world};
 use crate::screen::Size;
@@ -62,19 +62,20 @@ fn scene() -> (World, World) {
     (before, after)
 }
 
-fn looked(maintenance: &NodeMaintenance, before: &World, after: &World) -> (Progress, Vec<NodeProgress>) {
+fn looked(maintenance: &NodeMaintenance, before: &World, after: &World) -> Progress {
     let mut progress = Progress::new("2026-01-01T11:58:00Z".parse().unwrap());
-    progress.look(maintenance, before, now());
-    let nodes = progress.look(maintenance, after, now());
-    (progress, nodes)
+    progress.observe(maintenance);
+    progress.look_at_all(before, now());
+    progress.look_at_all(after, now());
+    progress
 }
 
 #[test]
 fn a_bar_for_each_node_shows_what_is_gone_and_what_is_in_the_way() {
     let maintenance = drain_of(&["a", "b", "c"], &["Evicting", "Evicting (limited by x)", "Drained"]);
     let (before, after) = scene();
-    let (progress, nodes) = looked(&maintenance, &before, &after);
-    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), size(100), now());
+    let progress = looked(&maintenance, &before, &after);
+    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(100), now());
     let wanted = "\
 m: 1 of 5 pods gone, 1 evicting, 2 blocked, 1 pending, 1 of 3 nodes drained, ETA 5m at best, after
   2m
@@ -96,15 +97,15 @@ fn of_many_nodes_the_busiest_are_shown() {
     messages[29] = "Evicting";
     let maintenance = drain_of(&nodes, &messages);
     let pods = world(&[pod("web-1", "n29")], &[request("web-1")], &[budget("web", 0)]);
-    let (progress, nodes) = looked(&maintenance, &pods, &pods);
-    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), size(200), now());
+    let progress = looked(&maintenance, &pods, &pods);
+    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
     assert!(shown.contains("\n  n29   ××××"), "{shown}");
     assert!(shown.contains("\n  and 10 more nodes: 10 drained, 0 not\n"), "{shown}");
     let low = Size { width: 200, height: 12 };
-    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), low, now());
+    let shown = picture(&maintenance, &progress, &Surroundings::plain(), low, now());
     assert!(shown.contains("\n  and 26 more nodes: 26 drained, 0 not\n"), "{shown}");
     let mut said = Said::default();
-    let lines = said.lines(&maintenance, &nodes, &progress, now());
+    let lines = said.lines(&maintenance, &progress, now());
     assert!(lines.starts_with("node/n00: drained, 0 pods gone\n"), "{lines}");
     assert!(
         lines.ends_with(
@@ -113,7 +114,7 @@ fn of_many_nodes_the_busiest_are_shown() {
         ),
         "{lines}"
     );
-    assert_eq!(said.lines(&maintenance, &nodes, &progress, now()), "", "only news are told");
+    assert_eq!(said.lines(&maintenance, &progress, now()), "", "only news are told");
 }
 
 #[test]
@@ -122,19 +123,20 @@ fn elsewhere_there_is_a_line_for_each_change() {
     let (before, after) = scene();
     let mut said = Said::default();
     let mut progress = Progress::new(now());
-    let nodes = progress.look(&maintenance, &before, now());
+    progress.observe(&maintenance);
+    progress.look_at_all(&before, now());
     assert_eq!(
-        said.lines(&maintenance, &nodes, &progress, now()),
+        said.lines(&maintenance, &progress, now()),
         "node/a: 0 of 3 pods gone, 3 pending\nnode/b: 0 of 2 pods gone, 2 pending\n\
          node/c: 0 of 0 pods gone; Waiting for other.\n"
     );
-    let nodes = progress.look(&maintenance, &after, now());
+    progress.look_at_all(&after, now());
     assert_eq!(
-        said.lines(&maintenance, &nodes, &progress, now()),
+        said.lines(&maintenance, &progress, now()),
         "node/a: 0 of 3 pods gone, 2 blocked, 1 pending; waits: disruption budget web does not allow the pod to be evicted \
          (2 pods)\nnode/b: 1 of 2 pods gone, 1 evicting; waits: the pod is terminating (1 pod)\n"
     );
-    assert_eq!(said.lines(&maintenance, &nodes, &progress, now()), "");
+    assert_eq!(said.lines(&maintenance, &progress, now()), "");
 }
 
 #[test]
@@ -148,8 +150,8 @@ fn a_node_that_waits_says_for_what() {
     ] {
         let maintenance = drain_of(&["a"], &[message]);
         let pods = world(&[pod("web-1", "a")], &[], &[]);
-        let (progress, nodes) = looked(&maintenance, &pods, &pods);
-        let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), size(200), now());
+        let progress = looked(&maintenance, &pods, &pods);
+        let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
         assert!(shown.trim_end().ends_with(format!("   1 pending   {wanted}").trim_end()), "{shown}");
     }
 }
@@ -157,39 +159,39 @@ fn a_node_that_waits_says_for_what() {
 #[test]
 fn a_maintenance_that_nobody_takes_up_is_told_of() {
     let maintenance = maintenance("m", "Drain", &["a"], json!({}));
-    let (progress, nodes) = looked(&maintenance, &World::default(), &World::default());
-    let lines = Said::default().lines(&maintenance, &nodes, &progress, now());
+    let progress = looked(&maintenance, &World::default(), &World::default());
+    let lines = Said::default().lines(&maintenance, &progress, now());
     assert!(lines.starts_with("m: nobody has taken it up yet: see whether the manager runs"), "{lines}");
     let early = Progress::new(now());
-    assert_eq!(Said::default().lines(&maintenance, &nodes, &early, now()), "");
+    assert_eq!(Said::default().lines(&maintenance, &early, now()), "");
 }
 
 #[test]
 fn at_the_end_it_is_said_what_is_done_or_left() {
     let maintenance = drain_of(&["a", "b"], &["Drained", "Drained"]);
     let (before, after) = scene();
-    let (progress, nodes) = looked(&maintenance, &before, &World::default());
+    let progress = looked(&maintenance, &before, &World::default());
     assert_eq!(
-        drained(&maintenance, &nodes, &progress, "usher", now()),
+        drained(&maintenance, &progress, "usher", now()),
         "drained: 5 pods have left the 2 nodes after 2m\ngive back what it holds: usher maintenance complete m\n"
     );
-    let (progress, nodes) = looked(&maintenance, &before, &after);
+    let progress = looked(&maintenance, &before, &after);
     assert_eq!(
-        not_drained(&maintenance, &nodes, &progress, now()),
+        not_drained(&maintenance, &progress, now()),
         "not drained after 2m: 4 pods left on 2 nodes\n  \
            disruption budget web does not allow the pod to be evicted (2 pods: shop/web-1, shop/web-2); budget web wants 3 \
          healthy and has no more than 3: add a replica, or allow a disruption in the budget\n  \
            the pod is terminating (1 pod: shop/web-5); wait until its grace ends; after that, look at the kubelet of its node\n"
     );
     let daemons = world(&[daemon("agent-1", "a")], &[request("agent-1")], &[]);
-    let (progress, nodes) = looked(&maintenance, &before, &daemons);
-    let told = not_drained(&maintenance, &nodes, &progress, now());
+    let progress = looked(&maintenance, &before, &daemons);
+    let told = not_drained(&maintenance, &progress, now());
     assert!(
         told.contains("\nonly pods of DaemonSets and static pods are left; all others are gone\n"),
         "{told}"
     );
     assert!(told.contains("change the DaemonSet's node selection"), "{told}");
-    let shown = picture(&maintenance, &nodes, &progress, &Surroundings::plain(), size(200), now());
+    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
     assert!(!shown.contains("ETA"), "nobody knows: {shown}");
 }
 
@@ -237,9 +239,9 @@ fn pods_of_daemon_sets_can_be_left_out_of_what_is_waited_for() {
     let before = world(&[pod("web-1", "a"), daemon("agent-1", "a")], &[], &[]);
     let after = world(&[daemon("agent-1", "a")], &[], &[]);
     let maintenance = NodeMaintenance { status: drain_of(&["a"], &["Evicting"]).status, ..maintenance };
-    let (progress, nodes) = looked(&maintenance, &before, &after);
+    let progress = looked(&maintenance, &before, &after);
     assert_eq!(
-        drained(&maintenance, &nodes, &progress, "usher", now()),
+        drained(&maintenance, &progress, "usher", now()),
         "drained: 1 pod has left node a after 2m\n1 pod of DaemonSets or static stays\ngive back what it holds: usher maintenance complete m\n"
     );
 }
@@ -316,7 +318,7 @@ fn a_description_has_it_all() {
     }));
     let found = Found {
         maintenance: &busy,
-        nodes: Some(Progress::new(now()).look(&busy, &pods, now())),
+        progress: Some(Progress::at_once(&busy, &pods, now())),
         overlaps: vec![(&other, vec!["a".to_string()])],
         events: vec![event.unwrap()],
     };

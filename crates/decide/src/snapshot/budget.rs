@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{Selector, SelectorExt};
 
-use super::{Key, Phase, Pod};
+use super::{BudgetOnWire, Key, Phase, Pod};
 
 /// What the budget says about pods that run but are not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,13 @@ impl Budget {
 impl From<PodDisruptionBudget> for Budget {
     fn from(budget: PodDisruptionBudget) -> Self {
         Self::from(&budget)
+    }
+}
+
+impl From<BudgetOnWire> for Budget {
+    fn from(budget: BudgetOnWire) -> Self {
+        let BudgetOnWire { metadata, spec, status } = budget;
+        Self::from(&PodDisruptionBudget { metadata, spec, status })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pods and requests as the server sends them, read without what nobody decides by: a full pod takes several times as
+//! Pods, requests and budgets as the server sends them, read without what nobody decides by: a full pod takes several times as
 //! long to read, and as much room.
 
 use std::borrow::Cow;
@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -55,6 +56,17 @@ pub struct RequestOnWire {
     pub status: Option<EvictionRequestStatus>,
 }
 
+/// A budget changes with each pod that leaves, and half of it is about who wrote which field.
+#[derive(Debug, Clone, Deserialize)]
+pub struct BudgetOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: Option<PodDisruptionBudgetSpec>,
+    #[serde(default)]
+    pub(crate) status: Option<PodDisruptionBudgetStatus>,
+}
+
 /// The names of a kind are those of the full type; only the fields are fewer.
 macro_rules! stands_for {
     ($slim:ty, $full:ty) => {
@@ -93,6 +105,7 @@ pub(crate) use stands_for;
 
 stands_for!(PodOnWire, core::Pod);
 stands_for!(RequestOnWire, EvictionRequest);
+stands_for!(BudgetOnWire, PodDisruptionBudget);
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -170,7 +183,7 @@ fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Phase, Pod, Request};
+    use crate::snapshot::{Budget, Phase, Pod, Request};
     use serde_json::json;
     use usher_api::PodType;
 
@@ -224,6 +237,27 @@ mod tests {
             Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap()).names_interceptors
         };
         assert!(named("7") && !named("high"));
+    }
+
+    #[test]
+    fn a_budget_is_read_as_from_the_full_object() {
+        let budget = json!({
+            "metadata": {"name": "web", "namespace": "shop", "managedFields": [{"manager": "x"}]},
+            "spec": {
+                "maxUnavailable": "10%", "selector": {"matchLabels": {"app": "web"}},
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            },
+            "status": {
+                "disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4,
+                "disruptedPods": {"web-1": "2026-01-01T00:00:00Z"},
+            },
+        });
+        let full: PodDisruptionBudget = serde_json::from_value(budget.clone()).unwrap();
+        let slim: BudgetOnWire = serde_json::from_value(budget).unwrap();
+        assert!(slim.metadata.managed_fields.is_none());
+        assert_eq!(Budget::from(slim), Budget::from(&full));
+        let new: BudgetOnWire = serde_json::from_value(json!({"metadata": {"name": "web"}})).unwrap();
+        assert_eq!(Budget::from(new).selector, None);
     }
 
     #[test]
