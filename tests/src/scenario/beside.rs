@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use usher_apply::Clock;
-use usher_cluster::Cluster;
 use usher_cluster::admission::in_process;
+use usher_cluster::{Cluster, User};
 use usher_controllers::{eviction_request, run_both};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
 use usher_webhook::{Admission, Endpoint, ServingCertificate};
@@ -89,7 +89,12 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     for definition in crds::definitions()? {
         created(reached, DEFINITIONS, &definition).await?;
     }
-    let client = kube::Client::new(cluster.service(), "default");
+    let manager = User {
+        name: configurations::manager_user(NAMESPACE),
+        groups: vec!["system:masters".to_owned()],
+        ..User::default()
+    };
+    let client = kube::Client::new(cluster.service_as(manager), "default");
     let (now, timers, webhook) =
         (cluster.server().clone(), cluster.server().clone(), cluster.server().clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));

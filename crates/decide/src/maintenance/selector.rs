@@ -3,9 +3,12 @@
 //! Terms are alternatives, the requirements of a term are all needed, and a term without any matches nothing, as in the
 //! affinity of pods. A requirement that cannot be read makes its term match nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
+
+/// The only field that nodes can be selected by.
+const NAME_FIELD: &str = "metadata.name";
 
 /// A node selector, read once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -96,6 +99,20 @@ pub fn check(selector: &NodeSelector) -> Vec<SelectorError> {
     wrong
 }
 
+/// The names of all nodes that a selector can ever mean, whatever joins and whatever labels change. `Err` has the first term
+/// that no name bounds.
+///
+/// Only what a term says of names is read: whatever else it demands, and whether that can be read, it means no more nodes.
+pub fn names(selector: &NodeSelector) -> Result<BTreeSet<&str>, usize> {
+    let mut all = BTreeSet::new();
+    for (number, term) in selector.node_selector_terms.iter().enumerate() {
+        let bound =
+            fields(term).find(|need| need.key == NAME_FIELD && need.operator == "In").ok_or(number)?;
+        all.extend(bound.values.iter().flatten().map(String::as_str));
+    }
+    Ok(all)
+}
+
 fn is_empty(term: &NodeSelectorTerm) -> bool {
     labels(term).next().is_none() && fields(term).next().is_none()
 }
@@ -126,7 +143,7 @@ fn label_need(need: &NodeSelectorRequirement) -> Result<Need, SelectorError> {
 }
 
 fn field_need(need: &NodeSelectorRequirement) -> Result<Need, SelectorError> {
-    if need.key != "metadata.name" {
+    if need.key != NAME_FIELD {
         return Err(SelectorError::Field(need.key.clone()));
     }
     let one = need.values.as_ref().is_some_and(|values| values.len() == 1);
@@ -209,6 +226,34 @@ mod tests {
         ];
         for (terms, wanted) in rows {
             assert_eq!(NodeMatcher::new(&selector(terms.clone())).matches("n1", &labels), wanted, "{terms}");
+        }
+    }
+
+    #[test]
+    fn only_names_bound_a_selector() {
+        let name = |operator: &str, name: &str| json!({"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]}]});
+        let label = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": operator, "values": values}]});
+        let mut both = name("In", "n1");
+        both["matchExpressions"] = label("NotIn", &["n2"])["matchExpressions"].clone();
+        let mut unreadable = name("In", "n1");
+        unreadable["matchExpressions"] = label("Like", &["n2"])["matchExpressions"].clone();
+        let rows: Vec<(Value, Result<Vec<&str>, usize>)> = vec![
+            (json!([]), Ok(vec![])),
+            (json!([name("In", "n1")]), Ok(vec!["n1"])),
+            (json!([name("In", "n2"), name("In", "n1"), name("In", "n2")]), Ok(vec!["n1", "n2"])),
+            (json!([both]), Ok(vec!["n1"])),
+            (json!([unreadable]), Ok(vec!["n1"])),
+            (json!([name("NotIn", "n1")]), Err(0)),
+            (json!([name("In", "n1"), label("In", &["n1"])]), Err(1)),
+            (json!([label("NotIn", &["n1"])]), Err(0)),
+            (json!([label("Exists", &[])]), Err(0)),
+            (json!([label("Gt", &["3"])]), Err(0)),
+            (json!([{"matchFields": [{"key": "spec.x", "operator": "In", "values": ["n1"]}]}]), Err(0)),
+            (json!([{}]), Err(0)),
+        ];
+        for (terms, wanted) in rows {
+            let selector = selector(terms.clone());
+            assert_eq!(names(&selector), wanted.map(|names| names.into_iter().collect()), "{terms}");
         }
     }
 
