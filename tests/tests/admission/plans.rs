@@ -41,30 +41,39 @@ async fn delete(scene: &Scene) {
     expect("deleted", &scene.send(ADMIN, Method::DELETE, &path, &Value::Null).await, 200, "");
 }
 
+const STAGES: [&str; 8] = ["Idle", "Idle", "Cordon", "Cordon", "Drain", "Drain", "Complete", "Complete"];
+
 pub async fn what_was_applied_once_can_be_applied_for_ever(scene: &Scene) {
     let path = format!("{MAINTENANCES}/file");
     for (what, plan) in plans() {
         let first = apply(scene, &manifest(&plan, "Idle")).await;
         expect(what, &first, 201, "");
-        let again = apply(scene, &manifest(&plan, "Idle")).await;
-        expect(what, &again, 200, "");
-        assert_eq!(again.body["spec"], first.body["spec"], "{what}");
-        assert_eq!(again.body["metadata"]["generation"], 1, "{what}: nothing has changed");
-        // As kubectl apply merges three ways.
-        let merged =
-            scene.send(ADMIN, Method::PATCH, &path, &json!({"spec": manifest(&plan, "Idle")["spec"]})).await;
-        expect(what, &merged, 200, "");
-        assert_eq!(merged.body["spec"], first.body["spec"], "{what}");
-        for stage in ["Cordon", "Drain", "Complete"] {
-            let moved = apply(scene, &manifest(&plan, stage)).await;
-            expect(stage, &moved, 200, "");
-            assert_eq!(moved.body["spec"]["stage"], stage, "{what}");
-            assert_eq!(moved.body["spec"]["drainPlan"], first.body["spec"]["drainPlan"], "{what}");
+        for stage in STAGES {
+            let again = apply(scene, &manifest(&plan, stage)).await;
+            expect(what, &again, 200, "");
+            assert_eq!(again.body["spec"]["drainPlan"], first.body["spec"]["drainPlan"], "{what} {stage}");
         }
-        let mut put = manifest(&plan, "Complete");
-        put["metadata"]["resourceVersion"] =
-            scene.cluster.get(&path).await.unwrap().body["metadata"]["resourceVersion"].clone();
-        expect(what, &scene.send(ADMIN, Method::PUT, &path, &put).await, 200, "");
+        let last = scene.cluster.get(&path).await.unwrap().body;
+        assert_eq!(
+            (&last["spec"]["stage"], &last["metadata"]["generation"]),
+            (&json!("Complete"), &json!(4))
+        );
+        delete(scene).await;
+
+        let created = scene.send(ADMIN, Method::POST, MAINTENANCES, &manifest(&plan, "Idle")).await;
+        expect(what, &created, 201, "");
+        for stage in STAGES {
+            // As kubectl apply does on the client.
+            let merge = json!({"spec": manifest(&plan, stage)["spec"]});
+            let merged = scene.send(ADMIN, Method::PATCH, &path, &merge).await;
+            expect(what, &merged, 200, "");
+            // As kubectl replace does.
+            let mut whole = manifest(&plan, stage);
+            whole["metadata"]["resourceVersion"] = merged.body["metadata"]["resourceVersion"].clone();
+            let put = scene.send(ADMIN, Method::PUT, &path, &whole).await;
+            expect(what, &put, 200, "");
+            assert_eq!(put.body["spec"]["drainPlan"], first.body["spec"]["drainPlan"], "{what} {stage}");
+        }
         let other = json!({"spec": {"drainPlan": [{"podPriority": 6}]}});
         let answer = scene.send(ADMIN, Method::PATCH, &path, &other).await;
         expect(what, &answer, 422, r#"{"podPriority":6,"podType":"Default"} is new"#);
@@ -84,7 +93,7 @@ pub async fn kubectl_applies_the_same_file_again_and_again(scene: &Scene) {
                     .unwrap()
             };
             let what = format!("{what}{way} on the {} cluster", scene.cluster.name());
-            for stage in ["Idle", "Idle", "Cordon", "Cordon", "Drain", "Drain", "Complete", "Complete"] {
+            for stage in STAGES {
                 let applied = run("apply", stage).await;
                 assert_eq!((applied.code, applied.err.as_str()), (0, ""), "{what} {stage}: {}", applied.out);
                 let diff = run("diff", stage).await;
