@@ -181,6 +181,9 @@ fn test(need: &NodeSelectorRequirement) -> Result<Test, SelectorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::{select, subsequence};
     use serde_json::{Value, json};
 
     fn selector(terms: Value) -> NodeSelector {
@@ -277,5 +280,31 @@ mod tests {
         };
         assert_eq!(field("spec.x", json!(["x"])), [SelectorError::Field("spec.x".to_string())]);
         assert!(matches!(field("metadata.name", json!(["x", "y"]))[..], [SelectorError::Values { .. }]));
+    }
+
+    fn requirement(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
+        let operators = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"];
+        let values = ["n1", "n2", "7"];
+        (select(keys), select(operators.to_vec()), subsequence(values.to_vec(), 0..=2))
+            .prop_map(|(key, operator, values)| json!({"key": key, "operator": operator, "values": values}))
+    }
+
+    proptest! {
+        #[test]
+        fn a_selector_that_names_bound_never_means_another_node(
+            terms in vec(
+                (vec(requirement(&["pool", "size"]), 0..2), vec(requirement(&["metadata.name", "spec.x"]), 0..3)),
+                0..4,
+            ),
+            name in select(&["n1", "n2", "n3", "7"][..]),
+            pool in proptest::option::of(select(&["n1", "7"][..])),
+        ) {
+            let term = |(labels, fields): &(Vec<Value>, Vec<Value>)| json!({"matchExpressions": labels, "matchFields": fields});
+            let selector = selector(terms.iter().map(term).collect());
+            let labels = pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect();
+            if let Ok(names) = names(&selector) {
+                prop_assert!(names.contains(name) || !NodeMatcher::new(&selector).matches(name, &labels));
+            }
+        }
     }
 }
