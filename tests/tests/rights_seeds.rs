@@ -34,10 +34,15 @@ const NONE: &str = "none";
 /// May delete [`ITS_OWN`].
 const SOME: &str = "some";
 const ITS_OWN: [&str; 3] = ["n1", "n2", "late-1"];
+/// May delete all nodes, and maintains [`AT_TIMES`] now and then.
+const ALL: &str = "all";
+const AT_TIMES: [&str; 2] = ["n3", "n4"];
 /// Those of the administrator, who drains them all the time.
 const HELD: [&str; 2] = ["n5", "n6"];
 const NAMES: [&str; 9] = ["n1", "n2", "n3", "n4", "n5", "n6", "late-1", "late-2", "late-3"];
-const OBJECTS: [&str; 4] = ["a", "b", "c", "admin"];
+/// What callers with few rights create, and what they meet.
+const THEIRS: [&str; 3] = ["a", "b", "c"];
+const OBJECTS: [&str; 5] = ["a", "b", "c", "admin", ALL];
 const FINALIZER: &str = "nodemaintenance.k8s.io/maintenance-completion";
 
 struct World {
@@ -124,7 +129,7 @@ impl World {
         let path = format!("{MAINTENANCES}/{name}");
         let (method, path, body) = match self.random(10) {
             0..=2 => {
-                let mut object = of_label(name, stage, "x", &["x"]);
+                let mut object = of_label(self.one(&THEIRS), stage, "x", &["x"]);
                 object["spec"]["nodeSelector"] = self.selector();
                 (Method::POST, MAINTENANCES.to_owned(), object)
             }
@@ -191,24 +196,50 @@ impl World {
         Ok(list["items"].as_array().into_iter().flatten().filter_map(of).collect())
     }
 
-    async fn check(&self) -> Result<()> {
+    /// Who may delete all nodes maintains some for a while. `true` while they are held.
+    async fn maintain(&self, step: usize) -> Result<bool> {
+        let path = format!("{MAINTENANCES}/{ALL}");
+        match step % 20 {
+            4 => {
+                let object = of_label(ALL, "Cordon", "kubernetes.io/hostname", &AT_TIMES);
+                ensure!(self.send(ALL, Method::POST, MAINTENANCES, &object).await? == 201, "refused");
+                sleep(Duration::from_secs(5)).await;
+            }
+            9 => {
+                let drain = json!({"spec": {"stage": "Drain"}});
+                ensure!(self.send(ALL, Method::PATCH, &path, &drain).await? == 200, "refused");
+                sleep(Duration::from_secs(5)).await;
+            }
+            14 => {
+                self.check(true).await?;
+                ensure!(self.send(ALL, Method::DELETE, &path, &Value::Null).await? == 200, "refused");
+                sleep(Duration::from_secs(30)).await;
+                ensure!(self.send(ALL, Method::GET, &path, &Value::Null).await? == 404, "it does not end");
+                self.touched.lock().retain(|node| !AT_TIMES.contains(&node.as_str()));
+            }
+            _ => {}
+        }
+        Ok((4..14).contains(&(step % 20)))
+    }
+
+    async fn check(&self, is_maintained: bool) -> Result<()> {
+        let at_times = if is_maintained { &AT_TIMES[..] } else { &[] };
         for node in self.touched.lock().drain(..) {
-            ensure!(ITS_OWN.contains(&node.as_str()), "the manager has written to {node}");
+            let node = node.as_str();
+            ensure!(ITS_OWN.contains(&node) || at_times.contains(&node), "the manager has written to {node}");
         }
         let requested = self.nodes_of_requests().await?;
         for node in &requested {
-            ensure!(
-                ITS_OWN.contains(&node.as_str()) || HELD.contains(&node.as_str()),
-                "evictions are requested on {node}"
-            );
+            let node = node.as_str();
+            let is_right = [&ITS_OWN[..], &HELD[..], at_times].iter().any(|nodes| nodes.contains(&node));
+            ensure!(is_right, "evictions are requested on {node}");
         }
-        for node in HELD {
-            ensure!(requested.contains(node), "the request on {node} was withdrawn");
+        let held = HELD.iter().map(|node| (*node, "admin")).chain(at_times.iter().map(|node| (*node, ALL)));
+        for (node, holder) in held {
+            ensure!(holder == ALL || requested.contains(node), "the request on {node} was withdrawn");
             let (cordoned, by) = self.living.cordon(node).await?;
-            ensure!(
-                cordoned && by.as_deref() == Some("admin"),
-                "{node} is cordoned {cordoned} and held by {by:?}"
-            );
+            let is_right = cordoned && by.as_deref() == Some(holder);
+            ensure!(is_right, "{node} of {holder} is cordoned {cordoned} and held by {by:?}");
         }
         Ok(())
     }
@@ -245,6 +276,8 @@ async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
         json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"], "resourceNames": ITS_OWN});
     allow(&living, NONE, json!([everything])).await?;
     allow(&living, SOME, json!([everything, its_own])).await?;
+    let all_nodes = json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]});
+    allow(&living, ALL, json!([everything, all_nodes])).await?;
     for name in &NAMES[..6] {
         living.create(PODS, &held_pod(name)).await?;
     }
@@ -278,14 +311,15 @@ async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
     }
     sleep(Duration::from_secs(5)).await;
     world.touched.lock().clear();
-    for _ in 0..STEPS {
+    for step in 0..STEPS {
+        let is_maintained = world.maintain(step).await?;
         if world.random(4) == 0 {
             world.weather().await?
         } else {
             world.trespass().await?
         }
         sleep(Duration::from_millis(world.random(3000) as u64)).await;
-        world.check().await?;
+        world.check(is_maintained).await?;
     }
     // Were everything refused, nothing would be proven.
     let mut last = of_label("last", "Drain", "x", &["x"]);
@@ -305,7 +339,7 @@ async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
         held.as_str().is_some_and(|held| held.split(',').any(|name| name == "last"))
     };
     world.living.until(&format!("{NODES}/n1"), is_held).await?;
-    world.check().await
+    world.check(false).await
 }
 
 #[test]
