@@ -118,9 +118,9 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
         // Nodes that are selected by name may have to be asked for one by one.
         10,
     );
-    let is_manager = format!("request.userInfo.username == '{}'", manager_user(namespace));
+    let not_the_manager = format!("request.userInfo.username != '{}'", manager_user(namespace));
     maintenances["matchConditions"] = json!([
-        {"name": "not-the-manager", "expression": format!("!({is_manager})")},
+        {"name": "not-the-manager", "expression": not_the_manager},
         {"name": "decides-on-nodes", "expression": decides_on_nodes()},
     ]);
     let nodes = json!({
@@ -132,7 +132,7 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
     nodes["matchConditions"] = json!([
         {"name": "cordon-changed", "expression": cordon_changed()},
         {"name": "stays-held", "expression": stays_held()},
-        {"name": "not-the-manager", "expression": format!("!({is_manager})")},
+        {"name": "not-the-manager", "expression": not_the_manager},
     ]);
     configuration("Validating", &[requests, pods, maintenances, nodes])
 }
