@@ -100,7 +100,8 @@ pub const MAX_DRAIN_PLAN_ENTRIES: usize = 100;
     ).message("drainPlan is immutable: it cannot be added or removed after creation")
 )]
 pub struct NodeMaintenanceSpec {
-    /// NodeSelector selects the nodes of this maintenance.
+    /// NodeSelector selects the nodes of this maintenance, those that join later included. Whoever may not delete all nodes
+    /// names them: a term for each, with matchFields on metadata.name.
     #[schemars(schema_with = "crate::schema::node_selector")]
     pub node_selector: NodeSelector,
 
