@@ -1,8 +1,8 @@
 //! NodeMaintenance: the intent to empty a set of nodes, in stages and in an order.
 //!
 //! Schema and CEL rules hold stage transitions and the shape of the drain plan. To the webhook is left what needs other objects or
-//! the caller's rights: the entries every plan contains are added on creation, the caller may delete the selected nodes, and a
-//! selector that matches every node gets a warning. That drain targets never go back is kept by the controller.
+//! the caller's rights: the entries every plan contains are added, the caller may delete all nodes that can ever be selected, and
+//! a selector that matches every node gets a warning. That drain targets never go back is kept by the controller.
 
 #![allow(clippy::duplicated_attributes, reason = "columns of the same type repeat their type")]
 
@@ -19,6 +19,9 @@ pub const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
 pub const SYSTEM_CLUSTER_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 /// The priority of system-node-critical.
 pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
+
+/// So many entries a drain plan holds, those included that every plan contains.
+pub const MAX_DRAIN_PLAN_ENTRIES: usize = 100;
 
 /// Which nodes, how far, and in which order their pods leave.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -97,7 +100,8 @@ pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
     ).message("drainPlan is immutable: it cannot be added or removed after creation")
 )]
 pub struct NodeMaintenanceSpec {
-    /// NodeSelector selects the nodes of this maintenance.
+    /// NodeSelector selects the nodes of this maintenance, those that join later included. Whoever may not delete all nodes
+    /// names them: a term for each, with matchFields on metadata.name.
     #[schemars(schema_with = "crate::schema::node_selector")]
     pub node_selector: NodeSelector,
 
@@ -112,10 +116,11 @@ pub struct NodeMaintenanceSpec {
     /// DrainPlan is worked off from the first entry to the last during the Drain stage. Pod types come in the order Default ->
     /// DaemonSet -> Static, priorities ascend within each pod type, and entries are unique. With equal priority and pod type
     /// the entries with a pod selector are executed first.
-    /// Entries for the priorities 1000000000, 2000000000, 2000001000 and 2147483647 of every pod type are added on creation.
-    /// Immutable.
+    /// Entries for the priorities 1000000000, 2000000000, 2000001000 and 2147483647 of every pod type are added on creation,
+    /// which leaves room for 88 others.
+    /// Immutable: what was given on creation can be given again, with or without the entries that were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 100))]
+    #[schemars(length(max = MAX_DRAIN_PLAN_ENTRIES))]
     #[x_kube(
         merge_strategy = ListMerge::Atomic,
         validation = Rule::new("self == oldSelf").message("drainPlan is immutable"),

@@ -7,8 +7,8 @@ use kube::Client;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use usher_apply::Clock;
-use usher_cluster::Cluster;
 use usher_cluster::admission::in_process;
+use usher_cluster::{Cluster, User};
 use usher_controllers::run_both;
 use usher_webhook::configurations::{self, Target};
 use usher_webhook::{Admission, Endpoint};
@@ -40,7 +40,12 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     for (_, definition) in usher_api::crd::crds() {
         manifests::create(cluster, &serde_json::to_value(definition)?).await?;
     }
-    let client = Client::new(cluster.service(), "default");
+    let manager = User {
+        name: configurations::manager_user(configurations::NAMESPACE),
+        groups: vec!["system:masters".to_owned()],
+        ..User::default()
+    };
+    let client = Client::new(cluster.service_as(manager), "default");
     let clock = clock_of(cluster);
     let webhook_clock = clock.clone();
     let admission =

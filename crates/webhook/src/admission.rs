@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kube::Client;
 use serde_json::Value;
 use usher_api::EvictionRequest;
-use usher_decide::admission::{Access, FoundPod, Verdict, eviction_request, pods as pod_verdicts};
+use usher_api::names::NODE_HELD_BY_ANNOTATION;
+use usher_decide::admission::{
+    Access, FoundPod, Verdict, eviction_request, node_cordon, pods as pod_verdicts,
+};
 
-use crate::review::{self, Annotated, Operation, Request, Review};
+use crate::review::{self, Annotated, Cordoned, Operation, Request, Review};
 use crate::rights::Rights;
 use crate::{Clock, system_clock};
 use crate::{maintenances, pods};
@@ -25,20 +28,23 @@ pub enum Endpoint {
     CheckRequests,
     /// Validating, CREATE and UPDATE of pods.
     CheckPods,
-    /// Mutating, CREATE of node maintenances.
+    /// Mutating, CREATE of node maintenances and UPDATE of their plans.
     FillMaintenances,
     /// Validating, writes of node maintenances.
     CheckMaintenances,
+    /// Validating, and never refusing: nodes that a maintenance holds are cordoned or uncordoned.
+    WarnOfNodes,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::FillRequests,
         Self::CheckRequests,
         Self::CheckPods,
         Self::FillMaintenances,
         Self::CheckMaintenances,
+        Self::WarnOfNodes,
     ];
 
     /// Where it is served.
@@ -49,6 +55,7 @@ impl Endpoint {
             Self::CheckPods => "/validate/pods",
             Self::FillMaintenances => "/admit/nodemaintenances",
             Self::CheckMaintenances => "/validate/nodemaintenances",
+            Self::WarnOfNodes => "/validate/nodes",
         }
     }
 
@@ -116,6 +123,13 @@ impl Admission {
                 let review: Review<Value> = serde_json::from_slice(body)?;
                 Ok(maintenances::judge(&self.client, &self.rights, endpoint, review.request).await)
             }
+            Endpoint::WarnOfNodes => {
+                let Request { uid, object, .. } = serde_json::from_slice::<Review<Cordoned>>(body)?.request;
+                let node = object.unwrap_or_default();
+                let held_by = node.annotation(NODE_HELD_BY_ANNOTATION);
+                let verdict = node_cordon::on_update(node.name(), held_by, node.is_unschedulable());
+                Ok(review::answer(&uid, &verdict))
+            }
         }
     }
 
@@ -132,7 +146,7 @@ impl Admission {
     }
 
     async fn judge_request(&self, endpoint: Endpoint, request: Request<Value>) -> Value {
-        let Request { uid, operation, namespace, user_info, object, old_object } = request;
+        let Request { uid, operation, namespace, user_info, object, old_object, .. } = request;
         let read = |object: Option<Value>| {
             let mut read: EvictionRequest = serde_json::from_value(object.unwrap_or_default())?;
             read.metadata.namespace = Some(namespace.clone());

@@ -6,8 +6,9 @@
 //! - **Status of eviction requests**: `Ignore`. Interceptors report their progress there, and would lose their turns to an outage
 //!   of ours. Turns, progress and counters are guarded by the rules of the definition, and a ValidatingAdmissionPolicy asks for
 //!   the caller's rights; both hold without the webhook, which says it in better words and refuses times in the future.
-//! - **Node maintenances**: `Fail`, for the same reason; asked only if the spec changes, so that finalizers and status can be
-//!   written whatever happens.
+//! - **Node maintenances**: `Fail`, for the same reason; asked only about what can change what becomes of nodes: the spec, our
+//!   finalizer, owners and the status. The manager's own writes are not asked about, so that it can go on whatever happens.
+//! - **Nodes**: `Ignore`, and asked only if somebody cordons or uncordons one that a maintenance holds, to warn. It never refuses.
 //! - **Pods**: `Ignore`, and asked only if interceptor annotations are added, changed or removed while others stay. Pods without
 //!   any, updates that leave them alone, and the subresources status, binding and eviction never come here. An annotation that
 //!   gets in during an outage does no harm: when an eviction is requested, annotations that break the rules do not count.
@@ -15,7 +16,8 @@
 
 use serde_json::{Value, json};
 use usher_api::names::{
-    EVICTION_REQUEST_GROUP, INTERCEPTOR_ANNOTATION_PREFIX, NODE_MAINTENANCE_GROUP, VERSION,
+    EVICTION_REQUEST_GROUP, INTERCEPTOR_ANNOTATION_PREFIX, MAINTENANCE_COMPLETION_FINALIZER,
+    NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_GROUP, VERSION,
 };
 
 use crate::admission::Endpoint;
@@ -26,6 +28,8 @@ pub const NAME: &str = "usher";
 pub const NAMESPACE: &str = "usher-system";
 /// The Service that leads to the webhook.
 pub const SERVICE: &str = "usher-webhook";
+/// The service account of the manager.
+pub const SERVICE_ACCOUNT: &str = "usher-manager";
 /// The Secret in which replicas share their certificates.
 pub const SECRET: &str = "usher-webhook-certificates";
 
@@ -66,14 +70,20 @@ impl Target {
     }
 }
 
+/// As whom the manager in this namespace writes.
+pub fn manager_user(namespace: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}")
+}
+
 /// The MutatingWebhookConfiguration: fills in what a new request takes from its pod, and what every drain plan contains.
 pub fn mutating(target: &Target) -> Value {
     let requests = request_rule(&["evictionrequests"], &["CREATE"]);
     let requests =
         hook(("fill", EVICTION_REQUEST_GROUP), Endpoint::FillRequests, target, &requests, "Fail", 5);
-    let maintenances = maintenance_rule(&["CREATE"]);
-    let maintenances =
+    let maintenances = maintenance_rule(&["nodemaintenances"], &["CREATE", "UPDATE"]);
+    let mut maintenances =
         hook(("fill", NODE_MAINTENANCE_GROUP), Endpoint::FillMaintenances, target, &maintenances, "Fail", 5);
+    maintenances["matchConditions"] = json!([{"name": "plan-changed", "expression": plan_changed()}]);
     let mut hooks = [requests, maintenances];
     for hook in &mut hooks {
         // What others change afterwards is set right again, rather than refused.
@@ -102,19 +112,76 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
         hook(("check", EVICTION_REQUEST_GROUP), Endpoint::CheckRequests, target, &requests, "Fail", 5);
     let statuses =
         hook(("status", EVICTION_REQUEST_GROUP), Endpoint::CheckRequests, target, &statuses, "Ignore", 3);
-    let maintenances = maintenance_rule(&["CREATE", "UPDATE", "DELETE"]);
+    let maintenances =
+        maintenance_rule(&["nodemaintenances", "nodemaintenances/status"], &["CREATE", "UPDATE", "DELETE"]);
     let mut maintenances = hook(
         ("check", NODE_MAINTENANCE_GROUP),
         Endpoint::CheckMaintenances,
         target,
         &maintenances,
         "Fail",
-        5,
+        // Nodes that are selected by name may have to be asked for one by one.
+        10,
     );
+    let not_the_manager = format!("request.userInfo.username != '{}'", manager_user(namespace));
     maintenances["matchConditions"] = json!([
-        {"name": "spec-changed", "expression": "object == null || oldObject == null || object.spec != oldObject.spec"},
+        {"name": "not-the-manager", "expression": not_the_manager},
+        {"name": "decides-on-nodes", "expression": decides_on_nodes()},
     ]);
-    configuration("Validating", &[requests, statuses, pods, maintenances])
+    let nodes = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"], "operations": ["UPDATE"],
+        "scope": "Cluster",
+    });
+    let mut nodes =
+        hook(("nodes", NODE_MAINTENANCE_GROUP), Endpoint::WarnOfNodes, target, &nodes, "Ignore", 1);
+    nodes["matchConditions"] = json!([
+        {"name": "cordon-changed", "expression": cordon_changed()},
+        {"name": "stays-held", "expression": stays_held()},
+        {"name": "not-the-manager", "expression": not_the_manager},
+    ]);
+    configuration("Validating", &[requests, statuses, pods, maintenances, nodes])
+}
+
+/// True for a new maintenance, and for one that the schema refuses afterwards.
+fn plan_changed() -> String {
+    let plan = |of: &str| format!("(has({of}.spec.drainPlan) ? {of}.spec.drainPlan : [])");
+    format!(
+        "oldObject == null || !has(object.spec) || !has(oldObject.spec) || {} != {}",
+        plan("object"),
+        plan("oldObject")
+    )
+}
+
+/// What an update of a maintenance can change nodes by; see `node_rights::has_effect`.
+fn decides_on_nodes() -> String {
+    let holds = |of: &str| {
+        format!(
+            "(has({of}.metadata.finalizers) && '{MAINTENANCE_COMPLETION_FINALIZER}' in {of}.metadata.finalizers)"
+        )
+    };
+    let owners =
+        |of: &str| format!("(has({of}.metadata.ownerReferences) ? {of}.metadata.ownerReferences : [])");
+    format!(
+        "object == null || oldObject == null || has(request.subResource) || object.spec != oldObject.spec || {} != {} || {} != {}",
+        holds("object"),
+        holds("oldObject"),
+        owners("object"),
+        owners("oldObject")
+    )
+}
+
+fn cordon_changed() -> String {
+    let is =
+        |of: &str| format!("(has({of}.spec) && has({of}.spec.unschedulable) && {of}.spec.unschedulable)");
+    format!("{} != {}", is("object"), is("oldObject"))
+}
+
+/// The first cordon and the last uncordon of a maintenance come with the mark and take it away.
+fn stays_held() -> String {
+    let is = |of: &str| {
+        format!("has({of}.metadata.annotations) && '{NODE_HELD_BY_ANNOTATION}' in {of}.metadata.annotations")
+    };
+    format!("{} && {}", is("object"), is("oldObject"))
 }
 
 fn names_interceptors() -> String {
@@ -141,9 +208,9 @@ fn request_rule(resources: &[&str], operations: &[&str]) -> Value {
     })
 }
 
-fn maintenance_rule(operations: &[&str]) -> Value {
+fn maintenance_rule(resources: &[&str], operations: &[&str]) -> Value {
     json!({
-        "apiGroups": [NODE_MAINTENANCE_GROUP], "apiVersions": [VERSION], "resources": ["nodemaintenances"],
+        "apiGroups": [NODE_MAINTENANCE_GROUP], "apiVersions": [VERSION], "resources": resources,
         "operations": operations, "scope": "Cluster",
     })
 }

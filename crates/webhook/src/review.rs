@@ -20,6 +20,9 @@ pub(crate) struct Review<T> {
 pub(crate) struct Request<T> {
     pub uid: String,
     pub operation: Operation,
+    /// Empty for the object itself.
+    #[serde(default)]
+    pub sub_resource: String,
     #[serde(default)]
     pub namespace: String,
     #[serde(default)]
@@ -53,12 +56,43 @@ pub(crate) struct Annotated {
 #[derive(Debug, Default, Deserialize)]
 struct Metadata {
     #[serde(default)]
+    name: String,
+    #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
 }
 
 impl Annotated {
     pub fn annotations(self) -> BTreeMap<String, String> {
         self.metadata.annotations.unwrap_or_default()
+    }
+}
+
+/// What admission reads of a node.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Cordoned {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Schedulability,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Schedulability {
+    #[serde(default)]
+    unschedulable: bool,
+}
+
+impl Cordoned {
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    pub fn annotation(&self, name: &str) -> &str {
+        self.metadata.annotations.as_ref().and_then(|all| all.get(name)).map_or("", String::as_str)
+    }
+
+    pub fn is_unschedulable(&self) -> bool {
+        self.spec.unschedulable
     }
 }
 

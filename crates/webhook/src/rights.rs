@@ -2,12 +2,13 @@
 //!
 //! First for all pods of the namespace, or all nodes, which is what an empty name means there, and only if that is denied for each one: a
 //! controller that works on a namespace is asked for once in a few seconds and not for each pod. Only consent is remembered, so
-//! that a role bound just now counts at once; one taken away counts after [`REMEMBERED`].
+//! that a role bound just now counts at once; one taken away counts after [`REMEMBERED`]. Nodes are asked for some at a time,
+//! and no more once enough are denied to say so: many names in one write cost the API server little.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 use usher_decide::admission::Access;
+use usher_decide::admission::node_rights::{NAMED, Needed, NodeAccess};
 
 /// How long consent is remembered.
 pub const REMEMBERED: Duration = Duration::from_secs(5);
@@ -31,9 +33,8 @@ pub(crate) struct Caller {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// So many nodes are asked for one by one, so many at a time.
-const ONE_BY_ONE: usize = 64;
-const AT_A_TIME: usize = 8;
+/// So many nodes are asked for at a time.
+const AT_A_TIME: usize = 32;
 
 /// Whom, what, where, and which one; no name means all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,14 +43,6 @@ struct Question {
     resource: &'static str,
     namespace: Option<String>,
     name: Option<String>,
-}
-
-/// Which of some nodes a caller may not delete.
-#[derive(Debug, Default)]
-pub(crate) struct Denied {
-    pub nodes: Vec<String>,
-    /// There were too many to ask for each one.
-    pub is_cut: bool,
 }
 
 pub(crate) struct Rights {
@@ -97,30 +90,38 @@ impl Rights {
         Ok(Access::Denied { user: caller.username.clone(), reason })
     }
 
-    /// Those of the nodes that the caller may not delete.
-    pub async fn nodes_denied(&self, caller: &Caller, nodes: &[String]) -> kube::Result<Denied> {
-        let of = |name: Option<&String>| Question {
+    pub async fn may_delete_nodes(&self, caller: &Caller, needed: &Needed) -> kube::Result<NodeAccess> {
+        let question = |name: Option<String>| Question {
             caller: caller.clone(),
             resource: "nodes",
             namespace: None,
-            name: name.cloned(),
+            name,
         };
-        if nodes.is_empty() || self.may_delete(of(None)).await?.is_ok() {
-            return Ok(Denied::default());
+        let is_nothing = matches!(needed, Needed::Named(names) if names.is_empty());
+        if is_nothing || self.may_delete(question(None)).await?.is_ok() {
+            return Ok(NodeAccess::Allowed);
         }
-        if nodes.len() > ONE_BY_ONE {
-            return Ok(Denied { nodes: Vec::new(), is_cut: true });
-        }
-        let mut denied = Denied::default();
-        for some in nodes.chunks(AT_A_TIME) {
-            let answers = join_all(some.iter().map(|node| self.may_delete(of(Some(node))))).await;
-            for (node, answer) in some.iter().zip(answers) {
-                if answer?.is_err() {
-                    denied.nodes.push(node.clone());
-                }
+        let user = if caller.username.is_empty() { "nobody" } else { &caller.username }.to_owned();
+        let Needed::Named(names) = needed else {
+            return Ok(NodeAccess::Denied { user, nodes: Vec::new(), are_more: false });
+        };
+        let mut denied = Vec::new();
+        let questions: Vec<Question> = names.iter().cloned().map(|name| question(Some(name))).collect();
+        let answers = stream::iter(questions).map(|question| self.may_delete(question)).buffered(AT_A_TIME);
+        let mut answers = std::pin::pin!(stream::iter(names).zip(answers));
+        while let Some((name, answer)) = answers.next().await {
+            if answer?.is_ok() {
+                continue;
             }
+            if denied.len() == NAMED {
+                return Ok(NodeAccess::Denied { user, nodes: denied, are_more: true });
+            }
+            denied.push(name.clone());
         }
-        Ok(denied)
+        if denied.is_empty() {
+            return Ok(NodeAccess::Allowed);
+        }
+        Ok(NodeAccess::Denied { user, nodes: denied, are_more: false })
     }
 
     /// `Err` has what the authorizers say about it.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use usher_apply::Clock;
-use usher_cluster::Cluster;
 use usher_cluster::admission::in_process;
+use usher_cluster::{Cluster, User};
 use usher_controllers::{eviction_request, run_both};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
 use usher_webhook::{Admission, Endpoint, ServingCertificate};
@@ -72,13 +72,45 @@ async fn created(cluster: &ClusterUnderTest, path: &str, object: &Value) -> Resu
 }
 
 async fn register(cluster: &ClusterUnderTest, target: &Target) -> Result<()> {
-    for (kind, configuration) in [
-        ("mutating", configurations::mutating(target)),
-        ("validating", configurations::validating(target, NAMESPACE)),
-    ] {
-        created(cluster, &format!("{CONFIGURATIONS}/{kind}webhookconfigurations"), &configuration).await?;
+    for (path, configuration) in registrations(target) {
+        created(cluster, &path, &configuration).await?;
     }
     Ok(())
+}
+
+/// Both configurations, and where they are created.
+fn registrations(target: &Target) -> [(String, Value); 2] {
+    let path = |kind: &str| format!("{CONFIGURATIONS}/{kind}webhookconfigurations");
+    [
+        (path("mutating"), configurations::mutating(target)),
+        (path("validating"), configurations::validating(target, NAMESPACE)),
+    ]
+}
+
+/// The account of the manager, with all rights.
+#[must_use]
+pub fn manager() -> User {
+    User {
+        name: configurations::manager_user(NAMESPACE),
+        groups: vec!["system:masters".to_owned()],
+        ..User::default()
+    }
+}
+
+/// Answers for admission without a socket; what has to be created where, so that the cluster asks.
+pub fn answer_inside(cluster: &Cluster, client: kube::Client) -> [(String, Value); 2] {
+    let webhook = cluster.server().clone();
+    let admission = Arc::new(Admission::new(client).with_clock(Arc::new(move || webhook.now())));
+    for endpoint in Endpoint::ALL {
+        let admission = admission.clone();
+        let answer = move |review: Value| {
+            let (admission, review) = (admission.clone(), review.to_string());
+            async move { admission.answer(endpoint, review.as_bytes()).await.map_err(|why| why.to_string()) }
+        };
+        let url = format!("{INSIDE}{}", endpoint.path());
+        cluster.server().endpoints.register_url(&url, in_process(answer));
+    }
+    registrations(&Target::Url { base: INSIDE.to_owned(), ca_bundle: None })
 }
 
 /// Beside an embedded cluster, on its clock and without a socket, so that its time can be virtual.
@@ -89,21 +121,12 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     for definition in crds::definitions()? {
         created(reached, DEFINITIONS, &definition).await?;
     }
-    let client = kube::Client::new(cluster.service(), "default");
-    let (now, timers, webhook) =
-        (cluster.server().clone(), cluster.server().clone(), cluster.server().clone());
+    let client = kube::Client::new(cluster.service_as(manager()), "default");
+    let (now, timers) = (cluster.server().clone(), cluster.server().clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
-    let admission = Arc::new(Admission::new(client.clone()).with_clock(Arc::new(move || webhook.now())));
-    for endpoint in Endpoint::ALL {
-        let admission = admission.clone();
-        let answer = move |review: Value| {
-            let (admission, review) = (admission.clone(), review.to_string());
-            async move { admission.answer(endpoint, review.as_bytes()).await.map_err(|why| why.to_string()) }
-        };
-        let url = format!("{INSIDE}{}", endpoint.path());
-        cluster.server().endpoints.register_url(&url, in_process(answer));
+    for (path, configuration) in answer_inside(cluster, client.clone()) {
+        created(reached, &path, &configuration).await?;
     }
-    register(reached, &Target::Url { base: INSIDE.to_owned(), ca_bundle: None }).await?;
     Ok(Usher::start(which, client, clock, JoinSet::new()))
 }
 

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod certificates;
+mod cordons;
 mod maintenances;
+mod plans;
 mod pods;
 mod requests;
 mod scene;
@@ -28,12 +30,21 @@ async fn admission_decides(cluster: TestCluster) {
         requests::cleaning_up(&scene).await;
     }
     maintenances::maintenances(&scene).await;
+    plans::what_was_applied_once_can_be_applied_for_ever(&scene).await;
+    cordons::who_cordons_or_uncordons_a_held_node_is_warned(&scene).await;
+    if !usher_testbed::skip_real(
+        "admission: kubectl on maintenances and nodes (kubectl comes from the testbed)",
+    ) {
+        plans::kubectl_applies_the_same_file_again_and_again(&scene).await;
+        cordons::kubectl_shows_the_warnings(&scene).await;
+    }
     pods::annotations(&scene).await;
     pods::gate_off(&scene, &webhook).await;
     let reported = requests::reported(&scene).await;
     webhook.end().await;
     pods::outage(&scene).await;
     requests::outage(&scene, &reported).await;
+    cordons::outage(&scene).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 use usher_api::{DrainLimit, DrainPlanEntry, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage};
 use usher_decide::admission::Verdict;
-use usher_decide::admission::node_maintenance::{Selected, on_create};
+use usher_decide::admission::node_maintenance::{Selected, before_create};
 
 use super::selection::NodeArguments;
 use crate::Error;
@@ -59,8 +59,7 @@ impl DraftArguments {
 
 /// What admission would say, as far as that can be known here; its warnings.
 pub fn check(draft: &NodeMaintenance, selected: usize, all: usize) -> Result<Vec<String>, Error> {
-    let selected = Selected { nodes: selected, of: all, ..Selected::default() };
-    match on_create(draft, &selected) {
+    match before_create(draft, Selected { nodes: selected, of: all }) {
         Verdict::Allow { warnings, .. } => Ok(warnings),
         Verdict::Deny(denial) => Err(Error::Refused(denial.to_string())),
     }

@@ -7,15 +7,19 @@
 //! Where to start reading:
 //! - [`eviction_request`]: CREATE, UPDATE and DELETE of requests; `turn` for who may be the active interceptor when.
 //! - [`resolve`]: the interceptors of a pod, even of one whose annotations break the rules.
-//! - [`node_maintenance`]: CREATE, UPDATE and DELETE of maintenances.
+//! - [`node_maintenance`]: CREATE, UPDATE and DELETE of maintenances; [`drain_plan`] for what is added to their plans,
+//!   [`node_rights`] for who may write them. [`node_cordon`]: warnings on nodes that they hold.
 //! - [`pods`]: annotations of pods.
 //! - [`rules`]: every rule with its name, code and reason.
 
+pub mod drain_plan;
 pub mod eviction_request;
 #[cfg(test)]
 mod eviction_request_tests;
 mod finalizers;
+pub mod node_cordon;
 pub mod node_maintenance;
+pub mod node_rights;
 pub mod pods;
 pub mod resolve;
 pub mod rules;
@@ -36,7 +40,7 @@ pub const CLOCK_SKEW_SECONDS: i64 = 30;
 pub enum Verdict {
     /// It may go on, with these changes.
     Allow {
-        /// What admission adds to the object; empty except for CREATE.
+        /// What admission sets on the object.
         changes: Changes,
         /// What the caller should know although it is allowed.
         warnings: Vec<String>,

@@ -3,73 +3,82 @@
 //! Stages, order and immutability are in the schema too. Here they are told better, together with what needs the nodes
 //! and the caller's rights.
 
-use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::core::Selector;
-use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage};
+use usher_api::{NodeMaintenance, NodeMaintenanceStage};
 
+use super::drain_plan;
+use super::node_rights::{self, Needed, NodeAccess};
 use super::{Changes, Refusal, Rule, Verdict};
-use crate::maintenance::plan::{order, with_defaults};
+use crate::maintenance::plan::with_defaults;
 use crate::maintenance::selector;
 
-/// So many nodes are named in an answer.
-const NAMED: usize = 5;
-
-/// What the selector of a maintenance meets in the cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selected {
-    /// How many nodes it selects, and how many there are.
-    pub nodes: usize,
-    pub of: usize,
-    /// Who asked, and the selected nodes that it may not delete.
-    pub user: String,
-    pub forbidden: Vec<String>,
-    /// Not all were looked at: there are more than are asked for one by one.
-    pub is_cut: bool,
+/// The caller's rights to the nodes that a write is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rights {
+    pub needed: Needed,
+    pub access: NodeAccess,
 }
 
-/// A new maintenance.
-pub fn on_create(maintenance: &NodeMaintenance, selected: &Selected) -> Verdict {
+impl Rights {
+    fn check(&self, refusals: &mut Vec<Refusal>) {
+        refusals.extend(node_rights::check(&self.needed, &self.access));
+    }
+}
+
+/// How many nodes a selector selects at present, and how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Selected {
+    pub nodes: usize,
+    pub of: usize,
+}
+
+/// A new maintenance, once its plan is completed: nothing may be left to change. `selected` is for warnings alone.
+pub fn on_create(maintenance: &NodeMaintenance, rights: &Rights, selected: Option<Selected>) -> Verdict {
     let mut refusals = Vec::new();
-    check_rights(selected, &mut refusals);
+    rights.check(&mut refusals);
     check_selector(maintenance, &mut refusals);
-    check_plan(&maintenance.spec.drain_plan, &mut refusals);
+    let plan = &maintenance.spec.drain_plan;
+    drain_plan::check(plan, &mut refusals);
+    if refusals.is_empty() && with_defaults(plan) != *plan {
+        let message = "spec.drainPlan lacks entries that every plan contains: another webhook removes them, or the mutating \
+                       webhook of Usher is not installed";
+        refusals.push(Refusal::new(Rule::DrainPlanDefaults, "spec.drainPlan", message));
+    }
     check_limit(maintenance, &mut refusals);
     if !refusals.is_empty() {
         return Verdict::of(refusals);
     }
-    let plan = with_defaults(&maintenance.spec.drain_plan);
-    let drain_plan = (plan != maintenance.spec.drain_plan).then_some(plan);
-    let changes = Changes { drain_plan, ..Changes::default() };
-    Verdict::Allow { changes, warnings: warnings(selected) }
+    warned(maintenance, selected)
 }
 
-/// The same once all changes are made: nothing may be left to change.
-pub fn on_created(maintenance: &NodeMaintenance, selected: &Selected) -> Verdict {
-    match on_create(maintenance, selected) {
-        Verdict::Allow { changes, .. } if changes.is_empty() => Verdict::allow(),
-        Verdict::Allow { .. } => {
-            let message = "spec.drainPlan lacks entries that every plan contains: another webhook removes them, or the \
-                           mutating webhook of Usher is not installed";
-            Refusal::new(Rule::DrainPlanDefaults, "spec.drainPlan", message).into()
-        }
-        denied @ Verdict::Deny(_) => denied,
-    }
+/// What will be said of a new maintenance, as far as it can be known without the caller's rights.
+pub fn before_create(draft: &NodeMaintenance, selected: Selected) -> Verdict {
+    let changes = match drain_plan::complete(None, draft) {
+        Verdict::Allow { changes, .. } => changes,
+        denied @ Verdict::Deny(_) => return denied,
+    };
+    let mut whole = draft.clone();
+    whole.spec.drain_plan = changes.drain_plan.unwrap_or(whole.spec.drain_plan);
+    let rights = Rights { needed: Needed::Named(BTreeSet::new()), access: NodeAccess::Allowed };
+    on_create(&whole, &rights, Some(selected))
 }
 
-/// A maintenance that changes. `selected` is what the new selector meets.
-pub fn on_update(old: &NodeMaintenance, new: &NodeMaintenance, selected: &Selected) -> Verdict {
+/// A maintenance that changes, once its plan is completed. `selected` is what the new selector meets.
+pub fn on_update(
+    old: &NodeMaintenance,
+    new: &NodeMaintenance,
+    rights: &Rights,
+    selected: Option<Selected>,
+) -> Verdict {
     let mut refusals = Vec::new();
-    check_rights(selected, &mut refusals);
-    let is_other_selector = old.spec.node_selector != new.spec.node_selector;
-    if is_other_selector {
+    rights.check(&mut refusals);
+    if old.spec.node_selector != new.spec.node_selector {
         check_selector(new, &mut refusals);
     }
     if old.spec.drain_plan != new.spec.drain_plan {
-        let message = "spec.drainPlan cannot change after creation: create another maintenance with the plan you want; \
-                       both can cover the same nodes, and the least powerful targets count";
-        refusals.push(Refusal::new(Rule::DrainPlanIsImmutable, "spec.drainPlan", message));
+        refusals.push(drain_plan::is_another(&old.spec.drain_plan, &new.spec.drain_plan));
     }
     if !old.spec.stage.may_become(new.spec.stage) {
         let message = format!(
@@ -85,75 +94,28 @@ pub fn on_update(old: &NodeMaintenance, new: &NodeMaintenance, selected: &Select
     if !refusals.is_empty() {
         return Verdict::of(refusals);
     }
-    let warnings = if is_other_selector { warnings(selected) } else { Vec::new() };
-    Verdict::Allow { changes: Changes::default(), warnings }
+    warned(new, selected)
 }
 
-/// A maintenance that is to be deleted.
-pub fn on_delete(selected: &Selected) -> Verdict {
+/// A maintenance whose status somebody writes, or that is to be deleted: the rights are all that matters.
+pub fn on_status_or_delete(rights: &Rights) -> Verdict {
     let mut refusals = Vec::new();
-    check_rights(selected, &mut refusals);
+    rights.check(&mut refusals);
     Verdict::of(refusals)
 }
 
-/// Whether an update says something new about nodes, so that the caller's rights matter: that of the spec does, except the end
-/// of a maintenance whose deletion was allowed already.
-pub fn concerns_nodes(old: &NodeMaintenance, new: &NodeMaintenance) -> bool {
-    let is_its_end = old.metadata.deletion_timestamp.is_some()
-        && new.spec == NodeMaintenanceSpec { stage: NodeMaintenanceStage::Complete, ..old.spec.clone() };
-    old.spec != new.spec && !is_its_end
-}
-
-fn check_rights(selected: &Selected, refusals: &mut Vec<Refusal>) {
-    let user = &selected.user;
-    let message = if selected.is_cut {
-        format!(
-            "{user:?} may not delete all nodes, and the selector means too many to ask for each one: have a role bound that \
-             allows the verb delete on nodes, or select fewer nodes"
-        )
-    } else if selected.forbidden.is_empty() {
-        return;
-    } else {
-        let named = selected.forbidden.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = selected.forbidden.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!(
-            "{user:?} may not delete {named}{more}, and so may not ask for their maintenance: have a role bound that allows \
-             the verb delete on these nodes"
-        )
-    };
-    refusals.push(Refusal::new(Rule::CallerMayDeleteNodes, "spec.nodeSelector", message));
+/// Whether a write is a moment to look at what the selector meets: a new one, or a stage that takes nodes away.
+pub fn is_worth_a_look(old: Option<&NodeMaintenance>, new: &NodeMaintenance) -> bool {
+    let is_news = old.is_none_or(|old| {
+        old.spec.node_selector != new.spec.node_selector || old.spec.stage != new.spec.stage
+    });
+    is_news && new.spec.stage != NodeMaintenanceStage::Complete
 }
 
 fn check_selector(maintenance: &NodeMaintenance, refusals: &mut Vec<Refusal>) {
     for wrong in selector::check(&maintenance.spec.node_selector) {
         let message = format!("spec.nodeSelector: {wrong}");
         refusals.push(Refusal::new(Rule::NodeSelectorIsValid, "spec.nodeSelector", message));
-    }
-}
-
-fn check_plan(plan: &[DrainPlanEntry], refusals: &mut Vec<Refusal>) {
-    let field = "spec.drainPlan";
-    for (at, entry) in plan.iter().enumerate() {
-        if plan[..at].contains(entry) {
-            let message = format!("{field}[{at}] is there twice: leave one out");
-            refusals.push(Refusal::new(Rule::DrainPlanUnique, field, message));
-        }
-        if let Some(before) = at.checked_sub(1).and_then(|before| plan.get(before))
-            && order(before, entry) == Ordering::Greater
-        {
-            let message = format!(
-                "{field}[{at}] comes too late: pod types come in the order Default, DaemonSet, Static, priorities ascend within \
-                 each, and entries with a podSelector come before the one without"
-            );
-            refusals.push(Refusal::new(Rule::DrainPlanOrder, field, message));
-        }
-        if let Some(selector) = &entry.pod_selector
-            && let Err(why) = Selector::try_from(selector.clone())
-        {
-            let message = format!("{field}[{at}].podSelector selects nothing: {why}");
-            refusals.push(Refusal::new(Rule::DrainPlanSelectors, field, message));
-        }
     }
 }
 
@@ -175,17 +137,24 @@ fn check_limit(maintenance: &NodeMaintenance, refusals: &mut Vec<Refusal>) {
     }
 }
 
-fn warnings(selected: &Selected) -> Vec<String> {
-    match (selected.nodes, selected.of) {
-        (0, _) => vec![
+/// Allowed, with what the caller should know of the nodes.
+fn warned(maintenance: &NodeMaintenance, selected: Option<Selected>) -> Verdict {
+    let warning = match selected {
+        Some(Selected { nodes: 0, .. }) => Some(
             "spec.nodeSelector selects no node at present: nodes that match later are included".to_owned(),
-        ],
-        (nodes, of) if nodes == of => vec![format!(
-            "spec.nodeSelector selects all {nodes} nodes of the cluster: a drain leaves no place for any pod, and the cluster may \
-             not recover by itself"
-        )],
-        _ => Vec::new(),
-    }
+        ),
+        Some(Selected { nodes, of }) if nodes == of => {
+            let outcome = match maintenance.spec.stage {
+                NodeMaintenanceStage::Cordon => "no node is left for new pods",
+                _ => "a drain leaves no place for any pod",
+            };
+            Some(format!(
+                "spec.nodeSelector selects all {nodes} nodes of the cluster: {outcome}, and the cluster may not recover by itself"
+            ))
+        }
+        _ => None,
+    };
+    Verdict::Allow { changes: Changes::default(), warnings: warning.into_iter().collect() }
 }
 
 #[cfg(test)]
@@ -206,8 +175,17 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn some() -> Selected {
-        Selected { nodes: 1, of: 3, user: "jo".to_owned(), ..Selected::default() }
+    const SOME: Option<Selected> = Some(Selected { nodes: 1, of: 3 });
+
+    fn all() -> Rights {
+        Rights { needed: Needed::All { term: 0, is_old: false }, access: NodeAccess::Allowed }
+    }
+
+    /// As admission leaves it.
+    fn completed(spec: Value) -> NodeMaintenance {
+        let mut maintenance = maintenance(spec);
+        maintenance.spec.drain_plan = with_defaults(&maintenance.spec.drain_plan);
+        maintenance
     }
 
     fn broken(verdict: &Verdict) -> Vec<Rule> {
@@ -219,15 +197,15 @@ mod tests {
 
     #[test]
     fn a_new_maintenance_gets_the_twelve_entries() {
-        let Verdict::Allow { changes, warnings } = on_create(&maintenance(json!({})), &some()) else {
+        let Verdict::Allow { changes, .. } = drain_plan::complete(None, &maintenance(json!({}))) else {
             panic!("refused")
         };
-        assert_eq!((changes.drain_plan, warnings.len()), (Some(default_drain_plan()), 0));
+        assert_eq!(changes.drain_plan, Some(default_drain_plan()));
         let whole = maintenance(json!({"drainPlan": default_drain_plan()}));
-        assert_eq!(on_created(&whole, &some()), Verdict::allow());
-        assert_eq!(broken(&on_created(&maintenance(json!({})), &some())), [Rule::DrainPlanDefaults]);
+        assert_eq!(on_create(&whole, &all(), SOME), Verdict::allow());
+        assert_eq!(broken(&on_create(&maintenance(json!({})), &all(), SOME)), [Rule::DrainPlanDefaults]);
         let own = maintenance(json!({"drainPlan": [{"podPriority": 5, "podType": "DaemonSet"}]}));
-        let Verdict::Allow { changes, .. } = on_create(&own, &some()) else { panic!("refused") };
+        let Verdict::Allow { changes, .. } = drain_plan::complete(None, &own) else { panic!("refused") };
         assert_eq!(changes.drain_plan.unwrap().len(), 13);
     }
 
@@ -277,18 +255,29 @@ mod tests {
             ("a limit", json!({"drainLimit": {"maxNodes": "30%"}}), vec![]),
         ];
         for (what, spec, rules) in rows {
-            assert_eq!(broken(&on_create(&maintenance(spec), &some())), rules, "{what}");
+            let verdict = before_create(&maintenance(spec), Selected { nodes: 1, of: 3 });
+            assert_eq!(broken(&verdict), rules, "{what}");
         }
     }
 
     #[test]
     fn who_may_not_delete_the_nodes_may_do_nothing() {
-        let not = Selected { forbidden: vec!["n1".to_owned()], ..some() };
-        let cut = Selected { is_cut: true, ..some() };
-        let this = maintenance(json!({}));
-        for selected in [not, cut] {
-            let all = [on_create(&this, &selected), on_update(&this, &this, &selected), on_delete(&selected)];
-            for verdict in all {
+        let denied = |nodes: &[&str]| NodeAccess::Denied {
+            user: "jo".to_owned(),
+            nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+            are_more: false,
+        };
+        let named = Rights { needed: Needed::Named(["n1".to_owned()].into()), access: denied(&["n1"]) };
+        let open = Rights { needed: Needed::All { term: 0, is_old: false }, access: denied(&[]) };
+        let old = Rights { needed: Needed::All { term: 0, is_old: true }, access: denied(&[]) };
+        let this = completed(json!({}));
+        for rights in [named, open, old] {
+            let verdicts = [
+                on_create(&this, &rights, SOME),
+                on_update(&this, &this, &rights, SOME),
+                on_status_or_delete(&rights),
+            ];
+            for verdict in verdicts {
                 assert_eq!(broken(&verdict), [Rule::CallerMayDeleteNodes]);
                 let Verdict::Deny(denial) = verdict else { panic!("allowed") };
                 assert_eq!(denial.code(), 403);
@@ -299,46 +288,72 @@ mod tests {
 
     #[test]
     fn rules_of_changes() {
-        let of = |spec: Value| maintenance(spec);
-        let stage = |stage: &str| of(json!({"stage": stage}));
+        let stage = |stage: &str| completed(json!({"stage": stage}));
+        let change =
+            |old: &NodeMaintenance, new: &NodeMaintenance| broken(&on_update(old, new, &all(), SOME));
         let stages = ["Idle", "Cordon", "Drain", "Complete"];
         for (from, old) in stages.iter().enumerate() {
             for (to, new) in stages.iter().enumerate() {
                 let wanted = if to < from { vec![Rule::StageMovesForward] } else { vec![] };
-                assert_eq!(broken(&on_update(&stage(old), &stage(new), &some())), wanted, "{old} -> {new}");
+                assert_eq!(change(&stage(old), &stage(new)), wanted, "{old} -> {new}");
             }
         }
-        let plan = of(json!({"drainPlan": [{"podPriority": 1}]}));
-        assert_eq!(broken(&on_update(&plan, &of(json!({})), &some())), [Rule::DrainPlanIsImmutable]);
-        let nothing = of(json!({"nodeSelector": {"nodeSelectorTerms": []}}));
-        assert_eq!(broken(&on_update(&of(json!({})), &nothing, &some())), [Rule::NodeSelectorIsValid]);
-        assert_eq!(broken(&on_update(&nothing, &nothing, &some())), [], "what was there before may stay");
-        let limit = of(json!({"drainLimit": {"maxNodes": "0%"}}));
-        assert_eq!(broken(&on_update(&of(json!({})), &limit, &some())), [Rule::DrainLimitIsValid]);
-    }
-
-    #[test]
-    fn rights_matter_where_the_spec_changes_and_not_for_the_end_of_a_deleted_one() {
-        let of = |stage: &str, reason: &str| maintenance(json!({"stage": stage, "reason": reason}));
-        let mut deleted = of("Drain", "");
-        deleted.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        assert!(!concerns_nodes(&of("Drain", ""), &of("Drain", "")));
-        assert!(concerns_nodes(&of("Drain", ""), &of("Complete", "")));
-        assert!(!concerns_nodes(&deleted, &of("Complete", "")));
-        assert!(concerns_nodes(&deleted, &of("Complete", "other")));
+        let plain = completed(json!({}));
+        let plan = completed(json!({"drainPlan": [{"podPriority": 1}]}));
+        assert_eq!(change(&plan, &plain), [Rule::DrainPlanIsImmutable]);
+        let nothing = completed(json!({"nodeSelector": {"nodeSelectorTerms": []}}));
+        assert_eq!(change(&plain, &nothing), [Rule::NodeSelectorIsValid]);
+        assert_eq!(change(&nothing, &nothing), [], "what was there before may stay");
+        let limit = completed(json!({"drainLimit": {"maxNodes": "0%"}}));
+        assert_eq!(change(&plain, &limit), [Rule::DrainLimitIsValid]);
     }
 
     #[test]
     fn all_nodes_or_none_get_a_warning() {
-        let this = maintenance(json!({}));
-        for (nodes, of, part) in
-            [(3, 3, Some("all 3 nodes")), (0, 3, Some("no node")), (0, 0, Some("no node")), (2, 3, None)]
-        {
-            let Verdict::Allow { warnings, .. } = on_create(&this, &Selected { nodes, of, ..some() }) else {
-                panic!("refused")
-            };
-            assert_eq!(warnings.len(), usize::from(part.is_some()), "{nodes} of {of}");
-            assert!(warnings.iter().all(|warning| warning.contains(part.unwrap_or_default())));
+        let said = |stage: &str, nodes: usize, of: usize| {
+            let (old, new) = (completed(json!({})), completed(json!({"stage": stage})));
+            let selected = Some(Selected { nodes, of });
+            for verdict in [on_create(&new, &all(), selected), on_update(&old, &new, &all(), selected)] {
+                let Verdict::Allow { warnings, .. } = verdict else { panic!("refused") };
+                let mut warnings = warnings.into_iter();
+                if let Some(first) = warnings.next() {
+                    return first;
+                }
+            }
+            String::new()
+        };
+        let rows = [
+            ("Idle", 3, 3, "all 3 nodes of the cluster: a drain leaves no place"),
+            ("Cordon", 3, 3, "all 3 nodes of the cluster: no node is left for new pods"),
+            ("Drain", 3, 3, "all 3 nodes of the cluster: a drain leaves no place"),
+            ("Drain", 0, 3, "no node at present"),
+            ("Drain", 0, 0, "no node at present"),
+        ];
+        for (stage, nodes, of, part) in rows {
+            let said = said(stage, nodes, of);
+            assert!(said.contains(part), "{stage} {nodes} of {of}: {said}");
+        }
+        assert_eq!(said("Drain", 2, 3), "");
+    }
+
+    #[test]
+    fn every_stage_that_takes_nodes_away_is_a_moment_to_warn() {
+        let of = |stage: &str, pool: &str| {
+            completed(json!({"stage": stage, "nodeSelector": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "pool", "operator": "In", "values": [pool]}]},
+            ]}}))
+        };
+        let rows = [
+            (None, of("Idle", "a"), true),
+            (None, of("Drain", "a"), true),
+            (Some(of("Idle", "a")), of("Cordon", "a"), true),
+            (Some(of("Cordon", "a")), of("Drain", "a"), true),
+            (Some(of("Drain", "a")), of("Drain", "b"), true),
+            (Some(of("Drain", "a")), of("Drain", "a"), false),
+            (Some(of("Drain", "a")), of("Complete", "a"), false),
+        ];
+        for (old, new, wanted) in rows {
+            assert_eq!(is_worth_a_look(old.as_ref(), &new), wanted, "{:?}", new.spec.stage);
         }
     }
 }

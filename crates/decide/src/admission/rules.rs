@@ -47,12 +47,14 @@ pub enum Rule {
     InterceptorAnnotations,
     /// The node selector of a maintenance can be read and selects something.
     NodeSelectorIsValid,
-    /// Who writes a maintenance may delete all nodes that it selects.
+    /// Who writes a maintenance may delete all nodes that it can ever select.
     CallerMayDeleteNodes,
     /// Drain plan entries are in order.
     DrainPlanOrder,
     /// Drain plan entries are unique.
     DrainPlanUnique,
+    /// Drain plans have a bound.
+    DrainPlanLength,
     /// The selectors of drain plan entries can be read.
     DrainPlanSelectors,
     /// The drain plan contains the default entries.
@@ -67,7 +69,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the specification.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::NoGenerateName,
         Self::NameIsPodUid,
         Self::PodExists,
@@ -93,6 +95,7 @@ impl Rule {
         Self::CallerMayDeleteNodes,
         Self::DrainPlanOrder,
         Self::DrainPlanUnique,
+        Self::DrainPlanLength,
         Self::DrainPlanSelectors,
         Self::DrainPlanDefaults,
         Self::DrainPlanIsImmutable,
@@ -128,6 +131,7 @@ impl Rule {
             Self::CallerMayDeleteNodes => "caller-may-delete-nodes",
             Self::DrainPlanOrder => "drain-plan-order",
             Self::DrainPlanUnique => "drain-plan-unique",
+            Self::DrainPlanLength => "drain-plan-length",
             Self::DrainPlanSelectors => "drain-plan-selectors",
             Self::DrainPlanDefaults => "drain-plan-defaults",
             Self::DrainPlanIsImmutable => "drain-plan-is-immutable",

@@ -3,9 +3,12 @@
 //! Terms are alternatives, the requirements of a term are all needed, and a term without any matches nothing, as in the
 //! affinity of pods. A requirement that cannot be read makes its term match nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
+
+/// The only field that nodes can be selected by.
+const NAME_FIELD: &str = "metadata.name";
 
 /// A node selector, read once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -96,6 +99,20 @@ pub fn check(selector: &NodeSelector) -> Vec<SelectorError> {
     wrong
 }
 
+/// The names of all nodes that a selector can ever mean, whatever joins and whatever labels change. `Err` has the first term
+/// that no name bounds.
+///
+/// Only what a term says of names is read: whatever else it demands, and whether that can be read, it means no more nodes.
+pub fn names(selector: &NodeSelector) -> Result<BTreeSet<&str>, usize> {
+    let mut all = BTreeSet::new();
+    for (number, term) in selector.node_selector_terms.iter().enumerate() {
+        let bound =
+            fields(term).find(|need| need.key == NAME_FIELD && need.operator == "In").ok_or(number)?;
+        all.extend(bound.values.iter().flatten().map(String::as_str));
+    }
+    Ok(all)
+}
+
 fn is_empty(term: &NodeSelectorTerm) -> bool {
     labels(term).next().is_none() && fields(term).next().is_none()
 }
@@ -126,7 +143,7 @@ fn label_need(need: &NodeSelectorRequirement) -> Result<Need, SelectorError> {
 }
 
 fn field_need(need: &NodeSelectorRequirement) -> Result<Need, SelectorError> {
-    if need.key != "metadata.name" {
+    if need.key != NAME_FIELD {
         return Err(SelectorError::Field(need.key.clone()));
     }
     let one = need.values.as_ref().is_some_and(|values| values.len() == 1);
@@ -164,6 +181,9 @@ fn test(need: &NodeSelectorRequirement) -> Result<Test, SelectorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::{select, subsequence};
     use serde_json::{Value, json};
 
     fn selector(terms: Value) -> NodeSelector {
@@ -213,6 +233,34 @@ mod tests {
     }
 
     #[test]
+    fn only_names_bound_a_selector() {
+        let name = |operator: &str, name: &str| json!({"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]}]});
+        let label = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": operator, "values": values}]});
+        let mut both = name("In", "n1");
+        both["matchExpressions"] = label("NotIn", &["n2"])["matchExpressions"].clone();
+        let mut unreadable = name("In", "n1");
+        unreadable["matchExpressions"] = label("Like", &["n2"])["matchExpressions"].clone();
+        let rows: Vec<(Value, Result<Vec<&str>, usize>)> = vec![
+            (json!([]), Ok(vec![])),
+            (json!([name("In", "n1")]), Ok(vec!["n1"])),
+            (json!([name("In", "n2"), name("In", "n1"), name("In", "n2")]), Ok(vec!["n1", "n2"])),
+            (json!([both]), Ok(vec!["n1"])),
+            (json!([unreadable]), Ok(vec!["n1"])),
+            (json!([name("NotIn", "n1")]), Err(0)),
+            (json!([name("In", "n1"), label("In", &["n1"])]), Err(1)),
+            (json!([label("NotIn", &["n1"])]), Err(0)),
+            (json!([label("Exists", &[])]), Err(0)),
+            (json!([label("Gt", &["3"])]), Err(0)),
+            (json!([{"matchFields": [{"key": "spec.x", "operator": "In", "values": ["n1"]}]}]), Err(0)),
+            (json!([{}]), Err(0)),
+        ];
+        for (terms, wanted) in rows {
+            let selector = selector(terms.clone());
+            assert_eq!(names(&selector), wanted.map(|names| names.into_iter().collect()), "{terms}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_is_named() {
         let of = |part: Value| check(&selector(json!([part])));
         let label = |key: &str, operator: &str, values: Value| {
@@ -232,5 +280,31 @@ mod tests {
         };
         assert_eq!(field("spec.x", json!(["x"])), [SelectorError::Field("spec.x".to_string())]);
         assert!(matches!(field("metadata.name", json!(["x", "y"]))[..], [SelectorError::Values { .. }]));
+    }
+
+    fn requirement(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
+        let operators = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"];
+        let values = ["n1", "n2", "7"];
+        (select(keys), select(operators.to_vec()), subsequence(values.to_vec(), 0..=2))
+            .prop_map(|(key, operator, values)| json!({"key": key, "operator": operator, "values": values}))
+    }
+
+    proptest! {
+        #[test]
+        fn a_selector_that_names_bound_never_means_another_node(
+            terms in vec(
+                (vec(requirement(&["pool", "size"]), 0..2), vec(requirement(&["metadata.name", "spec.x"]), 0..3)),
+                0..4,
+            ),
+            name in select(&["n1", "n2", "n3", "7"][..]),
+            pool in proptest::option::of(select(&["n1", "7"][..])),
+        ) {
+            let term = |(labels, fields): &(Vec<Value>, Vec<Value>)| json!({"matchExpressions": labels, "matchFields": fields});
+            let selector = selector(terms.iter().map(term).collect());
+            let labels = pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect();
+            if let Ok(names) = names(&selector) {
+                prop_assert!(names.contains(name) || !NodeMatcher::new(&selector).matches(name, &labels));
+            }
+        }
     }
 }
