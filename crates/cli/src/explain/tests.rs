@@ -57,19 +57,19 @@ fn an_interceptor_that_has_its_turn() {
             "2026-01-01T11:45:01Z",
             "Normal",
             "InterceptorSelected",
-            "backup.example.com has the first turn",
+            "backup.example.com goes first (2 interceptors)",
         ),
         event(
             "2026-01-01T11:50:00Z",
             "Normal",
             "InterceptorSelected",
-            "backup.example.com completed, now it is the turn of db.example.com",
+            "backup.example.com completed, db.example.com is next",
         ),
         event(
             "2026-01-01T11:45:02Z",
             "Normal",
             "InterceptorSelected",
-            "backup.example.com has the first turn",
+            "backup.example.com goes first (2 interceptors)",
         ),
     ];
     assert_eq!(
@@ -91,8 +91,8 @@ Turns         1/3   backup.example.com       12000                 turn is over
               3/3   replicaset.apps.k8s.io   10000/controller      comes later
               then the eviction API; a silence of 30m passes the turn on
 Budgets       web: does not let the pod go; 0 allowed, 3 of 3 healthy, 3 wanted
-Events        14m ago   Normal   InterceptorSelected   backup.example.com has the first turn
-              10m ago   Normal   InterceptorSelected   backup.example.com completed, now it is the turn of db.example.com
+Events        14m ago   Normal   InterceptorSelected   backup.example.com goes first (2 interceptors)
+              10m ago   Normal   InterceptorSelected   backup.example.com completed, db.example.com is next
 "
     );
 }

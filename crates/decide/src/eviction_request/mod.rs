@@ -81,12 +81,14 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
 /// The turn goes to `to`; what the one before said of its own progress does not hold any more.
 fn pass(request: &Request, to: &str, why: Passing<'_>, now: Timestamp) -> Decision {
     let message = match why {
-        Passing::First => format!("{to} has the first turn"),
-        Passing::Completed { class } => format!("{class} completed, now it is the turn of {to}"),
-        Passing::Silent { class } => format!(
-            "{class} reported no progress for {} seconds, now it is the turn of {to}",
-            request.deadline.as_secs()
-        ),
+        Passing::First => match request.interceptors.len() {
+            1 => format!("{to} goes first (1 interceptor)"),
+            all => format!("{to} goes first ({all} interceptors)"),
+        },
+        Passing::Completed { class } => format!("{class} completed, {to} is next"),
+        Passing::Silent { class } => {
+            format!("{class} reported no progress for {} seconds, {to} is next", request.deadline.as_secs())
+        }
     };
     let mut status = request.status.clone();
     status.active_interceptor_class = Some(to.to_string());

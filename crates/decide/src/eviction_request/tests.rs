@@ -171,7 +171,7 @@ mod interceptor_class_selection {
         assert!(!status.active_interceptor_completed);
         assert_eq!(status.progress_timestamp, Some(Time(at(201))), "whole seconds, rounded up");
         assert_eq!(status.expected_interceptor_finish_time, None);
-        assert_eq!(status.message, "high.example.com completed, now it is the turn of low.example.com");
+        assert_eq!(status.message, "high.example.com completed, low.example.com is next");
         assert_eq!(status.eviction_request_cancellation_policy, Policy::Forbid);
     }
 
