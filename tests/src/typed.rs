@@ -21,7 +21,7 @@ pub struct Printed {
 impl Printed {
     #[must_use]
     pub fn code(&self) -> u8 {
-        self.ending.as_ref().map_or(1, |ending| ending.code())
+        self.ending.as_ref().map_or_else(Error::code, |ending| ending.code())
     }
 
     /// The error, or nothing.

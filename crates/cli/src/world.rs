@@ -35,8 +35,10 @@ impl World {
         self.requests.get(&pod.request_key())
     }
 
-    pub fn budgets_of(&self, pod: &Pod) -> Vec<&Budget> {
-        self.budgets.values().filter(|budget| budget.selects(pod)).collect()
+    /// `None`: they may not be read.
+    pub fn budgets_of(&self, pod: &Pod) -> Option<Vec<&Budget>> {
+        let selecting = || self.budgets.values().filter(|budget| budget.selects(pod)).collect();
+        (!self.budgets_are_hidden).then(selecting)
     }
 
     /// The requests of a namespace, or of all, with their pods and budgets.

@@ -169,7 +169,7 @@ const FRONT: usize = 8;
 const FRONT_LEAST: usize = 7;
 
 /// What `usher requests` says when all is done.
-const NOBODY: &str = "nobody is asked to leave";
+const NOBODY: &str = "No eviction requests found";
 
 /// What is at a path of the cluster.
 async fn get(cluster: &Cluster, path: &str) -> anyhow::Result<Value> {

@@ -35,6 +35,7 @@ fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Optio
         pod_uid: name.into(),
         interceptors: interceptors.iter().map(interceptor).collect(),
         deadline: SignedDuration::from_secs(600),
+        is_progress_reported: false,
         status: EvictionRequestStatus {
             active_interceptor_class: active.map(ToString::to_string),
             ..EvictionRequestStatus::default()
