@@ -126,7 +126,7 @@ impl Explained {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Subject {
     Pod(String),
     Node(String),

@@ -1,6 +1,6 @@
 //! Text in columns, as kubectl prints it.
 
-use console::{measure_text_width, truncate_str};
+use console::measure_text_width;
 
 /// Between two columns.
 const GAP: &str = "   ";
@@ -55,7 +55,7 @@ impl Table {
                 return;
             }
             for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
-                *cell = truncate_str(cell, shorter, "…").into_owned();
+                *cell = shortened(cell, shorter);
             }
         }
     }
@@ -96,6 +96,17 @@ impl Table {
         }
         text
     }
+}
+
+/// The end of a name tells as much as its beginning.
+fn shortened(cell: &str, length: usize) -> String {
+    let letters: Vec<char> = cell.chars().collect();
+    if letters.len() <= length {
+        return cell.to_string();
+    }
+    let end = length / 2;
+    let start = length - end - 1;
+    letters[..start].iter().chain(&['…']).chain(&letters[letters.len() - end..]).collect()
 }
 
 fn shown(cell: &str) -> &str {
@@ -143,6 +154,6 @@ mod tests {
             fitted(45),
             "POD                    WAITING ON\nweb-56k57hslgh-7fg7s   budget web: 0 allowed\n"
         );
-        assert_eq!(fitted(40), "POD                WAITING ON\nweb-56k57hslgh-…   budget web: 0 allowed\n");
+        assert_eq!(fitted(40), "POD                WAITING ON\nweb-56k…gh-7fg7s   budget web: 0 allowed\n");
     }
 }

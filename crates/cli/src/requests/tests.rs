@@ -81,7 +81,7 @@ fn eighty_columns_show_all_of_what_is_waited_for() {
     }
     let long = rows(&world, Columns { namespace: true, wide: false });
     assert!(long.lines().all(|line| line.chars().count() <= 80), "{long}");
-    assert!(long.contains("   interceptor, 27m left\n"), "{long}");
+    assert!(long.contains("   manager: next interceptor\n"), "{long}");
 }
 
 #[test]
