@@ -21,8 +21,10 @@ impl Sheet {
     }
 
     pub fn headline(&mut self, line: &str) {
-        self.text.push_str(line);
-        self.space();
+        for line in fold(line, self.width.unwrap_or(usize::MAX)) {
+            self.text.push_str(&line);
+            self.space();
+        }
         self.space();
     }
 
