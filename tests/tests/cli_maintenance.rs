@@ -326,17 +326,21 @@ async fn a_dry_run_sees_that_a_maintenance_drains_the_nodes_already() {
     );
     assert_eq!(maintenances(&scene).await.len(), 1);
     let other = usher(&scene, "drain n1 --dry-run").await;
-    assert!(other.out.contains("maintenance drain-n1-and-1-more drains 1 node of these too"), "{other:?}");
+    assert!(other.out.contains("maintenance drain-n1-and-1-more also drains 1 of these nodes"), "{other:?}");
 }
 
 /// What `| head -1` does to a drain.
 #[tokio::test(start_paused = true)]
 async fn a_drain_whose_output_nobody_reads_any_more_does_not_end_as_if_it_were_drained() {
-    struct Closed(usize);
-    impl std::io::Write for Closed {
+    /// Takes so many lines.
+    struct Head(usize);
+    impl std::io::Write for Head {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += 1;
-            if self.0 > 1 { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(bytes.len()) }
+            if self.0 == 0 {
+                return Err(std::io::ErrorKind::BrokenPipe.into());
+            }
+            self.0 -= bytes.iter().filter(|byte| **byte == b'\n').count().min(self.0);
+            Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
@@ -344,13 +348,15 @@ async fn a_drain_whose_output_nobody_reads_any_more_does_not_end_as_if_it_were_d
     }
     let scene = Scene::new(3).await.unwrap();
     scene.deployment("web", 3, 3).await.unwrap();
-    let (mut out, mut err) = (Closed(0), Vec::new());
-    let ending = typed::usher_to("drain n1", &scene.surroundings(), &mut out, &mut err).await.unwrap();
-    let why = ending.unwrap_err();
-    assert_eq!((why.is_broken_pipe(), why.code()), (true, 141), "{why}");
-    let told = String::from_utf8(err).unwrap();
-    assert!(told.starts_with("output closed; maintenance drain-n1 continues\nwatch: "), "{told}");
-    assert_eq!(maintenances(&scene).await.len(), 1);
+    for lines in [0, 1] {
+        let (mut out, mut err) = (Head(lines), Vec::new());
+        let ending = typed::usher_to("drain n1", &scene.surroundings(), &mut out, &mut err).await.unwrap();
+        let why = ending.unwrap_err();
+        assert_eq!((why.is_broken_pipe(), why.code()), (true, 141), "{why}");
+        let told = String::from_utf8(err).unwrap();
+        assert!(told.starts_with("output closed; maintenance drain-n1 continues\nwatch: "), "{told}");
+        assert_eq!(maintenances(&scene).await.len(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

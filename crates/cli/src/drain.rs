@@ -79,44 +79,44 @@ pub async fn run(
     }
     let guards = Some(&arguments.guards);
     let made = make(&client, &arguments.draft, &draft, true, guards, surroundings, &mut *streams.err).await?;
-    let maintenance = match made {
+    let (maintenance, begun) = match made {
         Made::Created(created) => {
             let nodes = told(&created.spec.node_selector);
-            writeln!(streams.out, "maintenance {} created: it drains {nodes}", created.name_any())?;
-            created
+            let begun = format!("maintenance {} created: it drains {nodes}", created.name_any());
+            (created, begun)
         }
         Made::Found(found) => {
-            writeln!(
-                streams.out,
-                "maintenance {} already drains these nodes: following it",
-                found.name_any()
-            )?;
             for difference in differences(&found, &draft) {
                 writeln!(streams.err, "warning: {difference}")?;
             }
-            found
+            let begun = format!("maintenance {} already drains these nodes: following it", found.name_any());
+            (found, begun)
         }
     };
-    streams.out.flush()?;
-    follow(&client, *maintenance, &arguments.waiting, surroundings, streams).await
+    follow(&client, *maintenance, &begun, &arguments.waiting, surroundings, streams).await
 }
 
-/// Follows a drain if that is wanted. However it ends, the maintenance is there, and how to see it is said.
+/// Says how a drain began, and follows it if that is wanted. However this ends, the maintenance is there, and how to see it is said.
 pub async fn follow(
     client: &kube::Client,
     maintenance: NodeMaintenance,
+    begun: &str,
     waiting: &Waiting,
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let Streams { out, err } = streams;
     let goes_on = goes_on(&surroundings.program, &maintenance.name_any());
-    if !waiting.wait {
+    let said = writeln!(out, "{begun}").and_then(|()| out.flush()).map_err(Error::from);
+    if said.is_ok() && !waiting.wait {
         write!(err, "{goes_on}")?;
         return Ok(Ending::Done);
     }
     let streams = Streams { out, err: &mut *err };
-    let ended = until_drained(client, maintenance, waiting.until(), surroundings, streams).await;
+    let ended = match said {
+        Ok(()) => until_drained(client, maintenance, waiting.until(), surroundings, streams).await,
+        Err(why) => Err(why),
+    };
     if ended.as_ref().is_err_and(Error::is_broken_pipe) {
         write!(err, "output closed; {goes_on}")?;
     }

@@ -127,7 +127,7 @@ async fn get(client: &Client, name: &str) -> Result<NodeMaintenance, Error> {
 }
 
 fn missing(name: &str) -> Error {
-    Error::Refused(format!("there is no maintenance {name:?}: see usher maintenance list"))
+    Error::Refused(format!("there is no maintenance {name:?}: see kubectl get nodemaintenances"))
 }
 
 /// When the drain is expected to be done, if that is known and it is not.

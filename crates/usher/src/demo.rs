@@ -111,7 +111,7 @@ async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
     );
     shell.usher_until("requests -n shop", &[NOBODY]).await?;
 
-    println!("\n# 3. Somebody asks, and thinks again: the pod stays.");
+    println!("\n# 3. Somebody requests an eviction, and cancels it: the pod stays.");
     running(cluster, "cart-0").await?;
     shell.usher("evict cart-0 -n shop").await?;
     shell.usher("cancel cart-0 -n shop").await?;
@@ -119,7 +119,7 @@ async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
     shell.usher("explain cart-0 -n shop").await?;
 
     println!(
-        "\n# 4. A single replica behind a budget that lets nobody go. Usher says why, and what would help."
+        "\n# 4. A single replica behind a budget that allows no eviction. Usher says why, and what would help."
     );
     let web = pod_of(cluster, "web").await?;
     shell.usher(&format!("evict {web} -n shop")).await?;
@@ -148,8 +148,8 @@ async fn rolling_maintenance(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Re
     for number in 2..=NODES {
         let words = format!("drain node-{number} --reason kernel --name kernel-{number}");
         let output = shell.quietly(&words).await?;
-        let end = output.lines().find(|line| line.starts_with("drained")).context("node is not drained")?;
-        println!("\n$ usher {words} | grep ^drained\n{end}");
+        let end = output.lines().find(|line| line.contains(" drained: ")).context("node is not drained")?;
+        println!("\n$ usher {words} | grep ' drained: '\n{end}");
         shell.quietly(&format!("maintenance complete kernel-{number}")).await?;
     }
     shell.usher("maintenance list").await?;

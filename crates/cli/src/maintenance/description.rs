@@ -93,7 +93,7 @@ fn stages(maintenance: &NodeMaintenance, now: Timestamp) -> String {
         status.stage_statuses.iter().any(|stage| stage.name == wanted)
     };
     if !maintenance.status.as_ref().is_some_and(is_started) {
-        table.row(vec![format!("{wanted:?}"), "asked for, not started yet".to_string()]);
+        table.row(vec![format!("{wanted:?}"), "requested, not started yet".to_string()]);
     }
     table.render()
 }

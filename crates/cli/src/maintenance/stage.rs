@@ -85,7 +85,7 @@ pub async fn cordon(
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
     let moved = move_to(&client, &arguments.name, Stage::Cordon, &surroundings.program).await?;
-    say(&moved, Stage::Cordon, streams)?;
+    writeln!(streams.out, "{}", told(&moved, Stage::Cordon))?;
     Ok(Ending::Done)
 }
 
@@ -105,9 +105,9 @@ pub async fn drain(
         arguments.guards.check(&client, &names_of(&known, &nodes)).await?;
     }
     let moved = move_to(&client, &arguments.name, Stage::Drain, &surroundings.program).await?;
-    let streams = say(&moved, Stage::Drain, streams)?;
+    let begun = told(&moved, Stage::Drain);
     let (Moved::Now(maintenance) | Moved::Already(maintenance)) = moved;
-    follow(&client, *maintenance, &arguments.waiting, surroundings, streams).await
+    follow(&client, *maintenance, &begun, &arguments.waiting, surroundings, streams).await
 }
 
 pub async fn complete(
@@ -118,7 +118,8 @@ pub async fn complete(
     let client = arguments.connection.open(surroundings).await?.client;
     let before = read_nodes(&client).await?;
     let moved = move_to(&client, &arguments.name, Stage::Complete, &surroundings.program).await?;
-    let streams = say(&moved, Stage::Complete, streams)?;
+    writeln!(streams.out, "{}", told(&moved, Stage::Complete))?;
+    streams.out.flush()?;
     let is_over = |maintenance: Option<&NodeMaintenance>| {
         let finalizer = MAINTENANCE_COMPLETION_FINALIZER.to_string();
         maintenance.is_none_or(|one| !one.finalizers().contains(&finalizer))
@@ -194,18 +195,16 @@ async fn end(
     Ok(ending)
 }
 
-fn say<'a>(moved: &Moved, stage: Stage, streams: Streams<'a>) -> Result<Streams<'a>, Error> {
+fn told(moved: &Moved, stage: Stage) -> String {
     match moved {
         Moved::Now(maintenance) => {
             let what = if stage == Stage::Cordon { "; its nodes take no new pods" } else { "" };
-            writeln!(streams.out, "maintenance {} moved to stage {stage:?}{what}", maintenance.name_any())?;
+            format!("maintenance {} moved to stage {stage:?}{what}", maintenance.name_any())
         }
         Moved::Already(maintenance) => {
-            writeln!(streams.out, "maintenance {} is already in stage {stage:?}", maintenance.name_any())?;
+            format!("maintenance {} is already in stage {stage:?}", maintenance.name_any())
         }
     }
-    streams.out.flush()?;
-    Ok(streams)
 }
 
 async fn move_to(client: &Client, name: &str, stage: Stage, program: &str) -> Result<Moved, Error> {

@@ -243,23 +243,26 @@ fn no_place(misfit: &Misfit, pods: &str) -> String {
 }
 
 fn overlap_told(overlap: &Overlap) -> String {
-    let nodes = overlap.nodes.len();
-    let (name, nodes) = (&overlap.maintenance, format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }));
+    let (name, nodes) = (&overlap.maintenance, overlap.nodes.len());
     match overlap.stage {
-        Stage::Idle => format!("maintenance {name} is planned for {nodes} of these, and touches nothing yet"),
+        Stage::Idle => {
+            format!("maintenance {name} is planned for {nodes} of these nodes, and changes nothing yet")
+        }
         Stage::Cordon | Stage::Complete => {
-            format!("maintenance {name} holds {nodes} of these too, cordoned until both are complete")
+            format!(
+                "maintenance {name} also holds {nodes} of these nodes; they stay cordoned until both are complete"
+            )
         }
         Stage::Drain => {
             let order = match (overlap.is_waited_for, overlap.waits, overlap.pushes) {
                 (_, _, true) => {
-                    "its plan contradicts this one and, being older, wins: some pods leave earlier than planned"
+                    "its plan contradicts this one and, being older, wins: some pods are evicted earlier than planned"
                 }
                 (true, ..) => "this one waits until it has reached the same pods",
                 (_, true, _) => "it would wait until this one has reached the same pods",
-                _ => "their plans go together",
+                _ => "their plans agree",
             };
-            format!("maintenance {name} drains {nodes} of these too: {order}")
+            format!("maintenance {name} also drains {nodes} of these nodes: {order}")
         }
     }
 }

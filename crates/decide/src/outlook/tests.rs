@@ -218,30 +218,30 @@ fn other_maintenances_of_the_same_nodes_are_named_with_who_waits() {
         (
             begun("old", &["n1"], "Idle", none()),
             none(),
-            vec!["maintenance old is planned for 1 node of these, and touches nothing yet"],
+            vec!["maintenance old is planned for 1 of these nodes, and changes nothing yet"],
         ),
         (
             begun("old", &["n1", "n2"], "Cordon", none()),
             none(),
-            vec!["maintenance old holds 1 node of these too, cordoned until both are complete"],
+            vec!["maintenance old also holds 1 of these nodes; they stay cordoned until both are complete"],
         ),
         (
             begun("old", &["n1", "n2"], "Drain", web()),
             web(),
-            vec!["maintenance old drains 1 node of these too: their plans go together"],
+            vec!["maintenance old also drains 1 of these nodes: their plans agree"],
         ),
         (
             begun("old", &["n1", "n2"], "Drain", low()),
             none(),
             vec![
-                "maintenance old drains 1 node of these too: this one waits until it has reached the same pods",
+                "maintenance old also drains 1 of these nodes: this one waits until it has reached the same pods",
             ],
         ),
         (
             begun("old", &["n1", "n2"], "Drain", none()),
             low(),
             vec![
-                "maintenance old drains 1 node of these too: it would wait until this one has reached the same pods",
+                "maintenance old also drains 1 of these nodes: it would wait until this one has reached the same pods",
             ],
         ),
     ];
@@ -264,8 +264,8 @@ fn plans_that_contradict_each_other_are_told() {
     assert_eq!(
         sentences(&outlook(&read_maintenance(new), &cluster, now())),
         [
-            "maintenance old drains 1 node of these too: its plan contradicts this one and, being older, wins: some pods \
-          leave earlier than planned"
+            "maintenance old also drains 1 of these nodes: its plan contradicts this one and, being older, wins: some pods \
+          are evicted earlier than planned"
         ]
     );
 }
