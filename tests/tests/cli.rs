@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{Condition, await_condition, conditions};
@@ -414,6 +416,67 @@ async fn names_of_the_cluster_are_offered_for_completion() {
     });
     place.create::<usher_api::NodeMaintenance>(Api::all(place.client.clone()), maintenance).await;
     assert_eq!(offered("maintenance describe").await, ["disks"]);
+}
+
+/// Who may see pods and requests, and no budgets, is not told that none is in the way.
+#[tokio::test]
+async fn whoever_may_not_list_budgets_is_told_so() {
+    let place = Place::with_controller().await;
+    place.pod("web-1", "web", json!({})).await;
+    place.budget("web", 1).await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looks"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["get", "list"]},
+            {"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["*"], "verbs": ["get", "list"]},
+        ],
+    });
+    place.create::<ClusterRole>(Api::all(place.client.clone()), role).await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "looks"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looks"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "nobody"}],
+    });
+    place.create::<ClusterRoleBinding>(Api::all(place.client.clone()), binding).await;
+    let cluster = Some(place.cluster.client("nobody").unwrap());
+    let surroundings = Surroundings { cluster, ..Surroundings::plain() };
+    let explained = typed::usher("explain web-1 -n default", &surroundings).await.unwrap();
+    let text = &explained.out;
+    assert!(
+        text.contains(
+            "If evicted    it has no interceptor; whether a disruption budget is in the way is not known"
+        ),
+        "{explained:?}"
+    );
+    assert!(
+        text.contains("Budgets       not known: you may not list poddisruptionbudgets here\n"),
+        "{explained:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_webhook_that_does_not_answer_is_told_with_what_to_do() {
+    let place = Place::with_controller().await;
+    place.pod("web-1", "web", json!({})).await;
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "usher"},
+        "webhooks": [{
+            "name": "check.evictionrequest.coordination.k8s.io", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail", "clientConfig": {"url": "https://127.0.0.1:9/admit"},
+            "rules": [{
+                "apiGroups": ["evictionrequest.coordination.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"],
+                "resources": ["evictionrequests"],
+            }],
+        }],
+    });
+    place.create::<ValidatingWebhookConfiguration>(Api::all(place.client.clone()), configuration).await;
+    let printed = place.usher("evict web-1").await;
+    assert_eq!(printed.code(), 1, "{printed:?}");
+    let start = "error: pod/web-1: the server could not call admission webhook check.evictionrequest.coordination.k8s.io (";
+    assert!(printed.err.starts_with(start), "{printed:?}");
+    let end = "and changes nothing without it: it is Usher's own, so check that the manager runs, with kubectl get pods -A -l \
+               app.kubernetes.io/name=usher\n";
+    assert!(printed.err.ends_with(end), "{printed:?}");
 }
 
 /// Many ask for the same pod at the same time, and take it back at the same time: nobody is lost.

@@ -53,11 +53,11 @@ fn names_are_offered_where_a_command_wants_them() {
 
 #[test]
 fn the_cluster_and_namespace_of_the_line_are_asked() {
-    let line = read(&Typed::command(), &words("evict -nshop --context = blue --kubeconfig=/tmp/k web-1 w"));
+    let line = read(&Typed::command(), &words("evict -nshop --context = blue --kubeconfig=k.yaml web-1 w"));
     let connection = line.connection;
     assert_eq!(connection.namespace.as_deref(), Some("shop"));
     assert_eq!(connection.context.as_deref(), Some("blue"));
-    assert_eq!(connection.kubeconfig.as_deref(), Some(std::path::Path::new("/tmp/k")));
+    assert_eq!(connection.kubeconfig.as_deref(), Some(std::path::Path::new("k.yaml")));
     assert_eq!((line.typed, line.begun), (vec!["web-1".to_string()], "w".to_string()));
 }
 
