@@ -292,7 +292,7 @@ async fn bare_pods_and_emptydir_data_are_drained_only_if_somebody_agrees() {
         forecast.out.ends_with("Without --force --delete-emptydir-data the drain would be refused.\n"),
         "{forecast:?}"
     );
-    let agreed = usher(&scene, "drain n1 --dry-run --force --delete-emptydir-data").await;
+    let agreed = usher(&scene, "drain n1 --dry-run=client --force --delete-emptydir-data").await;
     assert_eq!(agreed.code(), 0, "{agreed:?}");
 
     // One that is only planned is guarded when it begins to drain.

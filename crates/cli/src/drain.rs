@@ -25,10 +25,23 @@ pub struct Arguments {
     #[command(flatten)]
     waiting: Waiting,
     /// Only print what would happen: waves, budgets in the way, pods that cannot be evicted, and what will not fit.
-    #[arg(long)]
-    dry_run: bool,
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "client"
+    )]
+    dry_run: Option<DryRun>,
     #[command(flatten)]
     connection: Connection,
+}
+
+/// Where a drain is tried: what it would do is worked out here, and nothing is sent that changes anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DryRun {
+    Client,
 }
 
 /// Whether and how long a drain is followed.
@@ -74,7 +87,7 @@ pub async fn run(
 ) -> Result<Ending, Error> {
     let draft = arguments.draft.draft(Stage::Drain)?;
     let client = arguments.connection.open(surroundings).await?.client;
-    if arguments.dry_run {
+    if arguments.dry_run.is_some() {
         return dry_run(&client, &arguments, &draft, surroundings, streams).await;
     }
     let guards = Some(&arguments.guards);

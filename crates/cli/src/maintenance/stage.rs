@@ -15,7 +15,7 @@ use super::selection::read_nodes;
 use super::{get, missing};
 use crate::arguments::Connection;
 use crate::ask::FIELD_MANAGER;
-use crate::drain::{Waiting, follow};
+use crate::drain::{DryRun, Waiting, follow};
 use crate::error::{MANAGER_PODS, is_code, is_missing};
 use crate::outlook;
 use crate::wait::out_of_time;
@@ -40,8 +40,15 @@ pub struct DrainArguments {
     #[command(flatten)]
     waiting: Waiting,
     /// Only print what would happen, as `drain --dry-run` does.
-    #[arg(long)]
-    dry_run: bool,
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "client"
+    )]
+    dry_run: Option<DryRun>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -96,7 +103,7 @@ pub async fn drain(
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
     let known = get(&client, &arguments.name).await?;
-    if arguments.dry_run {
+    if arguments.dry_run.is_some() {
         let flags = arguments.waiting.flags(arguments.guards);
         return outlook::print(&client, &known, flags, surroundings, streams).await;
     }
