@@ -21,7 +21,7 @@ pub struct Printed {
 impl Printed {
     #[must_use]
     pub fn code(&self) -> u8 {
-        self.ending.as_ref().map_or(1, |ending| ending.code())
+        self.ending.as_ref().map_or_else(Error::code, |ending| ending.code())
     }
 
     /// The error, or nothing.
@@ -31,15 +31,39 @@ impl Printed {
     }
 }
 
+/// What could be typed at the end of a line, which a space ends.
+pub async fn completed(line: &str, kubeconfig: &str) -> Vec<String> {
+    let mut words: Vec<String> = line.split(' ').map(str::to_string).collect();
+    let commands = words.iter().take_while(|word| !word.is_empty() && !word.starts_with('-')).count();
+    let after = if words[0] == "maintenance" { 2 } else { 1 };
+    words.insert(commands.min(after), format!("--kubeconfig={kubeconfig}"));
+    let command = <Line as clap::CommandFactory>::command();
+    let answer = usher_cli::completion::answer(&command, &words, &Surroundings::plain()).await;
+    let is_name = |line: &&str| !line.starts_with(':');
+    answer.lines().filter(is_name).map(str::to_string).collect()
+}
+
 /// Runs a command of `usher`, split at white space.
 ///
 /// # Errors
 /// There is no such command.
 pub async fn usher(line: &str, surroundings: &Surroundings) -> Result<Printed> {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let ending = usher_to(line, surroundings, &mut out, &mut err).await?;
+    Ok(Printed { ending, out: String::from_utf8(out)?, err: String::from_utf8(err)? })
+}
+
+/// The same, writing to where it is told.
+///
+/// # Errors
+/// There is no such command.
+pub async fn usher_to(
+    line: &str,
+    surroundings: &Surroundings,
+    out: &mut (dyn std::io::Write + Send),
+    err: &mut (dyn std::io::Write + Send),
+) -> Result<Result<Ending, Error>> {
     let words = std::iter::once("usher").chain(line.split_whitespace());
     let line = Line::try_parse_from(words).with_context(|| format!("usher {line}"))?;
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let streams = Streams { out: &mut out, err: &mut err };
-    let ending = usher_cli::run(line.command, surroundings, streams).await;
-    Ok(Printed { ending, out: String::from_utf8(out)?, err: String::from_utf8(err)? })
+    Ok(usher_cli::run(line.command, surroundings, Streams { out, err }).await)
 }

@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{Condition, await_condition, conditions};
@@ -23,7 +25,8 @@ use usher_tests::TestCluster;
 use usher_tests::living::node;
 use usher_tests::typed::{self, Printed};
 
-const MISSING: &str = "Usher is not installed in this cluster: kubectl apply -f deploy/crds";
+const MISSING: &str = "Usher is not installed in this cluster, which knows no eviction requests or node maintenances: \
+                       install it as its README says, or choose another cluster with --context";
 
 /// Nothing here takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -158,7 +161,7 @@ async fn without_the_definitions_every_command_says_what_to_install() {
 async fn what_is_not_there_is_said_so() {
     let place = Place::with_controller().await;
     let nobody = place.usher("requests").await;
-    let text = "nobody is asked to leave in namespace \"default\"; -A shows all namespaces\n";
+    let text = "No eviction requests found in default namespace; -A shows all namespaces.\n";
     assert_eq!((nobody.code(), nobody.err.as_str()), (0, text));
     let missing =
         "pod \"nope\" is not in namespace \"default\": name another with -n, or see kubectl get pods -A";
@@ -182,8 +185,11 @@ async fn a_request_is_joined_shown_explained_and_taken_back() {
     let pod = place.pod("db-0", "db", json!({annotation: "11000/knowledgeable"})).await;
     let uid = pod.uid().unwrap();
     let explained = place.usher("explain pod/db-0").await.out;
-    assert!(explained.contains("If asked      db.example.com would have the first turn\n"), "{explained}");
-    assert!(explained.contains("To ask        usher evict db-0 -n default\n"), "{explained}");
+    assert!(
+        explained.contains("If evicted    db.example.com would go first (1 interceptor)\n"),
+        "{explained}"
+    );
+    assert!(explained.contains("To evict it   usher evict db-0 -n default\n"), "{explained}");
 
     let request = json!({
         "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
@@ -199,17 +205,18 @@ async fn a_request_is_joined_shown_explained_and_taken_back() {
     place.create::<EvictionRequest>(place.api(), request).await;
     let joined = place.usher("evict db-0").await;
     assert_eq!(
-        joined.out, "pod/db-0: asked to leave as admin.usher.dev; drain.example.com had asked before\n",
+        joined.out,
+        "pod/db-0: eviction requested as admin.usher.dev; already requested by drain.example.com\n",
         "{joined:?}"
     );
     let again = place.usher("evict db-0 --deadline 1h").await;
     assert!(
-        again.out.starts_with("pod/db-0: has been asked to leave as admin.usher.dev since "),
+        again.out.starts_with("pod/db-0: eviction already requested as admin.usher.dev, at "),
         "{again:?}"
     );
     assert_eq!(
         again.err,
-        "warning: pod/db-0: the request has the deadline 30m already, which cannot be changed\n"
+        "warning: pod/db-0: the request keeps its deadline of 30m, which cannot be changed\n"
     );
 
     let has_turn = |request: Option<&EvictionRequest>| {
@@ -239,11 +246,17 @@ async fn a_request_is_joined_shown_explained_and_taken_back() {
     let explained: Value = serde_json::from_str(&place.usher("explain db-0 -o json").await.out).unwrap();
     assert_eq!(explained["waitingOn"]["kind"], "Interceptor");
     assert_eq!(explained["interceptors"][0]["turn"]["state"], "Active");
+    assert_eq!(
+        explained["interceptors"][0]["turn"]["progress"],
+        Value::Null,
+        "it has not reported: {explained}"
+    );
+    assert_eq!(row[4], "never", "{table}");
 
     let cancelled = place.usher("cancel db-0").await;
     assert_eq!(
         cancelled.out,
-        "pod/db-0: taken back for admin.usher.dev; drain.example.com still asks, so the eviction goes on\n"
+        "pod/db-0: withdrawn for admin.usher.dev; still requested by drain.example.com, so the eviction goes on\n"
     );
     let again = place.usher("cancel db-0").await;
     assert_eq!(again.code(), 1);
@@ -251,7 +264,7 @@ async fn a_request_is_joined_shown_explained_and_taken_back() {
     let cancelled = place.usher("cancel db-0 --all-requesters --force").await;
     assert_eq!(
         cancelled.out,
-        "pod/db-0: taken back for everybody; nobody else asks, so the eviction is called off\n"
+        "pod/db-0: withdrawn for all requesters; no requesters remain, so the pod stays\n"
     );
     place
         .until(place.api::<EvictionRequest>(), &uid, |request: Option<&EvictionRequest>| request.is_none())
@@ -265,7 +278,7 @@ async fn interceptors_that_the_request_lacks_are_warned_of() {
     let annotation = "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com";
     place.pod("db-0", "db", json!({annotation: "11000"})).await;
     let client = place.usher("evict db-0 --dry-run").await;
-    assert_eq!(client.out, "pod/db-0: would be asked to leave as admin.usher.dev (dry run)\n");
+    assert_eq!(client.out, "pod/db-0: eviction would be requested as admin.usher.dev (dry run)\n");
     let server = place.usher("evict db-0 --dry-run=server").await;
     assert!(server.out.ends_with("(server dry run)\n"), "{server:?}");
     assert!(server.err.contains("Usher's webhook does not seem to be installed"), "{server:?}");
@@ -281,7 +294,7 @@ async fn waiting_ends_when_all_pods_are_gone() {
     let none = place.usher("cancel -l app=web").await;
     assert_eq!(
         none.error(),
-        "admin.usher.dev asks none of the pods with the labels \"app=web\" to leave: see usher requests -n default"
+        "no eviction is requested by admin.usher.dev of pods with the labels \"app=web\": see usher requests -n default"
     );
     let waited = place.usher("evict -l app=web --requester me.example.com --wait").await;
     assert_eq!(waited.code(), 0, "{waited:?}");
@@ -300,11 +313,18 @@ async fn a_budget_that_blocks_is_told_at_the_timeout_and_the_request_can_be_take
     let waited = place.usher("evict web-1 --wait --timeout 1s").await;
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(waited.err.starts_with("pod/web-1: not gone after "), "{waited:?}");
-    assert!(waited.err.contains("add a replica, or allow a disruption in the budget"), "{waited:?}");
-    assert!(waited.err.contains("take it back: usher cancel web-1 -n default"), "{waited:?}");
+    assert!(
+        waited.err.contains(
+            "budget web has minAvailable 1 and 1 pod: scale up to 2 pods or more, or lower minAvailable"
+        ),
+        "{waited:?}"
+    );
+    assert!(waited.err.contains("cancel: usher cancel web-1 -n default"), "{waited:?}");
     let explained = place.usher("explain web-1").await.out;
     assert!(
-        explained.contains("web: does not let the pod go; 0 allowed, 1 of 1 healthy, 1 wanted"),
+        explained.contains(
+            "web (minAvailable 1): does not allow the eviction; 0 allowed, 1 of 1 pods healthy, 1 wanted"
+        ),
         "{explained}"
     );
     assert!(!explained.contains("the manager"), "it has done what it could: {explained}");
@@ -321,7 +341,142 @@ async fn a_budget_that_blocks_is_told_at_the_timeout_and_the_request_can_be_take
         });
     assert_eq!(cancelled.code(), 0, "{cancelled:?}");
     assert_eq!(waited.code(), 4, "{waited:?}");
-    assert!(waited.out.ends_with("pod/web-1: stays, as the request was taken back\n"), "{waited:?}");
+    assert!(waited.out.ends_with("pod/web-1: stays, as its eviction request was withdrawn\n"), "{waited:?}");
+}
+
+#[tokio::test]
+async fn several_pods_and_nodes_are_explained_at_once() {
+    let place = Place::with_controller().await;
+    for name in ["web-1", "web-2"] {
+        place.pod(name, "web", json!({})).await;
+    }
+    let both = place.usher("explain web-1 web-2 node/n1").await;
+    assert_eq!(both.code(), 0, "{both:?}");
+    for part in ["Pod default/web-1 on n1", "\n\nPod default/web-2 on n1", "\n\nNode n1 is in no maintenance"]
+    {
+        assert!(both.out.contains(part), "{part:?}: {both:?}");
+    }
+    let list: Value = serde_json::from_str(&place.usher("explain web-1 web-2 -o json").await.out).unwrap();
+    assert_eq!((&list["kind"], &list["items"][1]["name"]), (&json!("List"), &json!("web-2")));
+    let one: Value = serde_json::from_str(&place.usher("explain node/n1 -o json").await.out).unwrap();
+    assert_eq!(one["groups"][0]["waitingOn"]["kind"], "Manager");
+    let some = place.usher("explain web-1 nope").await;
+    assert_eq!(some.code(), 1, "{some:?}");
+    assert!(
+        some.out.contains("Pod default/web-1") && some.err.starts_with("error: pod \"nope\" is not in"),
+        "{some:?}"
+    );
+    let wrong = place.usher("explain job/a").await;
+    assert_eq!(wrong.code(), 2, "{wrong:?}");
+    assert_eq!(place.usher("requests -w -o json").await.code(), 2);
+}
+
+#[tokio::test]
+async fn the_manager_is_found_in_whatever_namespace_it_is() {
+    let place = Place::bare().await;
+    place.install().await;
+    place.create::<Node>(Api::all(place.client.clone()), node("n1")).await;
+    place.pod("web-1", "web", json!({})).await;
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "usher-manager"},
+        "spec": {"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"},
+    });
+    place.create::<k8s_openapi::api::coordination::v1::Lease>(place.api(), lease).await;
+    assert_eq!(place.usher("evict web-1").await.code(), 0);
+    let server_now = std::sync::Arc::new(|| jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60));
+    let surroundings = Surroundings { clock: server_now, ..Surroundings::plain() };
+    let line = format!("explain web-1 --kubeconfig {}", place.cluster.kubeconfig().display());
+    let explained = typed::usher(&line, &surroundings).await.unwrap().out;
+    assert!(
+        explained.contains("the manager does not seem to run: it should evict the pod since"),
+        "{explained}"
+    );
+    assert!(explained.contains("see kubectl get pods -n default\n"), "{explained}");
+}
+
+#[tokio::test]
+async fn names_of_the_cluster_are_offered_for_completion() {
+    let place = Place::with_controller().await;
+    for name in ["web-1", "web-2", "db-0"] {
+        place.pod(name, "web", json!({})).await;
+    }
+    let kubeconfig = place.cluster.kubeconfig().display().to_string();
+    let offered = async |line: &str| typed::completed(&format!("{line} "), &kubeconfig).await;
+    assert_eq!(offered("evict").await, ["db-0", "web-1", "web-2"]);
+    assert_eq!(offered("evict web-1").await, ["db-0", "web-2"]);
+    assert_eq!(offered("explain").await, ["db-0", "web-1", "web-2", "node/n1"]);
+    assert_eq!(offered("drain").await, ["n1"]);
+    assert_eq!(offered("evict -n kube-system").await, [""; 0]);
+    assert!(offered("evict -n").await.contains(&"default".to_string()));
+    let maintenance = json!({
+        "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "disks"},
+        "spec": {"stage": "Idle", "nodeSelector": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+        ]}},
+    });
+    place.create::<usher_api::NodeMaintenance>(Api::all(place.client.clone()), maintenance).await;
+    assert_eq!(offered("maintenance describe").await, ["disks"]);
+}
+
+/// Who may see pods and requests, and no budgets, is not told that none is in the way.
+#[tokio::test]
+async fn whoever_may_not_list_budgets_is_told_so() {
+    let place = Place::with_controller().await;
+    place.pod("web-1", "web", json!({})).await;
+    place.budget("web", 1).await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looks"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["get", "list"]},
+            {"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["*"], "verbs": ["get", "list"]},
+        ],
+    });
+    place.create::<ClusterRole>(Api::all(place.client.clone()), role).await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "looks"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looks"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "nobody"}],
+    });
+    place.create::<ClusterRoleBinding>(Api::all(place.client.clone()), binding).await;
+    let cluster = Some(place.cluster.client("nobody").unwrap());
+    let surroundings = Surroundings { cluster, ..Surroundings::plain() };
+    let explained = typed::usher("explain web-1 -n default", &surroundings).await.unwrap();
+    let text = &explained.out;
+    assert!(
+        text.contains(
+            "If evicted    it has no interceptor; whether a disruption budget is in the way is not known"
+        ),
+        "{explained:?}"
+    );
+    assert!(
+        text.contains("Budgets       not known: you may not list poddisruptionbudgets here\n"),
+        "{explained:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_webhook_that_does_not_answer_is_told_with_what_to_do() {
+    let place = Place::with_controller().await;
+    place.pod("web-1", "web", json!({})).await;
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "usher"},
+        "webhooks": [{
+            "name": "check.evictionrequest.coordination.k8s.io", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail", "clientConfig": {"url": "https://127.0.0.1:9/admit"},
+            "rules": [{
+                "apiGroups": ["evictionrequest.coordination.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"],
+                "resources": ["evictionrequests"],
+            }],
+        }],
+    });
+    place.create::<ValidatingWebhookConfiguration>(Api::all(place.client.clone()), configuration).await;
+    let printed = place.usher("evict web-1").await;
+    assert_eq!(printed.code(), 1, "{printed:?}");
+    let start = "error: pod/web-1: the server could not call admission webhook check.evictionrequest.coordination.k8s.io (";
+    assert!(printed.err.starts_with(start), "{printed:?}");
+    let end = "and changes nothing without it: it is Usher's own, so check that the manager runs, with kubectl get pods -A -l \
+               app.kubernetes.io/name=usher\n";
+    assert!(printed.err.ends_with(end), "{printed:?}");
 }
 
 /// Many ask for the same pod at the same time, and take it back at the same time: nobody is lost.

@@ -51,7 +51,7 @@ async fn an_interrupted_drain_goes_on_and_it_is_said_how_to_watch_and_cancel_it(
     assert_eq!(Ending::Interrupted.code(), 130);
     assert_eq!(
         String::from_utf8(err).unwrap(),
-        "interrupted; maintenance drain-n1 goes on\nwatch it: usher maintenance describe drain-n1 --watch\ntake it back: usher \
+        "interrupted; maintenance drain-n1 continues\nwatch: usher maintenance describe drain-n1 --watch\ncancel: usher \
          maintenance cancel drain-n1\n"
     );
     let maintenance = living.get(&format!("{MAINTENANCES}/drain-n1")).await.unwrap();

@@ -9,7 +9,7 @@ use usher_apply::Clock;
 use usher_cli::Surroundings;
 use usher_controllers::run_both;
 use usher_tests::cluster::ADMIN;
-use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, node, workload};
+use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, bare_pod, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, Scene};
 use usher_tests::requests::REQUESTS;
 use usher_tests::typed::{self, Printed};
@@ -32,18 +32,15 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
     assert_eq!(drained.code(), 0, "{drained:?}");
     let first = "maintenance drain-n1-and-1-more created: it drains n1, n2\n";
     assert!(drained.out.starts_with(first), "{drained:?}");
-    let last = "give back what it holds: usher maintenance complete drain-n1-and-1-more\n";
+    let last = "when the work is done, uncordon with: usher maintenance complete drain-n1-and-1-more\n";
     assert!(drained.out.ends_with(last), "{drained:?}");
-    assert!(
-        drained.out.contains(&format!("drained: {pods} pods have left the 2 nodes after ")),
-        "{drained:?}"
-    );
+    assert!(drained.out.contains(&format!("2 nodes drained: {pods} pods left in ")), "{drained:?}");
     for node in ["n1", "n2"] {
         assert!(drained.out.contains(&format!("node/{node}: drained, ")), "{drained:?}");
         assert!(scene.pods_on(node).await.unwrap().is_empty());
     }
     assert!(
-        drained.out.contains("waits: disruption budget web does not allow the pod to be evicted"),
+        drained.out.contains("waiting: disruption budget web does not allow the pod to be evicted"),
         "only one pod may be missing, so others wait: {drained:?}"
     );
 
@@ -73,8 +70,7 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
         (completed.code(), completed.out.as_str()),
         (
             0,
-            "maintenance drain-n1-and-1-more goes on to stage Complete\nnode/n1: given back, takes pods again\nnode/n2: given \
-             back, takes pods again\n"
+            "maintenance drain-n1-and-1-more moved to stage Complete\nnode/n1: uncordoned\nnode/n2: uncordoned\n"
         )
     );
     for node in ["n1", "n2"] {
@@ -86,7 +82,7 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
         "the first is over: {again:?}"
     );
     assert!(
-        again.err.contains("watch it: usher maintenance describe drain-n1-and-1-more-2 --watch\n"),
+        again.err.contains("watch: usher maintenance describe drain-n1-and-1-more-2 --watch\n"),
         "{again:?}"
     );
     let watched = usher(&scene, "maintenance describe drain-n1-and-1-more-2 --watch").await;
@@ -100,8 +96,13 @@ async fn a_drain_that_is_blocked_says_by_what_and_is_cancelled() {
     let waited = usher(&scene, "drain n1 --timeout 5m").await;
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(waited.err.starts_with("not drained after 5m: "), "{waited:?}");
-    assert!(waited.err.contains("add a replica, or allow a disruption in the budget\n"), "{waited:?}");
-    let end = "maintenance drain-n1 goes on\nwatch it: usher maintenance describe drain-n1 --watch\ntake it back: usher \
+    assert!(
+        waited.err.contains(
+            "budget web has minAvailable 2 and 2 pods: scale up to 3 pods or more, or lower minAvailable\n"
+        ),
+        "{waited:?}"
+    );
+    let end = "maintenance drain-n1 continues\nwatch: usher maintenance describe drain-n1 --watch\ncancel: usher \
                maintenance cancel drain-n1\n";
     assert!(waited.err.ends_with(end), "{waited:?}");
 
@@ -111,17 +112,14 @@ async fn a_drain_that_is_blocked_says_by_what_and_is_cancelled() {
     });
     assert_eq!(followed.code(), 4, "{followed:?}");
     assert!(
-        followed.out.starts_with("maintenance drain-n1 drains these nodes already: following it\n"),
+        followed.out.starts_with("maintenance drain-n1 already drains these nodes: following it\n"),
         "{followed:?}"
     );
     assert!(followed.err.starts_with("warning: it keeps its own reason\n"), "{followed:?}");
     assert!(followed.err.contains("not drained: maintenance drain-n1 was "), "{followed:?}");
     assert_eq!(
         (cancelled.code(), cancelled.out.as_str()),
-        (
-            0,
-            "maintenance drain-n1 is being deleted; it was in stage Drain\nnode/n1: given back, takes pods again\n"
-        )
+        (0, "maintenance drain-n1 is being deleted; it was in stage Drain\nnode/n1: uncordoned\n")
     );
     assert!(maintenances(&scene).await.is_empty());
     assert_eq!(scene.pods("web").await.unwrap().len(), 2);
@@ -138,11 +136,11 @@ async fn stages_go_forward_and_what_was_cordoned_stays_so() {
     let refused = usher(&scene, "drain n1 n2").await;
     assert_eq!(
         refused.error(),
-        "maintenance disks is prepared for these nodes, in stage Idle: go on with usher maintenance drain disks, or give this \
-         one a --name of its own"
+        "maintenance disks is planned for these nodes, in stage Idle: continue with usher maintenance drain disks, or give \
+         this one a --name of its own"
     );
     let cordoned = usher(&scene, "maintenance cordon disks").await;
-    assert_eq!(cordoned.out, "maintenance disks goes on to stage Cordon; its nodes take no new pods\n");
+    assert_eq!(cordoned.out, "maintenance disks moved to stage Cordon; its nodes take no new pods\n");
     scene.until(&format!("{NODES}/n1"), |node| node["spec"]["unschedulable"] == true).await.unwrap();
 
     let overlapping = usher(&scene, "maintenance start -l kubernetes.io/hostname=n1 --stage drain").await;
@@ -153,7 +151,7 @@ async fn stages_go_forward_and_what_was_cordoned_stays_so() {
     );
     let drained = usher(&scene, "maintenance drain disks").await;
     assert_eq!(drained.code(), 0, "{drained:?}");
-    assert!(drained.out.contains("\ndrained: there is no pod on the 2 nodes after "), "{drained:?}");
+    assert!(drained.out.contains("\n2 nodes drained: there was no pod to evict\n"), "{drained:?}");
     let back = usher(&scene, "maintenance cordon disks").await;
     assert!(
         back.error().starts_with("maintenance disks is in stage Drain, and stages never go back to Cordon: "),
@@ -180,14 +178,14 @@ async fn a_node_that_is_held_is_not_uncordoned_by_accident() {
     usher(&scene, "maintenance start n1 --name disks --stage cordon").await;
     scene.until(&format!("{NODES}/n1"), |node| node["spec"]["unschedulable"] == true).await.unwrap();
     let refused = usher(&scene, "uncordon n1 n2").await;
-    assert_eq!((refused.code(), refused.out.as_str()), (1, "node/n2: is not cordoned\n"), "{refused:?}");
+    assert_eq!((refused.code(), refused.out.as_str()), (1, "node/n2: already uncordoned\n"), "{refused:?}");
     assert_eq!(
         refused.err,
         "error: node/n1: maintenance disks holds it and would cordon it again: end that with usher maintenance complete disks\n"
     );
     let warned = usher(&scene, "cordon n1").await;
     assert!(
-        warned.err.starts_with("warning: node/n1: maintenance disks holds it; it takes pods again when"),
+        warned.err.starts_with("warning: node/n1: maintenance disks holds it; it is uncordoned when"),
         "{warned:?}"
     );
     let forced = usher(&scene, "uncordon node/n1 --force").await;
@@ -220,14 +218,14 @@ async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(
         waited.err.starts_with(
-            "not drained after 10m: 1 pod left on 1 node\nonly pods of DaemonSets and static pods are left; all others are gone\n"
+            "not drained after 10m: 1 pod remains on 1 node\nonly DaemonSet and static pods remain; all others are gone\n"
         ),
         "{waited:?}"
     );
     assert!(waited.err.contains("the pod belongs to a DaemonSet"), "{waited:?}");
     let ended = usher(&scene, "drain n1 --ignore-daemonsets").await;
     assert_eq!(ended.code(), 0, "{ended:?}");
-    assert!(ended.out.contains("\n1 pod of DaemonSets or static stays\n"), "{ended:?}");
+    assert!(ended.out.contains("\n1 DaemonSet or static pod stays\n"), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,12 +238,12 @@ async fn limits_and_plans_are_handed_on() {
     let drained = usher(&scene, &line).await;
     std::fs::remove_file(&file).unwrap();
     assert_eq!(drained.code(), 0, "{drained:?}");
-    assert!(drained.out.contains("; cordoned, waits for its turn\n"), "{drained:?}");
+    assert!(drained.out.contains("; cordoned, waiting for its wave\n"), "{drained:?}");
     let described = usher(&scene, "nm describe rolling").await.out;
-    assert!(described.contains("Limit         1 at once\n"), "{described}");
+    assert!(described.contains("Limit         1 at a time\n"), "{described}");
     assert!(described.contains("Default     priority up to 1000, app=web\n"), "{described}");
     let wide = usher(&scene, "nm list -o wide").await.out;
-    assert!(wide.contains("n1, n2, n3   1 at once   13/13   Drained\n"), "{wide}");
+    assert!(wide.contains("n1, n2, n3   1 at a time   13/13   Drained\n"), "{wide}");
     let taken = usher(&scene, "drain n4 --name rolling").await;
     assert!(
         taken.error().starts_with("there is a maintenance \"rolling\" already, in stage Drain"),
@@ -264,11 +262,108 @@ async fn a_dry_run_touches_nothing() {
     assert_eq!(scene.cordon("n1").await.unwrap(), (false, None));
 }
 
+/// As `kubectl drain` guards them, with the same flags.
+#[tokio::test(start_paused = true)]
+async fn bare_pods_and_emptydir_data_are_drained_only_if_somebody_agrees() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.create(PODS, &bare_pod("solo", "n1")).await.unwrap();
+    let mut cache = bare_pod("cache", "n1");
+    cache["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
+    scene.create(PODS, &cache).await.unwrap();
+    let refused = "2 pods would be lost or lose data, so nothing was changed; to drain them too, add --force \
+                   --delete-emptydir-data\n  default/cache: no controller, will not be recreated (--force); emptyDir data \
+                   is deleted with it (--delete-emptydir-data)\n  default/solo: no controller, will not be recreated (--force)";
+    for line in ["drain n1", "maintenance start n1 --stage drain", "drain n1 --name mine --wait=false"] {
+        let printed = usher(&scene, line).await;
+        assert_eq!((printed.code(), printed.error().as_str()), (1, refused), "{line}");
+    }
+    assert!(
+        usher(&scene, "drain n1 --force")
+            .await
+            .error()
+            .contains("add --delete-emptydir-data\n  default/cache: ")
+    );
+    assert!(maintenances(&scene).await.is_empty());
+    assert_eq!(scene.cordon("n1").await.unwrap(), (false, None));
+
+    let forecast = usher(&scene, "drain n1 --dry-run --wait=false --timeout 5m --ignore-daemonsets").await;
+    assert_eq!(forecast.code(), 1, "{forecast:?}");
+    assert!(
+        forecast.out.ends_with("Without --force --delete-emptydir-data the drain would be refused.\n"),
+        "{forecast:?}"
+    );
+    let agreed = usher(&scene, "drain n1 --dry-run=client --force --delete-emptydir-data").await;
+    assert_eq!(agreed.code(), 0, "{agreed:?}");
+
+    // One that is only planned is guarded when it begins to drain.
+    assert_eq!(usher(&scene, "maintenance start n1 --name disks").await.code(), 0);
+    let refusal = usher(&scene, "maintenance drain disks").await;
+    assert_eq!((refusal.code(), refusal.error().as_str()), (1, refused));
+    assert_eq!(maintenances(&scene).await[0]["spec"]["stage"], "Idle");
+    assert_eq!(usher(&scene, "maintenance drain disks --dry-run").await.code(), 1);
+    let drained = usher(&scene, "maintenance drain disks --force --delete-emptydir-data --wait=false").await;
+    assert_eq!(drained.code(), 0, "{drained:?}");
+    // Who joins it loses nothing that is not lost already.
+    let joined = usher(&scene, "drain n1").await;
+    assert_eq!(joined.code(), 0, "{joined:?}");
+    assert!(joined.out.contains("\nn1 drained: "), "{joined:?}");
+    assert!(scene.pods_on("n1").await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_sees_that_a_maintenance_drains_the_nodes_already() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.deployment("web", 3, 3).await.unwrap();
+    assert_eq!(usher(&scene, "drain n1 n2 --wait=false").await.code(), 0);
+    let again = usher(&scene, "drain n2 n1 --dry-run").await;
+    assert_eq!(
+        (again.code(), again.out.as_str()),
+        (
+            0,
+            "Dry run: maintenance drain-n1-and-1-more already drains these nodes, so it would be followed and nothing \
+             created.\nSee usher maintenance describe drain-n1-and-1-more\n"
+        )
+    );
+    assert_eq!(maintenances(&scene).await.len(), 1);
+    let other = usher(&scene, "drain n1 --dry-run").await;
+    assert!(other.out.contains("maintenance drain-n1-and-1-more also drains 1 of these nodes"), "{other:?}");
+}
+
+/// What `| head -1` does to a drain.
+#[tokio::test(start_paused = true)]
+async fn a_drain_whose_output_nobody_reads_any_more_does_not_end_as_if_it_were_drained() {
+    /// Takes so many lines.
+    struct Head(usize);
+    impl std::io::Write for Head {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            if self.0 == 0 {
+                return Err(std::io::ErrorKind::BrokenPipe.into());
+            }
+            self.0 -= bytes.iter().filter(|byte| **byte == b'\n').count().min(self.0);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let scene = Scene::new(3).await.unwrap();
+    scene.deployment("web", 3, 3).await.unwrap();
+    for lines in [0, 1] {
+        let (mut out, mut err) = (Head(lines), Vec::new());
+        let ending = typed::usher_to("drain n1", &scene.surroundings(), &mut out, &mut err).await.unwrap();
+        let why = ending.unwrap_err();
+        assert_eq!((why.is_broken_pipe(), why.code()), (true, 141), "{why}");
+        let told = String::from_utf8(err).unwrap();
+        assert!(told.starts_with("output closed; maintenance drain-n1 continues\nwatch: "), "{told}");
+        assert_eq!(maintenances(&scene).await.len(), 1);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_is_told() {
     let scene = Scene::new(2).await.unwrap();
     let none = usher(&scene, "maintenance list").await;
-    assert_eq!((none.code(), none.err.as_str()), (0, "there is no maintenance\n"));
+    assert_eq!((none.code(), none.err.as_str()), (0, "No node maintenances found.\n"));
     for (line, part) in [
         ("drain x n1 y", "nodes \"x\", \"y\" are not in this cluster: see kubectl get nodes"),
         ("drain -l pool=blue", "no node has the labels \"pool=blue\""),
@@ -280,8 +375,10 @@ async fn what_is_wrong_is_told() {
         ("maintenance cancel m", "there is no maintenance \"m\""),
         ("maintenance list --watch -o json", "--watch prints tables"),
     ] {
-        let error = usher(&scene, line).await.error();
-        assert!(error.contains(part), "{line}: {error}");
+        let printed = usher(&scene, line).await;
+        assert!(printed.error().contains(part), "{line}: {printed:?}");
+        let is_usage = line.contains("--plan") || line.contains("--watch");
+        assert_eq!(printed.code(), if is_usage { 2 } else { 1 }, "{line}");
     }
     assert!(maintenances(&scene).await.is_empty());
     let all = usher(&scene, "drain n1 n2 --wait=false").await;
@@ -304,7 +401,10 @@ async fn without_the_definitions_it_is_said_what_to_install() {
         "maintenance start n1",
     ] {
         let error = usher(&scene, line).await.error();
-        assert_eq!(error, "Usher is not installed in this cluster: kubectl apply -f deploy/crds", "{line}");
+        assert!(
+            error.starts_with("Usher is not installed in this cluster, which knows no "),
+            "{line}: {error}"
+        );
     }
 }
 
@@ -317,7 +417,7 @@ async fn the_real_control_plane_is_drained_as_well() {
     let client = cluster.client(ADMIN).unwrap();
     let surroundings = Surroundings { cluster: Some(client.clone()), ..Surroundings::plain() };
     let missing = typed::usher("maintenance list", &surroundings).await.unwrap().error();
-    assert_eq!(missing, "Usher is not installed in this cluster: kubectl apply -f deploy/crds");
+    assert!(missing.starts_with("Usher is not installed in this cluster, which knows no "), "{missing}");
     crds::install(&cluster).await.unwrap();
     for number in 1..=4 {
         let mut node = node(&format!("n{number}"));
@@ -345,13 +445,13 @@ async fn the_real_control_plane_is_drained_as_well() {
     let back = typed::usher("maintenance cordon drain-n1", &surroundings).await.unwrap().error();
     assert!(back.contains("stages never go back"), "{back}");
     let completed = typed::usher("maintenance complete drain-n1 --timeout 1m", &surroundings).await.unwrap();
-    assert!(completed.out.ends_with("node/n1: given back, takes pods again\n"), "{completed:?}");
+    assert!(completed.out.ends_with("node/n1: uncordoned\n"), "{completed:?}");
     let cancelled =
         typed::usher("maintenance cancel drain-n2-and-1-more --timeout 1m", &surroundings).await.unwrap();
     assert!(
-        cancelled.out.ends_with(
-            "node/n2: stays cordoned, as it was before the maintenance\nnode/n3: given back, takes pods again\n"
-        ),
+        cancelled
+            .out
+            .ends_with("node/n2: stays cordoned, as it was before the maintenance\nnode/n3: uncordoned\n"),
         "{cancelled:?}"
     );
     assert_eq!(

@@ -8,31 +8,26 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use usher_api::NodeMaintenance;
-use usher_cli::{Ending, Streams, Surroundings, explain_node, outlook};
+use usher_cli::{Ending, Surroundings};
 use usher_tests::TestCluster;
-use usher_tests::living::{BUDGETS, DAEMON_SETS, NODES, PODS, bare_pod, node, template, workload};
+use usher_tests::living::{
+    BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, bare_pod, node, template, workload,
+};
 use usher_tests::maintenances::{MAINTENANCES, Scene, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
+use usher_tests::typed;
 
-/// What the dry run of a maintenance prints, and how it ends.
-async fn dry_run(scene: &Scene, maintenance: Value) -> (Ending, String) {
-    let maintenance: NodeMaintenance = serde_json::from_value(maintenance).unwrap();
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let streams = Streams { out: &mut out, err: &mut err };
-    let client = scene.witness.client("admin");
-    let ending = outlook::print(&client, &maintenance, &scene.surroundings(), streams).await.unwrap();
-    assert_eq!(String::from_utf8(err).unwrap(), "");
-    (ending, String::from_utf8(out).unwrap())
+/// What a dry run prints, and how it ends.
+async fn dry_run(scene: &Scene, line: &str) -> (Ending, String) {
+    let printed = typed::usher(&format!("drain {line} --dry-run"), &scene.surroundings()).await.unwrap();
+    assert_eq!(printed.err, "");
+    (printed.ending.unwrap(), printed.out)
 }
 
 /// What `explain node/NAME` prints.
 async fn explain(scene: &Scene, node: &str) -> Result<String, String> {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let streams = Streams { out: &mut out, err: &mut err };
-    let client = scene.witness.client("admin");
-    let ending = explain_node::run(&client, node, None, &scene.surroundings(), streams).await;
-    ending.map(|_| String::from_utf8(out).unwrap()).map_err(|why| why.to_string())
+    let printed = typed::usher(&format!("explain node/{node}"), &scene.surroundings()).await.unwrap();
+    printed.ending.map(|_| printed.out).map_err(|why| why.to_string())
 }
 
 fn is_running(pods: &Value) -> bool {
@@ -60,17 +55,15 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
         .unwrap();
     scene.until(&format!("{BUDGETS}/db"), |budget| budget["status"]["currentHealthy"] == 3).await.unwrap();
     let before = scene.get(NODES).await.unwrap();
-    let mut maintenance = of_nodes("new", "Drain", &["n1", "n2"]);
-    maintenance["spec"]["drainLimit"] = json!({"maxNodes": 1});
-    let (ending, text) = dry_run(&scene, maintenance).await;
+    let (ending, text) = dry_run(&scene, "n1 n2 --max-nodes 1 --force").await;
     assert_eq!(ending, Ending::Incomplete, "{text}");
     for part in [
         "Dry run: 2 nodes with ",
         " would be drained in 2 waves. ",
-        "cannot leave: budget default/db (minAvailable 3) wants 3 healthy and has no more than 3\n",
-        "2 pods of DaemonSet default/agent, asked to leave last",
-        "1 pod has no controller: once gone, nobody makes a new one\n    default/solo\n",
-        "would fit on the 1 node that stays and takes pods.\n",
+        "cannot be evicted: budget default/db has minAvailable 3 and 3 pods\n",
+        "2 pods of DaemonSet default/agent, which would recreate them at once",
+        "1 pod has no controller and will not be recreated\n    default/solo\n",
+        "fit on the 1 remaining schedulable node.\n",
         "Nothing was changed. To do it, run the same command without --dry-run.\n",
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
@@ -96,7 +89,7 @@ async fn what_a_dry_run_promises_is_what_the_drain_does() {
         .unwrap();
     let mut maintenance = of_nodes("m", "Drain", &["n1", "n2", "n3"]);
     maintenance["spec"]["drainLimit"] = json!({"maxNodes": 1});
-    let (ending, text) = dry_run(&scene, maintenance.clone()).await;
+    let (ending, text) = dry_run(&scene, "n1 n2 n3 --max-nodes 1 --force").await;
     assert_eq!(ending, Ending::Done, "{text}");
     let rows = text.lines().skip_while(|line| !line.contains("WAVE")).skip(1).take(3);
     let order: Vec<String> = rows.map(|row| row.split_whitespace().nth(1).unwrap().to_string()).collect();
@@ -121,10 +114,10 @@ async fn a_node_is_explained_before_during_and_after_a_drain() {
     scene.until(&format!("{BUDGETS}/db"), |budget| budget["status"]["currentHealthy"] == 6).await.unwrap();
     let before = explain(&scene, "n1").await.unwrap();
     assert!(
-        before.starts_with("Node n1 is in no maintenance, and has 2 pods; 2 could not leave now.\n"),
+        before.starts_with("Node n1 is in no maintenance, and has 2 pods; 2 could not be evicted now.\n"),
         "{before}"
     );
-    assert!(before.contains("Would stay    2 pods: disruption budget db"), "{before}");
+    assert!(before.contains("Would block   2 pods: disruption budget db"), "{before}");
 
     scene.restart_manager();
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1"])).await.unwrap();
@@ -135,13 +128,13 @@ async fn a_node_is_explained_before_during_and_after_a_drain() {
     scene.until(REQUESTS, is_blocked).await.unwrap();
     let during = explain(&scene, "n1").await.unwrap();
     for part in [
-        "Node n1 is being drained: 2 pods have not left yet, 2 blocked.\n",
+        "Node n1 is being drained: 2 pods have not been evicted yet, 2 blocked.\n",
         "Maintenance   m: Drain since ",
         "\n                Evicting\n",
-        "asks to leave: Default pods up to priority 1000000000\n",
+        "evicts: Default pods up to priority 1000000000\n",
         "Cordoned      by maintenance m\n",
         "Blocked       2 pods: disruption budget db does not allow the pod to be evicted\n",
-        "  What to do  budget db wants 6 healthy and has no more than 6: add a replica, or allow a disruption in the budget\n",
+        "  What to do  budget db has minAvailable 6 and 6 pods: scale up to 7 pods or more, or lower minAvailable\n",
     ] {
         assert!(during.contains(part), "{part:?} in {during}");
     }
@@ -151,6 +144,29 @@ async fn a_node_is_explained_before_during_and_after_a_drain() {
     assert!(after.starts_with("Node n1 is drained.\n"), "{after}");
     let wrong = explain(&scene, "n4").await.unwrap_err();
     assert_eq!(wrong, "there is no node \"n4\": did you mean n1, n2, n3? kubectl get nodes lists all");
+}
+
+/// Of a budget that cannot be satisfied it is known what helps, before and after a change that does not.
+#[tokio::test(start_paused = true)]
+async fn more_replicas_are_not_advised_where_they_do_not_help() {
+    let scene = Scene::without_manager(3).await.unwrap();
+    scene.deployment("web", 6, 6).await.unwrap();
+    scene
+        .patch(&format!("{BUDGETS}/web"), &json!({"spec": {"minAvailable": null, "maxUnavailable": 0}}))
+        .await
+        .unwrap();
+    for replicas in [6, 8] {
+        scene.patch(&format!("{DEPLOYMENTS}/web"), &json!({"spec": {"replicas": replicas}})).await.unwrap();
+        let is_counted = |budget: &Value| budget["status"]["currentHealthy"] == replicas;
+        scene.until(&format!("{BUDGETS}/web"), is_counted).await.unwrap();
+        let pod = scene.pods_on("n1").await.unwrap()[0].clone();
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        let explained = typed::usher(&format!("explain {name}"), &scene.surroundings()).await.unwrap().out;
+        let advice = format!(
+            "budget web has maxUnavailable 0 and {replicas} pods: raise maxUnavailable to 1 or more; more replicas do not help\n"
+        );
+        assert!(explained.contains(&advice), "{explained}");
+    }
 }
 
 /// What a real API server sends is read as well: nodes, pods and budgets that no controller has looked at.
@@ -172,22 +188,19 @@ async fn a_dry_run_and_an_explanation_on_a_real_api_server() {
     pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
     create::<Pod>(Api::namespaced(client.clone(), "default"), pod).await;
 
-    let maintenance: NodeMaintenance = serde_json::from_value(of_nodes("new", "Drain", &["n1"])).unwrap();
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let streams = Streams { out: &mut out, err: &mut err };
-    let ending = outlook::print(&client, &maintenance, &Surroundings::plain(), streams).await.unwrap();
-    let text = String::from_utf8(out).unwrap();
-    assert_eq!(ending, Ending::Done, "{text}");
+    let surroundings = Surroundings { cluster: Some(client.clone()), ..Surroundings::plain() };
+    let printed = typed::usher("drain n1 --dry-run", &surroundings).await.unwrap();
+    let text = &printed.out;
+    assert_eq!(printed.code(), 1, "it would be refused: {text}");
     assert!(text.starts_with("Dry run: 1 node with 1 pod would be drained at once."), "{text}");
-    assert!(text.contains("- 1 pod has no controller: once gone, nobody makes a new one\n"), "{text}");
-    assert!(text.contains("- 1 pod has an emptyDir volume, whose data are lost\n"), "{text}");
+    assert!(text.contains("- 1 pod has no controller and will not be recreated\n"), "{text}");
+    assert!(text.contains("- 1 pod has emptyDir data, which is deleted with the pod\n"), "{text}");
+    let refused = typed::usher("drain n1 --force", &surroundings).await.unwrap().error();
+    assert!(refused.contains("add --delete-emptydir-data\n  default/solo: "), "{refused}");
 
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let streams = Streams { out: &mut out, err: &mut err };
-    explain_node::run(&client, "n1", None, &Surroundings::plain(), streams).await.unwrap();
-    let text = String::from_utf8(out).unwrap();
+    let text = typed::usher("explain node/n1", &surroundings).await.unwrap().out;
     assert!(text.starts_with("Node n1 is in no maintenance, and has 1 pod.\n"), "{text}");
-    assert!(text.contains("Could leave   1 pod: it would be evicted at once"), "{text}");
+    assert!(text.contains("Evictable     1 pod: it would be evicted at once"), "{text}");
 }
 
 async fn create<K>(api: Api<K>, object: Value)

@@ -33,7 +33,7 @@ pub struct Connection {
 #[derive(Debug, Clone, clap::Args)]
 #[group(required = true, multiple = true)]
 pub struct PodArguments {
-    /// Pods by name; `pod/NAME` does as well.
+    /// Pods by name, as NAME or pod/NAME.
     #[arg(value_name = "POD", value_parser = pod_name, conflicts_with = "selector")]
     pub pods: Vec<String>,
     /// Pods by their labels, such as app=web.
@@ -69,8 +69,8 @@ pub fn pod_name(text: &str) -> Result<String, String> {
         "pod" | "pods" | "po" => {
             Err(format!("{name:?} cannot be the name of a pod: see kubectl get pods for the names"))
         }
-        "node" | "nodes" | "no" => Err(format!("{name} is a node: to empty it, use usher drain {name}")),
-        other => Err(format!("{other:?} is no kind that can be evicted: name a pod, as in pod/{name}")),
+        "node" | "nodes" | "no" => Err(format!("{name} is a node: to drain it, use usher drain {name}")),
+        other => Err(format!("{other:?} cannot be evicted: name a pod, as in pod/{name}")),
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
         }
         for (text, part) in [
             ("node/n1", "use usher drain n1"),
-            ("deployment/web", "is no kind that can be evicted"),
+            ("deployment/web", "cannot be evicted"),
             ("Web_1", "cannot be the name of a pod"),
             ("", "cannot be the name of a pod"),
             ("pod/", "cannot be the name of a pod"),

@@ -1,4 +1,4 @@
-//! Asking a pod to leave, and taking it back: writes to EvictionRequests that hold when others write at the same time.
+//! Requesting an eviction, and withdrawing it: writes to EvictionRequests that hold when others write at the same time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `usher cancel`: takes back what was asked for, and says what that means.
+//! `usher cancel`: withdraws eviction requests, and says what that means.
 
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::names::requester_of;
@@ -14,10 +14,10 @@ use crate::{Ending, Error, Streams, Surroundings};
 pub struct Arguments {
     #[command(flatten)]
     pods: PodArguments,
-    /// In whose name it was asked.
+    /// The requester that withdraws.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_REQUESTER, value_parser = arguments::requester)]
     requester: Requester,
-    /// Take back what everybody asked for, also what controllers did. Needs --force.
+    /// Withdraw for all requesters, controllers included. Needs --force.
     #[arg(long, requires = "force", conflicts_with = "requester")]
     all_requesters: bool,
     /// Confirms --all-requesters.
@@ -67,13 +67,12 @@ pub async fn run(
     }
     // Of many pods that are selected, only some may have been asked.
     if let (Some(selector), 0) = (&arguments.pods.selector, taken_back) {
-        let who = match &whose {
-            Whose::One(requester) => requester.name.as_str(),
-            Whose::All => "nobody",
+        let whose = match &whose {
+            Whose::One(requester) => format!(" by {}", requester.name),
+            Whose::All => String::new(),
         };
-        let verb = if matches!(whose, Whose::All) { "asks" } else { "asks none of" };
         return Err(Error::Refused(format!(
-            "{who} {verb} the pods with the labels {selector:?} to leave: see {} requests -n {namespace}",
+            "no eviction is requested{whose} of pods with the labels {selector:?}: see {} requests -n {namespace}",
             surroundings.program
         )));
     }
@@ -90,22 +89,20 @@ async fn of_pod_that_is_gone(client: &Client, namespace: &str, pod: &str) -> Res
 fn tell(withdrawn: &Withdrawn, whose: &Whose, is_terminating: bool, program: &str) -> (bool, String) {
     let who = match whose {
         Whose::One(requester) => requester.name.clone(),
-        Whose::All => "everybody".to_string(),
+        Whose::All => "all requesters".to_string(),
     };
     match withdrawn {
-        Withdrawn::NoRequest => {
-            (false, "nobody asks it to leave, so there is nothing to take back".to_string())
-        }
+        Withdrawn::NoRequest => (false, "it has no eviction request".to_string()),
         Withdrawn::HadNotAsked(request) => {
             let others = requesters(request);
             let text = match (&others[..], whose) {
-                ([], _) => "nobody asks it to leave any more".to_string(),
+                ([], _) => "its eviction request has no requesters any more".to_string(),
                 (others, Whose::One(_)) => format!(
-                    "{who} does not ask it to leave, but {} does: to take that back, use {program} cancel --requester {}",
+                    "its eviction is not requested by {who}, but by {}: to withdraw that, use {program} cancel --requester {}",
                     others.join(", "),
                     others[0]
                 ),
-                (_, Whose::All) => "nobody asks it to leave".to_string(),
+                (_, Whose::All) => "its eviction request has no requesters".to_string(),
             };
             (false, text)
         }
@@ -113,16 +110,19 @@ fn tell(withdrawn: &Withdrawn, whose: &Whose, is_terminating: bool, program: &st
             let others = requesters(request);
             let status = request.status.clone().unwrap_or_default();
             let text = if !others.is_empty() {
-                format!("taken back for {who}; {} still asks, so the eviction goes on", others.join(", "))
+                format!(
+                    "withdrawn for {who}; still requested by {}, so the eviction goes on",
+                    others.join(", ")
+                )
             } else if is_terminating {
-                format!("taken back for {who}, but the pod is terminating already, which cannot be undone")
+                format!("withdrawn for {who}, but the pod is already terminating, which cannot be undone")
             } else if status.eviction_request_cancellation_policy == Policy::Forbid {
                 format!(
-                    "taken back for {who}, but {} has forbidden to stop here: the eviction goes on until the pod is gone",
+                    "withdrawn for {who}, but {} forbids cancellation: the eviction goes on until the pod is gone",
                     status.active_interceptor_class.as_deref().unwrap_or("its interceptor")
                 )
             } else {
-                format!("taken back for {who}; nobody else asks, so the eviction is called off")
+                format!("withdrawn for {who}; no requesters remain, so the pod stays")
             };
             (true, text)
         }
@@ -162,35 +162,35 @@ mod tests {
                 Withdrawn::Now(request(&[], "Allow")),
                 false,
                 true,
-                "taken back for admin.usher.dev; nobody else asks, so the eviction is called off",
+                "withdrawn for admin.usher.dev; no requesters remain, so the pod stays",
             ),
             (
                 Withdrawn::Now(request(&["a.example.com"], "Allow")),
                 false,
                 true,
-                "taken back for admin.usher.dev; a.example.com still asks, so the eviction goes on",
+                "withdrawn for admin.usher.dev; still requested by a.example.com, so the eviction goes on",
             ),
             (
                 Withdrawn::Now(request(&[], "Forbid")),
                 false,
                 true,
-                "taken back for admin.usher.dev, but db.example.com has forbidden to stop here: the eviction goes on \
-                 until the pod is gone",
+                "withdrawn for admin.usher.dev, but db.example.com forbids cancellation: the eviction goes on until the \
+                 pod is gone",
             ),
             (
                 Withdrawn::Now(request(&[], "Allow")),
                 true,
                 true,
-                "taken back for admin.usher.dev, but the pod is terminating already, which cannot be undone",
+                "withdrawn for admin.usher.dev, but the pod is already terminating, which cannot be undone",
             ),
             (
                 Withdrawn::HadNotAsked(request(&["a.example.com"], "Allow")),
                 false,
                 false,
-                "admin.usher.dev does not ask it to leave, but a.example.com does: to take that back, use usher cancel \
+                "its eviction is not requested by admin.usher.dev, but by a.example.com: to withdraw that, use usher cancel \
                  --requester a.example.com",
             ),
-            (Withdrawn::NoRequest, false, false, "nobody asks it to leave, so there is nothing to take back"),
+            (Withdrawn::NoRequest, false, false, "it has no eviction request"),
         ] {
             assert_eq!(told(withdrawn, terminating), (is_done, text.to_string()));
         }

@@ -1,5 +1,7 @@
 //! A client for the cluster that the person means.
 
+use std::ffi::OsStr;
+
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
@@ -22,11 +24,22 @@ impl Connection {
         Ok(Connected { client: Client::try_from(config)?, namespace })
     }
 
+    /// The names of the contexts that can be chosen.
+    pub fn contexts(&self) -> Result<Vec<String>, Error> {
+        let file = self.file().map_err(|why| Error::Kubeconfig(self.told(&why)))?;
+        Ok(file.contexts.into_iter().map(|context| context.name).collect())
+    }
+
+    fn file(&self) -> Result<Kubeconfig, KubeconfigError> {
+        match (&self.kubeconfig, std::env::var_os("KUBECONFIG")) {
+            (Some(path), _) => Kubeconfig::read_from(path),
+            (None, Some(list)) if !list.is_empty() => read_list(&list),
+            (None, _) => Kubeconfig::read(),
+        }
+    }
+
     async fn config(&self) -> Result<Config, Error> {
-        let file = match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
+        let file = self.file();
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = match file {
             Ok(file) => Config::from_custom_kubeconfig(file, &options).await,
@@ -48,7 +61,7 @@ impl Connection {
                 path.display()
             ),
             KubeconfigError::FindPath | KubeconfigError::CurrentContextNotSet => {
-                "no cluster is chosen: name a kubeconfig with --kubeconfig, or a context with --context"
+                "no cluster is chosen: name a kubeconfig with --kubeconfig, or a context of it with --context"
                     .to_string()
             }
             KubeconfigError::LoadContext(context) => {
@@ -56,5 +69,50 @@ impl Connection {
             }
             other => format!("the kubeconfig cannot be used: {other}"),
         }
+    }
+}
+
+/// The files of a list as one. As with kubectl, those that are not there are left out.
+fn read_list(list: &OsStr) -> Result<Kubeconfig, KubeconfigError> {
+    let files: Vec<_> = std::env::split_paths(list).filter(|file| !file.as_os_str().is_empty()).collect();
+    let mut all: Option<Kubeconfig> = None;
+    for file in files.iter().filter(|file| file.exists()) {
+        let next = Kubeconfig::read_from(file)?;
+        all = Some(match all {
+            Some(known) => known.merge(next)?,
+            None => next,
+        });
+    }
+    match (all, files.first()) {
+        (Some(all), _) => Ok(all),
+        (None, Some(first)) => Kubeconfig::read_from(first),
+        (None, None) => Err(KubeconfigError::FindPath),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_list_that_is_not_there_is_left_out() {
+        let folder = std::env::temp_dir().join(format!("usher-kubeconfigs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str| folder.join(name);
+        for name in ["a", "b"] {
+            let text = format!(
+                "contexts: [{{name: {name}, context: {{cluster: c, user: u}}}}]\ncurrent-context: {name}\n"
+            );
+            std::fs::write(file(name), text).unwrap();
+        }
+        let read = |names: &[&str]| {
+            let list = std::env::join_paths(names.iter().map(|name| file(name))).unwrap();
+            read_list(&list)
+        };
+        let both = read(&["missing", "a", "b"]).unwrap();
+        assert_eq!(both.current_context.as_deref(), Some("a"));
+        assert_eq!(both.contexts.len(), 2);
+        assert!(matches!(read(&["missing"]), Err(KubeconfigError::ReadConfig(..))));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

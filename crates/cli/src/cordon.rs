@@ -22,7 +22,7 @@ pub struct CordonArguments {
 pub struct UncordonArguments {
     #[command(flatten)]
     nodes: NodeArguments,
-    /// Uncordon nodes that a maintenance holds, too. It cordons them again.
+    /// Also uncordon nodes that a maintenance holds. It cordons them again.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -94,13 +94,13 @@ async fn each(
 }
 
 fn to_cordon(node: &Node, program: &str) -> Plan {
-    let told = if node.unschedulable { "is cordoned already" } else { "cordoned" }.to_string();
+    let told = if node.unschedulable { "already cordoned" } else { "cordoned" }.to_string();
     let warning = holders(node).map(|holders| {
         let end = if node.was_unschedulable {
-            "it was cordoned before that, and stays so afterwards".to_string()
+            "it was cordoned before that, and stays cordoned afterwards".to_string()
         } else {
             let end = if holders.len() == 1 { "that ends" } else { "all of them end" };
-            format!("it takes pods again when {end}: cordon it again then")
+            format!("it is uncordoned when {end}: cordon it again then")
         };
         format!("{}; {end}. See {program} maintenance describe {}", held_by(&holders), holders[0])
     });
@@ -109,7 +109,7 @@ fn to_cordon(node: &Node, program: &str) -> Plan {
 
 fn to_uncordon(node: &Node, force: bool, program: &str) -> Plan {
     let Some(holders) = holders(node) else {
-        let told = if node.unschedulable { "uncordoned" } else { "is not cordoned" }.to_string();
+        let told = if node.unschedulable { "uncordoned" } else { "already uncordoned" }.to_string();
         return Plan { changes: node.unschedulable, told, ..Plan::default() };
     };
     let held = held_by(&holders);
@@ -128,7 +128,7 @@ fn to_uncordon(node: &Node, force: bool, program: &str) -> Plan {
     let complete: Vec<String> =
         holders.iter().map(|name| format!("{program} maintenance complete {name}")).collect();
     let afterwards = if node.was_unschedulable {
-        "; it was cordoned before the maintenance and stays so afterwards, until it is uncordoned then"
+        "; it was cordoned before the maintenance and stays cordoned afterwards"
     } else {
         ""
     };
@@ -163,22 +163,22 @@ mod tests {
     fn a_node_is_cordoned_with_a_word_about_who_holds_it() {
         for (node, changes, told, warning) in [
             (state(false, &[], false), true, "cordoned", None),
-            (state(true, &[], false), false, "is cordoned already", None),
+            (state(true, &[], false), false, "already cordoned", None),
             (
                 state(true, &["m"], false),
                 false,
-                "is cordoned already",
+                "already cordoned",
                 Some(
-                    "maintenance m holds it; it takes pods again when that ends: cordon it again then. See usher maintenance \
+                    "maintenance m holds it; it is uncordoned when that ends: cordon it again then. See usher maintenance \
                      describe m",
                 ),
             ),
             (
                 state(true, &["m"], true),
                 false,
-                "is cordoned already",
+                "already cordoned",
                 Some(
-                    "maintenance m holds it; it was cordoned before that, and stays so afterwards. See usher maintenance \
+                    "maintenance m holds it; it was cordoned before that, and stays cordoned afterwards. See usher maintenance \
                      describe m",
                 ),
             ),
@@ -194,7 +194,7 @@ mod tests {
         let free = to_uncordon(&state(true, &[], false), false, "usher");
         assert_eq!((free.changes, free.told.as_str(), free.is_refused), (true, "uncordoned", false));
         let open = to_uncordon(&state(false, &[], false), false, "usher");
-        assert_eq!((open.changes, open.told.as_str()), (false, "is not cordoned"));
+        assert_eq!((open.changes, open.told.as_str()), (false, "already uncordoned"));
         let held = to_uncordon(&state(true, &["m"], false), false, "usher");
         assert!(held.is_refused && !held.changes);
         assert_eq!(
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(
             both.told,
             "the maintenances a, b hold it and would cordon it again: end that with usher maintenance complete a and usher \
-             maintenance complete b; it was cordoned before the maintenance and stays so afterwards, until it is uncordoned then"
+             maintenance complete b; it was cordoned before the maintenance and stays cordoned afterwards"
         );
         let forced = to_uncordon(&state(true, &["m"], false), true, "usher");
         assert!(forced.changes && !forced.is_refused);

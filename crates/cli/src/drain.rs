@@ -1,4 +1,4 @@
-//! `usher drain`: creates a maintenance that empties nodes, and shows how it goes.
+//! `usher drain`: creates a maintenance that drains nodes, and shows how it goes.
 
 use jiff::SignedDuration;
 use kube::{Api, ResourceExt as _};
@@ -6,31 +6,48 @@ use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 use usher_decide::snapshot::Node;
 
 use crate::arguments::{self, Connection};
-use crate::maintenance::create::{Made, create, differences, overlaps};
+use crate::maintenance::create::{Made, already, create, differences, overlaps};
 use crate::maintenance::draft::{DraftArguments, check};
 use crate::maintenance::follow::{Until, goes_on, until_drained};
+use crate::maintenance::guards::GuardArguments;
 use crate::maintenance::picture::plural;
 use crate::maintenance::selection::{read_nodes, told};
+use crate::outlook::{self, Flags};
 use crate::world::list;
-use crate::{Ending, Error, Streams, Surroundings, outlook};
+use crate::{Ending, Error, Streams, Surroundings};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     draft: DraftArguments,
     #[command(flatten)]
+    guards: GuardArguments,
+    #[command(flatten)]
     waiting: Waiting,
-    /// Only say what would happen: waves, budgets that will block, pods that can never leave, and what will not fit.
-    #[arg(long, conflicts_with_all = ["wait", "timeout", "ignore_daemonsets"])]
-    dry_run: bool,
+    /// Only print what would happen: waves, budgets in the way, pods that cannot be evicted, and what will not fit.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "client"
+    )]
+    dry_run: Option<DryRun>,
     #[command(flatten)]
     connection: Connection,
+}
+
+/// Where a drain is tried: what it would do is worked out here, and nothing is sent that changes anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DryRun {
+    Client,
 }
 
 /// Whether and how long a drain is followed.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Waiting {
-    /// Follow until the nodes are drained. Ctrl-C stops following, and the maintenance goes on.
+    /// Follow until the nodes are drained. Ctrl-C stops following, and the maintenance continues.
     #[arg(
         long,
         value_name = "BOOL",
@@ -44,10 +61,10 @@ pub struct Waiting {
     /// Stop following after this long; 0 means never [default: never].
     #[arg(long, value_name = "DURATION", value_parser = arguments::timeout)]
     timeout: Option<SignedDuration>,
-    /// Be done when only pods of DaemonSets and static pods are left.
+    /// Be done when only DaemonSet and static pods are left.
     ///
-    /// They come last in every plan, and as yet nothing ends them unless they have an interceptor. The maintenance goes on
-    /// waiting for them; complete it when the work on the nodes is done.
+    /// They come last in every plan and are never evicted, so nothing ends them unless they have an interceptor. The maintenance
+    /// keeps waiting for them; complete it when the work on the nodes is done.
     #[arg(long)]
     ignore_daemonsets: bool,
 }
@@ -56,6 +73,10 @@ impl Waiting {
     pub fn until(&self) -> Until {
         let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
         Until { timeout, ignores_daemons: self.ignore_daemonsets }
+    }
+
+    pub fn flags(&self, guards: GuardArguments) -> Flags {
+        Flags { guards, ignores_daemons: self.ignore_daemonsets }
     }
 }
 
@@ -66,35 +87,74 @@ pub async fn run(
 ) -> Result<Ending, Error> {
     let draft = arguments.draft.draft(Stage::Drain)?;
     let client = arguments.connection.open(surroundings).await?.client;
-    if arguments.dry_run {
-        look_before(&client, &arguments.draft, &draft, &mut *streams.err).await?;
-        return outlook::print(&client, &draft, surroundings, streams).await;
+    if arguments.dry_run.is_some() {
+        return dry_run(&client, &arguments, &draft, surroundings, streams).await;
     }
-    let made = make(&client, &arguments.draft, &draft, true, surroundings, &mut *streams.err).await?;
-    let maintenance = match made {
+    let guards = Some(&arguments.guards);
+    let made = make(&client, &arguments.draft, &draft, true, guards, surroundings, &mut *streams.err).await?;
+    let (maintenance, begun) = match made {
         Made::Created(created) => {
             let nodes = told(&created.spec.node_selector);
-            writeln!(streams.out, "maintenance {} created: it drains {nodes}", created.name_any())?;
-            created
+            let begun = format!("maintenance {} created: it drains {nodes}", created.name_any());
+            (created, begun)
         }
         Made::Found(found) => {
-            writeln!(
-                streams.out,
-                "maintenance {} drains these nodes already: following it",
-                found.name_any()
-            )?;
             for difference in differences(&found, &draft) {
                 writeln!(streams.err, "warning: {difference}")?;
             }
-            found
+            let begun = format!("maintenance {} already drains these nodes: following it", found.name_any());
+            (found, begun)
         }
     };
-    streams.out.flush()?;
-    if !arguments.waiting.wait {
-        write!(streams.err, "{}", goes_on(&surroundings.program, &maintenance.name_any()))?;
+    follow(&client, *maintenance, &begun, &arguments.waiting, surroundings, streams).await
+}
+
+/// Says how a drain began, and follows it if that is wanted. However this ends, the maintenance is there, and how to see it is said.
+pub async fn follow(
+    client: &kube::Client,
+    maintenance: NodeMaintenance,
+    begun: &str,
+    waiting: &Waiting,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let Streams { out, err } = streams;
+    let goes_on = goes_on(&surroundings.program, &maintenance.name_any());
+    let said = writeln!(out, "{begun}").and_then(|()| out.flush()).map_err(Error::from);
+    if said.is_ok() && !waiting.wait {
+        write!(err, "{goes_on}")?;
         return Ok(Ending::Done);
     }
-    until_drained(&client, *maintenance, arguments.waiting.until(), surroundings, streams).await
+    let streams = Streams { out, err: &mut *err };
+    let ended = match said {
+        Ok(()) => until_drained(client, maintenance, waiting.until(), surroundings, streams).await,
+        Err(why) => Err(why),
+    };
+    if ended.as_ref().is_err_and(Error::is_broken_pipe) {
+        write!(err, "output closed; {goes_on}")?;
+    }
+    ended
+}
+
+async fn dry_run(
+    client: &kube::Client,
+    arguments: &Arguments,
+    draft: &NodeMaintenance,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let nodes = look_before(client, &arguments.draft, draft, &mut *streams.err).await?;
+    let (is_named, program) = (arguments.draft.name.is_some(), &surroundings.program);
+    if let Some(name) = already(client, draft, is_named, &nodes, program).await? {
+        writeln!(
+            streams.out,
+            "Dry run: maintenance {name} already drains these nodes, so it would be followed and nothing created.\n\
+             See {program} maintenance describe {name}"
+        )?;
+        return Ok(Ending::Done);
+    }
+    let flags = arguments.waiting.flags(arguments.guards);
+    outlook::print(client, draft, flags, surroundings, streams).await
 }
 
 /// Checks a draft against the nodes of the cluster, which it returns.
@@ -118,12 +178,13 @@ pub async fn make(
     arguments: &DraftArguments,
     draft: &NodeMaintenance,
     joins: bool,
+    guards: Option<&GuardArguments>,
     surroundings: &Surroundings,
     err: &mut (dyn std::io::Write + Send),
 ) -> Result<Made, Error> {
     let nodes = look_before(client, arguments, draft, err).await?;
     let is_named = arguments.name.is_some();
-    let made = create(client, draft, is_named, joins, &nodes, &surroundings.program).await?;
+    let made = create(client, draft, is_named, joins, guards, &nodes, &surroundings.program).await?;
     let (Made::Created(made_one) | Made::Found(made_one)) = &made;
     let known = list(&Api::all(client.clone()), None).await?;
     for (other, shared) in overlaps(made_one, &known, &nodes) {
@@ -133,7 +194,7 @@ pub async fn make(
             many => plural(many.len(), "node"),
         };
         let meaning = match stage {
-            Stage::Drain => "; pods leave once both have reached them",
+            Stage::Drain => "; pods are evicted once both have reached them",
             _ => "",
         };
         writeln!(err, "note: maintenance {name} holds {shared} too, in stage {stage:?}{meaning}")?;

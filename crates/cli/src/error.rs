@@ -4,8 +4,14 @@ use kube::core::Status;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("Usher is not installed in this cluster: kubectl apply -f deploy/crds")]
+    #[error(
+        "Usher is not installed in this cluster, which knows no eviction requests or node maintenances: install it as \
+         its README says, or choose another cluster with --context"
+    )]
     NotInstalled,
+    /// What was typed cannot be meant.
+    #[error("{0}")]
+    Usage(String),
     #[error("{0}")]
     Kubeconfig(String),
     #[error(
@@ -16,11 +22,13 @@ pub enum Error {
         "no pod in namespace {namespace:?} has the labels {selector:?}: see kubectl get pods --show-labels"
     )]
     NoPodSelected { namespace: String, selector: String },
-    #[error("{0}; ask your cluster's administrator for that right")]
+    #[error("{0}; ask your cluster's administrator for this permission")]
     Forbidden(String),
-    #[error("the server does not accept your credentials: log in again, or choose another --context")]
+    #[error("the server rejects your credentials: log in again, or choose another --context")]
     Unauthorized,
-    #[error("the server cannot be reached: {0}; see whether the cluster runs and --context is the right one")]
+    #[error(
+        "the server cannot be reached: {0}; check that the cluster runs and that --context is the right one"
+    )]
     Unreachable(String),
     #[error("{0}")]
     Refused(String),
@@ -31,9 +39,19 @@ pub enum Error {
 }
 
 impl Error {
-    /// Nobody reads the output any more, as after `| head`; that is no failure.
+    /// Nobody reads the output any more, as after `| head`.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(why) if why.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+
+    /// With which code the process ends.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            // As a shell tells of a program that SIGPIPE has ended, which is how kubectl ends then.
+            _ if self.is_broken_pipe() => 141,
+            _ => 1,
+        }
     }
 }
 
@@ -59,11 +77,51 @@ impl From<Status> for Error {
             404 if !names_object(&status) => Self::NotInstalled,
             401 => Self::Unauthorized,
             403 => Self::Forbidden(message),
-            500.. => Self::Server(format!("the server failed with {}: {message}", status.code)),
+            500.. => match WebhookFailure::read(&message) {
+                Some(failure) => Self::Server(failure.to_string()),
+                None => Self::Server(format!("the server failed with {}: {message}", status.code)),
+            },
             _ => Self::Refused(message),
         }
     }
 }
+
+/// An admission webhook that the server could not ask.
+struct WebhookFailure<'a> {
+    webhook: &'a str,
+    why: &'a str,
+}
+
+/// All webhooks of Usher are named after its API groups.
+const OUR_WEBHOOKS: [&str; 2] = ["evictionrequest.coordination.k8s.io", "nodemaintenance.k8s.io"];
+
+impl<'a> WebhookFailure<'a> {
+    /// The server says this in its message only.
+    fn read(message: &'a str) -> Option<Self> {
+        let (_, rest) = message.split_once("failed calling webhook \"")?;
+        let (webhook, why) = rest.split_once('"')?;
+        let why = why.trim_start_matches(':').trim();
+        Some(Self { webhook, why: why.strip_prefix("failed to call webhook: ").unwrap_or(why) })
+    }
+}
+
+impl std::fmt::Display for WebhookFailure<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { webhook, why } = self;
+        write!(
+            f,
+            "the server could not call admission webhook {webhook} ({why}) and changes nothing without it: "
+        )?;
+        if OUR_WEBHOOKS.iter().any(|group| webhook.ends_with(group)) {
+            write!(f, "it is Usher's own, so check that the manager runs, with {MANAGER_PODS}")
+        } else {
+            write!(f, "ask whoever runs this webhook")
+        }
+    }
+}
+
+/// Shows the manager wherever it is installed.
+pub const MANAGER_PODS: &str = "kubectl get pods -A -l app.kubernetes.io/name=usher";
 
 /// Whether one object is meant, and not its kind.
 pub fn names_object(status: &Status) -> bool {
@@ -105,7 +163,8 @@ mod tests {
     fn a_missing_kind_is_told_from_a_missing_object() {
         assert_eq!(
             told(json!({"code": 404, "message": "404 page not found\n"})),
-            "Usher is not installed in this cluster: kubectl apply -f deploy/crds"
+            "Usher is not installed in this cluster, which knows no eviction requests or node maintenances: install it as \
+             its README says, or choose another cluster with --context"
         );
         assert_eq!(
             told(json!({"code": 404, "message": "pods \"p\" not found", "details": {"name": "p"}})),
@@ -116,7 +175,33 @@ mod tests {
     #[test]
     fn every_error_is_one_line() {
         let text = told(json!({"code": 403, "message": "pods is forbidden:\n  no"}));
-        assert_eq!(text, "pods is forbidden: no; ask your cluster's administrator for that right");
+        assert_eq!(text, "pods is forbidden: no; ask your cluster's administrator for this permission");
         assert_eq!(told(json!({"code": 500, "message": "boom"})), "the server failed with 500: boom");
+    }
+
+    #[test]
+    fn a_webhook_that_does_not_answer_is_told_with_what_to_do() {
+        let message = |webhook: &str| {
+            json!({"code": 500, "message": format!(
+                "Internal error occurred: failed calling webhook \"{webhook}\": failed to call webhook: Post \
+                 \"https://usher-webhook.usher-system.svc:443/admit\": dial tcp 10.0.0.1:443: connect: connection refused"
+            )})
+        };
+        assert_eq!(
+            told(message("fill.nodemaintenance.k8s.io")),
+            "the server could not call admission webhook fill.nodemaintenance.k8s.io (Post \
+             \"https://usher-webhook.usher-system.svc:443/admit\": dial tcp 10.0.0.1:443: connect: connection refused) and \
+             changes nothing without it: it is Usher's own, so check that the manager runs, with kubectl get pods -A -l \
+             app.kubernetes.io/name=usher"
+        );
+        assert!(told(message("policy.example.com")).ends_with(": ask whoever runs this webhook"));
+    }
+
+    #[test]
+    fn wrong_arguments_and_a_closed_pipe_have_exit_codes_of_their_own() {
+        let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert_eq!(Error::Output(closed).code(), 141);
+        assert_eq!(Error::Usage("no".into()).code(), 2);
+        assert_eq!((Error::Refused("no".into()).code(), Error::NotInstalled.code()), (1, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! `usher evict`: asks pods to leave, and if wanted waits until they have.
+//! `usher evict`: requests the eviction of pods, and if wanted waits until they are gone.
 
 use futures::StreamExt as _;
 use jiff::SignedDuration;
@@ -10,6 +10,7 @@ use usher_api::{EvictionRequest, interceptors_of};
 use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
 use crate::ask::{Asked, PodTarget, ask};
 use crate::error::is_missing;
+use crate::explain::interceptors as count;
 use crate::wait::{self, Hints, Subject};
 use crate::world::list;
 use crate::{Ending, Error, Streams, Surroundings, span};
@@ -18,10 +19,10 @@ use crate::{Ending, Error, Streams, Surroundings, span};
 pub struct Arguments {
     #[command(flatten)]
     pods: PodArguments,
-    /// In whose name to ask: a DNS subdomain. Only the same name can take it back.
+    /// The requester, a DNS subdomain. Only the same requester can cancel.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_REQUESTER, value_parser = arguments::requester)]
     requester: Requester,
-    /// How long an interceptor may stay silent before the next one has its turn, from 10m to 6h [default: 30m].
+    /// How long an interceptor may go without progress before the next one has its turn, from 10m to 6h [default: 30m].
     #[arg(long, value_name = "DURATION", value_parser = arguments::deadline)]
     deadline: Option<i32>,
     /// Follow until the pods are gone. Ctrl-C stops following, and the request stays.
@@ -30,7 +31,7 @@ pub struct Arguments {
     /// Stop following after this long; 0 means never.
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = arguments::timeout)]
     timeout: Option<SignedDuration>,
-    /// Only say what would be done: `client` sends nothing, `server` has the server check it [bare: client].
+    /// Only print what would be done: `client` sends nothing, `server` lets the server check it [bare: client].
     #[arg(
         long,
         value_enum,
@@ -101,13 +102,19 @@ pub async fn run(
     };
     if !arguments.wait {
         if surroundings.is_terminal {
-            writeln!(streams.err, "watch it: {}\ntake it back: {}", hints.watch, hints.cancel)?;
+            writeln!(streams.err, "watch: {}\ncancel: {}", hints.watch, hints.cancel)?;
         }
         return Ok(ending);
     }
     let timeout = arguments.timeout.filter(|timeout| !timeout.is_zero());
+    let err = &mut *streams.err;
+    let following = Streams { out: &mut *streams.out, err: &mut *err };
     let waited =
-        wait::until_gone(client, namespace, subjects, timeout, &hints, surroundings, streams).await?;
+        wait::until_gone(client, namespace, subjects, timeout, &hints, surroundings, following).await;
+    if waited.as_ref().is_err_and(Error::is_broken_pipe) {
+        writeln!(err, "output closed; the eviction is still requested\ncancel: {}", hints.cancel)?;
+    }
+    let waited = waited?;
     Ok(if waited == Ending::Done { ending } else { waited })
 }
 
@@ -191,18 +198,18 @@ async fn ask_one(
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     if matches!(phase, "Succeeded" | "Failed") {
         return Ok(Told {
-            text: format!("has ended already ({phase})"),
+            text: format!("has already ended ({phase})"),
             warnings: Vec::new(),
             subject: None,
         });
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return Ok(Told { text: "is terminating already".to_string(), warnings: Vec::new(), subject });
+        return Ok(Told { text: "is already terminating".to_string(), warnings: Vec::new(), subject });
     }
     let requester = &arguments.requester;
     let warnings = warnings(pod);
     if arguments.dry_run == Some(DryRun::Client) {
-        let text = format!("would be asked to leave as {} (dry run)", requester.name);
+        let text = format!("eviction would be requested as {} (dry run)", requester.name);
         return Ok(Told { text, warnings, subject });
     }
     let dry_run = arguments.dry_run == Some(DryRun::Server);
@@ -222,7 +229,7 @@ fn tell(
     let name = &requester.name;
     let (request, mut text) = match asked {
         Asked::Created(request) => {
-            (request, format!("asked to leave as {name}; {}", next(request, warnings.is_empty())))
+            (request, format!("eviction requested as {name}; {}", next(request, warnings.is_empty())))
         }
         Asked::Joined(request) => {
             let others: Vec<&str> = request
@@ -231,12 +238,12 @@ fn tell(
                 .filter_map(|finalizer| requester_of(finalizer))
                 .filter(|other| *other != name.as_str())
                 .collect();
-            let others = if others.is_empty() { "somebody".to_string() } else { others.join(", ") };
-            (request, format!("asked to leave as {name}; {others} had asked before"))
+            let others = if others.is_empty() { "others".to_string() } else { others.join(", ") };
+            (request, format!("eviction requested as {name}; already requested by {others}"))
         }
         Asked::Already(request) => {
             let since = request.creation_timestamp().map(|time| time.0.to_string());
-            (request, format!("has been asked to leave as {name} since {}", since.unwrap_or_default()))
+            (request, format!("eviction already requested as {name}, at {}", since.unwrap_or_default()))
         }
     };
     if dry_run {
@@ -245,7 +252,7 @@ fn tell(
     let actual = request.spec.progress_deadline_seconds;
     if deadline.is_some_and(|wanted| wanted != actual) {
         let actual = span::human(SignedDuration::from_secs(actual.into()));
-        warnings.push(format!("the request has the deadline {actual} already, which cannot be changed"));
+        warnings.push(format!("the request keeps its deadline of {actual}, which cannot be changed"));
     }
     let named = interceptors_of(pod.annotations()).map(|named| named.len()).unwrap_or_default();
     if named > 0 && request.spec.interceptors.is_empty() {
@@ -263,10 +270,10 @@ fn next(request: &EvictionRequest, is_evictable: bool) -> String {
     interceptors.sort_by(usher_api::eviction_request::selection_order);
     match interceptors.first() {
         Some(first) => {
-            format!("{} has the first of {} turns", first.interceptor_class, interceptors.len())
+            format!("{} goes first ({})", first.interceptor_class, count(interceptors.len()))
         }
-        None if is_evictable => "it has no interceptor, so the eviction API is next".to_string(),
-        None => "it has no interceptor".to_string(),
+        None if is_evictable => "no interceptor, so the eviction API is next".to_string(),
+        None => "no interceptor".to_string(),
     }
 }
 
@@ -276,9 +283,11 @@ fn warnings(pod: &FullPod) -> Vec<String> {
     let is_mirror = pod.annotations().contains_key("kubernetes.io/config.mirror");
     let mut owners = pod.owner_references().iter();
     if is_mirror {
-        warnings.push("it mirrors a static pod, which only its node can end".to_string());
+        warnings.push("it is a static pod, which only the kubelet can stop".to_string());
     } else if owners.any(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet") {
-        warnings.push("it belongs to a DaemonSet, so only an interceptor can end it".to_string());
+        warnings.push(
+            "it belongs to a DaemonSet and is never evicted; only an interceptor can end it".to_string(),
+        );
     }
     warnings
 }

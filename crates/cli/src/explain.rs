@@ -14,19 +14,20 @@ use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
 
 use crate::arguments::{Connection, pod_name};
+use crate::connect::Connected;
 use crate::error::{is_code, is_missing};
-use crate::output::Structured;
-use crate::requests::say_if_hidden;
+use crate::explain_node::{self, NodeExplanation};
+use crate::output::{Structured, list_of};
 use crate::world::{World, list};
 use crate::{Ending, Error, Streams, Surroundings};
-pub use explanation::{Explanation, Found, event_time, explain};
+pub use explanation::{Explanation, Found, event_time, explain, interceptors};
 pub use manager::Leader;
 pub use text::advice;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A pod, as NAME or pod/NAME, or a node, as node/NAME.
-    #[arg(value_name = "POD|node/NODE", num_args = 1..=2, required = true)]
+    /// Pods, as NAME or pod/NAME, or nodes, as node/NAME.
+    #[arg(value_name = "POD|node/NODE", required = true)]
     what: Vec<String>,
     /// Print all that is known in this format.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
@@ -35,9 +36,9 @@ pub struct Arguments {
     connection: Connection,
 }
 
-/// Where the managers agree on who leads.
-const MANAGER_NAMESPACE: &str = "usher-system";
+/// By which the managers agree on who leads, and where it is unless somebody chose another namespace.
 const MANAGER_LEASE: &str = "usher-manager";
+const DEFAULT_NAMESPACE: &str = "usher-system";
 /// What marks events as Usher's.
 const REPORTER: &str = "usher";
 
@@ -46,36 +47,107 @@ pub async fn run(
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let subject = subject(&arguments.what).map_err(Error::Refused)?;
-    let connected = arguments.connection.open(surroundings).await?;
-    let pod = match subject {
-        Subject::Pod(name) => name,
-        Subject::Node(name) => {
-            let output = arguments.output;
-            return crate::explain_node::run(&connected.client, &name, output, surroundings, streams).await;
-        }
+    let subjects = subjects(&arguments.what).map_err(Error::Usage)?;
+    let Connected { client, namespace } = arguments.connection.open(surroundings).await?;
+    let [subject] = &subjects[..] else {
+        return several(&client, &namespace, &subjects, arguments.output, surroundings, streams).await;
     };
-    let found = find(&connected.client, &connected.namespace, &pod).await?;
-    say_if_hidden(&found.world, streams.err)?;
-    let now = surroundings.now();
-    let explanation = explain(&found, now);
+    let explained = Explained::of(subject, &client, &namespace, surroundings).await?;
     let text = match arguments.output {
-        Some(format) => format.render(&explanation)?,
-        None => text::render(&explanation, surroundings, now),
+        Some(format) => format.render(&explained)?,
+        None => explained.render(surroundings),
     };
     streams.out.write_all(text.as_bytes())?;
     Ok(Ending::Done)
 }
 
-#[derive(Debug, PartialEq, Eq)]
+/// One after the other, also if some of them cannot be explained.
+async fn several(
+    client: &Client,
+    namespace: &str,
+    subjects: &[Subject],
+    output: Option<Structured>,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let mut ending = Ending::Done;
+    let mut all = Vec::new();
+    for subject in subjects {
+        match Explained::of(subject, client, namespace, surroundings).await {
+            Ok(explained) if output.is_some() => all.push(explained),
+            Ok(explained) => {
+                let space = if all.is_empty() { "" } else { "\n" };
+                write!(streams.out, "{space}{}", explained.render(surroundings))?;
+                all.push(explained);
+            }
+            Err(why) => {
+                writeln!(streams.err, "error: {why}")?;
+                ending = Ending::Incomplete;
+            }
+        }
+    }
+    if let Some(format) = output {
+        streams.out.write_all(format.render(&list_of(&all))?.as_bytes())?;
+    }
+    Ok(ending)
+}
+
+/// A pod or a node, explained.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Explained {
+    Pod(Box<Explanation>),
+    Node(NodeExplanation),
+}
+
+impl Explained {
+    async fn of(
+        subject: &Subject,
+        client: &Client,
+        namespace: &str,
+        surroundings: &Surroundings,
+    ) -> Result<Self, Error> {
+        match subject {
+            Subject::Pod(name) => {
+                let found = find(client, namespace, name).await?;
+                Ok(Self::Pod(Box::new(explain(&found, surroundings.now()))))
+            }
+            Subject::Node(name) => {
+                Ok(Self::Node(explain_node::read(client, name, surroundings.now()).await?))
+            }
+        }
+    }
+
+    fn render(&self, surroundings: &Surroundings) -> String {
+        match self {
+            Self::Pod(explanation) => text::render(explanation, surroundings, surroundings.now()),
+            Self::Node(explanation) => explain_node::render(explanation, surroundings, surroundings.now()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Subject {
     Pod(String),
     Node(String),
 }
 
-/// `web-1`, `pod/web-1`, `pod web-1`, `node/n1` or `node n1`.
-fn subject(words: &[String]) -> Result<Subject, String> {
-    let text = words.join("/");
+/// `web-1 web-2`, `pod/web-1 node/n1`, `pods web-1 web-2` or `node n1 n2`.
+fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
+    match words {
+        [kind, names @ ..] if !names.is_empty() && is_kind(kind) => {
+            names.iter().map(|name| subject(&format!("{kind}/{name}"))).collect()
+        }
+        names => names.iter().map(|name| subject(name)).collect(),
+    }
+}
+
+/// A pod may be called so, too; but then it is not the first of several words.
+fn is_kind(word: &str) -> bool {
+    matches!(word, "pod" | "pods" | "po" | "node" | "nodes" | "no")
+}
+
+fn subject(text: &str) -> Result<Subject, String> {
     match text.split_once('/') {
         Some(("node" | "nodes" | "no", name)) if usher_api::domain::is_subdomain(name) => {
             Ok(Subject::Node(name.to_string()))
@@ -83,7 +155,7 @@ fn subject(words: &[String]) -> Result<Subject, String> {
         Some(("node" | "nodes" | "no", name)) => {
             Err(format!("{name:?} cannot be the name of a node: see kubectl get nodes for the names"))
         }
-        _ => pod_name(&text).map(Subject::Pod),
+        _ => pod_name(text).map(Subject::Pod),
     }
 }
 
@@ -138,14 +210,26 @@ pub async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Ve
     }
 }
 
+/// The manager may be installed in any namespace. Who may not look into all of them looks into the usual one.
 pub async fn leader(client: &Client) -> Leader {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), MANAGER_NAMESPACE);
-    match leases.get(MANAGER_LEASE).await {
-        Ok(lease) => match lease.spec.and_then(|spec| spec.renew_time) {
-            Some(time) => Leader::Renewed { at: time.0 },
-            None => Leader::Missing,
-        },
-        Err(why) if is_missing(&why) => Leader::Missing,
-        Err(_) => Leader::Unknown,
+    let everywhere: Api<Lease> = Api::all(client.clone());
+    let named = ListParams::default().fields(&format!("metadata.name={MANAGER_LEASE}"));
+    let leases = match everywhere.list(&named).await {
+        Ok(leases) => leases.items,
+        Err(_) => {
+            let usual: Api<Lease> = Api::namespaced(client.clone(), DEFAULT_NAMESPACE);
+            match usual.get(MANAGER_LEASE).await {
+                Ok(lease) => vec![lease],
+                Err(_) => return Leader::Unknown,
+            }
+        }
+    };
+    let renewed = leases.into_iter().filter_map(|lease| {
+        let namespace = lease.namespace()?;
+        Some((lease.spec?.renew_time?.0, namespace))
+    });
+    match renewed.max() {
+        Some((at, namespace)) => Leader::Renewed { at, namespace },
+        None => Leader::Missing,
     }
 }

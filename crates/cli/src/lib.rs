@@ -1,5 +1,5 @@
-//! The commands people type: ask pods to leave or empty whole nodes, see who asks and what is waited for, take it back,
-//! and have it explained.
+//! The commands people type: evict pods or drain whole nodes, see who requested it and what is waited for, cancel it, and have it
+//! explained.
 //!
 //! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
 //! where a request stands is asked of `usher-decide` ([`standing`]) and never worked out here. What people see is made
@@ -12,16 +12,17 @@
 mod arguments;
 mod ask;
 mod cancel;
+pub mod completion;
 mod connect;
 mod cordon;
 mod drain;
 mod error;
 mod evict;
 mod explain;
-pub mod explain_node;
+mod explain_node;
 mod live;
 mod maintenance;
-pub mod outlook;
+mod outlook;
 mod output;
 mod requests;
 #[cfg(test)]
@@ -45,28 +46,29 @@ pub use surroundings::Surroundings;
 /// The commands for people.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Ask pods to leave, politely: interceptors first, then the eviction API within the disruption budgets.
+    /// Request the eviction of pods: interceptors first, then the eviction API within the disruption budgets.
     ///
-    /// Asking again changes nothing. Exit codes with --wait: 0 all pods are gone, 3 some are not gone at the timeout, 4 the
+    /// Requesting it again changes nothing. Exit codes with --wait: 0 all pods are gone, 3 some are not gone at the timeout, 4 the
     /// request was withdrawn, 130 interrupted.
     Evict(evict::Arguments),
     /// List the eviction requests: whose turn it is and what each waits on.
     Requests(requests::Arguments),
-    /// Take back what was asked for with `evict`.
+    /// Withdraw what was requested with `evict`.
     Cancel(cancel::Arguments),
-    /// Say why a pod has not left yet, or what blocks a node: since when, until when, and what you can do.
+    /// Explain why pods have not been evicted yet, or what blocks nodes: since when, until when, and what you can do.
     Explain(explain::Arguments),
-    /// Empty nodes politely: cordon them, ask their pods to leave in order, and show how it goes.
+    /// Drain nodes: cordon them, evict their pods in order within the budgets, and show how it goes.
     ///
-    /// It creates a NodeMaintenance, or follows the one that drains the same nodes already. Exit codes: 0 drained, 3 not drained
-    /// at the timeout, 4 cancelled, 130 interrupted. Ctrl-C leaves the maintenance running.
+    /// It creates a NodeMaintenance, or follows the one that drains the same nodes already. As with kubectl, pods without a
+    /// controller need --force and emptyDir data needs --delete-emptydir-data. Exit codes: 0 drained, 3 not drained at the timeout,
+    /// 4 cancelled, 130 interrupted, 141 output closed. In all but the first the maintenance continues.
     Drain(drain::Arguments),
-    /// Node maintenances: list, describe, start, move on, complete and cancel them.
+    /// Manage node maintenances: list, describe, start, cordon, drain, complete and cancel them.
     #[command(visible_alias = "nm")]
     Maintenance(maintenance::Arguments),
-    /// Have nodes take no new pods, and say which maintenances hold them.
+    /// Mark nodes as unschedulable, and say which maintenances hold them.
     Cordon(cordon::CordonArguments),
-    /// Have nodes take pods again, unless a maintenance holds them.
+    /// Mark nodes as schedulable, unless a maintenance holds them.
     Uncordon(cordon::UncordonArguments),
 }
 
@@ -78,7 +80,7 @@ pub enum Ending {
     Incomplete,
     /// Pods are still there at the timeout, or nodes still held.
     NotGone,
-    /// The request was taken back or the maintenance cancelled, so the pods stay.
+    /// The request was withdrawn or the maintenance cancelled, so the pods stay.
     Withdrawn,
     Interrupted,
 }
@@ -110,7 +112,7 @@ pub struct Streams<'a> {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// The command could not do its work; the error is one line that says what to do.
+/// The command could not do its work. The error is one line that says what to do, and a list below it if there is one.
 pub async fn run(
     command: Command,
     surroundings: &Surroundings,
@@ -127,20 +129,3 @@ pub async fn run(
         Command::Uncordon(arguments) => cordon::uncordon(arguments, surroundings, streams).await,
     }
 }
-
-/// Writes a completion script for this command line.
-///
-/// # Errors
-/// It cannot be written.
-pub fn complete(
-    shell: clap_complete::Shell,
-    command: &mut clap::Command,
-    out: &mut (dyn Write + Send),
-) -> Result<(), Error> {
-    let mut script = Vec::new();
-    let name = command.get_name().to_string();
-    clap_complete::generate(shell, command, name, &mut script);
-    Ok(out.write_all(&script)?)
-}
-
-pub use clap_complete::Shell;

@@ -7,6 +7,7 @@ mod describe;
 mod description;
 pub mod draft;
 pub mod follow;
+pub mod guards;
 mod list;
 pub mod picture;
 mod progress;
@@ -25,7 +26,7 @@ use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 
 use crate::arguments::Connection;
 use crate::error::is_missing;
-use crate::{Ending, Error, Streams, Surroundings, drain, span};
+use crate::{Ending, Error, Streams, Surroundings, drain};
 use draft::DraftArguments;
 
 #[derive(Debug, clap::Args)]
@@ -41,15 +42,15 @@ enum Command {
     List(list::Arguments),
     /// Show one maintenance: its nodes, its plan, what it waits on and what happened.
     Describe(describe::Arguments),
-    /// Create a maintenance that touches nothing yet, or starts with a --stage.
+    /// Create a maintenance that changes nothing yet, or one that starts with a --stage.
     Start(StartArguments),
-    /// Go on to the stage Cordon: its nodes take no new pods.
+    /// Move on to stage Cordon: its nodes take no new pods.
     Cordon(stage::CordonArguments),
-    /// Go on to the stage Drain and follow it; exit codes as those of `drain`.
+    /// Move on to stage Drain and follow it; exit codes as those of `drain`.
     Drain(stage::DrainArguments),
-    /// Go on to the stage Complete: it withdraws its requests and gives its nodes back.
+    /// Move on to stage Complete: withdraw its eviction requests and uncordon its nodes.
     Complete(stage::EndArguments),
-    /// Delete a maintenance. It gives its nodes back first.
+    /// Delete a maintenance. It withdraws its eviction requests and uncordons its nodes first.
     Cancel(stage::EndArguments),
 }
 
@@ -57,6 +58,8 @@ enum Command {
 struct StartArguments {
     #[command(flatten)]
     draft: DraftArguments,
+    #[command(flatten)]
+    guards: guards::GuardArguments,
     /// The stage to start with.
     #[arg(long, value_enum, ignore_case = true, default_value = "idle")]
     stage: StartStage,
@@ -99,17 +102,22 @@ async fn start(
     };
     let draft = arguments.draft.draft(stage)?;
     let client = arguments.connection.open(surroundings).await?.client;
-    let made = drain::make(&client, &arguments.draft, &draft, false, surroundings, &mut *streams.err).await?;
+    let guards = (stage == Stage::Drain).then_some(&arguments.guards);
+    let made = drain::make(&client, &arguments.draft, &draft, false, guards, surroundings, &mut *streams.err)
+        .await?;
     let (create::Made::Created(made) | create::Made::Found(made)) = made;
     let (name, nodes) = (made.name_any(), selection::told(&made.spec.node_selector));
     writeln!(streams.out, "maintenance {name} created in stage {stage:?}: {nodes}")?;
     let next = match stage {
         Stage::Idle => {
-            format!("nothing is touched yet; go on with {} maintenance cordon {name}", surroundings.program)
+            format!(
+                "nothing is changed yet; continue with {} maintenance cordon {name}",
+                surroundings.program
+            )
         }
-        Stage::Cordon => format!("go on with {} maintenance drain {name}", surroundings.program),
+        Stage::Cordon => format!("continue with {} maintenance drain {name}", surroundings.program),
         Stage::Drain | Stage::Complete => {
-            format!("watch it: {} maintenance describe {name} --watch", surroundings.program)
+            format!("watch: {} maintenance describe {name} --watch", surroundings.program)
         }
     };
     writeln!(streams.err, "{next}")?;
@@ -130,9 +138,4 @@ fn missing(name: &str) -> Error {
 fn eta(maintenance: &NodeMaintenance) -> Option<Timestamp> {
     let drain = maintenance.status.as_ref()?.drain_status.as_ref()?;
     drain.expected_finish_time.as_ref().map(|time| time.0)
-}
-
-/// `5m`, or `2m late` if the expectation did not come true.
-fn left(at: Timestamp, now: Timestamp) -> String {
-    if at > now { span::left(at, now) } else { format!("{} late", span::age(at, now)) }
 }

@@ -1,4 +1,4 @@
-//! `usher requests`: a table of who is asked to leave, whose turn it is, and what is waited for.
+//! `usher requests`: a table of the eviction requests, whose turn it is, and what is waited for.
 
 mod rows;
 #[cfg(test)]
@@ -26,7 +26,7 @@ pub struct Arguments {
     /// Requests by their labels, which include those of the pod.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = selector)]
     selector: Option<String>,
-    /// How to print them.
+    /// How to print them. In a narrow terminal the table leaves columns out; `wide` has all.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     output: Option<Output>,
     /// Keep showing what changes.
@@ -38,6 +38,7 @@ pub struct Arguments {
 
 /// Times in the table move on by themselves.
 const TICK: Duration = Duration::from_secs(1);
+const NONE: &str = "No eviction requests found.";
 
 pub async fn run(
     arguments: Arguments,
@@ -51,7 +52,7 @@ pub async fn run(
     };
     let wants_names = arguments.output == Some(Output::Name);
     if arguments.watch && (structured.is_some() || wants_names) {
-        return Err(Error::Refused("--watch prints tables: leave out -o, or use -o wide".to_string()));
+        return Err(Error::Usage("--watch prints tables: leave out -o, or use -o wide".to_string()));
     }
     let connected = arguments.connection.open(surroundings).await?;
     let namespace = (!arguments.all_namespaces).then_some(connected.namespace.as_str());
@@ -86,14 +87,14 @@ pub async fn run(
             Some(namespace) => {
                 writeln!(
                     streams.err,
-                    "nobody is asked to leave in namespace {namespace:?}; -A shows all namespaces"
+                    "No eviction requests found in {namespace} namespace; -A shows all namespaces."
                 )?;
             }
-            None => writeln!(streams.err, "nobody is asked to leave")?,
+            None => writeln!(streams.err, "{NONE}")?,
         }
         return Ok(Ending::Done);
     }
-    streams.out.write_all(table(&world, columns, surroundings.now()).as_bytes())?;
+    streams.out.write_all(table(&world, columns, surroundings.width, surroundings.now()).as_bytes())?;
     Ok(Ending::Done)
 }
 
@@ -107,7 +108,10 @@ async fn objects(
 
 pub fn say_if_hidden(world: &World, err: &mut (dyn std::io::Write + Send)) -> Result<(), Error> {
     if world.budgets_are_hidden {
-        writeln!(err, "note: you may not list disruption budgets here, so they are not considered")?;
+        writeln!(
+            err,
+            "note: you may not list poddisruptionbudgets here, so whether they are in the way is not shown"
+        )?;
     }
     Ok(())
 }
@@ -142,9 +146,9 @@ async fn follow(
 
 fn draw(screen: &Screen, world: &World, columns: Columns, now: Timestamp) {
     let text = if world.requests.is_empty() {
-        "nobody is asked to leave".to_string()
+        NONE.to_string()
     } else {
-        table(world, columns, now)
+        table(world, columns, Some(screen.size().width), now)
     };
     screen.draw(&text);
 }

@@ -41,7 +41,7 @@ pub fn request(pod: &str) -> Value {
 pub fn budget(name: &str, allowed: i32) -> Value {
     json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "spec": {"minAvailable": 3 - allowed, "selector": {"matchLabels": {"app": "web"}}},
         "status": {
             "disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3,
         },

@@ -60,6 +60,23 @@ pub fn wrap(text: &str, width: usize, indent: usize) -> String {
     lines.join("\n")
 }
 
+/// Breaks a line before words that do not fit into so many letters any more. Other than [`wrap`] it keeps columns apart.
+pub fn fold(line: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut current) = (Vec::new(), String::new());
+    for piece in line.split_inclusive(' ') {
+        let is_full = measure_text_width(&current) + measure_text_width(piece.trim_end()) > width;
+        if is_full && !current.trim().is_empty() {
+            lines.push(std::mem::take(&mut current).trim_end().to_string());
+        }
+        if current.is_empty() && !lines.is_empty() && piece.trim().is_empty() {
+            continue;
+        }
+        current.push_str(piece);
+    }
+    lines.push(current.trim_end().to_string());
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +85,8 @@ mod tests {
     fn long_text_is_broken_between_words() {
         assert_eq!(wrap("  one two three four", 11, 4), "  one two\n    three\n    four");
         assert_eq!(wrap("  one", 80, 4), "  one");
+        assert_eq!(fold("1/2   db.example.com   active", 20), ["1/2   db.example.com", "active"]);
+        assert_eq!(fold("", 20), [""]);
         assert_eq!(wrap("alongwordthatdoesnotfit x", 5, 2), "alongwordthatdoesnotfit\n  x");
     }
 }

@@ -41,6 +41,15 @@ pub fn left(until: Timestamp, now: Timestamp) -> String {
     human(up_to_a_second(until.duration_since(now)))
 }
 
+/// `5m`, `now`, or `2m late` if it was expected to be over.
+pub fn eta(at: Timestamp, now: Timestamp) -> String {
+    match (at > now, now.duration_since(at).as_secs()) {
+        (true, _) => left(at, now),
+        (false, 0) => "now".to_string(),
+        (false, _) => format!("{} late", age(at, now)),
+    }
+}
+
 fn up_to_a_second(span: SignedDuration) -> SignedDuration {
     let up = i64::from(span.subsec_nanos() > 0);
     SignedDuration::from_secs(span.as_secs() + up)
@@ -48,7 +57,7 @@ fn up_to_a_second(span: SignedDuration) -> SignedDuration {
 
 /// Reads `90`, `90s`, `30m`, `1h30m`, `2d`.
 pub fn parse(text: &str) -> Result<SignedDuration, String> {
-    let wrong = || format!("{text:?} is no duration: write 90s, 30m or 1h30m");
+    let wrong = || format!("{text:?} is not a duration: write 90s, 30m or 1h30m");
     let mut seconds: i64 = 0;
     let mut number = String::new();
     for letter in text.chars() {
@@ -110,6 +119,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_expected_this_second_is_not_late() {
+        let at = |millis| Timestamp::from_millisecond(millis).unwrap();
+        assert_eq!(eta(at(5000), at(4500)), "1s");
+        assert_eq!(eta(at(5000), at(5000)), "now");
+        assert_eq!(eta(at(5000), at(5900)), "now");
+        assert_eq!(eta(at(5000), at(6000)), "1s late");
+    }
+
+    #[test]
     fn durations_are_read_as_people_write_them() {
         for (text, seconds) in
             [("90", 90), ("90s", 90), ("30m", 1800), ("1h30m", 5400), ("2d", 172_800), ("0", 0)]
@@ -118,7 +136,7 @@ mod tests {
         }
         for wrong in ["", "m", "1x", "-5m", "1h30", "30 m", "99999999999999999999s", "9999999999999999d"] {
             let message = parse(wrong).unwrap_err();
-            assert_eq!(message, format!("{wrong:?} is no duration: write 90s, 30m or 1h30m"));
+            assert_eq!(message, format!("{wrong:?} is not a duration: write 90s, 30m or 1h30m"));
         }
     }
 }

@@ -7,25 +7,38 @@ use usher_decide::eviction_request::{Attempt, BLOCKED_CONDITION, Case, Refusal, 
 use usher_decide::snapshot::{Budget, Pod, Request};
 use usher_decide::waiting_on::{Unevictable, WaitingOn};
 
+use crate::error::MANAGER_PODS;
 use crate::span;
 use crate::world::World;
 
 /// What a request waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Waits {
     On(WaitingOn),
     /// The status tells of a refusal; when it is tried again is known to the manager alone.
     Refused(Refusal),
     /// Nobody stands in the way: the manager has something to do.
     Manager(Due),
+    /// The eviction is next, unless a disruption budget is in the way: they may not be read.
+    HiddenBudgets,
     /// Nothing is left to be done.
     Nothing,
 }
 
+/// What is waited for as machines read it: the same fields wherever it is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingOnFacts {
+    pub kind: &'static str,
+    /// More closely, as in the reason of a condition.
+    pub reason: &'static str,
+    pub is_blocked: bool,
+    /// Of the interceptor, the budgets or the finalizers.
+    pub names: Vec<String>,
+}
+
 /// What the manager is about to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(tag = "kind")]
 pub enum Due {
     GiveTurn,
     Evict,
@@ -45,14 +58,17 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// `attempt` is the last eviction that the status tells of, where its time is known.
+    /// `budgets` are those of the pod, if they may be read. `attempt` is the last eviction that the status tells of, where its time is
+    /// known.
     pub fn of(
         request: &Request,
         pod: Option<&Pod>,
-        budgets: &[&Budget],
+        budgets: Option<&[&Budget]>,
         attempt: Option<&Attempt>,
         now: Timestamp,
     ) -> Self {
+        let are_hidden = budgets.is_none();
+        let budgets = budgets.unwrap_or_default();
         // With room in the budget the manager decides whose it is; here it is enough that there is some.
         let granted = budgets.iter().all(|budget| budget.allowed > 0);
         let target = pod.map_or(Target::Gone, Target::Found);
@@ -62,7 +78,10 @@ impl Standing {
             (Some(waiting_on), _) => Waits::On(waiting_on),
             (None, Some(Due::Evict)) => match recorded_refusal(request) {
                 // Whether a budget still refuses is seen in the budget itself.
-                Some(refusal) if !matches!(refusal, Refusal::Budget { .. }) => Waits::Refused(refusal),
+                Some(refusal) if are_hidden || !matches!(refusal, Refusal::Budget { .. }) => {
+                    Waits::Refused(refusal)
+                }
+                _ if are_hidden => Waits::HiddenBudgets,
                 _ => Waits::Manager(Due::Evict),
             },
             (None, Some(due)) => Waits::Manager(due),
@@ -73,8 +92,8 @@ impl Standing {
 
     pub fn in_world(world: &World, request: &Request, now: Timestamp) -> Self {
         let pod = world.pod_of(request);
-        let budgets = pod.map(|pod| world.budgets_of(pod)).unwrap_or_default();
-        Self::of(request, pod, &budgets, None, now)
+        let budgets = pod.map_or(Some(Vec::new()), |pod| world.budgets_of(pod));
+        Self::of(request, pod, budgets.as_deref(), None, now)
     }
 }
 
@@ -111,8 +130,22 @@ impl Waits {
         match self {
             Self::On(waiting_on) => waiting_on.is_blocked(),
             Self::Refused(_) => true,
-            Self::Manager(_) | Self::Nothing => false,
+            Self::Manager(_) | Self::HiddenBudgets | Self::Nothing => false,
         }
+    }
+
+    pub fn facts(&self) -> WaitingOnFacts {
+        let (kind, reason, names) = match self {
+            Self::On(waiting_on) => {
+                let (kind, names) = kind(waiting_on);
+                (kind, waiting_on.reason(), names)
+            }
+            Self::Refused(refusal) => ("Refused", refusal.reason(), names(refusal)),
+            Self::Manager(due) => ("Manager", due.reason(), Vec::new()),
+            Self::HiddenBudgets => ("HiddenBudgets", "Forbidden", Vec::new()),
+            Self::Nothing => ("Nothing", "Done", Vec::new()),
+        };
+        WaitingOnFacts { kind, reason, is_blocked: self.is_blocked(), names }
     }
 
     pub fn sentence(&self) -> String {
@@ -120,14 +153,16 @@ impl Waits {
             Self::On(waiting_on) => waiting_on.sentence(),
             Self::Refused(refusal) => refusal.sentence(),
             Self::Manager(Due::GiveTurn) => {
-                "the manager is to give the next interceptor its turn".to_string()
+                "the manager has to give the next interceptor its turn".to_string()
             }
-            Self::Manager(Due::Evict) => {
-                "nothing stands in the way of the eviction; the manager is to do it".to_string()
+            Self::Manager(Due::Evict) => "nothing is in the way; the manager has to evict the pod".to_string(),
+            Self::Manager(Due::EndRequest) => "done; the manager has to remove the request".to_string(),
+            Self::Manager(Due::Report) => "the manager has to update the status".to_string(),
+            Self::HiddenBudgets => {
+                "eviction is next; whether a disruption budget is in the way is not known, as you may not list them"
+                    .to_string()
             }
-            Self::Manager(Due::EndRequest) => "all is done; the manager is to remove the request".to_string(),
-            Self::Manager(Due::Report) => "the manager is to write down where it stands".to_string(),
-            Self::Nothing => "nothing is left to be done".to_string(),
+            Self::Nothing => "nothing; it is done".to_string(),
         }
     }
 
@@ -135,7 +170,12 @@ impl Waits {
         match self {
             Self::On(waiting_on) => waiting_on.advice(),
             Self::Refused(refusal) => refusal.advice(),
-            Self::Manager(_) => "wait a moment; if it lasts, see whether the manager runs".to_string(),
+            Self::Manager(_) => {
+                format!("wait a moment; if it lasts, check that the manager runs: {MANAGER_PODS}")
+            }
+            Self::HiddenBudgets => {
+                "wait; to see more, ask for permission to list poddisruptionbudgets".to_string()
+            }
             Self::Nothing => "nothing".to_string(),
         }
     }
@@ -145,10 +185,11 @@ impl Waits {
         match self {
             Self::On(waiting_on) => phrase(waiting_on, now),
             Self::Refused(refusal) => refusal_phrase(refusal),
-            Self::Manager(Due::GiveTurn) => "manager: next turn".to_string(),
+            Self::Manager(Due::GiveTurn) => "manager: next interceptor".to_string(),
             Self::Manager(Due::Evict) => "manager: eviction".to_string(),
             Self::Manager(Due::EndRequest) => "manager: clean-up".to_string(),
-            Self::Manager(Due::Report) => "manager: report".to_string(),
+            Self::Manager(Due::Report) => "manager: status".to_string(),
+            Self::HiddenBudgets => "budgets you may not list".to_string(),
             Self::Nothing => String::new(),
         }
     }
@@ -158,24 +199,64 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
     match waiting_on {
         WaitingOn::Interceptor { until, .. } => format!("interceptor, {} left", span::left(*until, now)),
         WaitingOn::Progress { until, .. } => format!("progress, {} left", span::left(*until, now)),
-        WaitingOn::Budget { name, allowed, current_healthy, desired_healthy, .. } => {
-            format!("budget {name}: {allowed} allowed, {current_healthy} healthy, {desired_healthy} wanted")
+        WaitingOn::Budget { name, rule, expected_pods, .. } if rule.keeps_all(*expected_pods) => {
+            format!("budget {name}: {rule} of {expected_pods}")
+        }
+        WaitingOn::Budget { name, allowed, current_healthy, expected_pods, .. } => {
+            format!("budget {name}: {allowed} allowed, {current_healthy}/{expected_pods} ready")
         }
         WaitingOn::Refused { refusal, retry_at, .. } => {
-            format!("{}, again in {}", refusal_phrase(refusal), span::left(*retry_at, now))
+            format!("{}, retry in {}", refusal_phrase(refusal), span::left(*retry_at, now))
         }
-        WaitingOn::Evicted { .. } => "pod, which is evicted".to_string(),
+        WaitingOn::Evicted { .. } => "termination".to_string(),
         WaitingOn::Termination { grace_ends, finalizers } => match &finalizers[..] {
             [] if *grace_ends > now => format!("termination, {} left", span::left(*grace_ends, now)),
-            [] => format!("termination, {} late", span::age(*grace_ends, now)),
+            [] => format!("termination, {}", span::eta(*grace_ends, now)),
             finalizers => format!("termination, held by {}", finalizers.join(", ")),
         },
-        WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod } => "nobody: DaemonSet pod".to_string(),
-        WaitingOn::NotEvictable { pod: Unevictable::MirrorPod } => "nobody: mirror pod".to_string(),
+        WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod } => {
+            "never evicted: DaemonSet pod".to_string()
+        }
+        WaitingOn::NotEvictable { pod: Unevictable::MirrorPod } => "never evicted: static pod".to_string(),
         WaitingOn::Finalizers { names } => format!("finalizer {}", names.join(", ")),
         WaitingOn::PodLookup => "pod lookup".to_string(),
         WaitingOn::InterceptorsNotResolved => "webhook: interceptors not known".to_string(),
         WaitingOn::UnknownInterceptor { class } => format!("unknown interceptor {class}"),
+    }
+}
+
+/// What it is, and who.
+fn kind(waiting_on: &WaitingOn) -> (&'static str, Vec<String>) {
+    match waiting_on {
+        WaitingOn::Interceptor { class, .. } => ("Interceptor", vec![class.clone()]),
+        WaitingOn::Progress { .. } => ("Progress", Vec::new()),
+        WaitingOn::Budget { name, .. } => ("Budget", vec![name.clone()]),
+        WaitingOn::Refused { refusal, .. } => ("Refused", names(refusal)),
+        WaitingOn::Evicted { .. } => ("Evicted", Vec::new()),
+        WaitingOn::Termination { finalizers, .. } => ("Termination", finalizers.clone()),
+        WaitingOn::NotEvictable { .. } => ("NotEvictable", Vec::new()),
+        WaitingOn::Finalizers { names } => ("Finalizers", names.clone()),
+        WaitingOn::PodLookup => ("PodLookup", Vec::new()),
+        WaitingOn::InterceptorsNotResolved => ("InterceptorsNotResolved", Vec::new()),
+        WaitingOn::UnknownInterceptor { class } => ("UnknownInterceptor", vec![class.clone()]),
+    }
+}
+
+fn names(refusal: &Refusal) -> Vec<String> {
+    match refusal {
+        Refusal::TwoBudgets { names } => names.clone(),
+        _ => Vec::new(),
+    }
+}
+
+impl Due {
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::GiveTurn => "GiveTurn",
+            Self::Evict => "Evict",
+            Self::EndRequest => "EndRequest",
+            Self::Report => "Report",
+        }
     }
 }
 
@@ -186,8 +267,8 @@ fn refusal_phrase(refusal: &Refusal) -> String {
         Refusal::TwoBudgets { names } if names.is_empty() => "two budgets".to_string(),
         Refusal::TwoBudgets { names } => format!("two budgets: {}", names.join(", ")),
         Refusal::Webhook { .. } => "admission webhook".to_string(),
-        Refusal::Throttled { .. } => "busy server".to_string(),
-        Refusal::NotAllowed { .. } => "missing right".to_string(),
+        Refusal::Throttled { .. } => "busy API server".to_string(),
+        Refusal::NotAllowed { .. } => "missing permission".to_string(),
         Refusal::Server { code, .. } => format!("server error {code}"),
     }
 }

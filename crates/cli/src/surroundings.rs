@@ -17,6 +17,8 @@ pub struct Surroundings {
     pub program: String,
     /// Text may be drawn over.
     pub is_terminal: bool,
+    /// How many letters fit into a line of the terminal, if there is one.
+    pub width: Option<usize>,
     pub colours: bool,
     /// The time, by which ages are told.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -30,13 +32,15 @@ impl Surroundings {
         let is_terminal = std::io::stdout().is_terminal() && variable("TERM") != "dumb";
         let program = program_of(std::env::args_os().next().as_deref());
         let colours = is_terminal && variable("NO_COLOR").is_empty();
-        Self { program, is_terminal, colours, clock: Arc::new(Timestamp::now), cluster: None }
+        let width = is_terminal.then(|| console::Term::stdout().size().1.into());
+        Self { program, is_terminal, width, colours, clock: Arc::new(Timestamp::now), cluster: None }
     }
 
     /// Nobody looks: a pipe, or a test.
     pub fn plain() -> Self {
         let clock = Arc::new(Timestamp::now);
-        Self { program: "usher".to_string(), is_terminal: false, colours: false, clock, cluster: None }
+        let program = "usher".to_string();
+        Self { program, is_terminal: false, width: None, colours: false, clock, cluster: None }
     }
 
     pub fn now(&self) -> Timestamp {

@@ -106,8 +106,8 @@ impl Following {
             }
             let news = match &outcome {
                 Outcome::Gone => "gone".to_string(),
-                Outcome::Withdrawn => "stays, as the request was taken back".to_string(),
-                Outcome::Waiting { waits, .. } => format!("waits: {}", waits.sentence()),
+                Outcome::Withdrawn => "stays, as its eviction request was withdrawn".to_string(),
+                Outcome::Waiting { waits, .. } => format!("waiting: {}", waits.sentence()),
             };
             if said.get(&subject.pod) != Some(&news) {
                 let after = match outcome {
@@ -133,7 +133,7 @@ impl Following {
         for (subject, outcome) in &outcomes {
             let (turn, waiting_on) = match outcome {
                 Outcome::Gone => continue,
-                Outcome::Withdrawn => (String::new(), "taken back".to_string()),
+                Outcome::Withdrawn => (String::new(), "withdrawn".to_string()),
                 Outcome::Waiting { turn, waits } => {
                     let phrase = waits.phrase(now);
                     let phrase = if waits.is_blocked() { surroundings.alarming(&phrase) } else { phrase };
@@ -170,7 +170,7 @@ impl Following {
             match outcome {
                 Outcome::Gone => {}
                 Outcome::Withdrawn => {
-                    text.push_str(&format!("pod/{pod}: stays, as the request was taken back\n"));
+                    text.push_str(&format!("pod/{pod}: stays, as its eviction request was withdrawn\n"));
                 }
                 Outcome::Waiting { waits, .. } => text.push_str(&format!(
                     "pod/{pod}: not gone after {after}: {}; {}\n",
@@ -243,11 +243,11 @@ pub async fn until_gone(
     match ending {
         Ending::Interrupted => writeln!(
             streams.err,
-            "interrupted; the pods are still asked to leave\nwatch it: {}\ntake it back: {}",
+            "interrupted; the eviction is still requested\nwatch: {}\ncancel: {}",
             hints.watch, hints.cancel
         )?,
         Ending::NotGone => {
-            writeln!(streams.err, "{summary}still asked to leave; take it back: {}", hints.cancel)?;
+            writeln!(streams.err, "{summary}the eviction is still requested\ncancel: {}", hints.cancel)?;
         }
         _ => write!(streams.out, "{summary}")?,
     }

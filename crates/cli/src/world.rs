@@ -34,11 +34,14 @@ impl World {
         self.requests.get(&pod.request_key())
     }
 
-    pub fn budgets_of(&self, pod: &Pod) -> Vec<&Budget> {
+    /// `None`: they may not be read.
+    pub fn budgets_of(&self, pod: &Pod) -> Option<Vec<&Budget>> {
         let namespace = &pod.key.namespace;
         let of_namespace = self.budgets.range(Key::new(namespace.clone(), "")..);
         let of_namespace = of_namespace.take_while(|(key, _)| key.namespace == *namespace);
-        of_namespace.map(|(_, budget)| budget).filter(|budget| budget.selects(pod)).collect()
+        let selecting =
+            || of_namespace.map(|(_, budget)| budget).filter(|budget| budget.selects(pod)).collect();
+        (!self.budgets_are_hidden).then(selecting)
     }
 
     /// The requests of a namespace, or of all, with their pods and budgets.

@@ -262,7 +262,8 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::UnhealthyPolicy;
+    use crate::snapshot::{BudgetRule, UnhealthyPolicy};
+    use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
     use proptest::prelude::*;
 
     fn at(second: i64) -> Timestamp {
@@ -272,6 +273,7 @@ mod tests {
     fn budget(allowed: i32, disrupted: &[&str]) -> Budget {
         Budget {
             key: Key::new("default", "web"),
+            rule: BudgetRule::MinAvailable(IntOrString::Int(4)),
             selector: None,
             policy: UnhealthyPolicy::IfHealthyBudget,
             allowed,

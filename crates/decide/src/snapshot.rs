@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-pub use budget::{Budget, UnhealthyPolicy};
+pub use budget::{Budget, BudgetRule, UnhealthyPolicy};
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};

@@ -1,12 +1,11 @@
 //! What an eviction waits for. Conditions, messages, events and explanations are all made from this.
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use crate::eviction_request::Refusal;
+use crate::snapshot::BudgetRule;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "kind", rename_all_fields = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitingOn {
     /// An interceptor has its turn and is not overdue.
     Interceptor {
@@ -23,6 +22,7 @@ pub enum WaitingOn {
     /// The budget that speaks for the pod allows no disruption now.
     Budget {
         name: String,
+        rule: BudgetRule,
         allowed: i32,
         current_healthy: i32,
         desired_healthy: i32,
@@ -31,12 +31,7 @@ pub enum WaitingOn {
         disrupted_pods: usize,
     },
     /// The eviction was refused, and is tried again at a time.
-    Refused {
-        #[serde(flatten)]
-        refusal: Refusal,
-        failures: i32,
-        retry_at: Timestamp,
-    },
+    Refused { refusal: Refusal, failures: i32, retry_at: Timestamp },
     /// The server has accepted the eviction; the pod is about to show it.
     Evicted { at: Timestamp },
     /// The pod is on its way out.
@@ -53,7 +48,7 @@ pub enum WaitingOn {
     UnknownInterceptor { class: String },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unevictable {
     DaemonSetPod,
     MirrorPod,
@@ -162,45 +157,95 @@ impl WaitingOn {
     pub fn advice(&self) -> String {
         match self {
             Self::Interceptor { class, .. } => format!(
-                "wait; if {class} is stuck, look at its logs. It can give up by setting \
+                "wait; if {class} is stuck, look at its logs. It gives up its turn by setting \
                  status.activeInterceptorCompleted"
             ),
             Self::Progress { .. } => "wait for whoever reports the progress".to_string(),
             Self::Budget { name, allowed, .. } if *allowed > 0 => {
-                format!("wait: budget {name} lets {allowed} go now, and others are before this pod")
+                format!("wait: budget {name} allows {allowed} at a time, and others are before this pod")
             }
-            Self::Budget { name, current_healthy, desired_healthy, expected_pods, .. } => {
-                if current_healthy < expected_pods {
-                    format!(
-                        "{} of the {expected_pods} pods of budget {name} are not ready: bring them up, then it frees",
-                        expected_pods - current_healthy
-                    )
-                } else {
-                    format!(
-                        "budget {name} wants {desired_healthy} healthy and has no more than {expected_pods}: add a replica, or \
-                         allow a disruption in the budget"
-                    )
-                }
+            Self::Budget { name, rule, expected_pods, .. } if rule.keeps_all(*expected_pods) => {
+                format!(
+                    "budget {name} has {rule} and {}: {}",
+                    pods(*expected_pods),
+                    rule.remedy(*expected_pods)
+                )
             }
+            Self::Budget { name, current_healthy, expected_pods, .. } if current_healthy < expected_pods => {
+                format!(
+                    "wait for {} of {} of budget {name} to become ready; kubectl get pods shows which",
+                    expected_pods - current_healthy,
+                    pods(*expected_pods)
+                )
+            }
+            Self::Budget { name, .. } => format!("wait until budget {name} is counted again"),
             Self::Refused { refusal, .. } => refusal.advice(),
             Self::Termination { finalizers, .. } if !finalizers.is_empty() => {
-                "ask the owners of the finalizers to let go".to_string()
+                "ask the owners of the finalizers to remove them".to_string()
             }
             Self::Termination { .. } => {
-                "wait until its grace ends; after that, look at the kubelet of its node".to_string()
+                "wait until its grace period ends; after that, check the kubelet of its node".to_string()
             }
             Self::NotEvictable { pod: Unevictable::DaemonSetPod } => {
-                "change the DaemonSet's node selection, or let its interceptor end the pod".to_string()
+                "keep the DaemonSet off the node, or give its pods an interceptor that ends them".to_string()
             }
             Self::NotEvictable { pod: Unevictable::MirrorPod } => {
                 "remove the static pod's manifest on the node".to_string()
             }
-            Self::Finalizers { .. } => "ask the owners of the finalizers to let go".to_string(),
+            Self::Finalizers { .. } => "ask the owners of the finalizers to remove them".to_string(),
             Self::Evicted { .. } | Self::PodLookup => "wait a moment".to_string(),
             Self::InterceptorsNotResolved => {
                 "install the webhook configurations, then delete the request and ask again".to_string()
             }
-            Self::UnknownInterceptor { .. } => "withdraw the request and ask again".to_string(),
+            Self::UnknownInterceptor { .. } => "cancel the request and evict the pod again".to_string(),
+        }
+    }
+}
+
+fn pods(count: i32) -> String {
+    if count == 1 { "1 pod".to_string() } else { format!("{count} pods") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+    #[test]
+    fn a_budget_is_told_by_what_frees_it() {
+        let waits = |rule: BudgetRule, allowed, current_healthy, expected_pods| WaitingOn::Budget {
+            name: "web".into(),
+            rule,
+            allowed,
+            current_healthy,
+            desired_healthy: 0,
+            expected_pods,
+            disrupted_pods: 0,
+        };
+        let max = |pods| BudgetRule::MaxUnavailable(IntOrString::Int(pods));
+        let min = |pods| BudgetRule::MinAvailable(IntOrString::Int(pods));
+        for (waiting_on, advice) in [
+            (
+                waits(max(0), 0, 6, 6),
+                "budget web has maxUnavailable 0 and 6 pods: raise maxUnavailable to 1 or more; more replicas do not help",
+            ),
+            (
+                waits(max(0), 0, 8, 8),
+                "budget web has maxUnavailable 0 and 8 pods: raise maxUnavailable to 1 or more; more replicas do not help",
+            ),
+            // That they become ready would not help either.
+            (
+                waits(min(6), 0, 5, 6),
+                "budget web has minAvailable 6 and 6 pods: scale up to 7 pods or more, or lower minAvailable",
+            ),
+            (
+                waits(max(1), 0, 5, 6),
+                "wait for 1 of 6 pods of budget web to become ready; kubectl get pods shows which",
+            ),
+            (waits(max(1), 0, 6, 6), "wait until budget web is counted again"),
+            (waits(max(1), 1, 6, 6), "wait: budget web allows 1 at a time, and others are before this pod"),
+        ] {
+            assert_eq!(waiting_on.advice(), advice);
         }
     }
 }

@@ -161,8 +161,8 @@ async fn rolling_maintenance(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Re
     for number in 2..=NODES {
         let words = format!("drain node-{number} --reason kernel --name kernel-{number}");
         let output = shell.quietly(&words).await?;
-        let end = output.lines().find(|line| line.contains("drained:")).context("node is not drained")?;
-        println!("\n$ usher {words} | grep drained:\n{end}");
+        let end = output.lines().find(|line| line.contains(" drained: ")).context("node is not drained")?;
+        println!("\n$ usher {words} | grep ' drained: '\n{end}");
         shell.quietly(&format!("maintenance complete kernel-{number}")).await?;
     }
     shell.usher("maintenance list").await?;

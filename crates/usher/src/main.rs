@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use usher_cli::{Streams, Surroundings};
+use usher_cli::{Streams, Surroundings, completion};
 
 /// The sandbox and the manager's caches are millions of small pieces; this is the allocator with which the benchmarks take
 /// their figures.
@@ -44,12 +44,17 @@ enum Command {
     /// Replicas elect one that acts. It runs until SIGTERM, then finishes the calls under way and releases the lease.
     Manager(manager::Arguments),
     /// Print a completion script for your shell, as in: source <(usher completion bash).
-    Completion { shell: usher_cli::Shell },
+    Completion { shell: completion::Shell },
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let surroundings = Surroundings::of_this_process();
+    if let Some(words) = to_be_completed() {
+        let answer = completion::answer(&Arguments::command(), &words, &surroundings).await;
+        print!("{answer}");
+        return ExitCode::SUCCESS;
+    }
     let named = Arguments::command().bin_name(surroundings.program.clone());
     let parsed = named.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
@@ -64,17 +69,17 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let ended = match arguments.command {
+    let served = match arguments.command {
         Command::People(command) => return people(command, &surroundings).await,
         Command::Completion { shell } => {
-            let written = usher_cli::complete(shell, &mut Arguments::command(), &mut std::io::stdout());
-            written.map_err(anyhow::Error::from)
+            let written = completion::script(shell, &mut Arguments::command(), &mut std::io::stdout());
+            return ended(written.map(|()| usher_cli::Ending::Done));
         }
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Sandbox(arguments) => sandbox::run(arguments).await,
         Command::Manager(arguments) => manager::run(arguments).await,
     };
-    match ended {
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             // One line with all causes; backtraces are for developers, who have tests.
@@ -86,14 +91,30 @@ async fn main() -> ExitCode {
 
 async fn people(command: usher_cli::Command, surroundings: &Surroundings) -> ExitCode {
     let streams = Streams { out: &mut std::io::stdout(), err: &mut std::io::stderr() };
-    match usher_cli::run(command, surroundings, streams).await {
+    ended(usher_cli::run(command, surroundings, streams).await)
+}
+
+fn ended(result: Result<usher_cli::Ending, usher_cli::Error>) -> ExitCode {
+    match result {
         Ok(ending) => ending.into(),
-        Err(why) if why.is_broken_pipe() => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
+            if !why.is_broken_pipe() {
+                eprintln!("error: {why}");
+            }
+            why.code().into()
         }
     }
+}
+
+/// The words of a command line that a shell, or kubectl for one, wants to be completed.
+fn to_be_completed() -> Option<Vec<String>> {
+    let mut arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = arguments.next()?;
+    let file = std::path::Path::new(&program).file_name()?;
+    if file == completion::KUBECTL_FILE {
+        return Some(arguments.collect());
+    }
+    (arguments.next()? == completion::ASKED).then(|| arguments.collect())
 }
 
 fn one_line(text: &str) -> String {

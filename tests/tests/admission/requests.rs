@@ -1,6 +1,8 @@
 //! Eviction requests: the tables of the verdicts, by way of an API server.
 
-use crate::scene::{ADMIN, CONFIGURATIONS, EDITOR, NOBODY, SHOP, Scene, VIEWER, Webhook, expect, pods, requests};
+use crate::scene::{
+    ADMIN, CONFIGURATIONS, EDITOR, NOBODY, SHOP, Scene, VIEWER, Webhook, expect, pods, requests,
+};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

@@ -19,7 +19,7 @@ use super::manager::{
     Known, Leader, ManagerFacts, is_status_of_manager, last_write, manager, recorded_attempt,
 };
 use crate::DEFAULT_REQUESTER;
-use crate::standing::{Due, Standing, Waits};
+use crate::standing::{Due, Standing, WaitingOnFacts, Waits};
 use crate::world::World;
 
 /// So many events are told, the newest.
@@ -47,7 +47,9 @@ pub struct Explanation {
     /// Absent if nobody asks the pod to leave.
     pub request: Option<RequestFacts>,
     /// With a request: what it waits on. Without: what would be in the way.
-    pub waiting_on: Waits,
+    pub waiting_on: WaitingOnFacts,
+    #[serde(skip)]
+    pub waits: Waits,
     pub is_blocked: bool,
     pub sentence: String,
     pub advice: String,
@@ -56,7 +58,8 @@ pub struct Explanation {
     pub interceptors: Vec<InterceptorFacts>,
     /// Why the pod's interceptor annotations cannot be read.
     pub invalid_annotations: Vec<String>,
-    pub budgets: Vec<BudgetFacts>,
+    /// Those of the pod; `None` if they may not be read.
+    pub budgets: Option<Vec<BudgetFacts>>,
     pub events: Vec<EventFacts>,
     /// Set if the manager has had time to act and did not.
     pub manager: Option<ManagerFacts>,
@@ -119,6 +122,8 @@ pub enum TurnFacts {
 #[serde(rename_all = "camelCase")]
 pub struct BudgetFacts {
     pub name: String,
+    /// `maxUnavailable 0`, `minAvailable 50%`.
+    pub rule: String,
     pub allowed: i32,
     pub current_healthy: i32,
     pub desired_healthy: i32,
@@ -145,7 +150,8 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
         Some(Err(errors)) => (Vec::new(), errors.iter().map(ToString::to_string).collect()),
         None => (Vec::new(), Vec::new()),
     };
-    let budgets: Vec<&Budget> = pod.iter().flat_map(|pod| found.world.budgets_of(pod)).collect();
+    let budgets = pod.as_ref().map_or(Some(Vec::new()), |pod| found.world.budgets_of(pod));
+    let budgets = budgets.as_deref();
     let asked = found.request.as_ref().and_then(slim_request);
     let mut events: Vec<EventFacts> = found.events.iter().map(event).collect();
     // The same is told of the request and of the pod.
@@ -159,7 +165,8 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
         name: found.name.clone(),
         pod: found.pod.as_ref().zip(pod.as_ref()).map(|(full, pod)| pod_facts(full, pod)),
         request: asked.as_ref().map(request_facts),
-        waiting_on: Waits::Nothing,
+        waiting_on: Waits::Nothing.facts(),
+        waits: Waits::Nothing,
         is_blocked: false,
         sentence: String::new(),
         advice: String::new(),
@@ -167,33 +174,42 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
         until: None,
         interceptors: Vec::new(),
         invalid_annotations: invalid,
-        budgets: pod.iter().flat_map(|pod| budgets.iter().map(|budget| budget_facts(budget, pod))).collect(),
+        budgets: budgets.map(|budgets| {
+            pod.iter().flat_map(|pod| budgets.iter().map(|budget| budget_facts(budget, pod))).collect()
+        }),
         events,
         manager: None,
     };
     match (&found.request, &asked) {
         (Some(full), Some(request)) => {
-            let selecting = pod.iter().flat_map(|pod| SelectingBudget::all(&budgets, pod)).collect();
+            let selecting =
+                pod.iter().flat_map(|pod| SelectingBudget::all(budgets.unwrap_or_default(), pod)).collect();
             let attempt = recorded_attempt(full, request, selecting);
-            let standing = Standing::of(request, pod.as_ref(), &budgets, attempt.as_ref(), now);
+            let standing = Standing::of(request, pod.as_ref(), budgets, attempt.as_ref(), now);
             let since = since(&standing.waits, request, found);
-            let known = Known { full, request, attempt: attempt.as_ref(), leader: found.leader };
-            let manager = manager(&standing, &known, !budgets.is_empty(), now);
+            let known = Known { full, request, attempt: attempt.as_ref(), leader: &found.leader };
+            let may_have_budget = budgets.is_none_or(|budgets| !budgets.is_empty());
+            let manager = manager(&standing, &known, may_have_budget, now);
             let explanation =
                 Explanation { interceptors: turns(request, now), since, manager, ..explanation };
             told(explanation, standing.waits)
         }
         _ => {
             let waits = match &pod {
-                Some(pod) => forecast(pod, &named, &budgets, now),
+                Some(pod) => forecast(pod, &named, budgets, now),
                 None => Waits::Nothing,
             };
             let sentence = match (&waits, named.first()) {
                 (Waits::Manager(Due::GiveTurn), Some(first)) => {
-                    format!("{} would have the first turn", first.interceptor_class)
+                    format!("{} would go first ({})", first.interceptor_class, interceptors(named.len()))
                 }
                 (Waits::Manager(_), _) => {
                     "it would be evicted at once: it has no interceptor, and no budget is in the way"
+                        .to_string()
+                }
+                (Waits::HiddenBudgets, _) => {
+                    "it has no interceptor; whether a disruption budget is in the way is not known, as you may not list \
+                     them"
                         .to_string()
                 }
                 (waits, _) => waits.sentence(),
@@ -202,6 +218,10 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
             Explanation { sentence, ..told(Explanation { interceptors, ..explanation }, waits) }
         }
     }
+}
+
+pub fn interceptors(count: usize) -> String {
+    if count == 1 { "1 interceptor".to_string() } else { format!("{count} interceptors") }
 }
 
 fn told(explanation: Explanation, waits: Waits) -> Explanation {
@@ -215,7 +235,8 @@ fn told(explanation: Explanation, waits: Waits) -> Explanation {
         sentence: waits.sentence(),
         advice: waits.advice(),
         until,
-        waiting_on: waits,
+        waiting_on: waits.facts(),
+        waits,
         ..explanation
     }
 }
@@ -231,7 +252,7 @@ fn slim_request(request: &EvictionRequest) -> Option<Request> {
 }
 
 /// What would happen if somebody asked now: the decision on a request that is not there.
-fn forecast(pod: &Pod, named: &[Interceptor], budgets: &[&Budget], now: Timestamp) -> Waits {
+fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: Timestamp) -> Waits {
     let request = Request {
         key: pod.request_key(),
         uid: "".into(),
@@ -246,13 +267,15 @@ fn forecast(pod: &Pod, named: &[Interceptor], budgets: &[&Budget], now: Timestam
         deadline: SignedDuration::from_secs(
             usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT.into(),
         ),
+        is_progress_reported: false,
         status: EvictionRequestStatus::default(),
     };
     // The server would refuse what no status tells of yet, so the decision is told what it would say.
     let refusal = Refusal::Server { code: 500, message: String::new() };
-    let selecting = SelectingBudget::all(budgets, pod);
+    let selecting = SelectingBudget::all(budgets.unwrap_or_default(), pod);
+    let is_refused = selecting.len() > 1;
     let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0, budgets: selecting };
-    let attempt = (budgets.len() > 1).then_some(attempt);
+    let attempt = is_refused.then_some(attempt);
     let standing = Standing::of(&request, Some(pod), budgets, attempt.as_ref(), now);
     match standing.waits {
         Waits::On(WaitingOn::Refused { refusal: refusal @ Refusal::TwoBudgets { .. }, .. }) => {
@@ -282,7 +305,7 @@ fn since(waits: &Waits, request: &Request, found: &Found) -> Option<Timestamp> {
         }
         Waits::On(WaitingOn::PodLookup | WaitingOn::UnknownInterceptor { .. }) => None,
         Waits::On(_) | Waits::Refused(_) => blocked().or(Some(request.created)),
-        Waits::Manager(_) | Waits::Nothing => None,
+        Waits::Manager(_) | Waits::HiddenBudgets | Waits::Nothing => None,
     }
 }
 
@@ -300,7 +323,8 @@ fn turns(request: &Request, now: Timestamp) -> Vec<InterceptorFacts> {
     let status = &request.status;
     let active = status.active_interceptor_class.as_deref();
     let position = request.interceptors.iter().position(|one| Some(one.interceptor_class.as_str()) == active);
-    let progress = status.progress_timestamp.as_ref().map(|time| time.0);
+    let progress =
+        status.progress_timestamp.as_ref().map(|time| time.0).filter(|_| request.is_progress_reported);
     let current = if status.active_interceptor_completed {
         TurnFacts::Completed
     } else if now >= overdue_at(request) {
@@ -352,6 +376,7 @@ fn request_facts(request: &Request) -> RequestFacts {
 fn budget_facts(budget: &Budget, pod: &Pod) -> BudgetFacts {
     BudgetFacts {
         name: budget.key.name.to_string(),
+        rule: budget.rule.to_string(),
         allowed: budget.allowed,
         current_healthy: budget.current_healthy,
         desired_healthy: budget.desired_healthy,

@@ -16,21 +16,23 @@ pub const LEASE_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 const MANAGER: &str = "usher";
 
 /// Whether a manager says that it is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "lease", rename_all_fields = "camelCase")]
 pub enum Leader {
-    /// The lease may not be read.
+    /// Leases may not be read.
     Unknown,
     /// There is no lease.
     Missing,
     Renewed {
         at: Timestamp,
+        /// Where the manager is installed.
+        namespace: String,
     },
 }
 
 impl Leader {
-    fn is_fresh(self, now: Timestamp) -> bool {
-        matches!(self, Self::Renewed { at } if now < at + LEASE_PATIENCE)
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        matches!(self, Self::Renewed { at, .. } if now < *at + LEASE_PATIENCE)
     }
 }
 
@@ -69,20 +71,20 @@ pub struct Known<'a> {
     pub full: &'a EvictionRequest,
     pub request: &'a Request,
     pub attempt: Option<&'a Attempt>,
-    pub leader: Leader,
+    pub leader: &'a Leader,
 }
 
 /// What the manager should have done by now, and since when: counted from the last change that it could see.
 pub fn manager(
     standing: &Standing,
     known: &Known<'_>,
-    has_budget: bool,
+    may_have_budget: bool,
     now: Timestamp,
 ) -> Option<ManagerFacts> {
     let due = standing.due?;
     // Since when a budget is as it is, and who else waits for it, is not known here: then only the lease tells.
-    let depends_on_budget = has_budget && matches!(due, Due::Evict | Due::Report);
-    if depends_on_budget && (known.leader == Leader::Unknown || known.leader.is_fresh(now)) {
+    let depends_on_budget = may_have_budget && matches!(due, Due::Evict | Due::Report);
+    if depends_on_budget && (*known.leader == Leader::Unknown || known.leader.is_fresh(now)) {
         return None;
     }
     let request = known.request;
@@ -93,5 +95,5 @@ pub fn manager(
     );
     let retry = known.attempt.map(|attempt| attempt.retry_at(&request.pod_uid));
     let since = [Some(changed), silent.then(|| overdue_at(request)), retry].into_iter().flatten().max()?;
-    (now >= since + PATIENCE).then_some(ManagerFacts { due, due_since: since, leader: known.leader })
+    (now >= since + PATIENCE).then(|| ManagerFacts { due, due_since: since, leader: known.leader.clone() })
 }

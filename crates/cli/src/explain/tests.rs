@@ -75,22 +75,22 @@ fn an_interceptor_that_has_its_turn() {
     assert_eq!(
         told(&found),
         "\
-Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not left yet.
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not been evicted yet.
 
 Waiting on    interceptor db.example.com has its turn
 Since         10m ago (2026-01-01 11:50:00Z)
-Until         in 27m (2026-01-01 12:27:00Z) at the latest, if it stays silent; it expects to be done in 5m (2026-01-01 12:05:00Z)
-What to do    wait; if db.example.com is stuck, look at its logs. It can give up by setting status.activeInterceptorCompleted
+Until         in 27m (2026-01-01 12:27:00Z) at the latest, without progress until then; it expects to finish in 5m (2026-01-01 12:05:00Z)
+What to do    wait; if db.example.com is stuck, look at its logs. It gives up its turn by setting status.activeInterceptorCompleted
 
 Requested by  admin.usher.dev
 Requested     15m ago (2026-01-01 11:45:00Z)
-Taking back   forbidden by the interceptor: it goes on until the pod is gone
+Cancellation  forbidden by the interceptor: the eviction goes on until the pod is gone
 Message       moving 3 of 5 shards
-Turns         1/3   backup.example.com       12000                 turn is over
-              2/3   db.example.com           11000/knowledgeable   has its turn, last word 3m ago
-              3/3   replicaset.apps.k8s.io   10000/controller      comes later
-              then the eviction API; a silence of 30m passes the turn on
-Budgets       web: does not let the pod go; 0 allowed, 3 of 3 healthy, 3 wanted
+Turns         1/3   backup.example.com       12000                 done
+              2/3   db.example.com           11000/knowledgeable   active, last progress 3m ago
+              3/3   replicaset.apps.k8s.io   10000/controller      waiting
+              then the eviction API; 30m without progress passes the turn on
+Budgets       web (minAvailable 3): does not allow the eviction; 0 allowed, 3 of 3 pods healthy, 3 wanted
 Events        14m ago   Normal   InterceptorSelected   backup.example.com goes first (2 interceptors)
               10m ago   Normal   InterceptorSelected   backup.example.com completed, db.example.com is next
 "
@@ -129,17 +129,17 @@ fn a_budget_that_has_nothing_left() {
     assert_eq!(
         told(&found),
         "\
-Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not left yet.
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not been evicted yet.
 
 Waiting on    disruption budget web does not allow the pod to be evicted
 Since         12m ago (2026-01-01 11:48:00Z)
-Until         that changes; nothing moves by itself
-What to do    budget web wants 3 healthy and has no more than 3: add a replica, or allow a disruption in the budget
+Until         this changes
+What to do    budget web has minAvailable 3 and 3 pods: scale up to 4 pods or more, or lower minAvailable
 
 Requested by  admin.usher.dev
 Requested     15m ago (2026-01-01 11:45:00Z)
 Turns         no interceptor; the eviction API, which was refused once
-Budgets       web: does not let the pod go; 0 allowed, 3 of 3 healthy, 3 wanted
+Budgets       web (minAvailable 3): does not allow the eviction; 0 allowed, 3 of 3 pods healthy, 3 wanted
 "
     );
 }
@@ -154,7 +154,7 @@ fn a_webhook_that_refuses_is_tried_again_at_a_time() {
     let advice = "What to do    ask the owner of the webhook; its message says why\n";
 
     let unknown = told(&found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]));
-    let until = "Until         tried again by itself, with pauses of up to 15m\n";
+    let until = "Until         retried automatically, up to 15m apart\n";
     assert!(unknown.contains(&format!("{refused}{until}{advice}")), "{unknown}");
 
     request["metadata"]["managedFields"] = json!([
@@ -174,20 +174,31 @@ fn a_manager_that_does_not_act_is_told_of() {
     let text = told(&found);
     assert!(
         text.contains(
-            "What to do    the manager does not seem to run: it could give the next turn since 15m ago (2026-01-01 \
-             11:45:00Z); see kubectl get pods -n usher-system\n"
+            "What to do    the manager does not seem to run: it should give the next interceptor its turn since 15m ago \
+             (2026-01-01 11:45:00Z); see kubectl get pods -A -l app.kubernetes.io/name=usher\n"
         ),
         "{text}"
     );
-    found.leader = Leader::Renewed { at: "2026-01-01T11:30:00Z".parse().unwrap() };
-    assert!(told(&found).contains("and renewed its lease 30m ago (2026-01-01 11:30:00Z) last"));
-    found.leader = Leader::Renewed { at: "2026-01-01T11:59:58Z".parse().unwrap() };
-    assert!(told(&found).contains("the manager runs, but could give the next turn since"));
+    let renewed = |at: &str| Leader::Renewed { at: at.parse().unwrap(), namespace: "tools".to_string() };
+    found.leader = renewed("2026-01-01T11:30:00Z");
+    let text = told(&found);
+    assert!(
+        text.contains(
+            "and last renewed its lease 30m ago (2026-01-01 11:30:00Z); see kubectl get pods -n tools\n"
+        ),
+        "{text}"
+    );
+    found.leader = renewed("2026-01-01T11:59:58Z");
+    let text = told(&found);
+    assert!(text.contains("the manager runs, but should give the next interceptor its turn since"), "{text}");
+    assert!(text.contains("look at its logs in namespace tools\n"), "{text}");
 
     request["metadata"]["creationTimestamp"] = json!("2026-01-01T11:59:55Z");
     let young = told(&self::found(Some(pod("web-1", "node-1")), Some(request), &[]));
     assert!(
-        young.contains("What to do    wait a moment; if it lasts, see whether the manager runs\n"),
+        young.contains(
+            "What to do    wait a moment; if it lasts, check that the manager runs: kubectl get pods -A"
+        ),
         "{young}"
     );
 }
@@ -197,10 +208,12 @@ fn whether_a_budget_frees_is_not_held_against_a_manager_that_may_run() {
     let request = request("web-1");
     let mut found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 1)]);
     assert!(
-        told(&found).contains("What to do    wait a moment; if it lasts, see whether the manager runs\n")
+        told(&found).contains(
+            "What to do    wait a moment; if it lasts, check that the manager runs: kubectl get pods"
+        )
     );
     found.leader = Leader::Missing;
-    assert!(told(&found).contains("the manager does not seem to run: it could evict the pod since"));
+    assert!(told(&found).contains("the manager does not seem to run: it should evict the pod since"));
 }
 
 #[test]
@@ -213,12 +226,12 @@ fn termination_that_something_holds() {
     assert!(
         text.starts_with(
             "\
-Pod shop/web-1 on node-1 (terminating, 60s late, of ReplicaSet/web-abc) has not left yet.
+Pod shop/web-1 on node-1 (terminating, due 60s late, of ReplicaSet/web-abc) has not been evicted yet.
 
 Waiting on    the pod is terminating and held by the finalizers example.com/hold
 Since         90s ago (2026-01-01 11:58:30Z)
 Until         60s ago (2026-01-01 11:59:00Z)
-What to do    ask the owners of the finalizers to let go
+What to do    ask the owners of the finalizers to remove them
 "
         ),
         "{text}"
@@ -231,23 +244,23 @@ fn a_pod_that_nobody_asks_to_leave() {
     assert_eq!(
         told(&found(Some(pod.clone()), None, &[])),
         "\
-Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) is not asked to leave.
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has no eviction request.
 
-If asked      it would be evicted at once: it has no interceptor, and no budget is in the way
-To ask        usher evict web-1 -n shop
+If evicted    it would be evicted at once: it has no interceptor, and no budget is in the way
+To evict it   usher evict web-1 -n shop
 "
     );
     assert_eq!(
         told(&found(Some(pod.clone()), None, &[budget("web", 0), budget("all", 1)])),
         "\
-Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) is not asked to leave.
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has no eviction request.
 
-If asked      the disruption budgets all and web all select the pod, and the server evicts no pod that has more than one
+If evicted    the disruption budgets all and web all select the pod, and the server evicts no pod that has more than one
 Before that   change the selectors of all and web so that one of them is left
-To ask        usher evict web-1 -n shop
-Budgets       all: lets the pod go; 1 allowed, 3 of 3 healthy, 2 wanted
-              web: does not let the pod go; 0 allowed, 3 of 3 healthy, 3 wanted
-              the server evicts no pod that has more than one budget
+To evict it   usher evict web-1 -n shop
+Budgets       all (minAvailable 2): allows the eviction; 1 allowed, 3 of 3 pods healthy, 2 wanted
+              web (minAvailable 3): does not allow the eviction; 0 allowed, 3 of 3 pods healthy, 3 wanted
+              the eviction API refuses pods with more than one budget
 "
     );
     pod["metadata"]["annotations"] = json!({
@@ -257,10 +270,10 @@ Budgets       all: lets the pod go; 1 allowed, 3 of 3 healthy, 2 wanted
     assert_eq!(
         told(&found(Some(pod.clone()), None, &[])),
         "\
-Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) is not asked to leave.
+Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has no eviction request.
 
-If asked      db.example.com would have the first turn
-To ask        usher evict web-1 -n shop
+If evicted    db.example.com would go first (2 interceptors)
+To evict it   usher evict web-1 -n shop
 
 Interceptors  1/2   db.example.com    11000/knowledgeable
               2/2   low.example.com   2000
@@ -281,14 +294,14 @@ fn a_request_that_outlives_its_pod() {
     assert!(
         text.starts_with(
             "\
-Pod shop/web-1 is gone; only its request is still there.
+Pod shop/web-1 is gone; only its eviction request is still there.
 
 Waiting on    the request is held by the finalizers audit.example.com/log
 Since         2m ago (2026-01-01 11:58:00Z)
 Until         not known
-What to do    ask the owners of the finalizers to let go
+What to do    ask the owners of the finalizers to remove them
 
-Requested by  nobody any more
+Requested by  nobody; all have withdrawn
 "
         ),
         "{text}"
@@ -301,29 +314,117 @@ fn machines_get_the_same_in_fields() {
     request["status"] = blocked("DisruptionBudget", "x", 2);
     let found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 0)]);
     let value = serde_json::to_value(explain(&found, NOW.parse().unwrap())).unwrap();
-    assert_eq!(value["waitingOn"]["kind"], "Budget");
-    assert_eq!(value["waitingOn"]["currentHealthy"], 3);
+    assert_eq!(
+        value["waitingOn"],
+        json!({"kind": "Budget", "reason": "DisruptionBudget", "isBlocked": true, "names": ["web"]})
+    );
+    assert_eq!(value["budgets"][0]["currentHealthy"], 3);
     assert_eq!((&value["isBlocked"], &value["since"]), (&json!(true), &json!("2026-01-01T11:48:00Z")));
     assert_eq!(value["request"]["requesters"], json!(["admin.usher.dev"]));
     assert_eq!(value["budgets"][0]["letsPass"], false);
     assert_eq!((&value["until"], &value["manager"]), (&Value::Null, &Value::Null));
 }
 
+/// Machines need not know which of them it is to find what they look for.
+#[test]
+fn what_is_waited_for_has_the_same_fields_everywhere() {
+    let mut webhook = request("web-1");
+    webhook["status"] = blocked("AdmissionWebhook", "no", 6);
+    let mut gone = request("web-1");
+    gone["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:58:00Z");
+    gone["metadata"]["finalizers"] = json!(["audit.example.com/log"]);
+    let there = || Some(pod("web-1", "node-1"));
+    let all = [
+        found(there(), Some(request("web-1")), &[]),
+        found(there(), Some(request("web-1")), &[budget("web", 0)]),
+        found(there(), Some(request("web-1")), &[budget("web", 0), budget("all", 0)]),
+        found(there(), Some(webhook), &[]),
+        found(None, Some(gone), &[]),
+        found(there(), None, &[]),
+    ];
+    let mut kinds = Vec::new();
+    for found in all {
+        let value = serde_json::to_value(explain(&found, NOW.parse().unwrap())).unwrap();
+        let waiting_on = value["waitingOn"].as_object().unwrap();
+        assert_eq!(waiting_on.keys().collect::<Vec<_>>(), ["isBlocked", "kind", "names", "reason"]);
+        assert!(waiting_on["names"].is_array() && waiting_on["reason"].is_string());
+        kinds.push(waiting_on["kind"].as_str().unwrap().to_string());
+    }
+    assert_eq!(kinds, ["Manager", "Budget", "Manager", "Refused", "Finalizers", "Manager"]);
+}
+
+#[test]
+fn budgets_that_may_not_be_read_are_told_of_and_never_said_to_be_out_of_the_way() {
+    let hidden = |request: Option<Value>| {
+        let mut found = found(Some(pod("web-1", "node-1")), request, &[]);
+        found.world.budgets_are_hidden = true;
+        let value = serde_json::to_value(explain(&found, NOW.parse().unwrap())).unwrap();
+        assert_eq!(value["budgets"], Value::Null, "{value}");
+        (told(&found), value["waitingOn"]["kind"].clone())
+    };
+    let (text, kind) = hidden(None);
+    assert_eq!(kind, "HiddenBudgets");
+    assert!(
+        text.contains(
+            "If evicted    it has no interceptor; whether a disruption budget is in the way is not known"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("Budgets       not known: you may not list poddisruptionbudgets here\n"), "{text}");
+    let (text, kind) = hidden(Some(request("web-1")));
+    assert_eq!(kind, "HiddenBudgets");
+    assert!(!text.contains("nothing is in the way") && !text.contains("the manager does not seem"), "{text}");
+    // What the manager has written down is known to everybody.
+    let mut refused = request("web-1");
+    refused["status"] = blocked("DisruptionBudget", "disruption budget web does not allow it", 1);
+    let (text, kind) = hidden(Some(refused));
+    assert_eq!(kind, "Refused");
+    assert!(text.contains("Waiting on    disruption budget web does not allow it\n"), "{text}");
+}
+
+#[test]
+fn an_interceptor_that_has_not_reported_yet_is_said_to_be_so() {
+    let mut request = request("web-1");
+    request["spec"]["interceptors"] = interceptors();
+    request["status"] =
+        json!({"activeInterceptorClass": "db.example.com", "progressTimestamp": "2026-01-01T11:57:00Z"});
+    let written_by = |manager: &str| {
+        json!([{
+            "manager": manager, "operation": "Update", "subresource": "status", "time": "2026-01-01T11:57:00Z",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:progressTimestamp": {}}},
+        }])
+    };
+    for (manager, wanted) in
+        [("usher", "active, no progress reported yet\n"), ("db", "active, last progress 3m ago\n")]
+    {
+        request["metadata"]["managedFields"] = written_by(manager);
+        let text = told(&found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]));
+        assert!(text.contains(wanted), "{manager}: {text}");
+    }
+}
+
 #[test]
 fn a_pod_or_a_node_may_be_named_in_one_word_or_two() {
-    use super::{Subject, subject};
-    let named = |words: &[&str]| subject(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let (pod, node) = (|| Ok(Subject::Pod("a".into())), || Ok(Subject::Node("a".into())));
+    use super::{Subject, subjects};
+    let named = |words: &[&str]| subjects(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let (pod, node) = (|| Ok(vec![Subject::Pod("a".into())]), || Ok(vec![Subject::Node("a".into())]));
     for words in [&["a"][..], &["pod/a"], &["pod", "a"], &["po", "a"]] {
         assert_eq!(named(words), pod(), "{words:?}");
     }
     for words in [&["node/a"][..], &["node", "a"], &["no/a"], &["nodes", "a"]] {
         assert_eq!(named(words), node(), "{words:?}");
     }
-    assert_eq!(named(&["node"]), Ok(Subject::Pod("node".into())), "a pod may be called so");
-    for (words, part) in
-        [(&["node", "N"][..], "cannot be the name of a node"), (&["job", "a"], "\"job\" is no kind")]
-    {
+    assert_eq!(named(&["node"]), Ok(vec![Subject::Pod("node".into())]), "a pod may be called so");
+    let (one, two) = (Subject::Pod("a".into()), Subject::Pod("b".into()));
+    for words in [&["a", "b"][..], &["pod/a", "b"], &["pods", "a", "b"]] {
+        assert_eq!(named(words), Ok(vec![one.clone(), two.clone()]), "{words:?}");
+    }
+    assert_eq!(named(&["a", "node/b"]), Ok(vec![one, Subject::Node("b".into())]));
+    for (words, part) in [
+        (&["node", "N"][..], "cannot be the name of a node"),
+        (&["job/a"], "\"job\" cannot be evicted"),
+        (&["node", "node/a"], "cannot be the name of a node"),
+    ] {
         assert!(named(words).unwrap_err().contains(part), "{words:?}");
     }
 }

@@ -3,24 +3,25 @@
 use jiff::{SignedDuration, Timestamp};
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
-use super::explanation::{Explanation, InterceptorFacts, PodFacts, RequestFacts, TurnFacts};
+use super::explanation::{BudgetFacts, Explanation, InterceptorFacts, PodFacts, RequestFacts, TurnFacts};
 use super::manager::{LEASE_PATIENCE, Leader};
+use crate::error::MANAGER_PODS;
 use crate::sheet::Sheet;
 use crate::standing::{Due, Waits};
 use crate::table::Table;
 use crate::{Surroundings, span};
 
 pub fn render(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
-    let mut text = Sheet::default();
-    text.text.push_str(&surroundings.bold(&headline(explanation, now)));
-    text.space();
-    text.space();
+    let mut text = Sheet::new(surroundings);
+    text.headline(&surroundings.bold(&headline(explanation, now)));
     match &explanation.request {
         Some(request) => asked(&mut text, explanation, request, surroundings, now),
         None => not_asked(&mut text, explanation, surroundings),
     }
-    if !explanation.budgets.is_empty() {
-        text.put("Budgets", &budgets(explanation));
+    match &explanation.budgets {
+        None => text.put("Budgets", "not known: you may not list poddisruptionbudgets here"),
+        Some(known) if known.is_empty() => {}
+        Some(known) => text.put("Budgets", &budgets(known)),
     }
     if !explanation.events.is_empty() {
         text.put("Events", &events(explanation, now));
@@ -31,12 +32,12 @@ pub fn render(explanation: &Explanation, surroundings: &Surroundings, now: Times
 fn headline(explanation: &Explanation, now: Timestamp) -> String {
     let name = format!("{}/{}", explanation.namespace, explanation.name);
     let Some(pod) = &explanation.pod else {
-        return format!("Pod {name} is gone; only its request is still there.");
+        return format!("Pod {name} is gone; only its eviction request is still there.");
     };
     let end = match &explanation.request {
-        Some(_) if is_ended(pod) => "has ended; its request is still there.",
-        Some(_) => "has not left yet.",
-        None => "is not asked to leave.",
+        Some(_) if is_ended(pod) => "has ended; its eviction request is still there.",
+        Some(_) => "has not been evicted yet.",
+        None => "has no eviction request.",
     };
     format!("Pod {name} {} {end}", state(pod, now))
 }
@@ -49,7 +50,7 @@ fn state(pod: &PodFacts, now: Timestamp) -> String {
     let place = if pod.node.is_empty() { "on no node yet".to_string() } else { format!("on {}", pod.node) };
     let health = match pod.terminating_until {
         Some(until) if until > now => format!("terminating, {} left", span::left(until, now)),
-        Some(until) => format!("terminating, {} late", span::age(until, now)),
+        Some(until) => format!("terminating, due {}", span::eta(until, now)),
         None if pod.phase == "Running" && !pod.ready => "Running, not ready".to_string(),
         None if pod.phase == "Running" => "Running, ready".to_string(),
         None => pod.phase.clone(),
@@ -75,14 +76,14 @@ fn asked(
     text.put("What to do", &advice(explanation, surroundings, now));
     text.space();
     let requesters = if request.requesters.is_empty() {
-        "nobody any more".to_string()
+        "nobody; all have withdrawn".to_string()
     } else {
         request.requesters.join(", ")
     };
     text.put("Requested by", &requesters);
     text.put("Requested", &span::told(request.created, now));
     if request.cancellation_policy == Policy::Forbid {
-        text.put("Taking back", "forbidden by the interceptor: it goes on until the pod is gone");
+        text.put("Cancellation", "forbidden by the interceptor: the eviction goes on until the pod is gone");
     }
     // Without an interceptor the message is the manager's own, which the lines above say better.
     if !request.message.is_empty() && !explanation.interceptors.is_empty() {
@@ -93,22 +94,22 @@ fn asked(
 }
 
 fn until(explanation: &Explanation, now: Timestamp) -> String {
-    match (explanation.until, &explanation.waiting_on) {
+    match (explanation.until, &explanation.waits) {
         (
             Some(until),
             Waits::On(usher_decide::waiting_on::WaitingOn::Interceptor { expected_finish, .. }),
         ) => {
             let expected =
-                expected_finish.map(|finish| format!("; it expects to be done {}", span::told(finish, now)));
+                expected_finish.map(|finish| format!("; it expects to finish {}", span::told(finish, now)));
             format!(
-                "{} at the latest, if it stays silent{}",
+                "{} at the latest, without progress until then{}",
                 span::told(until, now),
                 expected.unwrap_or_default()
             )
         }
         (Some(until), _) => span::told(until, now),
-        (None, Waits::Refused(_)) => "tried again by itself, with pauses of up to 15m".to_string(),
-        (None, waits) if waits.is_blocked() => "that changes; nothing moves by itself".to_string(),
+        (None, Waits::Refused(_)) => "retried automatically, up to 15m apart".to_string(),
+        (None, waits) if waits.is_blocked() => "this changes".to_string(),
         (None, Waits::Manager(_)) => "the manager acts".to_string(),
         (None, _) => "not known".to_string(),
     }
@@ -118,27 +119,27 @@ fn until(explanation: &Explanation, now: Timestamp) -> String {
 pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
     let Some(manager) = &explanation.manager else { return explanation.advice.clone() };
     let due = match manager.due {
-        Due::GiveTurn => "give the next turn",
+        Due::GiveTurn => "give the next interceptor its turn",
         Due::Evict => "evict the pod",
         Due::EndRequest => "remove the request",
-        Due::Report => "say where it stands",
+        Due::Report => "update the status",
     };
     let since = span::told(manager.due_since, now);
-    let told = match manager.leader {
-        Leader::Renewed { at } if now < at + LEASE_PATIENCE => format!(
-            "the manager runs, but could {due} since {since}: look at its logs in namespace usher-system"
+    let told = match &manager.leader {
+        Leader::Renewed { at, namespace } if now < *at + LEASE_PATIENCE => format!(
+            "the manager runs, but should {due} since {since}: look at its logs in namespace {namespace}"
         ),
-        Leader::Renewed { at } => format!(
-            "the manager does not seem to run: it could {due} since {since}, and renewed its lease {} last; see kubectl \
-             get pods -n usher-system",
-            span::told(at, now)
+        Leader::Renewed { at, namespace } => format!(
+            "the manager does not seem to run: it should {due} since {since}, and last renewed its lease {}; see kubectl \
+             get pods -n {namespace}",
+            span::told(*at, now)
         ),
-        Leader::Missing | Leader::Unknown => format!(
-            "the manager does not seem to run: it could {due} since {since}; see kubectl get pods -n usher-system"
-        ),
+        Leader::Missing | Leader::Unknown => {
+            format!("the manager does not seem to run: it should {due} since {since}; see {MANAGER_PODS}")
+        }
     };
     let told = surroundings.alarming(&told);
-    match explanation.waiting_on {
+    match explanation.waits {
         Waits::Manager(_) => told,
         _ => format!("{}\n{told}", explanation.advice),
     }
@@ -168,29 +169,29 @@ fn turns(
     };
     let last = match count {
         0 => format!("no interceptor; the eviction API{refused}"),
-        _ => format!("then the eviction API{refused}; a silence of {deadline} passes the turn on"),
+        _ => format!("then the eviction API{refused}; {deadline} without progress passes the turn on"),
     };
     format!("{}{last}", table.render())
 }
 
 fn turn(turn: TurnFacts, now: Timestamp) -> String {
     let reported = |progress: Option<Timestamp>| match progress {
-        Some(at) => format!("last word {} ago", span::age(at, now)),
-        None => "no word yet".to_string(),
+        Some(at) => format!("last progress {} ago", span::age(at, now)),
+        None => "no progress reported yet".to_string(),
     };
     match turn {
-        TurnFacts::Over => "turn is over".to_string(),
-        TurnFacts::Completed => "has completed".to_string(),
-        TurnFacts::Silent { progress } => format!("silent for too long, {}", reported(progress)),
-        TurnFacts::Active { progress, .. } => format!("has its turn, {}", reported(progress)),
-        TurnFacts::ToCome => "comes later".to_string(),
+        TurnFacts::Over => "done".to_string(),
+        TurnFacts::Completed => "completed".to_string(),
+        TurnFacts::Silent { progress } => format!("overdue, {}", reported(progress)),
+        TurnFacts::Active { progress, .. } => format!("active, {}", reported(progress)),
+        TurnFacts::ToCome => "waiting".to_string(),
     }
 }
 
 fn not_asked(text: &mut Sheet, explanation: &Explanation, surroundings: &Surroundings) {
     let sentence = &explanation.sentence;
     let forecast = if explanation.is_blocked { surroundings.alarming(sentence) } else { sentence.clone() };
-    text.put("If asked", &forecast);
+    text.put("If evicted", &forecast);
     if explanation.is_blocked {
         text.put("Before that", &explanation.advice);
     }
@@ -198,7 +199,7 @@ fn not_asked(text: &mut Sheet, explanation: &Explanation, surroundings: &Surroun
         text.put("Annotation", &surroundings.alarming(why));
     }
     let ask = format!("{} evict {} -n {}", surroundings.program, explanation.name, explanation.namespace);
-    text.put("To ask", &ask);
+    text.put("To evict it", &ask);
     if !explanation.interceptors.is_empty() {
         text.space();
         let mut table = Table::default();
@@ -215,17 +216,22 @@ fn not_asked(text: &mut Sheet, explanation: &Explanation, surroundings: &Surroun
     }
 }
 
-fn budgets(explanation: &Explanation) -> String {
+fn budgets(budgets: &[BudgetFacts]) -> String {
     let mut lines = String::new();
-    for budget in &explanation.budgets {
-        let verdict = if budget.lets_pass { "lets the pod go" } else { "does not let the pod go" };
+    for budget in budgets {
+        let verdict = if budget.lets_pass { "allows the eviction" } else { "does not allow the eviction" };
         lines.push_str(&format!(
-            "{}: {verdict}; {} allowed, {} of {} healthy, {} wanted\n",
-            budget.name, budget.allowed, budget.current_healthy, budget.expected_pods, budget.desired_healthy
+            "{} ({}): {verdict}; {} allowed, {} of {} pods healthy, {} wanted\n",
+            budget.name,
+            budget.rule,
+            budget.allowed,
+            budget.current_healthy,
+            budget.expected_pods,
+            budget.desired_healthy
         ));
     }
-    if explanation.budgets.len() > 1 {
-        lines.push_str("the server evicts no pod that has more than one budget\n");
+    if budgets.len() > 1 {
+        lines.push_str("the eviction API refuses pods with more than one budget\n");
     }
     lines
 }

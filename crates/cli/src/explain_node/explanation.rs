@@ -12,7 +12,7 @@ use usher_decide::waiting_on::WaitingOn;
 
 use crate::Surroundings;
 use crate::explain::{self, Explanation, Found};
-use crate::standing::Waits;
+use crate::standing::{Due, WaitingOnFacts, Waits};
 
 /// So many nodes are named where a sentence tells of some.
 const NAMED: usize = 3;
@@ -67,8 +67,8 @@ pub struct MaintenanceFacts {
 #[serde(rename_all = "camelCase")]
 pub struct Group {
     pub urgency: Urgency,
-    /// One word for machines.
-    pub waiting_on: &'static str,
+    /// Of the first of them.
+    pub waiting_on: WaitingOnFacts,
     pub sentence: String,
     pub advice: String,
     /// Since when the first of them waits.
@@ -118,8 +118,11 @@ pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
     for pod in &found.pods {
         let group = group_of(pod, drain.as_ref(), now);
         // Budgets of the same name in two namespaces are two.
-        let namespace =
-            if group.waiting_on.contains("DisruptionBudget") { pod.namespace.clone() } else { String::new() };
+        let namespace = if group.waiting_on.reason.contains("DisruptionBudget") {
+            pod.namespace.clone()
+        } else {
+            String::new()
+        };
         let key = (group.urgency, group.sentence.clone(), group.advice.clone(), namespace);
         let earliest = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).min();
         groups
@@ -213,7 +216,7 @@ fn group_of(found: &Found, drain: Option<&Drain>, now: Timestamp) -> Group {
         return not_yet(found, &explanation, drain, name);
     }
     let is_late = explanation.manager.is_some()
-        || matches!(&explanation.waiting_on, Waits::On(WaitingOn::Termination { grace_ends, .. }) if *grace_ends < now);
+        || matches!(&explanation.waits, Waits::On(WaitingOn::Termination { grace_ends, .. }) if *grace_ends < now);
     let urgency = match (is_leaving, explanation.is_blocked) {
         (true, true) => Urgency::Blocked,
         (true, false) if is_late => Urgency::Late,
@@ -223,7 +226,7 @@ fn group_of(found: &Found, drain: Option<&Drain>, now: Timestamp) -> Group {
     };
     Group {
         urgency,
-        waiting_on: reason(&explanation.waiting_on),
+        waiting_on: explanation.waiting_on.clone(),
         advice: explain::advice(&explanation, &Surroundings::plain(), now),
         sentence: explanation.sentence,
         since: explanation.since,
@@ -239,21 +242,24 @@ fn not_yet(found: &Found, explanation: &Explanation, drain: &Drain, name: String
         selects(&drain.targets, &class)
     });
     let (waiting_on, sentence, advice) = if is_targeted {
-        ("Manager", "its turn has come; the manager is to request its eviction", "wait a moment".to_string())
+        let waits = WaitingOnFacts { reason: "RequestEviction", ..Waits::Manager(Due::Report).facts() };
+        (waits, "its turn has come; the manager has to request its eviction", "wait a moment".to_string())
     } else {
         let sentence = if drain.is_later {
-            "the nodes of an earlier wave are not empty yet"
+            "the nodes of an earlier wave are not drained yet"
         } else {
-            "the drain plan has not come to it yet"
+            "the drain plan has not reached it yet"
         };
         let advice = match &drain.before[..] {
-            [] => "wait until the pods before it have left".to_string(),
+            [] => "wait until the pods before it are gone".to_string(),
             [first, ..] => format!(
-                "wait until the pods before it have left, which are on {}: see explain node/{first}",
+                "wait until the pods before it are gone, which are on {}: see explain node/{first}",
                 some(&drain.before)
             ),
         };
-        ("DrainPlan", sentence, advice)
+        let reason = if drain.is_later { "Wave" } else { "Plan" };
+        let waits = WaitingOnFacts { kind: "DrainPlan", reason, is_blocked: false, names: Vec::new() };
+        (waits, sentence, advice)
     };
     let (sentence, advice) = if explanation.is_blocked {
         (
@@ -285,13 +291,4 @@ fn some(nodes: &[String]) -> String {
 fn slim(found: &Found) -> Option<Pod> {
     let value = serde_json::to_value(found.pod.as_ref()?).ok()?;
     serde_json::from_value::<PodOnWire>(value).ok().map(Pod::from)
-}
-
-fn reason(waits: &Waits) -> &'static str {
-    match waits {
-        Waits::On(waiting_on) => waiting_on.reason(),
-        Waits::Refused(refusal) => refusal.reason(),
-        Waits::Manager(_) => "Manager",
-        Waits::Nothing => "Nothing",
-    }
 }

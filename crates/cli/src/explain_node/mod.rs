@@ -8,33 +8,18 @@ mod read;
 mod tests;
 mod text;
 
+use jiff::Timestamp;
 use kube::Client;
 
-use crate::output::Structured;
-use crate::requests::say_if_hidden;
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::Error;
+pub use explanation::NodeExplanation;
+pub use text::render;
 
-/// Explains one node.
+/// Looks at one node and its pods.
 ///
 /// # Errors
 /// There is no such node, or the cluster cannot be read.
-pub async fn run(
-    client: &Client,
-    name: &str,
-    output: Option<Structured>,
-    surroundings: &Surroundings,
-    streams: Streams<'_>,
-) -> Result<Ending, Error> {
+pub async fn read(client: &Client, name: &str, now: Timestamp) -> Result<NodeExplanation, Error> {
     let found = read::find(client, name).await?;
-    if let Some(pod) = found.pods.iter().find(|pod| pod.world.budgets_are_hidden) {
-        say_if_hidden(&pod.world, streams.err)?;
-    }
-    let now = surroundings.now();
-    let explanation = explanation::explain(&found, now);
-    let text = match output {
-        Some(format) => format.render(&explanation)?,
-        None => text::render(&explanation, surroundings, now),
-    };
-    streams.out.write_all(text.as_bytes())?;
-    Ok(Ending::Done)
+    Ok(explanation::explain(&found, now))
 }

@@ -51,7 +51,7 @@ async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
         }
     }
     let leader = leader(client).await;
-    let worlds = &worlds;
+    let (worlds, leader) = (&worlds, &leader);
     let found = stream::iter(pods).map(|pod| async move {
         let namespace = pod.namespace().unwrap_or_default();
         let requests: Api<EvictionRequest> = Api::namespaced(client.clone(), &namespace);
@@ -67,7 +67,7 @@ async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
             pod: Some(pod),
             request,
             events: Vec::new(),
-            leader,
+            leader: leader.clone(),
         })
     });
     found.buffered(AT_ONCE).try_collect().await

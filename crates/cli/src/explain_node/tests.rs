@@ -91,29 +91,29 @@ fn what_blocks_a_node_is_told_worst_first() {
     ];
     let found = found(node("m", true), &[maintenance("m", "Drain", "Evicting")], pods);
     let wanted = "\
-Node n1 is being drained: 4 pods have not left yet, 2 blocked.
+Node n1 is being drained: 4 pods have not been evicted yet, 2 blocked.
 
 Maintenance   m: Drain since 15m ago (2026-01-01 11:45:00Z); kernel update
                 Evicting
-                asks to leave: Default pods up to priority 1000000000
+                evicts: Default pods up to priority 1000000000
 Cordoned      by maintenance m
 To end it     usher maintenance complete m
 
 Blocked       2 pods: disruption budget web does not allow the pod to be evicted
               shop/web-1, shop/web-2
   Since       15m ago (2026-01-01 11:45:00Z)
-  What to do  budget web wants 3 healthy and has no more than 3: add a replica, or allow a disruption in the budget
+  What to do  budget web has minAvailable 3 and 3 pods: scale up to 4 pods or more, or lower minAvailable
 
-Leaving       1 pod: interceptor db.example.com has its turn
+Evicting      1 pod: interceptor db.example.com has its turn
               shop/db-0
   Until       in 20m (2026-01-01 12:20:00Z)
-  What to do  wait; if db.example.com is stuck, look at its logs. It can give up by setting status.activeInterceptorCompleted
+  What to do  wait; if db.example.com is stuck, look at its logs. It gives up its turn by setting status.activeInterceptorCompleted
 
-Not yet       1 pod: the drain plan has not come to it yet
+Pending       1 pod: the drain plan has not reached it yet
               shop/system
-  What to do  wait until the pods before it have left
+  What to do  wait until the pods before it are gone
 
-One of them   usher explain POD -n NAMESPACE tells more
+More          usher explain POD -n NAMESPACE
 ";
     assert_eq!(told(&found), wanted);
 }
@@ -125,15 +125,15 @@ fn a_node_without_a_maintenance_is_told_what_a_drain_would_meet() {
         found_pod(&pod("web-2", "n1"), None, &[]),
     ];
     let wanted = "\
-Node n1 is in no maintenance, and has 2 pods; 1 could not leave now.
+Node n1 is in no maintenance, and has 2 pods; 1 could not be evicted now.
 
-Cordoned      by no maintenance, but by kubectl-cordon
+Cordoned      by kubectl-cordon, not by a maintenance
 
-Would stay    1 pod: disruption budget web does not allow the pod to be evicted
+Would block   1 pod: disruption budget web does not allow the pod to be evicted
               shop/web-1
-  What to do  budget web wants 3 healthy and has no more than 3: add a replica, or allow a disruption in the budget
+  What to do  budget web has minAvailable 3 and 3 pods: scale up to 4 pods or more, or lower minAvailable
 
-Could leave   1 pod: it would be evicted at once: it has no interceptor, and no budget is in the way
+Evictable     1 pod: it would be evicted at once: it has no interceptor, and no budget is in the way
               shop/web-2
 
 To drain it   usher drain n1 --dry-run, then usher drain n1
@@ -157,7 +157,7 @@ fn who_holds_the_node_is_told_in_each_stage() {
     let mut before = node("m", true);
     before["metadata"]["annotations"]["nodemaintenance.k8s.io/was-unschedulable"] = "true".into();
     let before = found(before, &[maintenance("m", "Cordon", "")], vec![]);
-    assert!(line(&before, "Cordoned").ends_with("it was cordoned before and stays so afterwards"));
+    assert!(line(&before, "Cordoned").ends_with("it was cordoned before, and stays cordoned afterwards"));
     // A maintenance that is over and no longer marked on the node is none of its.
     let over = found(node("", false), &[maintenance("m", "Complete", "")], vec![]);
     assert_eq!(line(&over, "Node"), "Node n1 is in no maintenance, and has 0 pods.");
@@ -170,9 +170,9 @@ fn a_pod_that_is_targeted_and_not_asked_waits_for_the_manager() {
     let pods = vec![found_pod(&pod("web-1", "n1"), None, &[budget("web", 0)])];
     let explanation = explain(&found(node("m", true), &[maintenance("m", "Drain", "")], pods), now());
     let group = &explanation.groups[0];
-    assert_eq!((group.urgency, group.waiting_on), (Urgency::NotYet, "Manager"));
+    assert_eq!((group.urgency, group.waiting_on.kind), (Urgency::NotYet, "Manager"));
     assert!(group.sentence.ends_with("and then: disruption budget web does not allow the pod to be evicted"));
-    assert!(group.advice.starts_with("wait a moment\nbudget web wants 3 healthy"), "{}", group.advice);
+    assert!(group.advice.starts_with("wait a moment\nbudget web has minAvailable 3"), "{}", group.advice);
 }
 
 #[test]
@@ -187,11 +187,11 @@ fn a_pod_whose_turn_comes_later_is_told_after_whom() {
     let pods = || vec![found_pod(&pod("web-1", "n1"), None, &[])];
     let explanation = explain(&found(node("m", true), &[later.clone()], pods()), now());
     let group = &explanation.groups[0];
-    assert_eq!(group.sentence, "the nodes of an earlier wave are not empty yet");
-    assert_eq!(group.advice, "wait until the pods before it have left, which are on n2: see explain node/n2");
+    assert_eq!(group.sentence, "the nodes of an earlier wave are not drained yet");
+    assert_eq!(group.advice, "wait until the pods before it are gone, which are on n2: see explain node/n2");
     later["spec"].as_object_mut().unwrap().remove("drainLimit");
     let explanation = explain(&found(node("m", true), &[later], pods()), now());
-    assert_eq!(explanation.groups[0].sentence, "the drain plan has not come to it yet");
+    assert_eq!(explanation.groups[0].sentence, "the drain plan has not reached it yet");
 }
 
 #[test]

@@ -11,10 +11,8 @@ use crate::{Surroundings, span};
 const NAMED: usize = 5;
 
 pub fn render(explanation: &NodeExplanation, surroundings: &Surroundings, now: Timestamp) -> String {
-    let mut sheet = Sheet::default();
-    sheet.text.push_str(&surroundings.bold(&headline(explanation)));
-    sheet.space();
-    sheet.space();
+    let mut sheet = Sheet::new(surroundings);
+    sheet.headline(&surroundings.bold(&headline(explanation)));
     for (at, maintenance) in explanation.maintenances.iter().enumerate() {
         sheet.put(if at == 0 { "Maintenance" } else { "" }, &maintenance_told(maintenance, now));
     }
@@ -35,7 +33,7 @@ pub fn render(explanation: &NodeExplanation, surroundings: &Surroundings, now: T
         );
     } else if explanation.groups.iter().any(|group| group.urgency.is_asked()) {
         sheet.space();
-        sheet.put("One of them", &format!("{program} explain POD -n NAMESPACE tells more"));
+        sheet.put("More", &format!("{program} explain POD -n NAMESPACE"));
     }
     sheet.text
 }
@@ -56,7 +54,7 @@ fn headline(explanation: &NodeExplanation) -> String {
         (true, _, count) => match of(Urgency::WouldBeBlocked) {
             0 => format!("Node {name} is in no maintenance, and has {}.", pods(count)),
             blocked => format!(
-                "Node {name} is in no maintenance, and has {}; {blocked} could not leave now.",
+                "Node {name} is in no maintenance, and has {}; {blocked} could not be evicted now.",
                 pods(count)
             ),
         },
@@ -65,12 +63,12 @@ fn headline(explanation: &NodeExplanation) -> String {
             let have = if count == 1 { "has" } else { "have" };
             match of(Urgency::Blocked) {
                 0 => format!(
-                    "Node {name} is being drained: {} {have} not left yet, none is blocked.",
+                    "Node {name} is being drained: {} {have} not been evicted yet, none is blocked.",
                     pods(count)
                 ),
                 blocked => {
                     format!(
-                        "Node {name} is being drained: {} {have} not left yet, {blocked} blocked.",
+                        "Node {name} is being drained: {} {have} not been evicted yet, {blocked} blocked.",
                         pods(count)
                     )
                 }
@@ -95,7 +93,7 @@ fn maintenance_told(maintenance: &MaintenanceFacts, now: Timestamp) -> String {
     }
     if !maintenance.drain_targets.is_empty() {
         let targets: Vec<String> = maintenance.drain_targets.iter().map(target).collect();
-        text.push_str(&format!("\n  asks to leave: {}", targets.join("; ")));
+        text.push_str(&format!("\n  evicts: {}", targets.join("; ")));
     }
     text
 }
@@ -109,18 +107,21 @@ fn target(entry: &DrainPlanEntry) -> String {
 
 fn cordon(explanation: &NodeExplanation) -> String {
     let holders = explanation.held_by.join(", ");
-    let after =
-        if explanation.was_cordoned_before { "; it was cordoned before and stays so afterwards" } else { "" };
+    let after = if explanation.was_cordoned_before {
+        "; it was cordoned before, and stays cordoned afterwards"
+    } else {
+        ""
+    };
     match (explanation.is_cordoned, holders.is_empty()) {
         (true, false) => format!("by maintenance {holders}{after}"),
         (false, false) => {
             format!(
-                "not now, although maintenance {holders} holds it: somebody uncordoned it, and it will be cordoned again"
+                "no, although maintenance {holders} holds it: somebody uncordoned it, and it will be cordoned again"
             )
         }
         (true, true) => match &explanation.cordoned_by {
-            Some(who) => format!("by no maintenance, but by {who}"),
-            None => "by no maintenance".to_string(),
+            Some(who) => format!("by {who}, not by a maintenance"),
+            None => "not by a maintenance".to_string(),
         },
         (false, true) => "no".to_string(),
     }
@@ -130,10 +131,10 @@ fn told(sheet: &mut Sheet, group: &Group, surroundings: &Surroundings, now: Time
     let name = match group.urgency {
         Urgency::Blocked => "Blocked",
         Urgency::Late => "Late",
-        Urgency::Moving => "Leaving",
-        Urgency::NotYet => "Not yet",
-        Urgency::WouldBeBlocked => "Would stay",
-        Urgency::Free => "Could leave",
+        Urgency::Moving => "Evicting",
+        Urgency::NotYet => "Pending",
+        Urgency::WouldBeBlocked => "Would block",
+        Urgency::Free => "Evictable",
     };
     let count = group.pods.len();
     let sentence = format!("{count} pod{}: {}", if count == 1 { "" } else { "s" }, group.sentence);

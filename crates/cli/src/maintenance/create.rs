@@ -5,6 +5,7 @@ use kube::{Api, Client, ResourceExt as _};
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 use usher_decide::snapshot::Node;
 
+use super::guards::GuardArguments;
 use super::selection::{is_by_name, selected};
 use crate::Error;
 use crate::ask::FIELD_MANAGER;
@@ -31,17 +32,20 @@ enum Choice {
     Refuse(String),
 }
 
-/// `is_named`: the person has chosen the name. `joins`: one that does the same already is as good.
+/// `is_named`: the person has chosen the name. `joins`: one that does the same already is as good. `guards`: what the person has
+/// agreed to lose, if that matters.
 pub async fn create(
     client: &Client,
     draft: &NodeMaintenance,
     is_named: bool,
     joins: bool,
+    guards: Option<&GuardArguments>,
     nodes: &[Node],
     program: &str,
 ) -> Result<Made, Error> {
     let maintenances: Api<NodeMaintenance> = Api::all(client.clone());
     let post = PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_string()) };
+    let mut unchecked = guards;
     for _ in 0..ATTEMPTS {
         let known = list(&maintenances, None).await?;
         match choose(draft, is_named, joins, &known, nodes, program) {
@@ -51,6 +55,9 @@ pub async fn create(
                 return found.map(|found| Made::Found(Box::new(found))).ok_or_else(busy);
             }
             Choice::Create(name) => {
+                if let Some(guards) = unchecked.take() {
+                    guards.check(client, &names_of(draft, nodes)).await?;
+                }
                 let mut wanted = draft.clone();
                 wanted.metadata.name = Some(name);
                 match maintenances.create(&post, &wanted).await {
@@ -63,6 +70,27 @@ pub async fn create(
         }
     }
     Err(busy())
+}
+
+/// The maintenance that drains these nodes already, so that a drain would follow it and create none.
+pub async fn already(
+    client: &Client,
+    draft: &NodeMaintenance,
+    is_named: bool,
+    nodes: &[Node],
+    program: &str,
+) -> Result<Option<String>, Error> {
+    let known = list(&Api::all(client.clone()), None).await?;
+    match choose(draft, is_named, true, &known, nodes, program) {
+        Choice::Create(_) => Ok(None),
+        Choice::Follow(name) => Ok(Some(name)),
+        Choice::Refuse(why) => Err(Error::Refused(why)),
+    }
+}
+
+/// The nodes that it selects.
+pub fn names_of(maintenance: &NodeMaintenance, nodes: &[Node]) -> Vec<String> {
+    selected(&maintenance.spec.node_selector, nodes).iter().map(|node| node.name.to_string()).collect()
 }
 
 fn busy() -> Error {
@@ -112,7 +140,7 @@ fn follow(one: &NodeMaintenance, draft: &NodeMaintenance, program: &str) -> Choi
         return Choice::Follow(name);
     }
     Choice::Refuse(format!(
-        "maintenance {name} is prepared for these nodes, in stage {stage:?}: go on with {program} maintenance drain {name}, or \
+        "maintenance {name} is planned for these nodes, in stage {stage:?}: continue with {program} maintenance drain {name}, or \
          give this one a --name of its own"
     ))
 }
@@ -123,12 +151,8 @@ pub fn is_active(maintenance: &NodeMaintenance) -> bool {
 
 /// Labels may mean other nodes tomorrow; names do not.
 fn does_the_same(one: &NodeMaintenance, draft: &NodeMaintenance, nodes: &[Node]) -> bool {
-    let names = |of: &NodeMaintenance| {
-        selected(&of.spec.node_selector, nodes).iter().map(|node| node.name.clone()).collect()
-    };
-    let (theirs, ours): (Vec<_>, Vec<_>) = (names(one), names(draft));
     one.spec.node_selector == draft.spec.node_selector
-        || (is_by_name(&draft.spec.node_selector) && theirs == ours)
+        || (is_by_name(&draft.spec.node_selector) && names_of(one, nodes) == names_of(draft, nodes))
 }
 
 /// What of the draft the maintenance that is followed does not have.

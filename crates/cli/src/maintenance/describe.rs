@@ -21,6 +21,7 @@ use crate::{Ending, Error, Streams, Surroundings};
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The maintenance.
+    #[arg(value_name = "MAINTENANCE")]
     name: String,
     /// Then follow its drain; exit codes as those of `drain`.
     #[arg(short, long, conflicts_with = "output")]

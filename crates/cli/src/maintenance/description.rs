@@ -34,10 +34,8 @@ pub struct Found<'a> {
 pub fn render(found: &Found<'_>, surroundings: &Surroundings, now: Timestamp) -> String {
     let maintenance = found.maintenance;
     let spec = &maintenance.spec;
-    let mut sheet = Sheet::default();
-    sheet.text.push_str(&surroundings.bold(&headline(maintenance)));
-    sheet.space();
-    sheet.space();
+    let mut sheet = Sheet::new(surroundings);
+    sheet.headline(&surroundings.bold(&headline(maintenance)));
     if !spec.reason.is_empty() {
         sheet.put("Reason", &one_line(&spec.reason));
     }
@@ -74,10 +72,10 @@ fn headline(maintenance: &NodeMaintenance) -> String {
     let nodes = maintenance.status.as_ref().map(|status| usize::try_from(status.nodes).unwrap_or(0));
     let nodes = nodes.map_or("its nodes".to_string(), |nodes| plural(nodes, "node"));
     if maintenance.metadata.deletion_timestamp.is_some() {
-        return format!("Maintenance {name} is being deleted and lets go of {nodes}.");
+        return format!("Maintenance {name} is being deleted and releases {nodes}.");
     }
     match maintenance.spec.stage {
-        Stage::Idle => format!("Maintenance {name} is planned for {nodes} and touches nothing yet."),
+        Stage::Idle => format!("Maintenance {name} is planned for {nodes} and changes nothing yet."),
         Stage::Cordon => format!("Maintenance {name} keeps {nodes} cordoned."),
         Stage::Drain => format!("Maintenance {name} drains {nodes}."),
         Stage::Complete => format!("Maintenance {name} is complete."),
@@ -96,7 +94,7 @@ fn stages(maintenance: &NodeMaintenance, now: Timestamp) -> String {
         status.stage_statuses.iter().any(|stage| stage.name == wanted)
     };
     if !maintenance.status.as_ref().is_some_and(is_started) {
-        table.row(vec![format!("{wanted:?}"), "asked for, not started yet".to_string()]);
+        table.row(vec![format!("{wanted:?}"), "requested, not started yet".to_string()]);
     }
     table.render()
 }
@@ -157,7 +155,7 @@ fn told(entry: &DrainPlanEntry) -> String {
     let selector = entry.pod_selector.clone().map(|selector| match Selector::try_from(selector) {
         Ok(selector) if selector.selects_all() => String::new(),
         Ok(selector) => format!(", {selector}"),
-        Err(why) => format!(", a selector that cannot be read: {why}"),
+        Err(why) => format!(", an invalid selector: {why}"),
     });
     format!("priority up to {}{}", entry.pod_priority, selector.unwrap_or_default())
 }
@@ -177,7 +175,7 @@ fn nodes(found: &Found<'_>) -> String {
             one_line(&status.drain_message),
         ]);
     }
-    if table.len() == 0 { "none is held".to_string() } else { table.render() }
+    if table.len() == 0 { "none".to_string() } else { table.render() }
 }
 
 /// The highest priority of each pod type, and selectors beyond it.

@@ -16,13 +16,13 @@ use crate::Error;
 pub struct DraftArguments {
     #[command(flatten)]
     pub nodes: NodeArguments,
-    /// Why it is done; everybody can read it.
+    /// Why it is done, for everybody to read.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
-    /// The order in which pods leave: a YAML or JSON list of {podPriority, podType, podSelector}, `-` for standard input.
+    /// The order in which pods are evicted: a YAML or JSON list of {podPriority, podType, podSelector}, `-` for standard input.
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Drain no more than so many nodes at once: a number or a percentage.
+    /// Drain no more than so many nodes at a time: a number or a percentage.
     #[arg(long, value_name = "N|P%", value_parser = max_nodes)]
     max_nodes: Option<IntOrString>,
     /// The label by which --max-nodes is counted, such as topology.kubernetes.io/zone.
@@ -61,7 +61,7 @@ impl DraftArguments {
 pub fn check(draft: &NodeMaintenance, selected: usize, all: usize) -> Result<Vec<String>, Error> {
     match before_create(draft, Selected { nodes: selected, of: all }) {
         Verdict::Allow { warnings, .. } => Ok(warnings),
-        Verdict::Deny(denial) => Err(Error::Refused(denial.to_string())),
+        Verdict::Deny(denial) => Err(Error::Usage(denial.to_string())),
     }
 }
 
@@ -106,7 +106,7 @@ fn read_plan(file: &Path) -> Result<Vec<DrainPlanEntry>, Error> {
     } else {
         std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text))
     };
-    let wrong = |why: String| Error::Refused(format!("the plan {} cannot be used: {why}", file.display()));
+    let wrong = |why: String| Error::Usage(format!("the plan {} cannot be used: {why}", file.display()));
     is_read.map_err(|why| wrong(why.to_string()))?;
     plan_of(&text).map_err(wrong)
 }
@@ -118,7 +118,7 @@ fn plan_of(text: &str) -> Result<Vec<DrainPlanEntry>, String> {
         Value::Array(_) => &value,
         Value::Object(_) if value.get("drainPlan").is_some() => &value["drainPlan"],
         Value::Object(_) if value["spec"].get("drainPlan").is_some() => &value["spec"]["drainPlan"],
-        _ => return Err("it is no list of entries; write for example - {podPriority: 1000}".to_string()),
+        _ => return Err("it is not a list of entries; write for example - {podPriority: 1000}".to_string()),
     };
     let entries = entries.as_array().map(Vec::as_slice).unwrap_or_default();
     entries.iter().enumerate().map(|(at, entry)| entry_of(at + 1, entry)).collect()
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(plan_of(inside).unwrap(), plan[..1]);
         assert_eq!(plan_of("drainPlan: [{podPriority: 1000}]").unwrap(), plan[..1]);
         for (text, part) in [
-            ("hello", "it is no list of entries"),
+            ("hello", "it is not a list of entries"),
             ("- {podPriority: 1, podselector: {}}", "entry 1 has \"podselector\""),
             ("- {podType: Static}", "entry 1: missing field `podPriority`"),
             ("- {podPriority: 1}\n- {podPriority: 1, podType: Other}", "entry 2: unknown variant `Other`"),

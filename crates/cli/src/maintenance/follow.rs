@@ -169,7 +169,7 @@ fn tell_end(
             writeln!(streams.err, "not drained: maintenance {name} was deleted")?;
         }
         Ending::Withdrawn => {
-            writeln!(streams.err, "not drained: maintenance {name} was cancelled and lets its nodes go")?;
+            writeln!(streams.err, "not drained: maintenance {name} was completed or cancelled before")?;
         }
         Ending::NotGone => {
             let told = not_drained(maintenance, progress, now);
@@ -184,7 +184,7 @@ fn tell_end(
 /// How to see and stop what was started.
 pub fn goes_on(program: &str, name: &str) -> String {
     format!(
-        "maintenance {name} goes on\nwatch it: {program} maintenance describe {name} --watch\ntake it back: {program} \
-         maintenance cancel {name}\n"
+        "maintenance {name} continues\nwatch: {program} maintenance describe {name} --watch\ncancel: {program} maintenance \
+         cancel {name}\n"
     )
 }

@@ -32,7 +32,7 @@ pub struct Arguments {
 
 /// Times in the table move on by themselves.
 const TICK: Duration = Duration::from_secs(1);
-const NONE: &str = "there is no maintenance";
+const NONE: &str = "No node maintenances found.";
 
 pub async fn run(
     arguments: Arguments,
@@ -41,7 +41,7 @@ pub async fn run(
 ) -> Result<Ending, Error> {
     let wide = arguments.output == Some(Output::Wide);
     if arguments.watch && !matches!(arguments.output, None | Some(Output::Wide)) {
-        return Err(Error::Refused("--watch prints tables: leave out -o, or use -o wide".to_string()));
+        return Err(Error::Usage("--watch prints tables: leave out -o, or use -o wide".to_string()));
     }
     let client = arguments.connection.open(surroundings).await?.client;
     if arguments.watch {
@@ -63,7 +63,7 @@ pub async fn run(
         _ if maintenances.is_empty() => writeln!(streams.err, "{NONE}")?,
         _ => {
             let known = maintenances.into_iter().map(|one| (key_of(&one), one)).collect();
-            write!(streams.out, "{}", table(&known, wide, surroundings.now()))?;
+            write!(streams.out, "{}", table(&known, wide, surroundings.width, surroundings.now()))?;
         }
     }
     Ok(Ending::Done)
@@ -96,7 +96,7 @@ async fn follow(
         match &screen {
             _ if !listed.is_done => {}
             Some(screen) if known.is_empty() => screen.draw(NONE),
-            Some(screen) => screen.draw(&table(&known, wide, now)),
+            Some(screen) => screen.draw(&table(&known, wide, Some(screen.size().width), now)),
             None => {
                 streams.out.write_all(changes.lines(&known, wide, now).as_bytes())?;
                 streams.out.flush()?;

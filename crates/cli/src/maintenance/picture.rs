@@ -9,17 +9,20 @@ use usher_decide::maintenance::words;
 
 use super::causes::{Cause, NAMED};
 use super::progress::{CAUSES, NodeProgress, Progress};
-use crate::Surroundings;
+use crate::error::MANAGER_PODS;
 use crate::screen::{Size, wrap};
 use crate::standing::Waits;
 use crate::table::Table;
+use crate::{Surroundings, span};
 
 /// So many nodes are shown one by one.
 const SHOWN: usize = 20;
 /// So many lines of a screen are for what is above and below the nodes.
 const AROUND: usize = 8;
 const BAR: usize = 20;
-const DAEMONS: &str = "only pods of DaemonSets and static pods are left; all others are gone";
+/// A screen has room for all columns from so many letters on.
+const WIDE: usize = 100;
+const DAEMONS: &str = "only DaemonSet and static pods remain; all others are gone";
 /// A manager that runs has taken a maintenance up by then.
 const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 
@@ -61,7 +64,13 @@ pub fn picture(
         let waits = if node.blocked > 0 { surroundings.alarming(&waits) } else { waits };
         let gone = format!("{}/{} gone", node.gone(), node.seen);
         let states = if is_drained(node) { "drained".to_string() } else { states(node) };
-        table.row(vec![format!("  {}", node.name), bar(node), gone, states, waits]);
+        let name = format!("  {}", node.name);
+        // The bar tells the states as well; what is waited for is told nowhere else.
+        table.row(match size.width < WIDE {
+            true if is_drained(node) => vec![name, bar(node, BAR / 2), gone, states],
+            true => vec![name, bar(node, BAR / 2), gone, waits],
+            false => vec![name, bar(node, BAR), gone, states, waits],
+        });
     }
     text.push_str(&table.render());
     if nodes.len() > room {
@@ -73,7 +82,7 @@ pub fn picture(
     if let Some(worst) = all.causes.first().filter(|cause| cause.waits.is_blocked()) {
         text.push_str(&format!(
             "{}\n",
-            wrap(&format!("  blocked most: {}", cause(worst, true)), size.width, 4)
+            wrap(&format!("  most are blocked by: {}", cause(worst, true)), size.width, 4)
         ));
     }
     if is_down_to_daemons(all) {
@@ -106,7 +115,7 @@ impl Said {
         if is_many {
             let drained = nodes.iter().filter(|node| is_drained(node)).count();
             let waits = all.causes.first().filter(|cause| cause.waits.is_blocked());
-            let waits = waits.map(|worst| format!("; waits: {}", cause(worst, false))).unwrap_or_default();
+            let waits = waits.map(|worst| format!("; waiting: {}", cause(worst, false))).unwrap_or_default();
             let line = format!("{drained} drained, {}{waits}", counts(all));
             self.say(&mut text, &plural(nodes.len(), "node"), line);
         }
@@ -123,7 +132,7 @@ impl Said {
 
 fn news(node: &NodeProgress, maintenance: &NodeMaintenance) -> String {
     let waits = match worst(node) {
-        Some(worst) => format!("; waits: {}", cause(worst, false)),
+        Some(worst) => format!("; waiting: {}", cause(worst, false)),
         None => match message(node, maintenance) {
             Some(message) => format!("; {message}"),
             None => String::new(),
@@ -139,24 +148,21 @@ pub fn drained(maintenance: &NodeMaintenance, progress: &Progress, program: &str
     let all = progress.all();
     let told = match progress.nodes() {
         [] => "drained: no node is selected".to_string(),
-        [one] => format!("drained: {} after {after}", left_it(one.gone(), &format!("node {}", one.name))),
-        nodes => {
-            format!("drained: {} after {after}", left_it(all.gone(), &format!("the {} nodes", nodes.len())))
-        }
+        [one] => format!("{} drained: {}", one.name, left(one.gone(), &after)),
+        nodes => format!("{} drained: {}", plural(nodes.len(), "node"), left(all.gone(), &after)),
     };
     let stay = match all.left() {
         0 => String::new(),
-        1 => "1 pod of DaemonSets or static stays\n".to_string(),
-        left => format!("{left} pods of DaemonSets or static stay\n"),
+        1 => "1 DaemonSet or static pod stays\n".to_string(),
+        left => format!("{left} DaemonSet or static pods stay\n"),
     };
-    format!("{told}\n{stay}give back what it holds: {program} maintenance complete {name}\n")
+    format!("{told}\n{stay}when the work is done, uncordon with: {program} maintenance complete {name}\n")
 }
 
-fn left_it(gone: usize, place: &str) -> String {
+fn left(gone: usize, after: &str) -> String {
     match gone {
-        0 => format!("there is no pod on {place}"),
-        1 => format!("1 pod has left {place}"),
-        gone => format!("{gone} pods have left {place}"),
+        0 => "there was no pod to evict".to_string(),
+        gone => format!("{} left in {after}", plural(gone, "pod")),
     }
 }
 
@@ -165,9 +171,9 @@ pub fn not_drained(maintenance: &NodeMaintenance, progress: &Progress, now: Time
     let (all, nodes) = (progress.all(), progress.nodes());
     let with_pods = nodes.iter().filter(|node| node.left() > 0).count();
     let mut text = format!(
-        "not drained after {}: {} left on {}\n",
+        "not drained after {}: {} on {}\n",
         progress.age(now),
-        plural(all.left(), "pod"),
+        if all.left() == 1 { "1 pod remains".to_string() } else { format!("{} pods remain", all.left()) },
         plural(with_pods, "node")
     );
     if is_down_to_daemons(all) {
@@ -213,10 +219,10 @@ fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String>
     let has_begun = maintenance.status.as_ref().is_some_and(|status| status.drain_status.is_some());
     match node.message.as_str() {
         "" | words::DRAINED | words::EVICTING => None,
-        "Cordoned" if has_begun => Some("cordoned, waits for its turn".to_string()),
+        "Cordoned" if has_begun => Some("cordoned, waiting for its wave".to_string()),
         // The plan goes on when all nodes are as far.
         message if message == format!("Waiting for {}.", maintenance.name_any()) => {
-            Some("waits for the other nodes".to_string())
+            Some("waiting for the other nodes".to_string())
         }
         message => Some(message.to_string()),
     }
@@ -224,17 +230,15 @@ fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String>
 
 fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timestamp) -> Option<String> {
     let is_late = now >= progress.started + MOMENT;
-    (maintenance.status.is_none() && is_late).then(|| {
-        "nobody has taken it up yet: see whether the manager runs, with kubectl get pods -n usher-system"
-            .to_string()
-    })
+    (maintenance.status.is_none() && is_late)
+        .then(|| format!("not started yet: check that the manager runs, with {MANAGER_PODS}"))
 }
 
 /// When it is expected to be done. Expectations know nothing of what blocks, and daemons stay.
 pub fn eta(maintenance: &NodeMaintenance, all: &NodeProgress, now: Timestamp) -> Option<String> {
     let at = super::eta(maintenance).filter(|_| !is_down_to_daemons(all))?;
     let at_best = if all.blocked > 0 && at > now { " at best" } else { "" };
-    Some(format!("{}{at_best}", super::left(at, now)))
+    Some(format!("{}{at_best}", span::eta(at, now)))
 }
 
 fn counts(of: &NodeProgress) -> String {
@@ -263,18 +267,18 @@ pub fn cause(cause: &Cause, with_advice: bool) -> String {
 }
 
 /// Full for what is gone, shaded for what is on its way, crossed for what is blocked, and dots for what is to come.
-fn bar(node: &NodeProgress) -> String {
+fn bar(node: &NodeProgress, length: usize) -> String {
     if node.seen == 0 {
-        return "█".repeat(BAR);
+        return "█".repeat(length);
     }
-    let at = |pods: usize| pods * BAR / node.seen;
+    let at = |pods: usize| pods * length / node.seen;
     let gone = at(node.gone());
     let evicting = at(node.gone() + node.evicting) - gone;
     // One that blocks is seen, however many others there are.
     let blocked =
         (at(node.gone() + node.evicting + node.blocked) - gone - evicting).max(usize::from(node.blocked > 0));
-    let blocked = blocked.min(BAR - gone - evicting);
-    let pending = BAR - gone - evicting - blocked;
+    let blocked = blocked.min(length - gone - evicting);
+    let pending = length - gone - evicting - blocked;
     ["█".repeat(gone), "▒".repeat(evicting), "×".repeat(blocked), "·".repeat(pending)].concat()
 }
 

@@ -326,11 +326,13 @@ fn waits(
         return (Some(waits), None, None);
     }
     let Some(request) = world.request_of(pod) else { return (None, None, None) };
-    let budgets = budgets
-        .unwrap_or_else(|| world.budgets_of(pod).into_iter().map(|budget| budget.key.clone()).collect());
-    let found: Vec<&Budget> = budgets.iter().filter_map(|budget| world.budgets.get(budget)).collect();
-    let standing = Standing::of(request, Some(pod), &found, None, now);
-    (Some(standing.waits), Some(budgets), standing.recheck_at)
+    let keys = |found: Vec<&Budget>| found.into_iter().map(|budget| budget.key.clone()).collect();
+    let budgets = budgets.or_else(|| world.budgets_of(pod).map(keys));
+    let found = budgets.as_ref().map(|budgets: &Vec<Key>| {
+        budgets.iter().filter_map(|budget| world.budgets.get(budget)).collect::<Vec<&Budget>>()
+    });
+    let standing = Standing::of(request, Some(pod), found.as_deref(), None, now);
+    (Some(standing.waits), budgets, standing.recheck_at)
 }
 
 /// How the drain ended, if it did. `None` instead of a maintenance: it is gone.

@@ -13,20 +13,20 @@ pub fn told(maintenance: &str, before: &[Node], after: &[Node]) -> Vec<String> {
 }
 
 fn fate(maintenance: &str, before: &Node, now: Option<&Node>) -> String {
-    let Some(now) = now else { return "is not in the cluster any more".to_string() };
+    let Some(now) = now else { return "is no longer in the cluster".to_string() };
     let holders = now.held_by.iter().flatten().map(|name| &**name);
     let others: Vec<&str> = holders.filter(|name| *name != maintenance).collect();
     if now.is_held_by(maintenance) {
-        "is about to be given back".to_string()
+        "not released yet".to_string()
     } else if !others.is_empty() {
         let verb = if others.len() == 1 { "holds" } else { "hold" };
         format!("stays cordoned: {} {verb} it too", others.join(", "))
     } else if !now.unschedulable {
-        "given back, takes pods again".to_string()
+        "uncordoned".to_string()
     } else if before.was_unschedulable {
         "stays cordoned, as it was before the maintenance".to_string()
     } else {
-        "given back, but somebody has cordoned it since".to_string()
+        "released, but somebody has cordoned it since".to_string()
     }
 }
 
@@ -62,12 +62,12 @@ mod tests {
         assert_eq!(
             told("m", &before, &after),
             [
-                "node/n1: given back, takes pods again",
+                "node/n1: uncordoned",
                 "node/n2: stays cordoned, as it was before the maintenance",
                 "node/n3: stays cordoned: other holds it too",
-                "node/n4: given back, but somebody has cordoned it since",
-                "node/n5: is not in the cluster any more",
-                "node/n7: is about to be given back",
+                "node/n4: released, but somebody has cordoned it since",
+                "node/n5: is no longer in the cluster",
+                "node/n7: not released yet",
             ]
         );
     }

@@ -10,7 +10,7 @@ use usher_decide::maintenance::plan::with_defaults;
 use usher_decide::maintenance::status::is_drained;
 use usher_decide::snapshot::Key;
 
-use super::{eta, left, selection};
+use super::{eta, selection};
 use crate::span;
 use crate::table::Table;
 
@@ -24,11 +24,22 @@ fn head(wide: bool) -> Table {
     Table::new(&head)
 }
 
-/// By name.
-pub fn table(maintenances: &BTreeMap<Key, NodeMaintenance>, wide: bool, now: Timestamp) -> String {
+/// What a narrow terminal can do without, in this order.
+const SPARE: [&str; 2] = ["NODES", "AGE"];
+
+/// By name. `width` is that of a terminal, into which the table is to fit.
+pub fn table(
+    maintenances: &BTreeMap<Key, NodeMaintenance>,
+    wide: bool,
+    width: Option<usize>,
+    now: Timestamp,
+) -> String {
     let mut table = head(wide);
     for maintenance in maintenances.values() {
         table.row(row(maintenance, wide, now));
+    }
+    if let Some(width) = width.filter(|_| !wide) {
+        table.fit(width, &SPARE, "NAME");
     }
     table.render()
 }
@@ -46,7 +57,7 @@ fn row(maintenance: &NodeMaintenance, wide: bool, now: Timestamp) -> Vec<String>
         drain.map(|drain| format!("{}/{}", drain.nodes_drained, status.nodes)).unwrap_or_default(),
         count(drain.map(|drain| drain.pods_pending_eviction)),
         count(drain.map(|drain| drain.pods_evicting)),
-        eta(maintenance).map(|at| left(at, now)).unwrap_or_default(),
+        eta(maintenance).map(|at| span::eta(at, now)).unwrap_or_default(),
         created.map(|time| span::age(time.0, now)).unwrap_or_default(),
         one_line(&maintenance.spec.reason),
     ];
@@ -74,15 +85,15 @@ fn stage(maintenance: &NodeMaintenance) -> String {
     }
 }
 
-/// `2 at once`, `10% at once per zone`.
+/// `2 at a time`, `10% at a time per zone`.
 pub fn limit(limit: &DrainLimit) -> String {
     let nodes = match &limit.max_nodes {
         IntOrString::Int(count) => count.to_string(),
         IntOrString::String(text) => text.clone(),
     };
     match limit.topology_key.as_str() {
-        "" => format!("{nodes} at once"),
-        key => format!("{nodes} at once per {key}"),
+        "" => format!("{nodes} at a time"),
+        key => format!("{nodes} at a time per {key}"),
     }
 }
 
@@ -119,7 +130,7 @@ impl Changes {
             self.printed.insert(key.clone(), (essence, cells));
         }
         for (_, mut cells) in printed.into_values() {
-            cells[STAGE] = "gone".to_string();
+            cells[STAGE] = "Deleted".to_string();
             table.row(cells);
         }
         table.render_at(&mut self.widths)

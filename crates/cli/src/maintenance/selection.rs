@@ -16,7 +16,7 @@ const NAMED: usize = 5;
 #[derive(Debug, Clone, clap::Args)]
 #[group(required = true, multiple = true)]
 pub struct NodeArguments {
-    /// Nodes by name; `node/NAME` does as well.
+    /// Nodes by name, as NAME or node/NAME.
     #[arg(value_name = "NODE", value_parser = node_name, conflicts_with = "selector")]
     nodes: Vec<String>,
     /// Nodes by their labels, such as pool=blue.
@@ -166,7 +166,7 @@ pub fn node_name(text: &str) -> Result<String, String> {
         "node" | "nodes" | "no" => {
             Err(format!("{name:?} cannot be the name of a node: see kubectl get nodes for the names"))
         }
-        other => Err(format!("{other:?} is no node: name nodes, as in node/{name}")),
+        other => Err(format!("{other:?} is not a node: name nodes, as in node/{name}")),
     }
 }
 
@@ -210,7 +210,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
 fn read(part: &str) -> Result<NodeSelectorRequirement, String> {
     let wrong = || {
         format!(
-            "{part:?} is no requirement of labels: write key=value, key!=value, key in (a,b), key notin (a,b), key, !key, \
+            "{part:?} is not a label requirement: write key=value, key!=value, key in (a,b), key notin (a,b), key, !key, \
              key>1 or key<1"
         )
     };
@@ -296,9 +296,9 @@ mod tests {
             ("pool=blue,", "the selector is empty"),
             ("pool=)", "closes a bracket"),
             ("pool in (blue", "does not close a bracket"),
-            ("pool among (blue)", "is no requirement of labels"),
-            ("pool blue", "is no requirement of labels"),
-            ("pool=a b", "is no requirement of labels"),
+            ("pool among (blue)", "is not a label requirement"),
+            ("pool blue", "is not a label requirement"),
+            ("pool=a b", "is not a label requirement"),
             ("size>big", "needs a whole number"),
             ("po ol=blue", "is no label key"),
             ("=blue", "is no label key"),
@@ -335,7 +335,7 @@ mod tests {
         for text in ["n1", "node/n1", "no/n1"] {
             assert_eq!(node_name(text).as_deref(), Ok("n1"));
         }
-        assert!(node_name("pod/n1").unwrap_err().contains("is no node"));
+        assert!(node_name("pod/n1").unwrap_err().contains("is not a node"));
         assert!(node_name("N_1").unwrap_err().contains("cannot be the name of a node"));
     }
 }

@@ -8,20 +8,23 @@ use serde_json::json;
 use usher_api::names::MAINTENANCE_COMPLETION_FINALIZER;
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 
-use super::follow::{goes_on, until_drained};
+use super::create::names_of;
+use super::guards::GuardArguments;
 use super::release;
 use super::selection::read_nodes;
 use super::{get, missing};
 use crate::arguments::Connection;
 use crate::ask::FIELD_MANAGER;
-use crate::drain::Waiting;
-use crate::error::{is_code, is_missing};
+use crate::drain::{DryRun, Waiting, follow};
+use crate::error::{MANAGER_PODS, is_code, is_missing};
+use crate::outlook;
 use crate::wait::out_of_time;
 use crate::{Ending, Error, Streams, Surroundings};
 
 #[derive(Debug, clap::Args)]
 pub struct CordonArguments {
     /// The maintenance.
+    #[arg(value_name = "MAINTENANCE")]
     name: String,
     #[command(flatten)]
     connection: Connection,
@@ -30,9 +33,22 @@ pub struct CordonArguments {
 #[derive(Debug, clap::Args)]
 pub struct DrainArguments {
     /// The maintenance.
+    #[arg(value_name = "MAINTENANCE")]
     name: String,
     #[command(flatten)]
+    guards: GuardArguments,
+    #[command(flatten)]
     waiting: Waiting,
+    /// Only print what would happen, as `drain --dry-run` does.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "client"
+    )]
+    dry_run: Option<DryRun>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -40,8 +56,9 @@ pub struct DrainArguments {
 #[derive(Debug, clap::Args)]
 pub struct EndArguments {
     /// The maintenance.
+    #[arg(value_name = "MAINTENANCE")]
     name: String,
-    /// Wait until it has let go of its nodes, and say what became of them.
+    /// Wait until it has released its nodes, and say which are uncordoned.
     #[arg(
         long,
         value_name = "BOOL",
@@ -75,7 +92,7 @@ pub async fn cordon(
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
     let moved = move_to(&client, &arguments.name, Stage::Cordon, &surroundings.program).await?;
-    say(&moved, Stage::Cordon, streams)?;
+    writeln!(streams.out, "{}", told(&moved, Stage::Cordon))?;
     Ok(Ending::Done)
 }
 
@@ -85,14 +102,19 @@ pub async fn drain(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
-    let moved = move_to(&client, &arguments.name, Stage::Drain, &surroundings.program).await?;
-    let streams = say(&moved, Stage::Drain, streams)?;
-    let (Moved::Now(maintenance) | Moved::Already(maintenance)) = moved;
-    if !arguments.waiting.wait {
-        write!(streams.err, "{}", goes_on(&surroundings.program, &arguments.name))?;
-        return Ok(Ending::Done);
+    let known = get(&client, &arguments.name).await?;
+    if arguments.dry_run.is_some() {
+        let flags = arguments.waiting.flags(arguments.guards);
+        return outlook::print(&client, &known, flags, surroundings, streams).await;
     }
-    until_drained(&client, *maintenance, arguments.waiting.until(), surroundings, streams).await
+    if known.spec.stage < Stage::Drain {
+        let nodes = read_nodes(&client).await?;
+        arguments.guards.check(&client, &names_of(&known, &nodes)).await?;
+    }
+    let moved = move_to(&client, &arguments.name, Stage::Drain, &surroundings.program).await?;
+    let begun = told(&moved, Stage::Drain);
+    let (Moved::Now(maintenance) | Moved::Already(maintenance)) = moved;
+    follow(&client, *maintenance, &begun, &arguments.waiting, surroundings, streams).await
 }
 
 pub async fn complete(
@@ -103,7 +125,8 @@ pub async fn complete(
     let client = arguments.connection.open(surroundings).await?.client;
     let before = read_nodes(&client).await?;
     let moved = move_to(&client, &arguments.name, Stage::Complete, &surroundings.program).await?;
-    let streams = say(&moved, Stage::Complete, streams)?;
+    writeln!(streams.out, "{}", told(&moved, Stage::Complete))?;
+    streams.out.flush()?;
     let is_over = |maintenance: Option<&NodeMaintenance>| {
         let finalizer = MAINTENANCE_COMPLETION_FINALIZER.to_string();
         maintenance.is_none_or(|one| !one.finalizers().contains(&finalizer))
@@ -135,7 +158,7 @@ pub async fn cancel(
     end(&client, &arguments, &before, is_gone, surroundings, streams).await
 }
 
-/// Waits until it has let go of its nodes, and says what became of them.
+/// Waits until it has released its nodes, and says what became of them.
 async fn end(
     client: &Client,
     arguments: &EndArguments,
@@ -167,30 +190,28 @@ async fn end(
         writeln!(streams.out, "{line}")?;
     }
     match ending {
-        Ending::Done if told.is_empty() => writeln!(streams.out, "it held no node")?,
+        Ending::Done if told.is_empty() => writeln!(streams.out, "it held no nodes")?,
         Ending::Done => {}
         _ => writeln!(
             streams.err,
-            "maintenance {name} has not let go of everything yet, and goes on with that; see {} maintenance describe {name}, \
-             and whether the manager runs",
+            "maintenance {name} has not released all of its nodes yet, and continues; see {} maintenance describe {name}, and \
+             check that the manager runs: {MANAGER_PODS}",
             surroundings.program
         )?,
     }
     Ok(ending)
 }
 
-fn say<'a>(moved: &Moved, stage: Stage, streams: Streams<'a>) -> Result<Streams<'a>, Error> {
+fn told(moved: &Moved, stage: Stage) -> String {
     match moved {
         Moved::Now(maintenance) => {
             let what = if stage == Stage::Cordon { "; its nodes take no new pods" } else { "" };
-            writeln!(streams.out, "maintenance {} goes on to stage {stage:?}{what}", maintenance.name_any())?;
+            format!("maintenance {} moved to stage {stage:?}{what}", maintenance.name_any())
         }
         Moved::Already(maintenance) => {
-            writeln!(streams.out, "maintenance {} is in stage {stage:?} already", maintenance.name_any())?;
+            format!("maintenance {} is already in stage {stage:?}", maintenance.name_any())
         }
     }
-    streams.out.flush()?;
-    Ok(streams)
 }
 
 async fn move_to(client: &Client, name: &str, stage: Stage, program: &str) -> Result<Moved, Error> {
@@ -199,9 +220,7 @@ async fn move_to(client: &Client, name: &str, stage: Stage, program: &str) -> Re
     for _ in 0..ATTEMPTS {
         let known = get(client, name).await?;
         if known.metadata.deletion_timestamp.is_some() && stage != Stage::Complete {
-            return Err(Error::Refused(format!(
-                "maintenance {name} is being deleted and lets its nodes go: start another one"
-            )));
+            return Err(Error::Refused(format!("maintenance {name} is being deleted: start another one")));
         }
         if known.spec.stage == stage {
             return Ok(Moved::Already(Box::new(known)));
@@ -227,7 +246,7 @@ fn back(name: &str, from: Stage, to: Stage, program: &str) -> String {
     let instead = if from == Stage::Complete {
         format!("to do it again, use {program} maintenance start")
     } else {
-        format!("to give its nodes back, use {program} maintenance complete {name}")
+        format!("to end it and uncordon its nodes, use {program} maintenance complete {name}")
     };
     format!("maintenance {name} is in stage {from:?}, and stages never go back to {to:?}: {instead}")
 }
@@ -240,8 +259,8 @@ mod tests {
     fn who_wants_to_go_back_is_told_what_to_do_instead() {
         assert_eq!(
             back("m", Stage::Drain, Stage::Cordon, "usher"),
-            "maintenance m is in stage Drain, and stages never go back to Cordon: to give its nodes back, use usher \
-             maintenance complete m"
+            "maintenance m is in stage Drain, and stages never go back to Cordon: to end it and uncordon its nodes, use \
+             usher maintenance complete m"
         );
         assert!(back("m", Stage::Complete, Stage::Drain, "usher").ends_with("use usher maintenance start"));
     }

@@ -79,14 +79,39 @@ fn a_bar_for_each_node_shows_what_is_gone_and_what_is_in_the_way() {
     let wanted = "\
 m: 1 of 5 pods gone, 1 evicting, 2 blocked, 1 pending, 1 of 3 nodes drained, ETA 5m at best, after
   2m
-  a   ×××××××××××××·······   0/3 gone   2 blocked, 1 pending   budget web: 0 allowed, 3 healthy, 3 wanted (2 pods)
+  a   ×××××××××××××·······   0/3 gone   2 blocked, 1 pending   budget web: minAvailable 3 of 3 (2 pods)
   b   ██████████▒▒▒▒▒▒▒▒▒▒   1/2 gone   1 evicting             termination, 20s left
   c   ████████████████████   0/0 gone   drained
-  blocked most: disruption budget web does not allow the pod to be evicted (2 pods: shop/web-1,
-    shop/web-2); budget web wants 3 healthy and has no more than 3: add a replica, or allow a
-    disruption in the budget
+  most are blocked by: disruption budget web does not allow the pod to be evicted (2 pods:
+    shop/web-1, shop/web-2); budget web has minAvailable 3 and 3 pods: scale up to 4 pods or more,
+    or lower minAvailable
 ";
     assert_eq!(shown, wanted, "{shown}");
+}
+
+#[test]
+fn eighty_columns_show_what_a_node_waits_on() {
+    let maintenance = drain_of(&["a", "b", "c"], &["Evicting", "Evicting", "Drained"]);
+    let (before, after) = scene();
+    let progress = looked(&maintenance, &before, &after);
+    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(80), now());
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    for line in [
+        "  a   ××××××····   0/3 gone   budget web: minAvailable 3 of 3 (2 pods)\n",
+        "  b   █████▒▒▒▒▒   1/2 gone   termination, 20s left\n",
+        "  c   ██████████   0/0 gone   drained\n",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+}
+
+#[test]
+fn an_eta_of_this_second_is_not_late() {
+    let maintenance = drain_of(&["a"], &["Evicting"]);
+    let all = [(key_of(&maintenance), maintenance)].into_iter().collect();
+    let shown = |at: &str| table(&all, false, None, at.parse().unwrap());
+    assert!(shown("2026-01-01T12:05:00Z").contains("   now   "), "{}", shown("2026-01-01T12:05:00Z"));
+    assert!(shown("2026-01-01T12:05:02Z").contains("   2s late   "));
 }
 
 #[test]
@@ -109,7 +134,7 @@ fn of_many_nodes_the_busiest_are_shown() {
     assert!(lines.starts_with("node/n00: drained, 0 pods gone\n"), "{lines}");
     assert!(
         lines.ends_with(
-            "30 nodes: 29 drained, 0 of 1 pod gone, 1 blocked; waits: disruption budget web does not allow the pod to be \
+            "30 nodes: 29 drained, 0 of 1 pod gone, 1 blocked; waiting: disruption budget web does not allow the pod to be \
              evicted (1 pod)\n"
         ),
         "{lines}"
@@ -133,8 +158,8 @@ fn elsewhere_there_is_a_line_for_each_change() {
     progress.look_at_all(&after, now());
     assert_eq!(
         said.lines(&maintenance, &progress, now()),
-        "node/a: 0 of 3 pods gone, 2 blocked, 1 pending; waits: disruption budget web does not allow the pod to be evicted \
-         (2 pods)\nnode/b: 1 of 2 pods gone, 1 evicting; waits: the pod is terminating (1 pod)\n"
+        "node/a: 0 of 3 pods gone, 2 blocked, 1 pending; waiting: disruption budget web does not allow the pod to be evicted \
+         (2 pods)\nnode/b: 1 of 2 pods gone, 1 evicting; waiting: the pod is terminating (1 pod)\n"
     );
     assert_eq!(said.lines(&maintenance, &progress, now()), "");
 }
@@ -143,8 +168,8 @@ fn elsewhere_there_is_a_line_for_each_change() {
 fn a_node_that_waits_says_for_what() {
     for (message, wanted) in [
         ("Waiting for other.", "Waiting for other."),
-        ("Waiting for m.", "waits for the other nodes"),
-        ("Cordoned", "cordoned, waits for its turn"),
+        ("Waiting for m.", "waiting for the other nodes"),
+        ("Cordoned", "cordoned, waiting for its wave"),
         ("To be cordoned", "To be cordoned"),
         ("Evicting", ""),
     ] {
@@ -161,7 +186,10 @@ fn a_maintenance_that_nobody_takes_up_is_told_of() {
     let maintenance = maintenance("m", "Drain", &["a"], json!({}));
     let progress = looked(&maintenance, &World::default(), &World::default());
     let lines = Said::default().lines(&maintenance, &progress, now());
-    assert!(lines.starts_with("m: nobody has taken it up yet: see whether the manager runs"), "{lines}");
+    assert!(
+        lines.starts_with("m: not started yet: check that the manager runs, with kubectl get pods -A"),
+        "{lines}"
+    );
     let early = Progress::new(now());
     assert_eq!(Said::default().lines(&maintenance, &early, now()), "");
 }
@@ -173,24 +201,21 @@ fn at_the_end_it_is_said_what_is_done_or_left() {
     let progress = looked(&maintenance, &before, &World::default());
     assert_eq!(
         drained(&maintenance, &progress, "usher", now()),
-        "drained: 5 pods have left the 2 nodes after 2m\ngive back what it holds: usher maintenance complete m\n"
+        "2 nodes drained: 5 pods left in 2m\nwhen the work is done, uncordon with: usher maintenance complete m\n"
     );
     let progress = looked(&maintenance, &before, &after);
     assert_eq!(
         not_drained(&maintenance, &progress, now()),
-        "not drained after 2m: 4 pods left on 2 nodes\n  \
-           disruption budget web does not allow the pod to be evicted (2 pods: shop/web-1, shop/web-2); budget web wants 3 \
-         healthy and has no more than 3: add a replica, or allow a disruption in the budget\n  \
-           the pod is terminating (1 pod: shop/web-5); wait until its grace ends; after that, look at the kubelet of its node\n"
+        "not drained after 2m: 4 pods remain on 2 nodes\n  \
+           disruption budget web does not allow the pod to be evicted (2 pods: shop/web-1, shop/web-2); budget web has \
+         minAvailable 3 and 3 pods: scale up to 4 pods or more, or lower minAvailable\n  \
+           the pod is terminating (1 pod: shop/web-5); wait until its grace period ends; after that, check the kubelet of its node\n"
     );
     let daemons = world(&[daemon("agent-1", "a")], &[request("agent-1")], &[]);
     let progress = looked(&maintenance, &before, &daemons);
     let told = not_drained(&maintenance, &progress, now());
-    assert!(
-        told.contains("\nonly pods of DaemonSets and static pods are left; all others are gone\n"),
-        "{told}"
-    );
-    assert!(told.contains("change the DaemonSet's node selection"), "{told}");
+    assert!(told.contains("\nonly DaemonSet and static pods remain; all others are gone\n"), "{told}");
+    assert!(told.contains("keep the DaemonSet off the node"), "{told}");
     let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
     assert!(!shown.contains("ETA"), "nobody knows: {shown}");
 }
@@ -242,7 +267,7 @@ fn pods_of_daemon_sets_can_be_left_out_of_what_is_waited_for() {
     let progress = looked(&maintenance, &before, &after);
     assert_eq!(
         drained(&maintenance, &progress, "usher", now()),
-        "drained: 1 pod has left node a after 2m\n1 pod of DaemonSets or static stays\ngive back what it holds: usher maintenance complete m\n"
+        "a drained: 1 pod left in 2m\n1 DaemonSet or static pod stays\nwhen the work is done, uncordon with: usher maintenance complete m\n"
     );
 }
 
@@ -282,15 +307,15 @@ fn maintenances_are_listed_in_a_table() {
     let idle = maintenance("idle", "Idle", &["c"], json!({}));
     let all = [busy(), idle].into_iter().map(|one| (key_of(&one), one)).collect();
     assert_eq!(
-        table(&all, false, now()),
+        table(&all, false, None, now()),
         "\
 NAME   STAGE   NODES   DRAINED   PENDING   EVICTING   ETA   AGE   REASON
 busy   Drain   2       1/2       2         3          5m    15m   kernel update
 idle   Idle    -       -         -         -          -     15m   -
 "
     );
-    let wide = table(&all, true, now());
-    assert!(wide.contains("a, b       10% at once per zone   1/13   Evicting\n"), "{wide}");
+    let wide = table(&all, true, None, now());
+    assert!(wide.contains("a, b       10% at a time per zone   1/13   Evicting\n"), "{wide}");
 }
 
 #[test]
@@ -304,7 +329,7 @@ fn a_watch_prints_what_changes() {
     let drains = changes.lines(&one(maintenance("m", "Drain", &["c"], json!({}))), false, later);
     assert!(drains.starts_with("m      Drain"), "{drains}");
     let gone = changes.lines(&std::collections::BTreeMap::new(), false, later);
-    assert!(gone.starts_with("m      gone"), "{gone}");
+    assert!(gone.starts_with("m      Deleted"), "{gone}");
 }
 
 #[test]
@@ -329,14 +354,14 @@ Maintenance busy drains 2 nodes.
 Reason        kernel update
 Created       15m ago (2026-01-01 11:45:00Z)
 Selects       a, b
-Limit         10% at once per zone
+Limit         10% at a time per zone
 Stages        Cordon   14m ago (2026-01-01 11:46:00Z)
               Drain    13m ago (2026-01-01 11:47:00Z)
 Drained       no, since 14m ago (2026-01-01 11:46:00Z): Evicting
 Pods          2 pending, 3 evicting
 ETA           5m at best
-Waiting on    disruption budget web does not allow the pod to be evicted (1 pod: shop/web-1); budget web wants 3 healthy and \
-has no more than 3: add a replica, or allow a disruption in the budget
+Waiting on    disruption budget web does not allow the pod to be evicted (1 pod: shop/web-1); budget web has minAvailable 3 and \
+3 pods: scale up to 4 pods or more, or lower minAvailable
 Overlaps      other in stage Drain, on a
 Plan          1/13    ->   Default     priority up to 1000, app=web
               2/13         Default     priority up to 1000000000

@@ -5,7 +5,7 @@ use usher_api::NodeMaintenance;
 use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire, outlook};
 use usher_decide::snapshot::Maintenance;
 
-use super::text;
+use super::{Context, text};
 use crate::Surroundings;
 use crate::samples::{NOW, budget, pod};
 
@@ -44,7 +44,11 @@ fn told(cluster: &Cluster, nodes: &[&str], limit: Option<i32>) -> String {
     }
     let maintenance: NodeMaintenance = serde_json::from_value(maintenance).unwrap();
     let outlook = outlook(&Maintenance::from(maintenance), cluster, NOW.parse().unwrap());
-    text::render(&outlook, &Surroundings::plain())
+    text::render(&outlook, &context(&[]), &Surroundings::plain())
+}
+
+fn context(missing: &[&'static str]) -> Context {
+    Context { missing: missing.to_vec(), ignores_daemons: false, budgets_are_hidden: false }
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn order_plan_findings_and_places_are_told() {
     let pods = [pod("web-1", "n1"), pod("web-2", "n1"), pod("web-3", "n3"), alone];
     let cluster = cluster(&[node("n1"), cordoned, node("n3")], &pods, &[budget("web", 0)]);
     let wanted = "\
-Dry run: 2 nodes with 3 pods would be drained in 2 waves. 2 pods would not leave by themselves.
+Dry run: 2 nodes with 3 pods would be drained in 2 waves. 2 pods cannot be evicted.
 
 Order
   WAVE   NODE   PODS   BY STEP   NOW
@@ -65,20 +69,20 @@ Order
   2      n1     2      1: 2      -
 
 Plan
-  STEP   PODS   TYPE      UP TO PRIORITY                  LABELS
-  1      3      Default   1000000000 (highest of users)   -
+  STEP   PODS   TYPE      UP TO PRIORITY                       LABELS
+  1      3      Default   1000000000 (highest user priority)   -
 
-What it would meet, worst first
-- 2 pods cannot leave: budget shop/web (minAvailable 1) wants 3 healthy and has no more than 3
+Findings, most severe first
+- 2 pods cannot be evicted: budget shop/web has minAvailable 3 and 3 pods
     shop/web-1, shop/web-2
-    you can: add a replica, or allow a disruption in the budget
-- 1 pod has no controller: once gone, nobody makes a new one
+    you can: scale up to 4 pods or more, or lower minAvailable
+- 1 pod has no controller and will not be recreated
     shop/alone
-    you can: save what you need of them, or have a Deployment run them
+    you can: save what you need; drain them with --force
 
-Places: 2 of 2 pods that somebody makes anew would fit on the 1 node that stays and takes pods.
-  packed one node after the other: n3 2
-  by requests, node selectors and taints; not looked at: rules about other pods, volumes, preemption
+Capacity: 2 of 2 pods that will be recreated fit on the 1 remaining schedulable node.
+  filled one node after the other: n3 2
+  by requests, node affinity and taints; not considered: pod affinity and spreading, volumes, preemption
 
 Nothing was changed. To do it, run the same command without --dry-run.
 ";
@@ -90,11 +94,9 @@ fn an_easy_drain_and_one_of_nothing_are_told_in_few_lines() {
     let cluster = cluster(&[node("n1"), node("n2")], &[], &[]);
     let easy = told(&cluster, &["n1"], None);
     assert!(
-        easy.starts_with(
-            "Dry run: 1 node with 0 pods would be drained at once. Nothing stands in the way.\n"
-        )
+        easy.starts_with("Dry run: 1 node with 0 pods would be drained at once. Nothing is in the way.\n")
     );
-    assert!(easy.contains("Places: no pod that leaves is made anew elsewhere.\n"), "{easy}");
+    assert!(easy.contains("Capacity: no pod will be recreated elsewhere.\n"), "{easy}");
     let nothing = told(&cluster, &["n9"], None);
     assert!(nothing.starts_with("Dry run: no node is selected, so nothing would be done.\n"), "{nothing}");
 }
@@ -111,5 +113,36 @@ fn what_is_long_is_cut_and_counted() {
     );
     assert!(text.contains("  and 20 more nodes\n"), "{text}");
     assert!(text.contains("shop/web-3, shop/web-4 and 4 more\n"), "{text}");
-    assert!(text.contains("9 pods would have nowhere to go: no node stays\n"), "{text}");
+    assert!(text.contains("9 pods will not fit: no node remains\n"), "{text}");
+}
+
+#[test]
+fn what_the_flags_of_the_drain_change_is_told() {
+    let mut agent = pod("agent-1", "n1");
+    agent["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet");
+    let cluster = cluster(&[node("n1"), node("n2")], &[agent], &[]);
+    let maintenance: NodeMaintenance = serde_json::from_value(json!({
+        "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "new"},
+        "spec": {"stage": "Drain", "nodeSelector": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]},
+        ]}},
+    }))
+    .unwrap();
+    let outlook = outlook(&Maintenance::from(maintenance), &cluster, NOW.parse().unwrap());
+    let told = |context: &Context| text::render(&outlook, context, &Surroundings::plain());
+    assert!(told(&context(&[])).contains(" 1 pod cannot be evicted.\n"));
+    let ignored = told(&Context { ignores_daemons: true, ..context(&[]) });
+    assert!(ignored.contains(" Nothing is in the way.\n"), "{ignored}");
+    let hidden = told(&Context { ignores_daemons: true, budgets_are_hidden: true, ..context(&[]) });
+    assert!(
+        hidden.contains(
+            " Disruption budgets are not considered, as you may not list them. Nothing else is in the way.\n"
+        ),
+        "{hidden}"
+    );
+    let refused = told(&context(&["--force"]));
+    assert!(
+        refused.ends_with("\nNothing was changed. Without --force the drain would be refused.\n"),
+        "{refused}"
+    );
 }

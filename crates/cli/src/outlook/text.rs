@@ -9,6 +9,7 @@ use usher_api::node_maintenance::{
 use usher_decide::outlook::{Finding, Outlook, Severity, Stop};
 use usher_decide::snapshot::Key;
 
+use super::Context;
 use crate::Surroundings;
 use crate::table::Table;
 
@@ -16,8 +17,8 @@ use crate::table::Table;
 const NODES: usize = 40;
 const PODS: usize = 5;
 
-pub fn render(outlook: &Outlook, surroundings: &Surroundings) -> String {
-    let mut text = format!("{}\n", surroundings.bold(&summary(outlook)));
+pub fn render(outlook: &Outlook, context: &Context, surroundings: &Surroundings) -> String {
+    let mut text = format!("{}\n", surroundings.bold(&summary(outlook, context)));
     if outlook.nodes() == 0 {
         text.push_str(
             "\nNothing was changed. See kubectl get nodes --show-labels for what can be selected.\n",
@@ -29,17 +30,22 @@ pub fn render(outlook: &Outlook, surroundings: &Surroundings) -> String {
         text.push_str(&format!("\nPlan\n{}", plan(outlook)));
     }
     if !outlook.findings.is_empty() {
-        text.push_str("\nWhat it would meet, worst first\n");
+        text.push_str("\nFindings, most severe first\n");
         for finding in &outlook.findings {
             text.push_str(&told(finding, surroundings));
         }
     }
     text.push_str(&format!("\n{}", room(outlook)));
-    text.push_str("\nNothing was changed. To do it, run the same command without --dry-run.\n");
+    text.push_str(&match &context.missing[..] {
+        [] => "\nNothing was changed. To do it, run the same command without --dry-run.\n".to_string(),
+        missing => {
+            format!("\nNothing was changed. Without {} the drain would be refused.\n", missing.join(" "))
+        }
+    });
     text
 }
 
-fn summary(outlook: &Outlook) -> String {
+fn summary(outlook: &Outlook, context: &Context) -> String {
     let (nodes, pods, waves) = (outlook.nodes(), outlook.pods(), outlook.waves.len());
     if nodes == 0 {
         return "Dry run: no node is selected, so nothing would be done.".to_string();
@@ -48,20 +54,26 @@ fn summary(outlook: &Outlook) -> String {
         1 => "at once".to_string(),
         waves => format!("in {waves} waves"),
     };
-    let of =
-        |severity: Severity| outlook.findings.iter().filter(move |finding| finding.severity() == severity);
-    let stuck: usize = of(Severity::Never).map(|finding| finding.pods().len()).sum();
-    let homeless: usize = of(Severity::NoPlace).map(|finding| finding.pods().len()).sum();
+    let pods_of = |is_meant: &dyn Fn(&Finding) -> bool| -> usize {
+        outlook.findings.iter().filter(|finding| is_meant(finding)).map(|finding| finding.pods().len()).sum()
+    };
+    let stuck = pods_of(&|finding| context.is_stuck_by(finding));
+    let homeless = pods_of(&|finding| finding.severity() == Severity::NoPlace);
     let end = match (stuck, homeless) {
-        (0, 0) => "Nothing stands in the way.".to_string(),
-        (0, homeless) => format!("All can leave, but {homeless} would find no place."),
-        (1, 0) => "1 pod would not leave by itself.".to_string(),
-        (stuck, 0) => format!("{stuck} pods would not leave by themselves."),
+        (0, 0) if context.budgets_are_hidden => "Nothing else is in the way.".to_string(),
+        (0, 0) => "Nothing is in the way.".to_string(),
+        (0, homeless) => format!("All can be evicted, but {homeless} will not fit elsewhere."),
+        (stuck, 0) => format!("{} cannot be evicted.", count(stuck, "pod")),
         (stuck, homeless) => {
-            format!("{stuck} would not leave by themselves, and {homeless} would find no place.")
+            format!("{} cannot be evicted, and {homeless} will not fit elsewhere.", count(stuck, "pod"))
         }
     };
-    format!("Dry run: {} with {} would be drained {waves}. {end}", count(nodes, "node"), count(pods, "pod"))
+    let hidden = match context.budgets_are_hidden {
+        true => " Disruption budgets are not considered, as you may not list them.",
+        false => "",
+    };
+    let (nodes, pods) = (count(nodes, "node"), count(pods, "pod"));
+    format!("Dry run: {nodes} with {pods} would be drained {waves}.{hidden} {end}")
 }
 
 fn count(number: usize, what: &str) -> String {
@@ -125,7 +137,7 @@ fn plan(outlook: &Outlook) -> String {
 
 fn priority(entry: &DrainPlanEntry) -> String {
     let name = match entry.pod_priority {
-        HIGHEST_USER_PRIORITY => "highest of users",
+        HIGHEST_USER_PRIORITY => "highest user priority",
         SYSTEM_CLUSTER_CRITICAL_PRIORITY => "system-cluster-critical",
         SYSTEM_NODE_CRITICAL_PRIORITY => "system-node-critical",
         i32::MAX => "any",
@@ -170,22 +182,20 @@ fn room(outlook: &Outlook) -> String {
     let placed = outlook.fit.places.len();
     let all = placed + outlook.fit.misfits.iter().map(|misfit| misfit.pods.len()).sum::<usize>();
     if all == 0 {
-        return "Places: no pod that leaves is made anew elsewhere.\n".to_string();
+        return "Capacity: no pod will be recreated elsewhere.\n".to_string();
     }
     let mut onto: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, node) in &outlook.fit.places {
         *onto.entry(node).or_default() += 1;
     }
-    let stay = match outlook.open_nodes {
-        1 => "1 node that stays and takes pods".to_string(),
-        nodes => format!("{nodes} nodes that stay and take pods"),
-    };
-    let all = count(all, "pod");
-    let mut text = format!("Places: {placed} of {all} that somebody makes anew would fit on the {stay}.\n");
+    let (all, nodes) = (count(all, "pod"), count(outlook.open_nodes, "remaining schedulable node"));
+    let mut text = format!("Capacity: {placed} of {all} that will be recreated fit on the {nodes}.\n");
     if !onto.is_empty() {
         let onto: Vec<String> = onto.into_iter().map(|(node, pods)| format!("{node} {pods}")).collect();
-        text.push_str(&format!("  packed one node after the other: {}\n", some(&onto)));
+        text.push_str(&format!("  filled one node after the other: {}\n", some(&onto)));
     }
-    text.push_str("  by requests, node selectors and taints; not looked at: rules about other pods, volumes, preemption\n");
+    text.push_str(
+        "  by requests, node affinity and taints; not considered: pod affinity and spreading, volumes, preemption\n",
+    );
     text
 }

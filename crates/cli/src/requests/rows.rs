@@ -10,6 +10,10 @@ use crate::standing::{Standing, turn_text};
 use crate::table::Table;
 use crate::world::World;
 
+const WAITING_ON: &str = "WAITING ON";
+/// What a narrow terminal can do without, in this order.
+const SPARE: [&str; 5] = ["REQUESTERS", "AGE", "NODE", "PROGRESS", "ETA"];
+
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Columns {
     pub namespace: bool,
@@ -22,7 +26,7 @@ impl Columns {
         if self.namespace {
             head.push("NAMESPACE");
         }
-        head.extend(["POD", "NODE", "REQUESTERS", "TURN", "PROGRESS", "ETA", "WAITING ON", "AGE"]);
+        head.extend(["POD", "NODE", "REQUESTERS", "TURN", "PROGRESS", "ETA", WAITING_ON, "AGE"]);
         if self.wide {
             head.extend(["DEADLINE", "CANCELLATION", "REFUSED", "REQUEST", "MESSAGE"]);
         }
@@ -31,12 +35,17 @@ impl Columns {
 }
 
 /// By namespace and pod.
-pub fn table(world: &World, columns: Columns, now: Timestamp) -> String {
+///
+/// `width` is that of a terminal: all of what is waited for is to be seen there, if need be instead of other columns.
+pub fn table(world: &World, columns: Columns, width: Option<usize>, now: Timestamp) -> String {
     let mut table = columns.table();
     let mut requests: Vec<&Request> = world.requests.values().collect();
     requests.sort_by_key(|request| (request.pod_key(), request.key.clone()));
     for request in requests {
         table.row(row(world, request, columns, now));
+    }
+    if let Some(width) = width.filter(|_| !columns.wide) {
+        table.fit(width, &SPARE, WAITING_ON);
     }
     table.render()
 }
@@ -55,8 +64,12 @@ fn row(world: &World, request: &Request, columns: Columns, now: Timestamp) -> Ve
         pod.map(|pod| pod.node.to_string()).unwrap_or_default(),
         requesters.join(","),
         turn_text(request, now),
-        status.progress_timestamp.as_ref().map(|time| span::age(time.0, now)).unwrap_or_default(),
-        status.expected_interceptor_finish_time.as_ref().map(|time| eta(time.0, now)).unwrap_or_default(),
+        progress(request, now),
+        status
+            .expected_interceptor_finish_time
+            .as_ref()
+            .map(|time| span::eta(time.0, now))
+            .unwrap_or_default(),
         Standing::in_world(world, request, now).waits.phrase(now),
         span::age(request.created, now),
     ]);
@@ -72,8 +85,13 @@ fn row(world: &World, request: &Request, columns: Columns, now: Timestamp) -> Ve
     cells
 }
 
-fn eta(time: Timestamp, now: Timestamp) -> String {
-    if time > now { span::left(time, now) } else { format!("{} late", span::age(time, now)) }
+/// How long ago progress was reported. The time in the status is that of the turn, until somebody reports.
+fn progress(request: &Request, now: Timestamp) -> String {
+    match &request.status.progress_timestamp {
+        Some(time) if request.is_progress_reported => span::age(time.0, now),
+        Some(_) => "never".to_string(),
+        None => String::new(),
+    }
 }
 
 /// What was printed already, so that only what has changed is printed again.

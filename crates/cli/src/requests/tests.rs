@@ -51,26 +51,66 @@ fn some_of_each() -> crate::world::World {
 
 #[test]
 fn the_table_says_whose_turn_it_is_and_what_is_waited_for() {
-    let text = table(&some_of_each(), Columns::default(), now());
+    let text = table(&some_of_each(), Columns::default(), None, now());
     assert_eq!(
         text,
         "\
-POD     NODE     REQUESTERS        TURN                       PROGRESS   ETA   WAITING ON                                   AGE
-db-0    node-1   admin.usher.dev   db.example.com (2/2)       3m         5m    interceptor, 27m left                        15m
-db-1    node-1   admin.usher.dev   backup.example.com (1/2)   -          -     manager: next turn                           15m
-web-1   node-1   admin.usher.dev   eviction API               -          -     budget web: 0 allowed, 3 healthy, 3 wanted   15m
-web-2   node-1   admin.usher.dev   eviction API               -          -     admission webhook                            15m
-web-3   node-1   admin.usher.dev   eviction API               -          -     termination, 20s left                        15m
-web-9   -        admin.usher.dev   eviction API               -          -     manager: clean-up                            15m
+POD     NODE     REQUESTERS        TURN                       PROGRESS   ETA   WAITING ON                        AGE
+db-0    node-1   admin.usher.dev   db.example.com (2/2)       3m         5m    interceptor, 27m left             15m
+db-1    node-1   admin.usher.dev   backup.example.com (1/2)   -          -     manager: next interceptor         15m
+web-1   node-1   admin.usher.dev   eviction API               -          -     budget web: minAvailable 3 of 3   15m
+web-2   node-1   admin.usher.dev   eviction API               -          -     admission webhook                 15m
+web-3   node-1   admin.usher.dev   eviction API               -          -     termination, 20s left             15m
+web-9   -        admin.usher.dev   eviction API               -          -     manager: clean-up                 15m
 "
     );
+}
+
+#[test]
+fn eighty_columns_show_all_of_what_is_waited_for() {
+    let mut world = some_of_each();
+    let rows = |world: &crate::world::World, columns| table(world, columns, Some(80), now());
+    let text = rows(&world, Columns::default());
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains("budget web: minAvailable 3 of 3\n"), "{text}");
+    assert!(text.contains("db.example.com (2/2)"), "{text}");
+    let wide = rows(&world, Columns { namespace: true, wide: true });
+    assert!(wide.contains("REQUESTERS"), "who asks for all gets all: {wide}");
+    for request in world.requests.values_mut() {
+        request.pod_name = format!("{}-with-a-name-that-is-longer-than-most", request.pod_name).into();
+    }
+    let long = rows(&world, Columns { namespace: true, wide: false });
+    assert!(long.lines().all(|line| line.chars().count() <= 80), "{long}");
+    assert!(long.contains("   manager: next interceptor\n"), "{long}");
+}
+
+#[test]
+fn an_interceptor_that_never_reported_has_no_progress() {
+    let mut world = some_of_each();
+    world.requests.retain(|_, request| &*request.pod_name == "db-0");
+    for request in world.requests.values_mut() {
+        request.is_progress_reported = false;
+    }
+    let text = table(&world, Columns::default(), None, now());
+    assert!(text.contains("db.example.com (2/2)   never      5m"), "{text}");
+}
+
+#[test]
+fn budgets_that_may_not_be_read_are_not_said_to_be_out_of_the_way() {
+    let mut world = some_of_each();
+    world.budgets.clear();
+    world.budgets_are_hidden = true;
+    world.requests.retain(|_, request| matches!(&*request.pod_name, "web-1" | "web-2"));
+    let text = table(&world, Columns::default(), None, now());
+    assert!(text.contains("budgets you may not list"), "{text}");
+    assert!(text.contains("admission webhook"), "what the status tells is known: {text}");
 }
 
 #[test]
 fn wide_and_all_namespaces_have_more_columns() {
     let mut world = some_of_each();
     world.requests.retain(|_, request| &*request.pod_name == "db-0");
-    let text = table(&world, Columns { namespace: true, wide: true }, now());
+    let text = table(&world, Columns { namespace: true, wide: true }, None, now());
     assert_eq!(
         text,
         "\

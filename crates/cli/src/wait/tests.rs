@@ -23,8 +23,8 @@ fn a_line_is_said_once_until_something_changes() {
     let blocked = world(&pods, &requests, &[budget("web", 0)]);
     assert_eq!(
         following.lines(&blocked, now()),
-        "pod/web-1: waits: disruption budget web does not allow the pod to be evicted\n\
-         pod/web-2: waits: disruption budget web does not allow the pod to be evicted\n"
+        "pod/web-1: waiting: disruption budget web does not allow the pod to be evicted\n\
+         pod/web-2: waiting: disruption budget web does not allow the pod to be evicted\n"
     );
     assert_eq!(following.lines(&blocked, now() + SignedDuration::from_secs(5)), "");
     assert_eq!(following.ending(&blocked, now()), None);
@@ -34,8 +34,8 @@ fn a_line_is_said_once_until_something_changes() {
     assert_eq!(following.lines(&one_gone, later), "pod/web-1: gone after 30s\n");
     assert_eq!(
         following.summary(&one_gone, later),
-        "pod/web-2: not gone after 30s: disruption budget web does not allow the pod to be evicted; budget web wants 3 \
-         healthy and has no more than 3: add a replica, or allow a disruption in the budget\n"
+        "pod/web-2: not gone after 30s: disruption budget web does not allow the pod to be evicted; budget web has \
+         minAvailable 3 and 3 pods: scale up to 4 pods or more, or lower minAvailable\n"
     );
 
     let none = world(&[], &[], &[]);
@@ -51,7 +51,7 @@ fn the_manager_is_not_worth_a_line_unless_it_takes_long() {
     assert_eq!(following.lines(&world, now() + SignedDuration::from_secs(4)), "");
     assert_eq!(
         following.lines(&world, now() + SignedDuration::from_secs(5)),
-        "pod/web-1: waits: nothing stands in the way of the eviction; the manager is to do it\n"
+        "pod/web-1: waiting: nothing is in the way; the manager has to evict the pod\n"
     );
 }
 
@@ -70,7 +70,7 @@ fn without_its_request_a_pod_stays_unless_it_is_terminating() {
     assert_eq!(outcome(&stays, &subject, now()), Outcome::Withdrawn);
     let following = following(&["web-1"]);
     assert_eq!(following.ending(&stays, now()), Some(Ending::Withdrawn));
-    assert_eq!(following.summary(&stays, now()), "pod/web-1: stays, as the request was taken back\n");
+    assert_eq!(following.summary(&stays, now()), "pod/web-1: stays, as its eviction request was withdrawn\n");
 
     let mut terminating = pod("web-1", "n1");
     terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T12:00:30Z");
@@ -106,7 +106,7 @@ fn the_screen_shows_what_is_left() {
     let picture = self::following(&["web-01"]).picture(&blocked, &surroundings, now());
     assert_eq!(
         picture,
-        "\x1b[1m0 of 1 pod gone after 0s\x1b[0m\n  web-01   eviction API   \x1b[33mbudget web: 0 allowed, 3 healthy, 3 \
-         wanted\x1b[0m\n"
+        "\x1b[1m0 of 1 pod gone after 0s\x1b[0m\n  web-01   eviction API   \x1b[33mbudget web: minAvailable 3 of \
+         3\x1b[0m\n"
     );
 }

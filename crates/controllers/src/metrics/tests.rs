@@ -34,7 +34,9 @@ fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Optio
         pod_name: name.into(),
         pod_uid: name.into(),
         interceptors: interceptors.iter().map(interceptor).collect(),
+        interceptors_are_resolved: true,
         deadline: SignedDuration::from_secs(600),
+        is_progress_reported: false,
         status: EvictionRequestStatus {
             active_interceptor_class: active.map(ToString::to_string),
             ..EvictionRequestStatus::default()

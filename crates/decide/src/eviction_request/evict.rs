@@ -49,6 +49,7 @@ pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Dec
         [budget] if !free && !case.granted => {
             let waiting_on = WaitingOn::Budget {
                 name: budget.key.name.to_string(),
+                rule: budget.rule.clone(),
                 allowed: budget.allowed,
                 current_healthy: budget.current_healthy,
                 desired_healthy: budget.desired_healthy,

@@ -1,7 +1,6 @@
 //! Why the server did not evict a pod, and when to try again.
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
 
 use super::BLOCKED_CONDITION;
 use crate::snapshot::{Budget, Key, Phase, Pod, Request};
@@ -13,8 +12,7 @@ const NOT_ALLOWED_START: &str = "Usher may not evict the pod: ";
 const SERVER_START: &str = "the server failed with ";
 
 /// A failed eviction, told apart by what one can do about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "refusal", rename_all_fields = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// A disruption budget has nothing left.
     Budget { message: String },
@@ -63,7 +61,9 @@ impl Refusal {
 
     pub fn advice(&self) -> String {
         match self {
-            Self::Budget { .. } => "bring up the application's other pods, or change its budget".to_string(),
+            Self::Budget { .. } => {
+                "see that the application's other pods become ready, or change its budget".to_string()
+            }
             Self::BudgetNotReady { .. } => {
                 "wait; if it lasts, see whether the disruption controller runs".to_string()
             }
@@ -72,7 +72,10 @@ impl Refusal {
             }
             Self::Webhook { .. } => "ask the owner of the webhook; its message says why".to_string(),
             Self::Throttled { .. } => "wait; it is tried again by itself".to_string(),
-            Self::NotAllowed { .. } => "give Usher's account its roles back (deploy/)".to_string(),
+            Self::NotAllowed { .. } => {
+                "restore the ClusterRole of Usher's service account, which is part of its installation"
+                    .to_string()
+            }
             Self::Server { .. } => "wait; if it lasts, look at the API server".to_string(),
         }
     }

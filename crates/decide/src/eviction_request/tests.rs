@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
 use usher_api::eviction_request::selection_order;
 use usher_api::names::{REQUESTER_FINALIZER_PREFIX, requester_finalizer};
 use usher_api::{EvictionRequestCancellationPolicy as Policy, EvictionRequestStatus, Interceptor};
 
 use super::*;
-use crate::snapshot::{Key, Owner, Phase, UnhealthyPolicy};
+use crate::snapshot::{BudgetRule, Key, Owner, Phase, UnhealthyPolicy};
 use crate::waiting_on::Unevictable;
 
 fn at(second: i64) -> Timestamp {
@@ -38,6 +39,7 @@ fn request(interceptors: &[(&str, i32)]) -> Request {
         interceptors: sorted.into(),
         interceptors_are_resolved: true,
         deadline: SignedDuration::from_secs(1800),
+        is_progress_reported: false,
         status: EvictionRequestStatus::default(),
     }
 }
@@ -70,6 +72,7 @@ fn pod() -> Pod {
 fn budget(name: &str, allowed: i32) -> Budget {
     Budget {
         key: Key::new("default", name),
+        rule: BudgetRule::MinAvailable(IntOrString::Int(3)),
         selector: Some(Selector::from_iter([kube::core::Expression::Equal("app".into(), "web".into())])),
         policy: UnhealthyPolicy::IfHealthyBudget,
         allowed,

@@ -3,15 +3,12 @@
 use std::collections::HashMap;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::snapshot::{self, Pod};
 
 #[derive(Debug, Clone)]
 pub struct Budget {
     pub budget: snapshot::Budget,
-    /// `maxUnavailable 0`, `minAvailable 50%`.
-    pub rule: String,
     pub uncounted: Option<Uncounted>,
     /// One of the labels that every pod of it has, to find it by.
     label: Option<(String, String)>,
@@ -43,16 +40,6 @@ impl Budget {
 impl From<PodDisruptionBudget> for Budget {
     fn from(budget: PodDisruptionBudget) -> Self {
         let (spec, status) = (budget.spec.as_ref(), budget.status.as_ref());
-        let amount = |amount: &IntOrString| match amount {
-            IntOrString::Int(number) => number.to_string(),
-            IntOrString::String(text) => text.clone(),
-        };
-        let named =
-            |name: &str, given: Option<&IntOrString>| given.map(|given| format!("{name} {}", amount(given)));
-        let rule = spec.and_then(|spec| {
-            let max = named("maxUnavailable", spec.max_unavailable.as_ref());
-            max.or_else(|| named("minAvailable", spec.min_available.as_ref()))
-        });
         let seen = status.and_then(|status| status.observed_generation).unwrap_or(0);
         let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
         let failure = conditions
@@ -62,7 +49,6 @@ impl From<PodDisruptionBudget> for Budget {
         let labels =
             spec.and_then(|spec| spec.selector.as_ref()).and_then(|selector| selector.match_labels.as_ref());
         Self {
-            rule: rule.unwrap_or_else(|| "minAvailable 1".to_string()),
             uncounted: if status.is_none() || seen < budget.metadata.generation.unwrap_or(0) {
                 Some(Uncounted::Behind)
             } else {

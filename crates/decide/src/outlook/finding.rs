@@ -4,7 +4,7 @@ use usher_api::NodeMaintenanceStage as Stage;
 
 use super::fit::Misfit;
 use super::overlap::Overlap;
-use crate::snapshot::Key;
+use crate::snapshot::{BudgetRule, Key};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -28,8 +28,7 @@ pub enum Finding {
     /// A budget that lets nobody go, now or later.
     ClosedBudget {
         budget: Key,
-        rule: String,
-        wanted: i32,
+        rule: BudgetRule,
         expected: i32,
         pods: Vec<Key>,
     },
@@ -134,48 +133,45 @@ impl Finding {
         let have = if count == 1 { "has" } else { "have" };
         match self {
             Self::TwoBudgets { budgets, .. } => format!(
-                "{pods} {have} more than one disruption budget ({}), and the server evicts no such pod",
+                "{pods} {have} more than one disruption budget ({}), and the eviction API refuses such pods",
                 joined(budgets)
             ),
-            Self::ClosedBudget { budget, rule, wanted, expected, .. } => format!(
-                "{pods} cannot leave: budget {budget} ({rule}) wants {wanted} healthy and has no more than {expected}"
-            ),
-            Self::FailedBudget { budget, why, .. } => {
-                format!("{pods} cannot leave: the pods of budget {budget} cannot be counted ({why})")
-            }
-            Self::MirrorPods { .. } => {
+            Self::ClosedBudget { budget, rule, expected, .. } => {
                 format!(
-                    "{pods} of the node itself: only the node can end a static pod, so the drain waits for it"
+                    "{pods} cannot be evicted: budget {budget} has {rule} and {}",
+                    self::pods(usize::try_from(*expected).unwrap_or(0))
                 )
             }
-            Self::DaemonSet { owner, .. } => format!(
-                "{pods} of DaemonSet {owner}, asked to leave last and never evicted: the DaemonSet would only make a new \
-                 one. The drain waits until nothing is left of it"
-            ),
-            Self::NoOwner { .. } => format!("{pods} {have} no controller: once gone, nobody makes a new one"),
-            Self::LocalData { .. } => format!("{pods} {have} an emptyDir volume, whose data are lost"),
+            Self::FailedBudget { budget, why, .. } => {
+                format!("{pods} cannot be evicted: the pods of budget {budget} cannot be counted ({why})")
+            }
+            Self::MirrorPods { .. } => {
+                let are = if count == 1 { "is" } else { "are" };
+                format!("{pods} {are} static: only the kubelet can stop a static pod")
+            }
+            Self::DaemonSet { owner, .. } => {
+                let them = if count == 1 { "it" } else { "them" };
+                format!("{pods} of DaemonSet {owner}, which would recreate {them} at once: never evicted")
+            }
+            Self::NoOwner { .. } => format!("{pods} {have} no controller and will not be recreated"),
+            Self::LocalData { .. } => format!("{pods} {have} emptyDir data, which is deleted with the pod"),
             Self::NoPlace(misfit) => no_place(misfit, &pods),
             Self::Overlap(overlap) => overlap_told(overlap),
             Self::UncountedBudget { budget, .. } => {
                 format!(
-                    "{pods} cannot leave until budget {budget} is counted: the server evicts nobody before"
+                    "{pods} cannot be evicted until budget {budget} is counted by the disruption controller"
                 )
             }
             Self::SlowBudget { budget, allowed, at_once, rounds, .. } => {
-                let now = match allowed {
-                    ..=0 => "lets nobody go now".to_string(),
-                    1 => "lets 1 go now".to_string(),
-                    more => format!("lets {more} go now"),
-                };
                 format!(
-                    "{pods} of budget {budget}, which {now} and no more than {at_once} at once: at least {rounds} round{}",
+                    "{pods} of budget {budget}, which allows {allowed} now and {at_once} at a time: at least {rounds} round{}",
                     if *rounds == 1 { "" } else { "s" }
                 )
             }
             Self::Interceptor { class, only_way, .. } => {
                 let only = match only_way {
                     0 => String::new(),
-                    only => format!("; {only} of them can leave in no other way"),
+                    only => format!("; {only} of them cannot be evicted otherwise"),
                 };
                 format!("{pods} {have} the interceptor {class}, which the drain waits for{only}")
             }
@@ -185,30 +181,28 @@ impl Finding {
     pub fn advice(&self) -> String {
         match self {
             Self::TwoBudgets { budgets, .. } => {
-                format!("change the selectors of {} so that one of them is left", joined(budgets))
+                format!("change the selectors of {} so that only one selects the pod", joined(budgets))
             }
-            Self::ClosedBudget { .. } => "add a replica, or allow a disruption in the budget".to_string(),
+            Self::ClosedBudget { rule, expected, .. } => rule.remedy(*expected),
             Self::FailedBudget { .. } => {
                 "see the events of the budget; its pods need a controller with a scale".to_string()
             }
             Self::MirrorPods { .. } => {
-                "remove the manifests from the node when the other pods have left, or stop the node: the drain does \
-                 not show Drained before"
-                    .to_string()
+                "remove the manifests on the node, or follow the drain with --ignore-daemonsets".to_string()
             }
-            Self::DaemonSet { .. } => {
-                "keep the DaemonSet off these nodes, or let an interceptor end its pods; before that the drain \
-                 does not show Drained, nor take a next wave"
-                    .to_string()
+            Self::DaemonSet { .. } => "keep the DaemonSet off these nodes, give its pods an interceptor that ends them, \
+                                       or follow the drain with --ignore-daemonsets"
+                .to_string(),
+            Self::NoOwner { .. } => "save what you need; drain them with --force".to_string(),
+            Self::LocalData { .. } => {
+                "copy the data first, unless it is a cache; drain them with --delete-emptydir-data".to_string()
             }
-            Self::NoOwner { .. } => "save what you need of them, or have a Deployment run them".to_string(),
-            Self::LocalData { .. } => "nothing, if they are caches; else copy the data first".to_string(),
             Self::NoPlace(misfit) if misfit.nodes == 0 => {
                 "leave some nodes out: a drainLimit does not help, for all selected nodes are cordoned from the start"
                     .to_string()
             }
             Self::NoPlace(_) => {
-                "add nodes, or drain fewer at a time in maintenances of their own; the pods stay Pending till then"
+                "add nodes, or drain fewer at a time in separate maintenances; until then the pods stay Pending"
                     .to_string()
             }
             Self::Overlap(overlap) if overlap.is_waited_for => {
@@ -222,11 +216,11 @@ impl Finding {
                 "wait; if it lasts, see whether the disruption controller runs".to_string()
             }
             Self::SlowBudget { allowed: ..=0, .. } => {
-                "bring up those of its pods that are not ready, then it frees".to_string()
+                "see that its pods that are not ready become ready".to_string()
             }
-            Self::SlowBudget { .. } => "nothing; more replicas, or a wider budget, make it faster".to_string(),
+            Self::SlowBudget { .. } => "nothing; more replicas or a wider budget make it faster".to_string(),
             Self::Interceptor { .. } => {
-                "see that it runs; one that stays silent loses its turn after the deadline".to_string()
+                "check that it runs; without progress it loses its turn after the deadline".to_string()
             }
         }
     }
@@ -242,30 +236,33 @@ fn joined(keys: &[Key]) -> String {
 
 fn no_place(misfit: &Misfit, pods: &str) -> String {
     if misfit.nodes == 0 {
-        return format!("{pods} would have nowhere to go: no node stays");
+        return format!("{pods} will not fit: no node remains");
     }
     let why: Vec<String> = misfit.why.iter().map(|(why, nodes)| format!("{nodes} {why}")).collect();
-    format!("{pods} would find no place: 0/{} nodes: {}", misfit.nodes, why.join(", "))
+    format!("{pods} will not fit: 0/{} nodes are available: {}", misfit.nodes, why.join(", "))
 }
 
 fn overlap_told(overlap: &Overlap) -> String {
-    let nodes = overlap.nodes.len();
-    let (name, nodes) = (&overlap.maintenance, format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }));
+    let (name, nodes) = (&overlap.maintenance, overlap.nodes.len());
     match overlap.stage {
-        Stage::Idle => format!("maintenance {name} is planned for {nodes} of these, and touches nothing yet"),
+        Stage::Idle => {
+            format!("maintenance {name} is planned for {nodes} of these nodes, and changes nothing yet")
+        }
         Stage::Cordon | Stage::Complete => {
-            format!("maintenance {name} holds {nodes} of these too, cordoned until both are complete")
+            format!(
+                "maintenance {name} also holds {nodes} of these nodes; they stay cordoned until both are complete"
+            )
         }
         Stage::Drain => {
             let order = match (overlap.is_waited_for, overlap.waits, overlap.pushes) {
                 (_, _, true) => {
-                    "its plan contradicts this one and, being older, wins: some pods leave earlier than planned"
+                    "its plan contradicts this one and, being older, wins: some pods are evicted earlier than planned"
                 }
                 (true, ..) => "this one waits until it has reached the same pods",
                 (_, true, _) => "it would wait until this one has reached the same pods",
-                _ => "their plans go together",
+                _ => "their plans agree",
             };
-            format!("maintenance {name} drains {nodes} of these too: {order}")
+            format!("maintenance {name} also drains {nodes} of these nodes: {order}")
         }
     }
 }

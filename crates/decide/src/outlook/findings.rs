@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use usher_api::EvictionRequestStatus;
 use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
-use usher_api::{EvictionRequestStatus, PodType};
 
 use super::budgets::{Budget, Shelf, Uncounted};
 use super::{Finding, Pod, PodsByNode};
@@ -59,18 +59,18 @@ impl<'a> Groups<'a> {
         }
         let budgets = shelf.of_pod(&pod.pod);
         let stays = self.stays(pod, &budgets, now);
-        if !stays {
-            if let [budget] = &budgets[..]
-                && !budget.budget.lets_pass(&pod.pod)
-            {
-                self.waits_for(budget, pod, wave);
-            }
-            if pod.pod.owner.is_none() {
-                self.orphans.push(key());
-            }
-            if pod.has_local_data && pod.pod.kind() == PodType::Default {
-                self.with_data.push(key());
-            }
+        if !stays
+            && let [budget] = &budgets[..]
+            && !budget.budget.lets_pass(&pod.pod)
+        {
+            self.waits_for(budget, pod, wave);
+        }
+        // What is lost is lost as well once somebody has made way for a pod that stays at first.
+        if pod.has_no_controller() {
+            self.orphans.push(key());
+        }
+        if pod.loses_data() {
+            self.with_data.push(key());
         }
     }
 
@@ -137,8 +137,7 @@ impl<'a> Groups<'a> {
                 Some(Uncounted::Failed(why)) => Finding::FailedBudget { budget: key, why: why.clone(), pods },
                 _ => Finding::ClosedBudget {
                     budget: key,
-                    rule: budget.rule.clone(),
-                    wanted: budget.budget.desired_healthy,
+                    rule: budget.budget.rule.clone(),
                     expected: budget.budget.expected_pods,
                     pods,
                 },
@@ -199,6 +198,7 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
         interceptors: [].into(),
         interceptors_are_resolved: true,
         deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
+        is_progress_reported: false,
         status: EvictionRequestStatus::default(),
     };
     let budgets: Vec<&snapshot::Budget> = budgets.iter().map(|budget| &budget.budget).collect();

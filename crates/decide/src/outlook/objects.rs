@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{self as core, NodeSelector, Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
-use usher_api::Interceptor;
 use usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX;
+use usher_api::{Interceptor, PodType};
 
 use super::placement::Rules;
 use super::resources::{Resources, requests_of};
@@ -27,6 +27,21 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// Nothing recreates it. `kubectl drain` wants `--force` for these.
+    pub fn has_no_controller(&self) -> bool {
+        self.is_evictable() && self.pod.owner.is_none()
+    }
+
+    /// It has data that are deleted with it. `kubectl drain` wants `--delete-emptydir-data` for these.
+    pub fn loses_data(&self) -> bool {
+        self.is_evictable() && self.has_local_data
+    }
+
+    /// A drain makes it leave, which it does not do yet.
+    fn is_evictable(&self) -> bool {
+        self.is_there() && self.pod.kind() == PodType::Default && !self.pod.is_terminating()
+    }
+
     /// It is on a node, and a drain waits for it.
     pub fn is_there(&self) -> bool {
         !self.pod.node.is_empty() && !self.pod.phase.is_terminal()

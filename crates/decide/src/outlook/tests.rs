@@ -37,9 +37,8 @@ fn each_obstacle_is_found_by_itself() {
         json!({"kubernetes.io/config.mirror": "x"}),
     );
     let p = || pod("p", "n1");
-    let closed = "1 pod cannot leave: budget shop/b (minAvailable 3) wants 3 healthy and has no more than 3";
-    let two =
-        "1 pod has more than one disruption budget (shop/a and shop/b), and the server evicts no such pod";
+    let closed = "1 pod cannot be evicted: budget shop/b has minAvailable 3 and 3 pods";
+    let two = "1 pod has more than one disruption budget (shop/a and shop/b), and the eviction API refuses such pods";
     let rows: Vec<(Vec<Value>, Vec<Value>, Vec<&str>)> = vec![
         (vec![p()], vec![], vec![]),
         (vec![p()], vec![budget("b", 2, 3)], vec![]),
@@ -61,30 +60,23 @@ fn each_obstacle_is_found_by_itself() {
         (
             vec![p()],
             vec![failed],
-            vec!["1 pod cannot leave: the pods of budget shop/b cannot be counted (no scale)"],
+            vec!["1 pod cannot be evicted: the pods of budget shop/b cannot be counted (no scale)"],
         ),
         (
             vec![p()],
             vec![behind],
-            vec!["1 pod cannot leave until budget shop/b is counted: the server evicts nobody before"],
+            vec!["1 pod cannot be evicted until budget shop/b is counted by the disruption controller"],
         ),
         (
             vec![of_kind("d", "n1", "DaemonSet")],
             vec![],
-            vec![
-                "1 pod of DaemonSet shop/own, asked to leave last and never evicted: the DaemonSet would only make \
-                 a new one. The drain waits until nothing is left of it",
-            ],
+            vec!["1 pod of DaemonSet shop/own, which would recreate it at once: never evicted"],
         ),
-        (
-            vec![mirror],
-            vec![],
-            vec!["1 pod of the node itself: only the node can end a static pod, so the drain waits for it"],
-        ),
+        (vec![mirror], vec![], vec!["1 pod is static: only the kubelet can stop a static pod"]),
         (
             vec![with(p(), "/metadata/ownerReferences", json!([]))],
             vec![],
-            vec!["1 pod has no controller: once gone, nobody makes a new one"],
+            vec!["1 pod has no controller and will not be recreated"],
         ),
         (
             vec![with(
@@ -93,23 +85,25 @@ fn each_obstacle_is_found_by_itself() {
                 json!([{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {}}]),
             )],
             vec![],
-            vec!["1 pod has an emptyDir volume, whose data are lost"],
+            vec!["1 pod has emptyDir data, which is deleted with the pod"],
+        ),
+        // Its data are lost once somebody has changed the budget.
+        (
+            vec![with(p(), "/spec/volumes", json!([{"name": "v", "emptyDir": {}}]))],
+            vec![budget("b", 3, 3)],
+            vec![closed, "1 pod has emptyDir data, which is deleted with the pod"],
         ),
         (
             vec![p(), pod("q", "n1"), pod("r", "n1")],
             vec![budget("b", 2, 3)],
-            vec![
-                "3 pods of budget shop/b, which lets 1 go now and no more than 1 at once: at least 3 rounds",
-            ],
+            vec!["3 pods of budget shop/b, which allows 1 now and 1 at a time: at least 3 rounds"],
         ),
         (vec![p(), pod("q", "n1")], vec![budget("b", 1, 3)], vec![]),
         // Two of its pods are not ready: as many as it allows at best can go at once, but nobody now.
         (
             vec![p(), unready("q"), unready("r")],
             vec![budget("b", 1, 1)],
-            vec![
-                "1 pod of budget shop/b, which lets nobody go now and no more than 2 at once: at least 1 round",
-            ],
+            vec!["1 pod of budget shop/b, which allows 0 now and 2 at a time: at least 1 round"],
         ),
         (
             vec![intercepted(p()), pod("q", "n1")],
@@ -120,13 +114,13 @@ fn each_obstacle_is_found_by_itself() {
             vec![intercepted(of_kind("d", "n1", "DaemonSet"))],
             vec![],
             vec![
-                "1 pod has the interceptor db.example.com, which the drain waits for; 1 of them can leave in no other way",
+                "1 pod has the interceptor db.example.com, which the drain waits for; 1 of them cannot be evicted otherwise",
             ],
         ),
         (
             vec![with(p(), "/spec/nodeSelector", json!({"pool": "red"}))],
             vec![],
-            vec!["1 pod would find no place: 0/1 nodes: 1 not selected by the pod"],
+            vec!["1 pod will not fit: 0/1 nodes are available: 1 not selected by the pod"],
         ),
     ];
     for (number, (pods, budgets, wanted)) in rows.into_iter().enumerate() {
@@ -182,13 +176,15 @@ fn what_does_not_fit_is_told_with_what_each_node_lacks() {
     let outlook = look(&cluster(nodes, pods, vec![]), &["n1"]);
     assert_eq!(
         sentences(&outlook),
-        ["1 pod would find no place: 0/5 nodes: 2 too little cpu, 1 no more pods, 1 cordoned, 1 taint gpu"]
+        [
+            "1 pod will not fit: 0/5 nodes are available: 2 too little cpu, 1 no more pods, 1 cordoned, 1 taint gpu"
+        ]
     );
     let place = |pod: &str, node: &str| (Key::new("shop", pod), node.into());
     assert_eq!(outlook.fit.places, [place("big-1", "n3"), place("small", "n2")]);
     assert_eq!(outlook.open_nodes, 4);
     let nowhere = look(&cluster(vec![node("n1", "8")], vec![pod("p", "n1")], vec![]), &["n1"]);
-    assert_eq!(sentences(&nowhere), ["1 pod would have nowhere to go: no node stays"]);
+    assert_eq!(sentences(&nowhere), ["1 pod will not fit: no node remains"]);
 }
 
 #[test]
@@ -222,30 +218,30 @@ fn other_maintenances_of_the_same_nodes_are_named_with_who_waits() {
         (
             begun("old", &["n1"], "Idle", none()),
             none(),
-            vec!["maintenance old is planned for 1 node of these, and touches nothing yet"],
+            vec!["maintenance old is planned for 1 of these nodes, and changes nothing yet"],
         ),
         (
             begun("old", &["n1", "n2"], "Cordon", none()),
             none(),
-            vec!["maintenance old holds 1 node of these too, cordoned until both are complete"],
+            vec!["maintenance old also holds 1 of these nodes; they stay cordoned until both are complete"],
         ),
         (
             begun("old", &["n1", "n2"], "Drain", web()),
             web(),
-            vec!["maintenance old drains 1 node of these too: their plans go together"],
+            vec!["maintenance old also drains 1 of these nodes: their plans agree"],
         ),
         (
             begun("old", &["n1", "n2"], "Drain", low()),
             none(),
             vec![
-                "maintenance old drains 1 node of these too: this one waits until it has reached the same pods",
+                "maintenance old also drains 1 of these nodes: this one waits until it has reached the same pods",
             ],
         ),
         (
             begun("old", &["n1", "n2"], "Drain", none()),
             low(),
             vec![
-                "maintenance old drains 1 node of these too: it would wait until this one has reached the same pods",
+                "maintenance old also drains 1 of these nodes: it would wait until this one has reached the same pods",
             ],
         ),
     ];
@@ -268,8 +264,8 @@ fn plans_that_contradict_each_other_are_told() {
     assert_eq!(
         sentences(&outlook(&read_maintenance(new), &cluster, now())),
         [
-            "maintenance old drains 1 node of these too: its plan contradicts this one and, being older, wins: some pods \
-          leave earlier than planned"
+            "maintenance old also drains 1 of these nodes: its plan contradicts this one and, being older, wins: some pods \
+          are evicted earlier than planned"
         ]
     );
 }

@@ -26,8 +26,14 @@ pub struct Request {
     /// Admission has looked which interceptors the pod names.
     pub interceptors_are_resolved: bool,
     pub deadline: SignedDuration,
+    /// The time of the last progress is a report, as far as the server tells who wrote it; otherwise the manager wrote it when it gave the
+    /// turn.
+    pub is_progress_reported: bool,
     pub status: EvictionRequestStatus,
 }
+
+/// The name under which the manager writes.
+const MANAGER: &str = "usher";
 
 impl Request {
     /// Who wants the pod to leave.
@@ -59,6 +65,9 @@ impl From<RequestOnWire> for Request {
             all.get(INTERCEPTORS_RESOLVED_ANNOTATION).is_some_and(|value| value == "true")
         });
         Self {
+            is_progress_reported: meta.managed_fields.is_none_or(|reporters| {
+                reporters.iter().any(|reporter| reporter.manager.as_deref() != Some(MANAGER))
+            }),
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid),
             resource_version: meta.resource_version.unwrap_or_default(),

@@ -7,7 +7,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION};
@@ -49,7 +49,7 @@ pub(crate) struct PodCondition {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct RequestOnWire {
-    #[serde(deserialize_with = "slim")]
+    #[serde(deserialize_with = "slim_with_reporters")]
     pub metadata: ObjectMeta,
     pub spec: EvictionRequestSpec,
     #[serde(default)]
@@ -107,9 +107,9 @@ stands_for!(PodOnWire, core::Pod);
 stands_for!(RequestOnWire, EvictionRequest);
 stands_for!(BudgetOnWire, PodDisruptionBudget);
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Slim {
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default, bound = "W: Deserialize<'de>")]
+struct Slim<W> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -120,6 +120,47 @@ struct Slim {
     annotations: Option<Annotations>,
     finalizers: Option<Vec<String>>,
     owner_references: Option<Vec<OwnerReference>>,
+    managed_fields: Option<Vec<W>>,
+}
+
+impl<W> Default for Slim<W> {
+    fn default() -> Self {
+        Self {
+            name: None,
+            namespace: None,
+            uid: None,
+            resource_version: None,
+            creation_timestamp: None,
+            deletion_timestamp: None,
+            labels: None,
+            annotations: None,
+            finalizers: None,
+            owner_references: None,
+            managed_fields: None,
+        }
+    }
+}
+
+/// An entry of `managedFields`: only whether it has the time of the last progress, and whose it is.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Write {
+    manager: Option<String>,
+    fields_v1: Fields,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Fields {
+    #[serde(rename = "f:status")]
+    status: StatusFields,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct StatusFields {
+    #[serde(rename = "f:progressTimestamp")]
+    progress: Option<serde::de::IgnoredAny>,
 }
 
 /// Only those that somebody decides by: whether it is a mirror pod, which interceptors a pod names, and whether a request knows
@@ -164,8 +205,24 @@ impl<'de> Deserialize<'de> for Annotations {
 }
 
 fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    let slim = Slim::deserialize(from)?;
-    Ok(ObjectMeta {
+    Slim::<IgnoredAny>::deserialize(from).map(meta)
+}
+
+/// Of `managedFields` only those who wrote the time of the last progress are kept.
+fn slim_with_reporters<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let mut slim = Slim::<Write>::deserialize(from)?;
+    let writes = slim.managed_fields.take();
+    let reporters = writes.map(|writes| {
+        let reports = writes.into_iter().filter(|write| write.fields_v1.status.progress.is_some());
+        reports
+            .map(|write| ManagedFieldsEntry { manager: write.manager, ..ManagedFieldsEntry::default() })
+            .collect()
+    });
+    Ok(ObjectMeta { managed_fields: reporters, ..meta(slim) })
+}
+
+fn meta<W>(slim: Slim<W>) -> ObjectMeta {
+    ObjectMeta {
         name: slim.name,
         namespace: slim.namespace,
         uid: slim.uid,
@@ -177,7 +234,7 @@ fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
         finalizers: slim.finalizers,
         owner_references: slim.owner_references,
         ..ObjectMeta::default()
-    })
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +315,23 @@ mod tests {
         assert_eq!(Budget::from(slim), Budget::from(&full));
         let new: BudgetOnWire = serde_json::from_value(json!({"metadata": {"name": "web"}})).unwrap();
         assert_eq!(Budget::from(new).selector, None);
+    }
+
+    #[test]
+    fn progress_that_only_the_manager_wrote_was_never_reported() {
+        let reported = |writes: serde_json::Value| {
+            let request: RequestOnWire = serde_json::from_value(json!({
+                "metadata": {"name": "u", "managedFields": writes}, "spec": {"podRef": {"name": "p", "uid": "u"}},
+            }))
+            .unwrap();
+            Request::from(request).is_progress_reported
+        };
+        let write = |manager: &str, field: &str| json!({"manager": manager, "subresource": "status", "fieldsV1": {"f:status": {field: {}}}});
+        let given = || write("usher", "f:progressTimestamp");
+        assert!(!reported(json!([given()])));
+        assert!(!reported(json!([given(), write("db", "f:message")])));
+        assert!(reported(json!([given(), write("db", "f:progressTimestamp")])));
+        assert!(reported(json!(null)), "nobody knows");
     }
 
     #[test]

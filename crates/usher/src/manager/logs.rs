@@ -26,9 +26,18 @@ enum Format {
     Json,
 }
 
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// A word that is no level would be taken for a module, and everything else not be logged.
 fn level(text: &str) -> Result<Targets, String> {
-    text.parse().map_err(|_| {
-        "not error, warn, info, debug, trace, or a list such as warn,usher_controllers=debug".to_string()
+    let is_level = |level: &str| LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level));
+    let is_known = |part: &str| match part.split_once('=') {
+        Some((module, level)) => !module.is_empty() && is_level(level),
+        None => is_level(part),
+    };
+    let parsed = text.split(',').all(is_known).then(|| text.parse().ok()).flatten();
+    parsed.ok_or_else(|| {
+        format!("use one of {}, or a list such as warn,usher_controllers=debug", LEVELS.join(", "))
     })
 }
 
@@ -43,4 +52,25 @@ pub fn start(arguments: &Arguments, traces: Option<&Traces>) -> anyhow::Result<(
         .with(traces.map(Traces::layer))
         .try_init()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_does_not_exist_is_refused_with_those_that_do() {
+        for right in ["info", "WARN", "off", "warn,usher_controllers=debug"] {
+            assert!(level(right).is_ok(), "{right}");
+        }
+        for wrong in
+            ["nonsense", "infos", "", "info,", "usher_controllers=loud", "=debug", "warn,usher_controllers"]
+        {
+            let why = level(wrong).unwrap_err();
+            assert!(
+                why.starts_with("use one of off, error, warn, info, debug, trace, or a list"),
+                "{wrong}: {why}"
+            );
+        }
+    }
 }
