@@ -90,10 +90,24 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
         created(reached, DEFINITIONS, &definition).await?;
     }
     let client = kube::Client::new(cluster.service(), "default");
-    let (now, timers, webhook) =
-        (cluster.server().clone(), cluster.server().clone(), cluster.server().clone());
+    let (now, timers) = (cluster.server().clone(), cluster.server().clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
-    let admission = Arc::new(Admission::new(client.clone()).with_clock(Arc::new(move || webhook.now())));
+    answer_admission(cluster);
+    register(reached, &inside()).await?;
+    Ok(Usher::start(which, client, clock, JoinSet::new()))
+}
+
+/// Where [`answer_admission`] answers.
+#[must_use]
+pub fn inside() -> Target {
+    Target::Url { base: INSIDE.to_owned(), ca_bundle: None }
+}
+
+/// Answers for the webhook in the process of the test, with the cluster's time.
+pub fn answer_admission(cluster: &Cluster) {
+    let client = kube::Client::new(cluster.service(), "default");
+    let server = cluster.server().clone();
+    let admission = Arc::new(Admission::new(client).with_clock(Arc::new(move || server.now())));
     for endpoint in Endpoint::ALL {
         let admission = admission.clone();
         let answer = move |review: Value| {
@@ -103,8 +117,6 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
         let url = format!("{INSIDE}{}", endpoint.path());
         cluster.server().endpoints.register_url(&url, in_process(answer));
     }
-    register(reached, &Target::Url { base: INSIDE.to_owned(), ca_bundle: None }).await?;
-    Ok(Usher::start(which, client, clock, JoinSet::new()))
 }
 
 /// Beside the real control plane, whose API server asks the webhook over loopback. All of it acts as the manager's service
