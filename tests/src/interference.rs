@@ -54,7 +54,7 @@ pub async fn hands_everywhere(seed: u64, trace: Trace) -> Result<()> {
     if let Some(trace) = trace {
         living.cluster.faults().trace_to(trace);
     }
-    let scene = Scene { has_daemons: seed % 2 == 0, living };
+    let scene = Scene { has_daemons: seed.is_multiple_of(2), living };
     scene.fill().await?;
     let witness = Witness::of(&scene.living.cluster);
     let judge = witness.clone();
@@ -185,8 +185,8 @@ impl Scene {
                 when: When::chance(chance),
                 fault,
             }));
-            // Not of pods: who has not heard of a pod cannot wait for it.
-            for resource in ["nodes", "nodemaintenances", "evictionrequests"] {
+            // Not of pods and requests: who has not heard of one cannot wait for it.
+            for resource in ["nodes", "nodemaintenances"] {
                 rules.push(Rule {
                     on: on.clone().resource(resource),
                     when: When::chance(0.2),
@@ -264,11 +264,13 @@ impl Scene {
         let name = self.some_node();
         let mut patch = json!({"metadata": {"annotations": {MARKS[0]: null}}});
         // Where all is gone that says so, nobody knows that a node was cordoned before.
-        if name != CORDONED && self.random(2) == 0 {
-            MARKS.iter().for_each(|mark| patch["metadata"]["annotations"][mark] = Value::Null);
-        }
-        if self.random(3) == 0 {
-            patch["spec"]["unschedulable"] = Value::Null;
+        if name != CORDONED {
+            if self.random(2) == 0 {
+                MARKS.iter().for_each(|mark| patch["metadata"]["annotations"][mark] = Value::Null);
+            }
+            if self.random(3) == 0 {
+                patch["spec"]["unschedulable"] = Value::Null;
+            }
         }
         self.try_to(Method::PATCH, &format!("{NODES}/{name}"), &patch).await
     }

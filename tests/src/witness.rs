@@ -13,7 +13,7 @@ use hyper::body::Bytes;
 use jiff::Timestamp;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
 use usher_cluster::Cluster;
 use usher_cluster::faults::{ClientService, NoAnswer};
@@ -148,8 +148,7 @@ impl Witness {
             if maintenance["spec"]["stage"] != "Drain" || !drains {
                 continue;
             }
-            let plan: Vec<&Value> =
-                maintenance["spec"]["drainPlan"].as_array().into_iter().flatten().collect();
+            let plan = plan_of(maintenance);
             let step = |pod: &Value| plan.iter().position(|entry| selects(entry, pod)).unwrap_or(usize::MAX);
             let is_earlier = |other: &&Value| {
                 let phase = other["status"]["phase"].as_str().unwrap_or_default();
@@ -164,6 +163,22 @@ impl Witness {
         }
         Ok(())
     }
+}
+
+/// The entries that are given and the twelve that every plan has, in order.
+fn plan_of(maintenance: &Value) -> Vec<Value> {
+    const TYPES: [&str; 3] = ["Default", "DaemonSet", "Static"];
+    let given = maintenance["spec"]["drainPlan"].as_array().cloned().unwrap_or_default();
+    let priorities = [1_000_000_000, 2_000_000_000, 2_000_001_000, i32::MAX];
+    let always = TYPES
+        .into_iter()
+        .flat_map(|kind| priorities.map(|priority| json!({"podPriority": priority, "podType": kind})));
+    let mut plan: Vec<Value> = given.into_iter().chain(always).collect();
+    plan.sort_by_key(|entry| {
+        let kind = TYPES.iter().position(|kind| entry["podType"] == *kind);
+        (kind, entry["podPriority"].as_i64())
+    });
+    plan
 }
 
 /// Whether an entry of a plan without label selectors selects a pod.
