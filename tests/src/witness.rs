@@ -1,6 +1,7 @@
-//! A witness between the controller and the server: it sees every eviction that is sent, and holds it against what the
-//! server knows at that moment. Its rules are stated here anew, not taken from the code under test.
+//! A witness between the controllers and the server: it sees every eviction and every eviction request that is sent, and
+//! holds it against what the server knows at that moment. Its rules are stated here anew, not taken from the code under test.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use hyper::body::Bytes;
 use jiff::Timestamp;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
 use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION};
 use usher_cluster::Cluster;
@@ -26,6 +27,8 @@ pub struct Seen {
     pub writes: usize,
     pub reads: usize,
     pub breaches: Vec<String>,
+    /// UIDs of the pods that node maintenance has asked to leave.
+    pub asked: HashSet<String>,
 }
 
 /// An answer may take a while, and news that come meanwhile are nobody's fault.
@@ -138,6 +141,80 @@ pub fn admitted(request: &Value) -> bool {
     some || request["metadata"]["annotations"][INTERCEPTORS_RESOLVED_ANNOTATION] == "true"
 }
 
+impl Witness {
+    /// The rule for a request by node maintenance: pods of one node leave in the order of the plan. Whoever was asked before may
+    /// be asked again.
+    async fn judge_order(&self, path: &str, body: &[u8]) -> Result<(), String> {
+        let request: Value = serde_json::from_slice(body).unwrap_or_default();
+        let (name, uid) = (&request["spec"]["podRef"]["name"], &request["spec"]["podRef"]["uid"]);
+        let (Some(name), Some(uid)) = (name.as_str(), uid.as_str()) else { return Ok(()) };
+        let namespace = path.split('/').nth(5).unwrap_or_default();
+        let pod = self.object(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await;
+        let Some(pod) = pod.filter(|pod| pod["metadata"]["uid"] == uid) else { return Ok(()) };
+        if !self.seen.lock().asked.insert(uid.to_owned()) {
+            return Ok(());
+        }
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        let there = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
+        let there = self.object(&there).await.unwrap_or_default();
+        let maintenances = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
+        let maintenances = self.object(maintenances).await.unwrap_or_default();
+        for maintenance in maintenances["items"].as_array().into_iter().flatten() {
+            let targets = maintenance["status"]["nodeStatuses"].as_array().into_iter().flatten();
+            let mut targets = targets.filter(|status| status["nodeRef"]["name"] == node);
+            let drains = targets.any(|status| status["drainTargets"].is_array());
+            if maintenance["spec"]["stage"] != "Drain" || !drains {
+                continue;
+            }
+            let plan = plan_of(maintenance);
+            let step = |pod: &Value| plan.iter().position(|entry| selects(entry, pod)).unwrap_or(usize::MAX);
+            let is_earlier = |other: &&Value| {
+                let phase = other["status"]["phase"].as_str().unwrap_or_default();
+                !matches!(phase, "Succeeded" | "Failed") && step(other) < step(&pod)
+            };
+            if let Some(earlier) = there["items"].as_array().into_iter().flatten().find(is_earlier) {
+                return Err(format!(
+                    "{name} is asked to leave {node} while {} of an earlier entry of {} is there",
+                    earlier["metadata"]["name"], maintenance["metadata"]["name"],
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries that are given and the twelve that every plan has, in order.
+fn plan_of(maintenance: &Value) -> Vec<Value> {
+    const TYPES: [&str; 3] = ["Default", "DaemonSet", "Static"];
+    let given = maintenance["spec"]["drainPlan"].as_array().cloned().unwrap_or_default();
+    let priorities = [1_000_000_000, 2_000_000_000, 2_000_001_000, i32::MAX];
+    let always = TYPES
+        .into_iter()
+        .flat_map(|kind| priorities.map(|priority| json!({"podPriority": priority, "podType": kind})));
+    let mut plan: Vec<Value> = given.into_iter().chain(always).collect();
+    plan.sort_by_key(|entry| {
+        let kind = TYPES.iter().position(|kind| entry["podType"] == *kind);
+        (kind, entry["podPriority"].as_i64())
+    });
+    plan
+}
+
+/// Whether an entry of a plan without label selectors selects a pod.
+fn selects(entry: &Value, pod: &Value) -> bool {
+    let meta = &pod["metadata"];
+    let mut owners = meta["ownerReferences"].as_array().into_iter().flatten();
+    let kind = if meta["annotations"]["kubernetes.io/config.mirror"].is_string() {
+        "Static"
+    } else if owners.any(|owner| owner["kind"] == "DaemonSet") {
+        "DaemonSet"
+    } else {
+        "Default"
+    };
+    entry["podType"] == kind
+        && entry["podSelector"].is_null()
+        && pod["spec"]["priority"].as_i64().unwrap_or(0) <= entry["podPriority"].as_i64().unwrap_or(0)
+}
+
 #[derive(Clone)]
 struct Watched {
     witness: Witness,
@@ -169,7 +246,15 @@ impl Service<Request<Body>> for Watched {
                 }
                 seen.evictions += usize::from(is_eviction);
             }
-            if is_eviction && let Err(breach) = witness.judge(head.uri.path(), &body).await {
+            let path = head.uri.path();
+            let verdict = if is_eviction {
+                witness.judge(path, &body).await
+            } else if head.method == Method::POST && path.ends_with("/evictionrequests") {
+                witness.judge_order(path, &body).await
+            } else {
+                Ok(())
+            };
+            if let Err(breach) = verdict {
                 witness.seen.lock().breaches.push(breach);
             }
             inner.oneshot(Request::from_parts(head, Full::new(body))).await

@@ -14,6 +14,7 @@ use usher_cluster::faults::{Fault, Matcher, Refusal, Rule, When};
 use usher_controllers::run_both;
 use usher_tests::budget_watch::{BudgetWatch, Watched};
 use usher_tests::chaos::{Process, Run};
+use usher_tests::interference::hands_everywhere;
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, NODES, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
@@ -144,6 +145,17 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
 fn maintenances_end_well_whatever_goes_wrong() {
     let named = Named { target: "maintenance_seeds", test: "maintenances_end_well_whatever_goes_wrong" };
     if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), maintenances_in_trouble) {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn drains_keep_their_order_end_and_leave_nothing_behind_whoever_interferes() {
+    let named = Named {
+        target: "maintenance_seeds",
+        test: "drains_keep_their_order_end_and_leave_nothing_behind_whoever_interferes",
+    };
+    if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), hands_everywhere) {
         panic!("{failure}");
     }
 }

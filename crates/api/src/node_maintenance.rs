@@ -275,7 +275,7 @@ pub struct NodeMaintenanceStatus {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub node_statuses: Vec<NodeStatus>,
 
-    /// Conditions; "Drained" is true once all targeted pods have terminated on all selected nodes.
+    /// Conditions; "Drained" is true once all targeted pods have terminated on all selected nodes, of which there is at least one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -308,7 +308,8 @@ pub struct DrainStatus {
 
     /// PlanPosition is the entry of the drain plan that is being worked off, counted from 0: the pods of all entries up to this
     /// one are targeted as far as other maintenances of their nodes agree. The drain goes on from here when its controller
-    /// starts again. With a drainLimit it is the position of the present wave.
+    /// starts again. With a drainLimit it is the position of the present wave. It goes back where nodes join whose pods belong to
+    /// earlier entries.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub plan_position: i32,

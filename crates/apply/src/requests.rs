@@ -49,6 +49,16 @@ pub enum Failure {
     Later(String),
 }
 
+impl Failure {
+    /// One word, for labels of metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Outdated => "Outdated",
+            Self::Later(_) => "Server",
+        }
+    }
+}
+
 impl Requests {
     pub fn new(client: Client, events: Events) -> Self {
         Self { client, events }

@@ -1,6 +1,7 @@
 //! Somebody who counts: what every controller tells of its queue. Metrics hear of it, and decide nothing.
 
 use jiff::SignedDuration;
+use usher_apply::Failure;
 
 /// Hears of a queue. All methods may be left out.
 pub trait QueueObserver: Send {
@@ -15,6 +16,11 @@ pub trait QueueObserver: Send {
     }
 
     fn queue_retried(&mut self) {}
+
+    /// A decision was not carried out.
+    fn failed(&mut self, failure: &Failure) {
+        let _ = failure;
+    }
 
     /// How many wait, and how many are worked on.
     fn queue_depth(&mut self, waiting: usize, busy: usize) {

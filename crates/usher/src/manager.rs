@@ -24,7 +24,7 @@ use usher_controllers::{eviction_request, feeds, maintenance};
 
 use crate::local::interruption;
 use gates::{Gate, Gates};
-use health::Health;
+use health::{Controller, Health};
 use traces::Traces;
 
 #[derive(clap::Args)]
@@ -170,17 +170,18 @@ impl Parts {
         let requests = async {
             if let Some(ear) = for_requests {
                 let health = self.health.clone();
-                let observer = self.metrics.observer(move || health.synced());
+                let observer = self.metrics.observer(move || health.synced(Controller::EvictionRequests));
                 let (client, clock) = (client.clone(), clock.clone());
                 eviction_request::run_until(ear, client, clock, observer, self.stopped()).await;
             } else {
-                self.health.synced();
                 self.stopped().await;
             }
         };
         let maintenances = async {
             if let Some(ear) = for_maintenances {
-                let observer = self.metrics.maintenance_observer();
+                let health = self.health.clone();
+                let observer =
+                    self.metrics.maintenance_observer(move || health.synced(Controller::NodeMaintenances));
                 // It may end anywhere: what it was about to write, the next one writes.
                 tokio::select! {
                     () = maintenance::run(ear, client.clone(), clock.clone(), observer) => {}
@@ -206,7 +207,13 @@ struct Leading<'a>(&'a Parts);
 impl<'a> Leading<'a> {
     fn begin(parts: &'a Parts) -> Self {
         parts.metrics.leads(&parts.arguments.lease_name, true);
-        parts.health.acts();
+        let gates = &parts.arguments.feature_gates;
+        let controllers = [
+            (Gate::EvictionRequestApi, Controller::EvictionRequests),
+            (Gate::DeclarativeNodeMaintenance, Controller::NodeMaintenances),
+        ];
+        let acting = controllers.into_iter().filter(|(gate, _)| gates.is_on(*gate));
+        parts.health.acts(acting.map(|(_, controller)| controller));
         Self(parts)
     }
 }

@@ -204,7 +204,7 @@ pub async fn control(url: &str) -> Result<()> {
     let begun = Instant::now();
     let [for_requests, for_maintenances] = feeds::listen(&client);
     let stop = std::future::pending();
-    let maintenances = metrics.maintenance_observer();
+    let maintenances = metrics.maintenance_observer(|| ());
     let controllers = tokio::spawn(join(
         eviction_request::run_until(for_requests, client.clone(), Clock::system(), observer, stop),
         maintenance::run(for_maintenances, client, Clock::system(), maintenances),

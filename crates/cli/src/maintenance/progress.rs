@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use usher_api::names::DRAINED_CONDITION;
 use usher_api::{NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
 use usher_decide::maintenance::status::is_drained;
 use usher_decide::snapshot::{Budget, Key, Pod};
@@ -339,7 +340,7 @@ fn waits(
 pub fn ending(maintenance: Option<&NodeMaintenance>, ignores_daemons: bool) -> Option<Ending> {
     let Some(maintenance) = maintenance else { return Some(Ending::Withdrawn) };
     let is_done = |status: &NodeMaintenanceStatus| {
-        is_drained(status) || (ignores_daemons && is_down_to_daemons(status))
+        is_drained(status) || is_without_nodes(status) || (ignores_daemons && is_down_to_daemons(status))
     };
     if maintenance.status.as_ref().is_some_and(is_done) {
         Some(Ending::Done)
@@ -348,6 +349,12 @@ pub fn ending(maintenance: Option<&NodeMaintenance>, ignores_daemons: bool) -> O
     } else {
         Some(Ending::Withdrawn)
     }
+}
+
+/// Its nodes are gone, so nothing is left to wait for.
+fn is_without_nodes(status: &NodeMaintenanceStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|condition| condition.type_ == DRAINED_CONDITION && condition.reason == "NoNodes")
 }
 
 /// Entries of DaemonSets and static pods are reached once all other pods are gone from all nodes.

@@ -1,7 +1,6 @@
 //! Somebody who counts: metrics hear of everything here, and decide nothing.
 
 use jiff::Timestamp;
-use usher_apply::Failure;
 use usher_decide::eviction_request::Answer;
 use usher_decide::snapshot::Request;
 use usher_decide::waiting_on::WaitingOn;
@@ -28,10 +27,6 @@ pub trait Observer: QueueObserver {
     /// The pod of this request has left its node.
     fn pod_left(&mut self, request: &Request, now: Timestamp) {
         let _ = (request, now);
-    }
-
-    fn failed(&mut self, failure: &Failure) {
-        let _ = failure;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Decisions on one maintenance, node or pod, from all that is known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -50,15 +50,19 @@ impl Index {
             entry.nodes.iter().filter_map(|node| self.view(maintenance, number, node)).collect();
         let drain = number.map(|number| self.board.maintenance(number));
         let cause = match (&drain, maintenance.drains()) {
-            (None, true) => Some(Cause::Cordon),
+            (None, true) if !entry.nodes.is_empty() => Some(Cause::Cordon),
             (Some(drain), _) if drain.evicting > 0 => Some(Cause::Pods),
             (Some(drain), _) if !drain.waits_for.is_empty() => Some(Cause::Maintenance),
             _ => None,
         };
+        // They are named once nobody else is leaving.
+        let is_in_vain = views.iter().all(|view| view.staying == view.evicting);
+        let staying = if is_in_vain { self.staying(entry) } else { BTreeSet::new() };
         let case = stages::Case {
             maintenance,
             nodes: &views,
             drain,
+            staying: &staying,
             pushed_by: &entry.pushed_by,
             marks_left,
             requests_left,
@@ -88,8 +92,29 @@ impl Index {
             state: number.and_then(|number| self.board.node_of(number, node)),
             pods: sum.there,
             evicting: sum.evicting,
+            staying: self.tally.count_staying_on(node),
             older: older.map(|older| older.name.as_str().into()).collect(),
         })
+    }
+
+    /// The pods on its nodes that are asked to leave and that nothing ends, by the names that people know.
+    fn staying(&self, entry: &Entry) -> BTreeSet<String> {
+        let mut daemons: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let mut names = BTreeSet::new();
+        for (pod, _) in entry.nodes.iter().flat_map(|node| self.tally.staying_on(node)) {
+            match &pod.owner {
+                Some(owner) if pod.is_daemon() && !pod.is_mirror => {
+                    *daemons.entry((&pod.key.namespace, &owner.name)).or_default() += 1;
+                }
+                _ => {
+                    names.insert(format!("static pod {}", pod.key));
+                }
+            }
+        }
+        names.extend(daemons.into_iter().map(|((namespace, name), pods)| {
+            format!("DaemonSet {namespace}/{name} ({pods} {})", if pods == 1 { "pod" } else { "pods" })
+        }));
+        names
     }
 
     /// Requests on its nodes that are to be withdrawn and still there.
@@ -110,6 +135,14 @@ impl Index {
 
     pub fn decide_node(&self, name: &str, now: Timestamp) -> Option<(Arc<Node>, Decision<NodeEffect>)> {
         let place = self.nodes.get(name)?;
+        let speaks_of_another = |name: &Arc<str>| {
+            let entry = self.maintenances.get(name);
+            entry.is_some_and(|entry| entry.maintenance.drains() && entry.means_another(place))
+        };
+        if place.selected_by.iter().any(speaks_of_another) {
+            // That is put right first: once the node is touched, it could not be told any more.
+            return Some((place.node.clone(), Decision::default()));
+        }
         let selecting = place.selected_by.iter().filter_map(|name| self.maintenances.get(name));
         let holding = selecting.map(|entry| &entry.maintenance).filter(|maintenance| maintenance.holds());
         let holders =
@@ -133,11 +166,21 @@ impl Index {
     pub fn decide_pod(&self, key: &Key) -> Option<PodDecision> {
         let (pod, class) = self.tally.pod(key)?;
         let request = self.tally.request_of(pod);
+        let is_ours = request.is_some_and(|request| pods::is_requested(request));
         let is_targeted = self.nodes.get(&pod.node).is_some_and(|place| {
             let selecting = place.selected_by.iter().filter_map(|name| self.maintenances.get(name));
-            selecting
-                .filter(|entry| entry.maintenance.drains())
-                .any(|entry| entry.targets.get(&pod.node).is_some_and(|steps| targets::selects(steps, class)))
+            let mut draining = selecting.filter(|entry| entry.maintenance.drains());
+            draining.any(|entry| {
+                let is_written =
+                    || entry.targets_on(place).is_some_and(|steps| targets::selects(steps, class));
+                // Where somebody took it out of the status, it comes back, and nobody is let off meanwhile.
+                is_written()
+                    || (is_ours
+                        && self
+                            .numbers
+                            .get(&entry.maintenance.name)
+                            .is_some_and(|number| self.board.targets(*number, &pod.node, class)))
+            })
         });
         let effect = pods::decide(pod, request.map(|request| &**request), is_targeted)?;
         Some(PodDecision { pod: pod.clone(), request: request.cloned(), effect })

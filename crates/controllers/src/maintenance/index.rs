@@ -55,8 +55,8 @@ pub(super) struct Entry {
     pub targets: HashMap<Arc<str>, Arc<Vec<Step>>>,
     /// The nodes that it drains already, where it drains only some at once.
     pub taken: BTreeSet<Arc<str>>,
-    /// Its status names nodes as taken that were not taken here: somebody else has started a wave.
-    pub follows: bool,
+    /// The labels that its plan and its targets speak of.
+    label_keys: BTreeSet<String>,
     pub pushed_by: BTreeSet<Arc<str>>,
     pub last_written: Option<Timestamp>,
     /// The pods on its nodes; `None` if they have to be counted.
@@ -112,12 +112,6 @@ impl Index {
                 return;
             }
         }
-        let entries = new.plan.steps().iter().map(|step| &step.entry);
-        let targets = new.status.node_statuses.iter().flat_map(|node| &node.drain_targets);
-        if self.tally.heed(entries.chain(targets)) {
-            self.is_stale = true;
-            self.maintenances.values_mut().for_each(|entry| entry.left = None);
-        }
         let is_other = old.as_ref().is_none_or(|old| is_planned_otherwise(old, &new));
         self.is_stale |= is_other;
         let selects_otherwise = old.as_ref().is_none_or(|old| old.selector != new.selector);
@@ -127,12 +121,14 @@ impl Index {
             nodes: BTreeSet::new(),
             targets: HashMap::new(),
             taken: BTreeSet::new(),
-            follows: false,
+            label_keys: BTreeSet::new(),
             pushed_by: BTreeSet::new(),
             last_written: None,
             left: None,
         });
         entry.maintenance = new.clone();
+        entry.label_keys = label_keys(&new);
+        self.heed_labels();
         if selects_otherwise {
             self.select(&name);
         }
@@ -140,12 +136,23 @@ impl Index {
         let nodes: Vec<Arc<str>> =
             if is_other { self.maintenances[&name].nodes.iter().cloned().collect() } else { retargeted };
         for node in nodes {
-            if is_other {
-                self.now.insert(Item::Node(node.clone()));
-            }
             self.look_at_pods_on(&node);
+            self.now.insert(Item::Node(node));
         }
         self.now.insert(Item::Maintenance(name));
+    }
+
+    /// Pods are told apart by the labels that some maintenance speaks of, and by no others.
+    fn heed_labels(&mut self) {
+        let keys = self.maintenances.values().flat_map(|entry| entry.label_keys.iter().cloned()).collect();
+        if self.tally.heed(keys) {
+            self.classes_changed();
+        }
+    }
+
+    fn classes_changed(&mut self) {
+        self.is_stale = true;
+        self.maintenances.values_mut().for_each(|entry| entry.left = None);
     }
 
     /// Which nodes it selects now.
@@ -182,6 +189,7 @@ impl Index {
         let before = std::mem::take(&mut entry.targets);
         let mut changed = Vec::new();
         let mut last: Option<Arc<Vec<Step>>> = None;
+        let mut is_followed = false;
         for status in &entry.maintenance.status.node_statuses {
             if status.drain_targets.is_empty() {
                 continue;
@@ -200,8 +208,13 @@ impl Index {
             let steps = steps
                 .unwrap_or_else(|| Arc::new(status.drain_targets.iter().cloned().map(Step::new).collect()));
             last = Some(steps.clone());
-            entry.follows |= entry.taken.insert(node.clone());
+            is_followed |= entry.taken.insert(node.clone());
             entry.targets.insert(node, steps);
+        }
+        // Somebody else has started a wave: one of our own that is not written yet is none.
+        if is_followed && entry.maintenance.limit.is_some() {
+            entry.taken.retain(|node| entry.targets.contains_key(node));
+            self.is_stale = true;
         }
         changed.extend(before.into_keys().filter(|node| !entry.targets.contains_key(node)));
         changed
@@ -210,6 +223,7 @@ impl Index {
     pub fn maintenance_gone(&mut self, name: &Arc<str>) {
         let Some(entry) = self.maintenances.remove(name) else { return };
         self.is_stale = true;
+        self.heed_labels();
         for node in entry.nodes {
             if let Some(place) = self.nodes.get_mut(&node) {
                 place.selected_by.remove(name);
@@ -245,8 +259,7 @@ impl Index {
         if is_like {
             return;
         }
-        let is_held = node.held_by.is_some();
-        if is_held && !node.unschedulable && old.as_ref().is_some_and(|old| old.unschedulable) {
+        if node.is_touched() && !node.unschedulable && old.as_ref().is_some_and(|old| old.unschedulable) {
             place.fight.uncordoned(now);
         }
         if old.as_ref().is_none_or(|old| old.labels != node.labels) {
@@ -281,9 +294,11 @@ impl Index {
     pub fn node_gone(&mut self, name: &Arc<str>) {
         self.look_at_maintenances_of(name);
         let Some(place) = self.nodes.remove(name) else { return };
+        self.board.forget(name);
         for maintenance in place.selected_by {
             if let Some(entry) = self.maintenances.get_mut(&maintenance) {
                 entry.nodes.remove(name);
+                entry.taken.remove(name);
                 entry.left = None;
                 self.is_stale = true;
             }
@@ -314,10 +329,12 @@ impl Index {
         let is_same = before.is_some_and(|old| {
             old.uid == pod.uid && old.node == pod.node && old.phase == pod.phase && old.labels == pod.labels
         });
+        // A request that was told before its pod is known by now: it may be one to withdraw.
+        let is_ours = self.tally.request_of(&pod).is_some_and(|request| pods::is_requested(request));
         let changes = self.tally.pod_seen(pod);
         self.count(changes);
         let drains = |place: &Place| place.selected_by.iter().any(|name| self.drains(name));
-        if !is_same && self.nodes.get(&node).is_some_and(drains) {
+        if !is_same && (is_ours || self.nodes.get(&node).is_some_and(drains)) {
             self.now.insert(Item::Pod(key));
         }
     }
@@ -343,13 +360,26 @@ impl Index {
             return;
         }
         let is_ours = pods::is_requested(&request) || known.is_some_and(|known| pods::is_requested(known));
+        let stayed = self.tally.is_staying(&request.pod_key());
         let (pod, change) = self.tally.request_seen(request);
+        self.stays_otherwise(&pod, stayed);
         self.request_changed(pod, change, is_ours);
     }
 
     pub fn request_gone(&mut self, key: &Key) {
         let Some((pod, change)) = self.tally.request_gone(key) else { return };
         self.request_changed(pod, change, true);
+    }
+
+    /// Nothing ends the pod any more, or somebody does again: it may be time for a next wave, and is told.
+    fn stays_otherwise(&mut self, pod: &Key, stayed: bool) {
+        if self.tally.is_staying(pod) == stayed {
+            return;
+        }
+        self.is_dirty = true;
+        let node = self.tally.pod(pod).and_then(|(pod, _)| self.nodes.get(&pod.node));
+        let names = node.into_iter().flat_map(|place| &place.selected_by).cloned();
+        self.now.extend(names.map(Item::Maintenance));
     }
 
     fn request_changed(&mut self, pod: Key, change: Option<Change>, is_ours: bool) {
@@ -380,6 +410,9 @@ impl Index {
     /// Moves all maintenances as far as they go. Cheap if nothing has changed.
     pub fn resolve(&mut self, now: Timestamp) {
         self.learn_from_those_who_left(now);
+        if self.tally.forget_unused() {
+            self.classes_changed();
+        }
         // Once more if it is time for a next wave of nodes.
         for _ in 0..2 {
             if !self.is_stale && !self.is_dirty {
@@ -428,6 +461,18 @@ impl Index {
             self.is_stale |= self.is_time_for_a_wave();
         }
     }
+}
+
+/// The labels that its plan and its targets speak of.
+fn label_keys(maintenance: &Maintenance) -> BTreeSet<String> {
+    let plan = maintenance.plan.steps().iter().map(|step| &step.entry);
+    let targets = maintenance.status.node_statuses.iter().flat_map(|node| &node.drain_targets);
+    let mut keys = BTreeSet::new();
+    for selector in plan.chain(targets).filter_map(|entry| entry.pod_selector.as_ref()) {
+        keys.extend(selector.match_labels.iter().flatten().map(|(key, _)| key.clone()));
+        keys.extend(selector.match_expressions.iter().flatten().map(|need| need.key.clone()));
+    }
+    keys
 }
 
 /// Whether the drains of all maintenances have to be planned anew.

@@ -11,6 +11,8 @@ mod groups;
 mod index;
 mod observer;
 mod planning;
+#[cfg(test)]
+mod planning_tests;
 mod tally;
 
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! Somebody who counts: metrics hear of everything here, and decide nothing.
 
 use jiff::Timestamp;
-use usher_apply::Failure;
 use usher_decide::snapshot::Maintenance;
 
 use crate::observer::{Nobody, QueueObserver};
@@ -46,10 +45,6 @@ pub trait Observer: QueueObserver {
     /// What the maintenance waits for now; `None` if it waits for nothing, or is gone.
     fn waits(&mut self, name: &str, cause: Option<Cause>, now: Timestamp) {
         let _ = (name, cause, now);
-    }
-
-    fn failed(&mut self, failure: &Failure) {
-        let _ = failure;
     }
 }
 

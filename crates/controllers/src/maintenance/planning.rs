@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use usher_decide::maintenance::board::Board;
 use usher_decide::maintenance::nodes::Node;
+use usher_decide::maintenance::plan::{PodClass, Step};
 use usher_decide::maintenance::progress::{Draining, Number};
 use usher_decide::maintenance::targets::either;
 use usher_decide::maintenance::waves::{self, Candidate};
@@ -15,7 +16,20 @@ impl Entry {
     /// The node is drained, once it is its turn: it carries the mark, or has targets. What was targeted stays so where somebody
     /// took the mark away, or an old list does not show it: the mark comes back, and nobody is told to stay meanwhile.
     fn has(&self, place: &Place) -> bool {
-        place.node.is_held_by(&self.maintenance.name) || self.targets.contains_key(&place.node.name)
+        place.node.is_held_by(&self.maintenance.name) || self.targets_on(place).is_some()
+    }
+
+    /// What its status says is targeted there.
+    pub(super) fn targets_on(&self, place: &Place) -> Option<&Arc<Vec<Step>>> {
+        self.targets.get(&place.node.name).filter(|_| !self.means_another(place))
+    }
+
+    /// The status still speaks of a node that is gone, and this one has come by its name: nobody has touched it yet, and it
+    /// is younger than the drain.
+    pub(super) fn means_another(&self, place: &Place) -> bool {
+        self.targets.contains_key(&place.node.name)
+            && !place.node.is_touched()
+            && self.maintenance.drain_start().is_some_and(|start| place.node.created > start)
     }
 }
 
@@ -27,38 +41,27 @@ impl Index {
             .filter(|entry| self.may_drain(entry))
             .map(|entry| entry.maintenance.name.clone())
             .collect();
-        let positions: HashMap<Arc<str>, usize> = self
-            .board
-            .draining()
-            .iter()
-            .map(|draining| (draining.name.as_str().into(), draining.position))
-            .collect();
         let mut draining = Vec::with_capacity(names.len());
         for name in &names {
-            let starts_a_wave = self.take_a_wave(name);
-            let maintenance = &self.maintenances[name].maintenance;
+            self.take_a_wave(name);
             let entry = &self.maintenances[name];
-            let is_known = entry.taken.iter().all(|node| entry.targets.contains_key(node));
-            let reached = match positions.get(name) {
-                // A wave of our own that is not written yet.
-                Some(position) if maintenance.limit.is_some() && !is_known => *position,
-                // Another manager may have come further.
-                Some(position) if maintenance.limit.is_none() || !entry.follows => {
-                    maintenance.position().max(*position)
-                }
-                _ => maintenance.position(),
-            };
             draining.push(Draining {
                 name: name.to_string(),
-                created: maintenance.created,
-                plan: maintenance.plan.clone(),
-                position: if starts_a_wave { 0 } else { reached },
+                created: entry.maintenance.created,
+                plan: entry.maintenance.plan.clone(),
+                position: self.position(entry),
             });
         }
-        self.maintenances.values_mut().for_each(|entry| entry.follows = false);
-        self.numbers = names.into_iter().enumerate().map(|(number, name)| (name, number)).collect();
-        let nodes = self.nodes.values().filter_map(|place| self.covered(place)).collect();
+        let numbers = names.into_iter().enumerate().map(|(number, name)| (name, number)).collect();
+        let before = std::mem::replace(&mut self.numbers, numbers);
+        let nodes = self.nodes.values().filter_map(|place| self.covered(place, &before)).collect();
         self.board = Board::new(draining, self.tally.classes().to_vec(), nodes);
+    }
+
+    /// Where its drain is: what is known here, whatever somebody else has written into its status.
+    fn position(&self, entry: &Entry) -> usize {
+        let known = self.numbers.get(&entry.maintenance.name).map(|number| &self.board.draining()[*number]);
+        known.map_or_else(|| entry.maintenance.position(), |known| known.position)
     }
 
     /// Nobody is asked to leave before all nodes are cordoned: else pods would move from one to the next. Nodes that
@@ -68,12 +71,14 @@ impl Index {
         let is_held = |node: &Arc<str>| {
             self.nodes.get(node).is_some_and(|place| place.node.is_held_by(&maintenance.name))
         };
-        maintenance.drains() && (maintenance.drain_has_begun() || entry.nodes.iter().all(is_held))
+        let are_all_held = || !entry.nodes.is_empty() && entry.nodes.iter().all(is_held);
+        maintenance.drains() && (maintenance.drain_has_begun() || are_all_held())
     }
 
-    fn covered(&self, place: &Place) -> Option<Node> {
+    /// `before` are the numbers on the board that there is still.
+    fn covered(&self, place: &Place, before: &HashMap<Arc<str>, Number>) -> Option<Node> {
         let name = &place.node.name;
-        let mut covered_by: Vec<Number> = Vec::new();
+        let (mut covered_by, mut joins): (Vec<Number>, Vec<Number>) = (Vec::new(), Vec::new());
         let mut targets = self.board.node(name).map(|state| state.targets.clone()).unwrap_or_default();
         for maintenance in &place.selected_by {
             let Some(number) = self.numbers.get(maintenance) else { continue };
@@ -83,7 +88,11 @@ impl Index {
                 continue;
             }
             covered_by.push(*number);
-            if let Some(steps) = entry.targets.get(name) {
+            let was_there = |before: &Number| self.board.node_of(*before, name).is_some();
+            if !before.get(maintenance).is_some_and(was_there) {
+                joins.push(*number);
+            }
+            if let Some(steps) = entry.targets_on(place) {
                 let entries: Vec<_> = steps.iter().map(|step| step.entry.clone()).collect();
                 if targets != entries {
                     targets = either(&targets, &entries);
@@ -94,32 +103,53 @@ impl Index {
             return None;
         }
         covered_by.sort_unstable();
-        Some(Node { name: name.clone(), covered_by, targets, pods: self.tally.counts_on(name) })
+        Some(Node { name: name.clone(), covered_by, joins, targets, pods: self.tally.counts_on(name) })
     }
 
     pub(super) fn candidates(&self, entry: &Entry) -> Vec<Candidate> {
         let Some(limit) = &entry.maintenance.limit else { return Vec::new() };
         let held = entry.nodes.iter().filter_map(|node| self.nodes.get(node));
-        held.filter(|place| entry.has(place))
+        let held: Vec<&Place> = held.filter(|place| entry.has(place)).collect();
+        let is_taken = |place: &Place| entry.taken.contains(&place.node.name);
+        let stays = |place: &&Place| is_taken(place) && self.tally.count_staying_on(&place.node.name) > 0;
+        let is_in_vain = held.iter().any(stays);
+        held.into_iter()
             .map(|place| Candidate {
                 name: place.node.name.clone(),
                 domain: place.node.labels.get(&limit.topology_key).cloned().unwrap_or_default(),
-                is_taken: entry.taken.contains(&place.node.name),
-                pods: self.tally.sum_on(&place.node.name).there,
+                is_taken: is_taken(place),
+                pods: if is_in_vain && is_taken(place) {
+                    self.leaving(entry, &place.node.name)
+                } else {
+                    self.tally.sum_on(&place.node.name).there
+                },
             })
             .collect()
     }
 
+    /// The pods of a node that the plan has reached and that somebody ends. Those behind pods that nothing ends do not come to
+    /// their turn, so nobody waits for them either.
+    fn leaving(&self, entry: &Entry, node: &str) -> u32 {
+        let position = self.position(entry);
+        let is_reached = |class: &PodClass| entry.maintenance.plan.step_of(class) <= position;
+        let counts = self.tally.counts_on(node);
+        let reached = counts.iter().filter(|(class, _)| is_reached(&self.tally.classes()[**class]));
+        let staying = self.tally.staying_on(node).filter(|(_, class)| is_reached(class)).count();
+        let reached: u32 = reached.map(|(_, pods)| pods.there).sum();
+        reached.saturating_sub(u32::try_from(staying).unwrap_or(u32::MAX))
+    }
+
     /// Takes the next nodes, where only some are drained at once and it is time.
-    fn take_a_wave(&mut self, name: &Arc<str>) -> bool {
+    fn take_a_wave(&mut self, name: &Arc<str>) {
+        let Some(entry) = self.maintenances.get_mut(name) else { return };
+        // Who leaves and comes again waits for a turn again.
+        entry.taken.retain(|node| entry.nodes.contains(node));
         let entry = &self.maintenances[name];
-        let Some(limit) = &entry.maintenance.limit else { return false };
+        let Some(limit) = &entry.maintenance.limit else { return };
         let wave = waves::next(limit, &self.candidates(entry));
-        let is_one = !wave.is_empty();
         if let Some(entry) = self.maintenances.get_mut(name) {
             entry.taken.extend(wave);
         }
-        is_one
     }
 
     pub(super) fn is_time_for_a_wave(&self) -> bool {

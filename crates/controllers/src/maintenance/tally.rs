@@ -7,13 +7,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_api::DrainPlanEntry;
 use usher_decide::maintenance::eta::Workload;
 use usher_decide::maintenance::nodes::Pods;
 use usher_decide::maintenance::plan::PodClass;
+use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Key, Pod, Request};
 
 use super::groups::{self, Group, Groups};
+
+/// Classes that no pod has any more are kept until there are so many, and more than of the others.
+const UNUSED_CLASSES: usize = 64;
 
 /// What changed on a node: pods of a class, and those of them with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +41,9 @@ pub struct Tally {
     announced: BTreeSet<(Timestamp, Key)>,
     classes: Vec<PodClass>,
     numbers: HashMap<PodClass, usize>,
+    /// How many pods have each class, and how many classes none has.
+    uses: Vec<u32>,
+    unused: usize,
     label_keys: BTreeSet<String>,
 }
 
@@ -54,11 +60,15 @@ struct There {
     group: groups::Number,
     /// Since when it has a request, if it does.
     asked: Option<Timestamp>,
+    /// It is asked to leave, and nothing ends it.
+    stays: bool,
 }
 
 #[derive(Debug, Default)]
 struct OnNode {
     pods: HashSet<Key>,
+    /// Those that are asked to leave and that nothing ends.
+    staying: BTreeSet<Key>,
     counts: BTreeMap<usize, Pods>,
     groups: BTreeMap<groups::Number, u32>,
 }
@@ -82,6 +92,21 @@ impl Tally {
 
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Key> {
         self.nodes.get(node).into_iter().flat_map(|on| &on.pods)
+    }
+
+    /// The pods that are asked to leave and that nothing ends, with their classes.
+    pub fn staying_on(&self, node: &str) -> impl Iterator<Item = (&Arc<Pod>, &PodClass)> {
+        let on = self.nodes.get(node).into_iter();
+        on.flat_map(|on| &on.staying).filter_map(|key| self.pod(key))
+    }
+
+    pub fn count_staying_on(&self, node: &str) -> u32 {
+        let count = self.nodes.get(node).map_or(0, |on| on.staying.len());
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    pub fn is_staying(&self, pod: &Key) -> bool {
+        self.pods.get(pod).and_then(|counted| counted.there).is_some_and(|there| there.stays)
     }
 
     pub fn counts_on(&self, node: &str) -> BTreeMap<usize, Pods> {
@@ -121,25 +146,36 @@ impl Tally {
         sum
     }
 
-    /// Entries of plans and targets may speak of labels that did not matter before. Returns whether classes are others
-    /// now, and with them all counts.
-    pub fn heed<'a>(&mut self, entries: impl Iterator<Item = &'a DrainPlanEntry>) -> bool {
-        let before = self.label_keys.len();
-        for selector in entries.filter_map(|entry| entry.pod_selector.as_ref()) {
-            self.label_keys.extend(selector.match_labels.iter().flatten().map(|(key, _)| key.clone()));
-            self.label_keys.extend(selector.match_expressions.iter().flatten().map(|need| need.key.clone()));
+    /// The labels that entries of plans and targets speak of. Returns whether classes are others now, and with them all
+    /// counts.
+    pub fn heed(&mut self, label_keys: BTreeSet<String>) -> bool {
+        let is_other = self.label_keys != label_keys;
+        if is_other {
+            self.label_keys = label_keys;
+            self.count_anew();
         }
-        if self.label_keys.len() == before {
-            return false;
+        is_other
+    }
+
+    /// Forgets classes that no pod has any more, once they are many. Returns whether classes are others now.
+    pub fn forget_unused(&mut self) -> bool {
+        let are_many = self.unused > UNUSED_CLASSES && self.unused > self.classes.len() / 2;
+        if are_many {
+            self.count_anew();
         }
+        are_many
+    }
+
+    fn count_anew(&mut self) {
         self.classes.clear();
         self.numbers.clear();
+        self.uses.clear();
+        self.unused = 0;
         self.nodes.clear();
         self.groups.clear();
         for (_, counted) in std::mem::take(&mut self.pods) {
             self.enter(counted.pod);
         }
-        true
     }
 
     pub fn pod_seen(&mut self, pod: Arc<Pod>) -> Vec<Change> {
@@ -181,8 +217,11 @@ impl Tally {
         if let Some(there) = counted.there {
             self.groups.leave(there.group, there.asked);
         }
+        self.uses[counted.class] -= 1;
+        self.unused += usize::from(self.uses[counted.class] == 0);
         if let Some(on) = self.nodes.get_mut(&counted.pod.node) {
             on.pods.remove(key);
+            on.staying.remove(key);
             if on.pods.is_empty() {
                 self.nodes.remove(&counted.pod.node);
             }
@@ -226,8 +265,8 @@ impl Tally {
         let class = self.class_of(&pod);
         let key = pod.key.clone();
         let there = is_there(&pod).then(|| {
-            let asked = self.request_of(&pod).map(|request| request.created);
-            There { group: self.groups.enter(&pod, class, asked), asked }
+            let (asked, stays) = self.asked(&pod);
+            There { group: self.groups.enter(&pod, class, asked), asked, stays }
         });
         let change = there.map(|there| Change {
             node: pod.node.clone(),
@@ -237,7 +276,11 @@ impl Tally {
             evicting: i64::from(there.asked.is_some()),
         });
         if !pod.node.is_empty() {
-            self.nodes.entry(pod.node.clone()).or_default().pods.insert(key.clone());
+            let on = self.nodes.entry(pod.node.clone()).or_default();
+            on.pods.insert(key.clone());
+            if there.is_some_and(|there| there.stays) {
+                on.staying.insert(key.clone());
+            }
         }
         self.pods.insert(key, Counted { pod, class, there });
         if let Some(change) = &change {
@@ -246,11 +289,28 @@ impl Tally {
         change
     }
 
+    /// Since when a pod is asked to leave, and whether that is in vain.
+    fn asked(&self, pod: &Pod) -> (Option<Timestamp>, bool) {
+        let request = self.request_of(pod);
+        (request.map(|request| request.created), request.is_some_and(|request| pods::nothing_ends(request)))
+    }
+
     fn recount(&mut self, pod: &Key) -> Option<Change> {
-        let counted = self.pods.get(pod)?;
-        let now = self.request_of(&counted.pod).map(|request| request.created);
+        let (now, stays) = self.asked(&self.pods.get(pod)?.pod);
         let counted = self.pods.get_mut(pod)?;
-        let there = counted.there.as_mut().filter(|there| there.asked != now)?;
+        let there = counted.there.as_mut()?;
+        if std::mem::replace(&mut there.stays, stays) != stays
+            && let Some(on) = self.nodes.get_mut(&counted.pod.node)
+        {
+            if stays {
+                on.staying.insert(pod.clone());
+            } else {
+                on.staying.remove(pod);
+            }
+        }
+        if there.asked == now {
+            return None;
+        }
         let before = std::mem::replace(&mut there.asked, now);
         self.groups.ask(there.group, before, now);
         if before.is_some() == now.is_some() {
@@ -282,6 +342,7 @@ impl Tally {
         }
     }
 
+    /// The class of a pod that comes.
     fn class_of(&mut self, pod: &Pod) -> usize {
         let labels = if self.label_keys.is_empty() {
             Arc::default()
@@ -291,10 +352,13 @@ impl Tally {
         };
         let class = PodClass { kind: pod.kind(), priority: pod.priority, labels };
         if let Some(number) = self.numbers.get(&class) {
+            self.unused -= usize::from(self.uses[*number] == 0);
+            self.uses[*number] += 1;
             return *number;
         }
         let number = self.classes.len();
         self.classes.push(class.clone());
+        self.uses.push(1);
         self.numbers.insert(class, number);
         number
     }

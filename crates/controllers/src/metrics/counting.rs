@@ -4,14 +4,32 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use usher_apply::Clock;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use usher_apply::{Clock, Failure};
 
+use super::ByReason;
 use super::queue::QueueCounts;
 use crate::observer::QueueObserver;
+
+/// Decisions that were not carried out, by why.
+pub type Errors = Family<ByReason, Counter>;
+
+/// With the reasons that there are, so that rates begin at nothing.
+pub fn errors() -> Errors {
+    let errors = Errors::default();
+    for failure in [Failure::Outdated, Failure::Later(String::new())] {
+        errors.get_or_create_owned(&ByReason { reason: failure.reason() });
+    }
+    errors
+}
 
 /// What a controller counts.
 pub trait Counted {
     fn queue(&mut self) -> &mut QueueCounts;
+
+    /// Decisions that were not carried out.
+    fn errors(&self) -> &Errors;
 
     /// What there is, as opposed to what has happened, is not known any more.
     fn forget(&mut self, now: Timestamp);
@@ -50,6 +68,10 @@ impl<C: Counted + Send> QueueObserver for Counting<C> {
 
     fn queue_retried(&mut self) {
         self.counts.lock().queue().retried();
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        self.counts.lock().errors().get_or_create(&ByReason { reason: failure.reason() }).inc();
     }
 
     fn queue_depth(&mut self, waiting: usize, _busy: usize) {

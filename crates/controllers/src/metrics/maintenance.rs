@@ -15,7 +15,7 @@ use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::{NodeStatus, StageStatus};
 use usher_decide::snapshot::Maintenance;
 
-use super::counting::{Counted, Counting};
+use super::counting::{self, Counted, Counting, Errors};
 use super::queue::QueueCounts;
 use super::waits::Waits;
 use crate::maintenance::{Cause, Observer};
@@ -60,6 +60,7 @@ pub struct Counts {
     pods: Family<ByState, Gauge>,
     durations: Family<ByStage, Histogram, fn() -> Histogram>,
     pub waits: Waits<Arc<str>>,
+    errors: Errors,
     pub queue: QueueCounts,
 }
 
@@ -71,6 +72,7 @@ impl Counts {
             pods: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(STAGE_SECONDS)),
             waits: Waits::for_reasons(Cause::ALL.map(Cause::name)),
+            errors: counting::errors(),
             queue,
         };
         registry.register(
@@ -93,6 +95,12 @@ impl Counts {
             "nodemaintenance_controller_stage_duration_seconds",
             "Seconds from the start of a stage to that of the next, or until a complete one has let go of everything",
             counts.durations.clone(),
+        );
+        registry.register(
+            "nodemaintenance_controller_reconcile_errors",
+            "Decisions on maintenances, nodes and pods that were not carried out: outdated ones, and those that the server \
+             would not take",
+            counts.errors.clone(),
         );
         counts.begin();
         for stage in STAGES {
@@ -170,6 +178,10 @@ impl Counted for Counts {
         &mut self.queue
     }
 
+    fn errors(&self) -> &Errors {
+        &self.errors
+    }
+
     fn forget(&mut self, now: Timestamp) {
         self.begin();
         self.waits.end(now);
@@ -220,7 +232,7 @@ mod tests {
     use jiff::SignedDuration;
     use parking_lot::Mutex;
     use serde_json::{Value, json};
-    use usher_apply::Clock;
+    use usher_apply::{Clock, Failure};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -265,6 +277,9 @@ mod tests {
                 "nodemaintenance_controller_pods{state=\"evicting\"} 0",
                 "nodemaintenance_controller_stage_duration_seconds_count{stage=\"Drain\"} 0",
                 "nodemaintenance_controller_blocked_seconds_total{cause=\"Maintenance\"} 0.0",
+                "nodemaintenance_controller_reconcile_errors_total{reason=\"Outdated\"} 0",
+                "nodemaintenance_controller_reconcile_errors_total{reason=\"Server\"} 0",
+                "evictionrequest_controller_reconcile_errors_total{reason=\"Server\"} 0",
                 "workqueue_depth{name=\"nodemaintenances\"} 0",
                 "workqueue_unfinished_work_seconds{name=\"nodemaintenances\"} 0.0",
             ],
@@ -274,7 +289,7 @@ mod tests {
     #[test]
     fn maintenances_nodes_and_pods_are_counted_where_they_stand_and_stages_when_they_end() {
         let metrics = Metrics::new(Clock::from_fn(|| at(1000)));
-        let mut observer = metrics.maintenance_observer();
+        let mut observer = metrics.maintenance_observer(|| ());
         let cordon = maintenance(
             "Cordon",
             true,
@@ -339,11 +354,29 @@ mod tests {
     }
 
     #[test]
+    fn decisions_that_are_not_carried_out_are_counted_by_controller() {
+        let metrics = Metrics::new(Clock::from_fn(|| at(0)));
+        let refused = Failure::Later("503".to_string());
+        let mut maintenances = metrics.maintenance_observer(|| ());
+        maintenances.failed(&refused);
+        maintenances.failed(&refused);
+        metrics.observer(|| ()).failed(&Failure::Outdated);
+        has(
+            &metrics,
+            &[
+                "nodemaintenance_controller_reconcile_errors_total{reason=\"Server\"} 2",
+                "nodemaintenance_controller_reconcile_errors_total{reason=\"Outdated\"} 0",
+                "evictionrequest_controller_reconcile_errors_total{reason=\"Outdated\"} 1",
+            ],
+        );
+    }
+
+    #[test]
     fn blocked_time_adds_up_by_cause_and_what_there_is_ends_with_the_run() {
         let now = Arc::new(Mutex::new(at(100)));
         let read = now.clone();
         let metrics = Metrics::new(Clock::from_fn(move || *read.lock()));
-        let mut observer = metrics.maintenance_observer();
+        let mut observer = metrics.maintenance_observer(|| ());
         let drain = maintenance("Drain", true, json!({"drainStatus": {"podsEvicting": 2}}));
         observer.maintenance_changed(None, Some(&drain), at(100));
         observer.waits("m", Some(Cause::Cordon), at(100));

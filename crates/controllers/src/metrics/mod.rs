@@ -28,7 +28,7 @@ use usher_decide::snapshot::{Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::eviction_request::Observer;
-use counting::{Counted, Counting};
+use counting::{Counted, Counting, Errors};
 use maintenance::ByCause;
 use queue::{QueueCounts, Queues};
 use tally::Tally;
@@ -62,8 +62,8 @@ struct ByCount {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByReason {
-    reason: &'static str,
+pub struct ByReason {
+    pub reason: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -88,6 +88,7 @@ struct Counts {
     pod_interceptors: Family<ByCount, Gauge>,
     removal: Histogram,
     waits: Waits<Key>,
+    errors: Errors,
     queue: QueueCounts,
 }
 
@@ -102,6 +103,7 @@ impl Metrics {
             pod_interceptors: Family::default(),
             removal: Histogram::new(REMOVAL_SECONDS),
             waits: Waits::default(),
+            errors: counting::errors(),
             queue: queues.named("evictionrequests"),
         };
         let leads = Family::default();
@@ -134,9 +136,12 @@ impl Metrics {
     }
 
     /// The same for a run of the node maintenance controller.
-    pub fn maintenance_observer(&self) -> Box<dyn crate::maintenance::Observer> {
+    pub fn maintenance_observer(
+        &self,
+        synced: impl Fn() + Send + 'static,
+    ) -> Box<dyn crate::maintenance::Observer> {
         let (counts, clock) = (self.maintenances.clone(), self.clock.clone());
-        Box::new(Counting { counts, clock, synced: Box::new(|| {}) })
+        Box::new(Counting { counts, clock, synced: Box::new(synced) })
     }
 
     /// What a scrape gets; see [`text::CONTENT_TYPE`].
@@ -177,6 +182,11 @@ impl Counts {
             "Seconds from a request to the end of its pod",
             self.removal.clone(),
         );
+        registry.register(
+            "evictionrequest_controller_reconcile_errors",
+            "Decisions on requests that were not carried out: outdated ones, and those that the server would not take",
+            self.errors.clone(),
+        );
         // It exists before anything happens, so that rates begin at nothing.
         self.evictions.get_or_create_owned(&ACCEPTED);
     }
@@ -185,6 +195,10 @@ impl Counts {
 impl Counted for Counts {
     fn queue(&mut self) -> &mut QueueCounts {
         &mut self.queue
+    }
+
+    fn errors(&self) -> &Errors {
+        &self.errors
     }
 
     fn forget(&mut self, now: Timestamp) {

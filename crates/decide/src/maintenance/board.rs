@@ -83,6 +83,7 @@ impl Board {
     /// From scratch. `nodes` are those that at least one of the maintenances covers.
     pub fn new(draining: Vec<Draining>, classes: Vec<PodClass>, nodes: Vec<Node>) -> Self {
         let mut world = World { draining, classes, zones: Vec::new() };
+        let steps = Steps::of(&world);
         let mut zone_of: HashMap<Vec<Number>, usize> = HashMap::new();
         let mut known: Vec<Arc<Targets>> = vec![Targets::new(Vec::new())];
         let mut places = Vec::with_capacity(nodes.len());
@@ -105,12 +106,19 @@ impl Board {
                 *counts.pods.entry(*class).or_default() += u64::from(pods.there);
                 if selects(&targets.steps, &world.classes[*class]) {
                     *counts.targeted.entry(*class).or_default() += u64::from(pods.there);
+                } else if pods.there > 0 {
+                    // It would leave together with those before it: the plan begins anew.
+                    for number in &node.joins {
+                        let position = &mut world.draining[*number].position;
+                        if steps.of_class(*number, *class) <= *position {
+                            *position = 0;
+                        }
+                    }
                 }
             }
             by_name.insert(node.name.clone(), places.len());
             places.push(Place { node, zone, targets, state: NodeState::default() });
         }
-        let steps = Steps::of(&world);
         let (count, zones) = (world.draining.len(), world.zones.len());
         Self {
             world,
@@ -296,6 +304,11 @@ impl Board {
         NodeState { targets: place.targets.entries.clone(), message, pending: there - evicting, evicting }
     }
 
+    /// The node is gone: another one by its name has nothing to do with it.
+    pub fn forget(&mut self, node: &str) {
+        self.by_name.remove(node);
+    }
+
     pub fn node(&self, name: &str) -> Option<&NodeState> {
         self.by_name.get(name).map(|at| &self.places[*at].state)
     }
@@ -304,6 +317,14 @@ impl Board {
     pub fn node_of(&self, number: Number, name: &str) -> Option<&NodeState> {
         let place = &self.places[*self.by_name.get(name)?];
         place.node.covered_by.contains(&number).then_some(&place.state)
+    }
+
+    /// Whether pods of a class are targeted on a node that this maintenance drains.
+    pub fn targets(&self, number: Number, node: &str, class: &PodClass) -> bool {
+        let place = self.by_name.get(node).map(|at| &self.places[*at]);
+        place.is_some_and(|place| {
+            place.node.covered_by.contains(&number) && selects(&place.targets.steps, class)
+        })
     }
 
     /// The maintenances that drain a node.

@@ -70,9 +70,10 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
     let node = case.node;
     let holders: BTreeSet<Arc<str>> = case.holders.keys().cloned().collect();
     let mut decision = Decision::default();
-    let is_marked =
-        node.held_by.as_ref() == Some(&holders) && node.phase.as_deref() == Some(case.phase.name());
-    let is_fought_over = node.held_by.is_some() && !node.unschedulable;
+    let is_marked = node.held_by.as_ref() == Some(&holders)
+        && node.remembers
+        && node.phase.as_deref() == Some(case.phase.name());
+    let is_fought_over = node.is_touched() && !node.unschedulable;
     if is_fought_over
         && let Some(at) = case.fight.and_then(Fight::answer_at)
         && now < at
@@ -81,17 +82,13 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
     } else if !is_marked || !node.unschedulable {
         decision.effects.push(NodeEffect::Hold {
             held_by: holders.clone(),
-            // Who holds it already has looked before.
-            was_unschedulable: if node.held_by.is_some() {
-                node.was_unschedulable
-            } else {
-                node.unschedulable
-            },
+            // Once it is touched the cordon is ours, whichever marks somebody has taken away.
+            was_unschedulable: if node.is_touched() { node.was_unschedulable } else { node.unschedulable },
             phase: case.phase.name(),
         });
     }
     // Right after the write that cordons: if the next one fails, nobody sees any more that this was the first.
-    if node.held_by.is_none() {
+    if !node.is_touched() {
         let message = if node.unschedulable {
             format!("cordoned by {}; it was cordoned before and stays so afterwards", names(&holders))
         } else {
@@ -117,21 +114,31 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
 }
 
 fn release(node: &Node) -> Decision<NodeEffect> {
-    let mut decision = Decision::default();
-    if shown(node).is_some_and(|(status, ..)| status == "True") {
-        let message = "no maintenance holds the node".to_string();
-        decision.effects.push(NodeEffect::Show { status: "False", reason: "Completed", message });
+    if !node.is_touched() {
+        return Decision::default();
     }
-    let Some(held_by) = &node.held_by else { return decision };
-    // The marks go last: as long as they are there, somebody has something to do.
-    decision.effects.push(NodeEffect::Release { unschedulable: node.was_unschedulable });
-    let message = if node.was_unschedulable {
-        format!("released by {}; it stays cordoned, as it was before", names(held_by))
+    let message = "no maintenance holds the node".to_string();
+    let show = NodeEffect::Show { status: "False", reason: "Completed", message };
+    let show = node.shows_maintenance().then_some(show);
+    let has_marks = node.held_by.is_some() || node.remembers;
+    let mut let_go = Vec::new();
+    if has_marks || node.unschedulable {
+        let by = node.held_by.as_ref().map_or_else(|| "the maintenance".to_string(), names);
+        let message = if node.was_unschedulable {
+            format!("released by {by}; it stays cordoned, as it was before")
+        } else {
+            format!("uncordoned: {by} has ended, or does not select it any more")
+        };
+        let_go.push(NodeEffect::Release { unschedulable: node.was_unschedulable });
+        let_go.push(NodeEffect::Tell(Notice::normal("MaintenanceReleased", message)));
+    }
+    // What shows that there is something to do goes last: the marks, or the condition where somebody took them away.
+    let effects = if has_marks {
+        show.into_iter().chain(let_go).collect()
     } else {
-        format!("uncordoned: {} has ended, or does not select it any more", names(held_by))
+        let_go.into_iter().chain(show).collect()
     };
-    decision.effects.push(NodeEffect::Tell(Notice::normal("MaintenanceReleased", message)));
-    decision
+    Decision { effects, recheck_at: None }
 }
 
 fn shown(node: &Node) -> Option<(&str, &str, &str)> {
@@ -153,10 +160,12 @@ mod tests {
             name: "n".into(),
             uid: "u".into(),
             resource_version: "1".into(),
+            created: Timestamp::UNIX_EPOCH,
             labels: Arc::default(),
             unschedulable: false,
             held_by: None,
             was_unschedulable: false,
+            remembers: false,
             phase: None,
             condition: None,
         }
@@ -174,6 +183,7 @@ mod tests {
         Node {
             unschedulable: true,
             held_by: Some(held(names)),
+            remembers: true,
             phase: Some("Cordoned".into()),
             condition: shows("Cordoned", &format!("held by {}", names.join(", "))),
             ..node()
@@ -208,6 +218,29 @@ mod tests {
         let hold =
             NodeEffect::Hold { held_by: held(&["a", "b"]), was_unschedulable: false, phase: "Cordoned" };
         assert_eq!(writes(&decision), [&hold]);
+    }
+
+    /// Whichever marks are gone, the cordon is the maintenance's as long as one is left.
+    #[test]
+    fn a_mark_that_is_taken_away_does_not_make_the_cordon_somebody_elses() {
+        for was in [false, true] {
+            let whole = Node { was_unschedulable: was, ..marked(&["a"]) };
+            let bare = Node { held_by: None, ..whole.clone() };
+            let decision = decided(&bare, &["a"], None, 0);
+            let hold = NodeEffect::Hold { held_by: held(&["a"]), was_unschedulable: was, phase: "Cordoned" };
+            assert_eq!(decision.effects, [hold], "nothing is told: it was cordoned before");
+            assert_eq!(writes(&decided(&bare, &[], None, 0)), [&NodeEffect::Release { unschedulable: was }]);
+        }
+        let stripped = Node { held_by: None, remembers: false, phase: None, ..marked(&["a"]) };
+        let decision = decided(&stripped, &["a"], None, 0);
+        let hold = NodeEffect::Hold { held_by: held(&["a"]), was_unschedulable: false, phase: "Cordoned" };
+        assert_eq!(decision.effects, [hold]);
+        // The condition is all that is left, so it goes last.
+        let effects = decided(&stripped, &[], None, 0).effects;
+        assert_eq!(effects.first(), Some(&NodeEffect::Release { unschedulable: false }));
+        assert!(matches!(effects.last(), Some(NodeEffect::Show { status: "False", .. })));
+        let uncordoned = decided(&Node { unschedulable: false, ..stripped }, &[], None, 0);
+        assert!(matches!(uncordoned.effects[..], [NodeEffect::Show { status: "False", .. }]));
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct Node {
     pub name: Arc<str>,
     /// The maintenances that drain it, sorted.
     pub covered_by: Vec<Number>,
+    /// Those of them that it joins now. Its pods that are not targeted yet leave in the order of their plans.
+    pub joins: Vec<Number>,
     /// What was targeted before. It stays targeted.
     pub targets: Vec<DrainPlanEntry>,
     /// The pods that are there, by the number of their class: all of them, and those with an eviction request.

@@ -4,7 +4,9 @@ use usher_api::EvictionRequestCancellationPolicy;
 use usher_api::names::{NODE_MAINTENANCE_REQUESTER, REQUESTER_FINALIZER_PREFIX};
 
 use super::decision::PodEffect;
+use crate::eviction_request::BLOCKED_CONDITION;
 use crate::snapshot::{Pod, Request};
+use crate::waiting_on::{Unevictable, WaitingOn};
 
 /// The finalizer by which all maintenances request evictions. They share it: it stays until no maintenance targets the
 /// pod any more.
@@ -15,6 +17,15 @@ pub fn finalizer() -> String {
 /// Whether node maintenance stands behind the request.
 pub fn is_requested(request: &Request) -> bool {
     request.requesters().any(|requester| requester == NODE_MAINTENANCE_REQUESTER)
+}
+
+/// Whether nobody ends the pod of the request: it cannot be evicted, and no interceptor is left to end it.
+pub fn nothing_ends(request: &Request) -> bool {
+    let reasons = [Unevictable::DaemonSetPod, Unevictable::MirrorPod]
+        .map(|pod| WaitingOn::NotEvictable { pod }.reason());
+    request
+        .condition(BLOCKED_CONDITION)
+        .is_some_and(|blocked| blocked.status == "True" && reasons.contains(&blocked.reason.as_str()))
 }
 
 pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option<PodEffect> {

@@ -92,9 +92,12 @@ impl Steps {
     }
 }
 
-/// Every maintenance whose reached pods are all gone goes to the next entry that has any.
+/// Every maintenance whose reached pods are all gone goes to the next entry that has any. One without nodes stays where it is.
 fn go_on(world: &mut World, steps: &Steps) -> bool {
-    let mut lowest: Vec<usize> = world.draining.iter().map(|_| usize::MAX).collect();
+    let mut lowest: Vec<usize> = vec![0; world.draining.len()];
+    for zone in &world.zones {
+        zone.covered_by.iter().for_each(|number| lowest[*number] = usize::MAX);
+    }
     for zone in &world.zones {
         for class in zone.pods.iter().filter(|(_, count)| **count > 0).map(|(class, _)| *class) {
             for number in &zone.covered_by {

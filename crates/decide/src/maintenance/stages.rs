@@ -32,6 +32,8 @@ pub struct View<'a> {
     /// Pods that have not ended, and those of them with a request.
     pub pods: u32,
     pub evicting: u32,
+    /// Those of the latter that nothing ends.
+    pub staying: u32,
     /// Older maintenances that drain it too.
     pub older: Vec<Arc<str>>,
 }
@@ -44,6 +46,8 @@ pub struct Case<'a> {
     pub nodes: &'a [View<'a>],
     /// Where its drain stands, once it has begun.
     pub drain: Option<MaintenanceState>,
+    /// The pods on its nodes that are asked to leave and that nothing ends, as people know them.
+    pub staying: &'a BTreeSet<String>,
     /// Older maintenances that pushed it on since the last decision.
     pub pushed_by: &'a BTreeSet<Arc<str>>,
     /// Nodes that still carry its mark, and requests that are still to be withdrawn: both matter at the end.

@@ -36,6 +36,8 @@ struct Scene {
     held: bool,
     /// Pods that are left, and those that are on their way out.
     pods: (u32, u32),
+    /// Those of the latter that nothing ends.
+    staying: u32,
     position: Option<usize>,
     older: Vec<Arc<str>>,
     left: (usize, usize),
@@ -50,6 +52,7 @@ impl Scene {
             node: "n1".into(),
             held: true,
             pods: (0, 0),
+            staying: 0,
             position: None,
             older: vec![],
             left: (0, 0),
@@ -73,6 +76,7 @@ impl Scene {
             state: state.as_ref(),
             pods,
             evicting,
+            staying: self.staying,
             older: self.older.clone(),
         };
         let drain = state.as_ref().zip(self.position).map(|(state, position)| MaintenanceState {
@@ -89,6 +93,7 @@ impl Scene {
             maintenance: &self.maintenance,
             nodes: &[view],
             drain,
+            staying: &BTreeSet::from(["DaemonSet ns/agent (2 pods)".to_string()]),
             pushed_by: &BTreeSet::new(),
             marks_left: self.left.0,
             requests_left: self.left.1,
@@ -178,6 +183,75 @@ fn a_drain_waits_for_the_cordons_then_follows_the_plan_to_its_end() {
 }
 
 #[test]
+fn pods_that_nothing_ends_are_named() {
+    let mut scene = Scene {
+        pods: (3, 2),
+        staying: 1,
+        position: Some(4),
+        ..Scene::new(maintenance("Drain", true, false, &json!({})))
+    };
+    let message = |scene: &Scene| {
+        let status = written(&scene.decide(0)).unwrap().clone();
+        [
+            status.node_statuses[0].drain_message.clone(),
+            status.drain_status.unwrap().drain_message,
+            status.conditions[0].message.clone(),
+        ]
+    };
+    assert_eq!(message(&scene), ["Evicting"; 3], "one of them is leaving");
+    scene.staying = 2;
+    let named = "Nothing ends DaemonSet ns/agent (2 pods): keep them off these nodes, or end them by an interceptor or by hand";
+    assert_eq!(message(&scene), ["Waiting for pods that nothing ends", named, named]);
+}
+
+#[test]
+fn a_maintenance_without_nodes_is_not_drained() {
+    let scene = Scene::new(maintenance("Drain", true, false, &json!({})));
+    let none = BTreeSet::new();
+    let case = Case {
+        maintenance: &scene.maintenance,
+        nodes: &[],
+        drain: None,
+        staying: &none,
+        pushed_by: &BTreeSet::new(),
+        marks_left: 0,
+        requests_left: 0,
+        last_written: None,
+        expected_finish: None,
+    };
+    let decision = decide(&case, at(0));
+    assert_eq!(drained(written(&decision).unwrap()), ("False", "NoNodes"));
+    assert!(!told(&decision).contains(&"Drained"));
+}
+
+#[test]
+fn what_came_of_a_drain_is_told_when_the_maintenance_is_completed() {
+    for (position, pods, end) in [(11, 0, ("True", "Drained")), (0, 3, ("False", "Cancelled"))] {
+        let mut scene = Scene {
+            pods: (pods, 0),
+            position: Some(position),
+            ..Scene::new(maintenance("Drain", true, false, &json!({})))
+        };
+        scene.maintenance.status = written(&scene.decide(0)).unwrap().clone();
+        scene.maintenance.wanted = NodeMaintenanceStage::Complete;
+        scene.maintenance.generation = 2;
+        scene.left = (1, 0);
+        let status = written(&scene.decide(5)).unwrap().clone();
+        assert_eq!(drained(&status), end);
+        assert_eq!(status.conditions[0].observed_generation, Some(2));
+        scene.maintenance.status = status;
+        scene.left = (0, 0);
+        let status = written(&scene.decide(6)).unwrap().clone();
+        assert_eq!(drained(&status), end);
+        assert_eq!(status.drain_status.as_ref().unwrap().pods_pending_eviction, 0);
+        scene.maintenance.status = status;
+        scene.maintenance.generation = 3;
+        let status = written(&scene.decide(7)).unwrap().clone();
+        assert_eq!((drained(&status), status.conditions[0].observed_generation), (end, Some(3)));
+    }
+}
+
+#[test]
 fn counts_are_written_once_a_second_and_targets_at_once() {
     let mut scene = Scene {
         pods: (4, 1),
@@ -253,6 +327,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
         state: Some(&state),
         pods: 4,
         evicting: 0,
+        staying: 0,
         older,
     };
     let case = Case {
@@ -268,6 +343,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
             nodes_drained: 0,
             waits_for: vec![],
         }),
+        staying: &BTreeSet::new(),
         pushed_by: &BTreeSet::new(),
         marks_left: 1,
         requests_left: 0,

@@ -9,8 +9,7 @@ use usher_api::{DrainStatus, NodeMaintenanceStatus, NodeReference, NodeStatus, S
 use super::stages::{Case, View};
 use super::{eta, words};
 
-/// So many nodes are named where a sentence tells of some.
-const NAMED: usize = 3;
+const NO_NODES: &str = "no node is selected";
 
 pub fn is_drained(status: &NodeMaintenanceStatus) -> bool {
     let drained = |condition: &Condition| condition.type_ == DRAINED_CONDITION && condition.status == "True";
@@ -39,6 +38,7 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
         }
         Stage::Complete => {
             started(&mut status, Stage::Complete, now);
+            show_end(case, &mut status, now);
             if let Some(drain) = &mut status.drain_status {
                 drain.expected_finish_time = None;
             }
@@ -78,7 +78,11 @@ fn node_status(view: &View<'_>) -> NodeStatus {
         Some(state) => NodeStatus {
             node_ref,
             drain_targets: state.targets.clone(),
-            drain_message: state.message.clone(),
+            drain_message: if view.staying > 0 && view.staying == state.evicting {
+                words::NOTHING_ENDS.to_string()
+            } else {
+                state.message.clone()
+            },
             pods_pending_eviction: count(state.pending),
             pods_evicting: count(state.evicting),
         },
@@ -99,7 +103,10 @@ fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
     let later: Vec<&View<'_>> = case.nodes.iter().filter(|view| view.state.is_none()).collect();
     let pods: u32 = later.iter().map(|view| view.pods).sum();
     let evicting: u32 = later.iter().map(|view| view.evicting.min(view.pods)).sum();
-    let message = if drain.message == words::DRAINED && !later.is_empty() {
+    let staying: u32 = case.nodes.iter().map(|view| view.staying).sum();
+    let message = if !case.staying.is_empty() && staying == drain.evicting + evicting {
+        words::nothing_ends(case.staying)
+    } else if drain.message == words::DRAINED && !later.is_empty() {
         format!("{} nodes are drained, {} wait for their turn", drain.nodes_drained, later.len())
     } else {
         drain.message.clone()
@@ -131,9 +138,9 @@ fn show_drained(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timest
         case.nodes.iter().all(|view| view.state.is_some_and(|state| state.is_empty()) && view.pods == 0);
     let at_the_end = case.drain.as_ref().is_some_and(|drain| drain.is_at_the_end);
     let (value, reason, message) = if case.nodes.is_empty() {
-        ("True", "NoNodes", "no node is selected".to_string())
+        ("False", "NoNodes", NO_NODES.to_string())
     } else if !uncordoned.is_empty() {
-        ("False", "Cordoning", format!("waiting until {} is cordoned", some(&uncordoned)))
+        ("False", "Cordoning", format!("waiting until {} is cordoned", words::some(&uncordoned)))
     } else if drained && at_the_end {
         ("True", "Drained", "all pods have left all nodes".to_string())
     } else {
@@ -146,16 +153,22 @@ fn show_drained(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timest
     set(status, maintenance_generation(case), value, reason, message, now);
 }
 
-fn maintenance_generation(case: &Case<'_>) -> Option<i64> {
-    Some(case.maintenance.generation).filter(|generation| *generation > 0)
+/// What came of the drain, if there was one: it is not looked at any more.
+fn show_end(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timestamp) {
+    let before = status.conditions.iter().find(|condition| condition.type_ == DRAINED_CONDITION);
+    let Some(reason) = before.map(|condition| condition.reason.clone()) else { return };
+    let (value, reason, message) = if is_drained(status) {
+        ("True", "Drained", "all pods had left all nodes before the maintenance was completed")
+    } else if reason == "NoNodes" {
+        ("False", "NoNodes", NO_NODES)
+    } else {
+        ("False", "Cancelled", "the maintenance was completed before all pods had left")
+    };
+    set(status, maintenance_generation(case), value, reason, message.to_string(), now);
 }
 
-fn some(names: &[&str]) -> String {
-    let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
+fn maintenance_generation(case: &Case<'_>) -> Option<i64> {
+    Some(case.maintenance.generation).filter(|generation| *generation > 0)
 }
 
 fn set(

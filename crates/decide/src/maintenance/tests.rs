@@ -90,7 +90,13 @@ impl Cluster {
         for name in nodes {
             if !self.nodes.iter().any(|node| &*node.name == *name) {
                 let name = (*name).into();
-                self.nodes.push(Node { name, covered_by: vec![], targets: vec![], pods: BTreeMap::new() });
+                self.nodes.push(Node {
+                    name,
+                    covered_by: vec![],
+                    joins: vec![],
+                    targets: vec![],
+                    pods: BTreeMap::new(),
+                });
             }
             self.node(name).covered_by.push(number);
         }
@@ -263,6 +269,50 @@ fn plans_that_contradict_each_other_follow_the_older_one() {
     assert_eq!((state.pushed[0].maintenance, state.pushed[0].after), (1, 0));
     let (_, pending, evicting) = cluster.of_node(&state, "one");
     assert_eq!((pending, evicting), (4, 3), "the pods of the older one's first entry go");
+}
+
+#[test]
+fn a_maintenance_without_nodes_stays_at_its_first_entry() {
+    let mut cluster = Cluster::default();
+    cluster.maintenance("m", &[], &[]);
+    assert_eq!(cluster.settle().maintenances[0].position, 0);
+}
+
+#[test]
+fn a_node_that_joins_starts_at_the_first_entry_unless_it_brings_targets() {
+    let default = |priority| entry(priority, PodType::Default);
+    let pod = |priority| class(PodType::Default, priority, "x");
+    let mut cluster = Cluster::default();
+    cluster.maintenance("m", &["one"], &[default(1000)]);
+    let state = cluster.settle();
+    let all = state.nodes[0].targets.clone();
+    assert!(state.maintenances[0].is_at_the_end, "nobody is there");
+    // One joins with pods of two entries, and one that is drained as far already.
+    for (name, targets) in [("two", vec![]), ("three", all.clone())] {
+        let name = name.into();
+        cluster.nodes.push(Node {
+            name,
+            covered_by: vec![0],
+            joins: vec![0],
+            targets,
+            pods: BTreeMap::new(),
+        });
+    }
+    for node in ["two", "three"] {
+        cluster.pods(node, pod(100), 2);
+        cluster.pods(node, pod(5000), 3);
+    }
+    let state = cluster.settle();
+    assert_eq!(state.maintenances[0].position, 0);
+    assert_eq!(cluster.of_node(&state, "two"), told("Evicting", 3, 2));
+    assert_eq!(cluster.of_node(&state, "three"), told("Evicting", 0, 5));
+    assert_eq!((cluster.targets(&state, "one"), cluster.targets(&state, "two")), (all, vec![default(1000)]));
+    cluster.nodes.iter_mut().for_each(|node| node.joins.clear());
+    for node in ["two", "three"] {
+        cluster.pods(node, pod(100), 0);
+    }
+    let state = cluster.settle();
+    assert_eq!(cluster.of_node(&state, "two"), told("Evicting", 0, 3));
 }
 
 /// Priority, type and selector of an entry, as numbers.

@@ -7,6 +7,29 @@ use super::progress::{Number, Steps, Waits, World};
 
 pub const DRAINED: &str = "Drained";
 pub const EVICTING: &str = "Evicting";
+/// Of a node. Which pods these are is told once, by the maintenance.
+pub const NOTHING_ENDS: &str = "Waiting for pods that nothing ends";
+
+/// So many are named where a sentence tells of some.
+const NAMED: usize = 3;
+
+/// The first of these names, and how many more there are.
+pub fn some(names: &[&str]) -> String {
+    let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// Of a maintenance, with the names of the pods that are left.
+pub fn nothing_ends(staying: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = staying.iter().map(String::as_str).collect();
+    format!(
+        "Nothing ends {}: keep them off these nodes, or end them by an interceptor or by hand",
+        some(&names)
+    )
+}
 
 pub fn oldest(world: &World, numbers: &[Number]) -> Option<Number> {
     numbers.iter().copied().min_by_key(|number| age(world, *number))

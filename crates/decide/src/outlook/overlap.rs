@@ -102,11 +102,14 @@ fn ask_the_board(
             covered_by.push(mine);
         }
         if !covered_by.is_empty() {
+            let has_targets =
+                |number: &Number| targets.get(*number).is_some_and(|of| of.contains_key(&*node.name));
+            let joins = covered_by.iter().copied().filter(|number| !has_targets(number)).collect();
             let mut counts: BTreeMap<usize, Pods> = BTreeMap::new();
             for pod in pods.get(&*node.name).into_iter().flatten() {
                 counts.entry(classes.number(pod)).or_default().there += 1;
             }
-            nodes.push(Node { name: node.name.clone(), covered_by, targets: targeted, pods: counts });
+            nodes.push(Node { name: node.name.clone(), covered_by, joins, targets: targeted, pods: counts });
         }
     }
     let mut board = Board::new(draining, classes.all, nodes);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use usher_api::names::MAINTENANCE_COMPLETION_FINALIZER;
-use usher_api::{DrainLimit, NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus};
+use usher_api::{DrainLimit, NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus, StageStatus};
 
 use crate::maintenance::plan::Plan;
 use crate::maintenance::selector::NodeMatcher;
@@ -42,18 +42,35 @@ impl Maintenance {
         self.finalizers.iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER)
     }
 
+    /// It has begun, also where somebody took its finalizer away: that comes back, and nothing is let go of meanwhile.
+    fn is_under_way(&self) -> bool {
+        let has_cordoned = |stage: &StageStatus| stage.name == NodeMaintenanceStage::Cordon;
+        self.has_begun() || self.status.stage_statuses.iter().any(has_cordoned)
+    }
+
     /// It keeps its nodes cordoned. Not before its finalizer is there, which makes sure that they are uncordoned.
     pub fn holds(&self) -> bool {
-        self.has_begun() && matches!(self.stage(), NodeMaintenanceStage::Cordon | NodeMaintenanceStage::Drain)
+        self.is_under_way()
+            && matches!(self.stage(), NodeMaintenanceStage::Cordon | NodeMaintenanceStage::Drain)
     }
 
     pub fn drains(&self) -> bool {
-        self.has_begun() && self.stage() == NodeMaintenanceStage::Drain
+        self.is_under_way() && self.stage() == NodeMaintenanceStage::Drain
     }
 
     pub fn position(&self) -> usize {
         let position = self.status.drain_status.as_ref().map_or(0, |drain| drain.plan_position);
         usize::try_from(position).unwrap_or(0).min(self.plan.last())
+    }
+
+    /// When it began to drain.
+    pub fn drain_start(&self) -> Option<Timestamp> {
+        let mut stages = self.status.stage_statuses.iter();
+        stages
+            .find(|stage| stage.name == NodeMaintenanceStage::Drain)?
+            .start_timestamp
+            .as_ref()
+            .map(|time| time.0)
     }
 
     /// Whether it began to drain: then it does not wait for nodes that join later.

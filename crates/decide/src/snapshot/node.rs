@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -36,12 +37,15 @@ pub struct Node {
     pub name: Arc<str>,
     pub uid: Arc<str>,
     pub resource_version: String,
+    pub created: Timestamp,
     pub labels: Arc<BTreeMap<String, String>>,
     pub unschedulable: bool,
     /// The maintenances that keep it cordoned, as it says itself. `None`: no maintenance has touched it.
     pub held_by: Option<BTreeSet<Arc<str>>>,
     /// Somebody had cordoned it before the maintenances came.
     pub was_unschedulable: bool,
+    /// Its annotation says what it was before.
+    pub remembers: bool,
     /// The phase that its annotation shows.
     pub phase: Option<String>,
     /// Status, reason and message of its condition.
@@ -51,6 +55,16 @@ pub struct Node {
 impl Node {
     pub fn is_held_by(&self, maintenance: &str) -> bool {
         self.held_by.as_ref().is_some_and(|held| held.contains(maintenance))
+    }
+
+    /// A maintenance has cordoned it and not let go of it yet: one of its marks says so, whichever others somebody took away.
+    pub fn is_touched(&self) -> bool {
+        self.held_by.is_some() || self.remembers || self.shows_maintenance()
+    }
+
+    /// Its condition is true.
+    pub fn shows_maintenance(&self) -> bool {
+        self.condition.as_ref().is_some_and(|(status, ..)| status == "True")
     }
 
     /// Whether decisions see a difference.
@@ -107,12 +121,14 @@ impl From<NodeOnWire> for Node {
             name: text(meta.name),
             uid: text(meta.uid),
             resource_version: meta.resource_version.unwrap_or_default(),
+            created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             labels: Arc::new(meta.labels.unwrap_or_default()),
             unschedulable: node.spec.unschedulable,
             held_by: annotations.get(NODE_HELD_BY_ANNOTATION).map(names),
             was_unschedulable: annotations
                 .get(NODE_WAS_UNSCHEDULABLE_ANNOTATION)
                 .is_some_and(|text| text == "true"),
+            remembers: annotations.contains_key(NODE_WAS_UNSCHEDULABLE_ANNOTATION),
             phase: annotations.get(NODE_PHASE_ANNOTATION).cloned(),
             condition: conditions
                 .find(|condition| condition.kind == NODE_MAINTENANCE_CONDITION)
@@ -146,6 +162,7 @@ mod tests {
         assert_eq!(node.condition.as_ref().map(|c| c.1.as_str()), Some("Draining"));
         let plain: NodeOnWire = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
         let plain = Node::from(plain);
+        assert!(!plain.is_touched());
         assert_eq!((plain.unschedulable, plain.held_by), (false, None));
     }
 }

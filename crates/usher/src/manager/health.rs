@@ -1,5 +1,6 @@
 //! Whether the manager is alive, and ready.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,17 +11,31 @@ use usher_webhook::ServingCertificate;
 /// A loop that is silent for so long is stuck. Its longest step, over 150,000 requests, takes a fraction of that.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The controllers that act in the replica that leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Controller {
+    EvictionRequests,
+    NodeMaintenances,
+}
+
+impl Controller {
+    fn name(self) -> &'static str {
+        match self {
+            Self::EvictionRequests => "eviction requests",
+            Self::NodeMaintenances => "node maintenances",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum State {
     /// Nothing is known yet.
     #[default]
     Starting,
     /// Another replica acts, or a gate is off: ready to step in.
     StandingBy,
-    /// It acts, and is still reading what there is.
-    Reading,
-    /// It acts.
-    Acting,
+    /// It acts, but these are still reading what there is.
+    Acting(BTreeSet<Controller>),
 }
 
 /// Cheap to clone.
@@ -37,13 +52,16 @@ impl Health {
         *self.state.lock() = State::StandingBy;
     }
 
-    pub fn acts(&self) {
-        *self.state.lock() = State::Reading;
+    /// These have begun to read what there is.
+    pub fn acts(&self, controllers: impl IntoIterator<Item = Controller>) {
+        *self.state.lock() = State::Acting(controllers.into_iter().collect());
     }
 
-    /// The watches have told what there is.
-    pub fn synced(&self) {
-        *self.state.lock() = State::Acting;
+    /// The watches have told this one what there is.
+    pub fn synced(&self, controller: Controller) {
+        if let State::Acting(reading) = &mut *self.state.lock() {
+            reading.remove(&controller);
+        }
     }
 
     pub fn pulse(&self) -> &Pulse {
@@ -65,11 +83,14 @@ impl Health {
         if !self.certificate.is_present() {
             return Err("there is no certificate yet to serve admission with".to_string());
         }
-        match *self.state.lock() {
+        match &*self.state.lock() {
             State::Starting => Err("starting".to_string()),
             State::StandingBy => Ok("ok: standing by"),
-            State::Reading => Err("the watches have not told yet what there is".to_string()),
-            State::Acting => Ok("ok: acting"),
+            State::Acting(reading) if reading.is_empty() => Ok("ok: acting"),
+            State::Acting(reading) => {
+                let names: Vec<&str> = reading.iter().map(|controller| controller.name()).collect();
+                Err(format!("the watches have not told yet what there is, for {}", names.join(" and ")))
+            }
         }
     }
 }
@@ -91,9 +112,21 @@ mod tests {
         health.certificate.replace(&made.certificate, &made.key).unwrap();
         health.stands_by();
         assert_eq!(health.ready(), Ok("ok: standing by"));
-        health.acts();
-        assert!(health.ready().unwrap_err().contains("watches"));
-        health.synced();
-        assert_eq!(health.ready(), Ok("ok: acting"));
+        // Both have to know, whoever is first.
+        let both = [Controller::EvictionRequests, Controller::NodeMaintenances];
+        for [first, second] in [both, [both[1], both[0]]] {
+            health.acts(both);
+            assert!(health.ready().unwrap_err().contains("watches"));
+            health.synced(first);
+            assert!(health.ready().unwrap_err().ends_with(second.name()));
+            health.synced(second);
+            assert_eq!(health.ready(), Ok("ok: acting"));
+        }
+        health.acts([Controller::NodeMaintenances]);
+        health.synced(Controller::NodeMaintenances);
+        assert_eq!(health.ready(), Ok("ok: acting"), "the gate of the other is off");
+        health.stands_by();
+        health.synced(Controller::EvictionRequests);
+        assert_eq!(health.ready(), Ok("ok: standing by"), "a run that has ended says nothing any more");
     }
 }

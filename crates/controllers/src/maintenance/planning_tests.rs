@@ -1,0 +1,287 @@
+//! Which nodes are drained and from where on, told to the index object by object.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use usher_decide::maintenance::decision::{Effect, NodeEffect, PodEffect};
+use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
+
+use super::index::{Index, Item};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn maintenance(version: u32, spec: Value, status: &Value) -> Maintenance {
+    let mut object = json!({
+        "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+        "metadata": {
+            "name": "m", "uid": "m", "resourceVersion": version.to_string(),
+            "finalizers": ["nodemaintenance.k8s.io/maintenance-completion"],
+        },
+        "spec": {"stage": "Drain", "nodeSelector": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "pool", "operator": "Exists"}]},
+        ]}},
+        "status": status,
+    });
+    for (key, value) in spec.as_object().cloned().unwrap_or_default() {
+        object["spec"][key] = value;
+    }
+    Maintenance::from(serde_json::from_value::<usher_api::NodeMaintenance>(object).unwrap())
+}
+
+/// A node of the pool, held or not.
+fn node(name: &str, uid: &str, created: i64, held: bool) -> Node {
+    let marks = json!({
+        "nodemaintenance.k8s.io/held-by": "m", "nodemaintenance.k8s.io/was-unschedulable": "false",
+        "nodemaintenance.k8s.io/phase": "Draining",
+    });
+    let object = json!({
+        "metadata": {
+            "name": name, "uid": uid, "resourceVersion": "1", "labels": {"pool": "a"},
+            "creationTimestamp": at(created).to_string(), "annotations": if held { marks } else { json!({}) },
+        },
+        "spec": {"unschedulable": held},
+    });
+    Node::from(serde_json::from_value::<NodeOnWire>(object).unwrap())
+}
+
+fn pod(name: &str, node: &str, priority: i32, labels: Value) -> Pod {
+    let kind = if name.starts_with("agent") { "DaemonSet" } else { "ReplicaSet" };
+    let object = json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": labels, "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": kind, "name": "agent", "uid": "o", "controller": true},
+        ]},
+        "spec": {"nodeName": node, "priority": priority}, "status": {"phase": "Running"},
+    });
+    Pod::from(serde_json::from_value::<PodOnWire>(object).unwrap())
+}
+
+/// A request of ours; with `blocked`, for a daemon that nothing ends.
+fn request(pod: &str, version: u32, blocked: bool) -> Request {
+    let condition = json!({
+        "type": "EvictionBlocked", "status": if blocked { "True" } else { "False" }, "reason": "DaemonSetPod",
+        "message": "", "lastTransitionTime": at(0).to_string(),
+    });
+    let object = json!({
+        "metadata": {
+            "name": pod, "namespace": "ns", "uid": format!("r-{pod}"), "resourceVersion": version.to_string(),
+            "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io"],
+        },
+        "spec": {"podRef": {"name": pod, "uid": pod}}, "status": {"conditions": [condition]},
+    });
+    Request::from(serde_json::from_value::<RequestOnWire>(object).unwrap())
+}
+
+/// Looks at the maintenance, and writes what it decides on, as the controller does.
+fn write(index: &mut Index, version: u32, spec: Value) -> Value {
+    index.resolve(at(1000));
+    let (_, decision, _) = index.decide_maintenance(&"m".into(), at(1000)).unwrap();
+    let status = decision.effects.into_iter().find_map(|effect| match effect {
+        Effect::WriteStatus(status) => Some(json!(status)),
+        _ => None,
+    });
+    let status = status.unwrap_or_else(|| json!(index.maintenance("m").unwrap().status));
+    index.maintenance_seen(maintenance(version, spec, &status));
+    index.resolve(at(1000));
+    status
+}
+
+fn is_asked(index: &Index, pod: &str) -> bool {
+    let decision = index.decide_pod(&Key::new("ns", pod));
+    decision.is_some_and(|decision| decision.effect == PodEffect::Request)
+}
+
+fn plan() -> Value {
+    json!([{"podPriority": 1000, "podType": "Default"}])
+}
+
+#[test]
+fn without_its_limit_a_drain_begins_anew_for_the_nodes_that_waited() {
+    let mut index = Index::default();
+    let limited = json!({"drainPlan": plan(), "drainLimit": {"maxNodes": 1}});
+    index.maintenance_seen(maintenance(1, limited.clone(), &json!({})));
+    for name in ["n1", "n2"] {
+        index.node_seen(node(name, name, 0, true), at(0));
+        index.pod_seen(pod(&format!("{name}-low"), name, 100, json!({})));
+        index.pod_seen(pod(&format!("{name}-high"), name, 5000, json!({})));
+    }
+    index.pod_gone(&Key::new("ns", "n1-low"));
+    let status = write(&mut index, 2, limited);
+    assert_eq!(status["drainStatus"]["planPosition"], 1, "n1 is at its last pods");
+    assert!(is_asked(&index, "n1-high") && !is_asked(&index, "n2-low"));
+    index.maintenance_seen(maintenance(3, json!({"drainPlan": plan()}), &status));
+    let status = write(&mut index, 4, json!({"drainPlan": plan()}));
+    assert_eq!(status["drainStatus"]["planPosition"], 0);
+    assert!(is_asked(&index, "n1-high"), "targets do not go back");
+    assert!(is_asked(&index, "n2-low") && !is_asked(&index, "n2-high"));
+}
+
+#[test]
+fn a_position_that_somebody_writes_into_the_status_moves_nothing() {
+    let mut index = Index::default();
+    let spec = || json!({"drainPlan": plan()});
+    index.maintenance_seen(maintenance(1, spec(), &json!({})));
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    index.pod_seen(pod("low", "n1", 100, json!({})));
+    index.pod_seen(pod("high", "n1", 5000, json!({})));
+    let mut status = write(&mut index, 2, spec());
+    status["drainStatus"]["planPosition"] = 11.into();
+    for is_restarted in [false, true] {
+        if is_restarted {
+            index = Index::default();
+            index.node_seen(node("n1", "n1", 0, true), at(0));
+            index.pod_seen(pod("low", "n1", 100, json!({})));
+            index.pod_seen(pod("high", "n1", 5000, json!({})));
+        }
+        index.maintenance_seen(maintenance(3, spec(), &status));
+        let written = write(&mut index, 4, spec());
+        assert_eq!(written["drainStatus"]["planPosition"], 0);
+        assert!(is_asked(&index, "low") && !is_asked(&index, "high"));
+    }
+}
+
+#[test]
+fn targets_that_somebody_takes_out_of_the_status_come_back_and_nobody_is_let_off() {
+    let mut index = Index::default();
+    index.maintenance_seen(maintenance(1, json!({}), &json!({})));
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    index.pod_seen(pod("p", "n1", 0, json!({})));
+    let mut status = write(&mut index, 2, json!({}));
+    index.request_seen(request("p", 1, false));
+    let targets = status.as_object_mut().unwrap().remove("nodeStatuses").unwrap();
+    index.maintenance_seen(maintenance(3, json!({}), &status));
+    assert!(index.decide_pod(&Key::new("ns", "p")).is_none(), "its request is left alone");
+    assert_eq!(
+        write(&mut index, 4, json!({}))["nodeStatuses"][0]["drainTargets"],
+        targets[0]["drainTargets"]
+    );
+}
+
+#[test]
+fn another_node_by_the_same_name_starts_at_the_first_entry() {
+    let mut index = Index::default();
+    let spec = || json!({"drainPlan": plan()});
+    index.maintenance_seen(maintenance(1, spec(), &json!({})));
+    for name in ["n1", "n2"] {
+        index.node_seen(node(name, name, 0, true), at(0));
+    }
+    index.pod_seen(pod("high", "n1", 5000, json!({})));
+    let status = write(&mut index, 2, spec());
+    assert_eq!(status["drainStatus"]["planPosition"], 1);
+    // Also for a manager that was away when the node was replaced.
+    for is_restarted in [false, true] {
+        if is_restarted {
+            index = Index::default();
+            index.maintenance_seen(maintenance(2, spec(), &status));
+            index.node_seen(node("n2", "n2", 0, true), at(0));
+        }
+        index.node_seen(node("n1", "other", 2000, false), at(2000));
+        index.pod_seen(pod("high", "n1", 5000, json!({})));
+        index.pod_seen(pod("low", "n1", 100, json!({})));
+        index.resolve(at(2000));
+        assert!(!is_asked(&index, "high"), "what is written is about the node that is gone");
+        let (_, decision) = index.decide_node("n1", at(2000)).unwrap();
+        assert!(decision.effects.is_empty(), "it is cordoned once that is put right: {decision:?}");
+        let written = write(&mut index, 3, spec());
+        assert!(written["nodeStatuses"][0]["drainTargets"].is_null());
+        let (_, decision) = index.decide_node("n1", at(2000)).unwrap();
+        assert!(matches!(decision.effects[0], NodeEffect::Hold { .. }));
+        index.node_seen(Node { resource_version: "2".into(), ..node("n1", "other", 2000, true) }, at(2000));
+        let written = write(&mut index, 4, spec());
+        assert_eq!(written["drainStatus"]["planPosition"], 0);
+        assert!(is_asked(&index, "low") && !is_asked(&index, "high"));
+    }
+}
+
+#[test]
+fn pods_that_nothing_ends_do_not_hold_up_the_next_wave() {
+    let mut index = Index::default();
+    let limited = || json!({"drainLimit": {"maxNodes": 1}});
+    index.maintenance_seen(maintenance(1, limited(), &json!({})));
+    for name in ["n1", "n2", "n3"] {
+        index.node_seen(node(name, name, 0, true), at(0));
+        index.pod_seen(pod(&format!("agent-{name}"), name, 0, json!({})));
+    }
+    index.pod_seen(pod("web-n2", "n2", 0, json!({})));
+    index.pod_seen(pod("web-n3", "n3", 0, json!({})));
+    write(&mut index, 2, limited());
+    assert!(is_asked(&index, "agent-n1") && !is_asked(&index, "web-n2"));
+    index.request_seen(request("agent-n1", 1, false));
+    write(&mut index, 3, limited());
+    assert!(!is_asked(&index, "web-n2"), "somebody may end it");
+    index.request_seen(request("agent-n1", 2, true));
+    let status = write(&mut index, 4, limited());
+    assert!(is_asked(&index, "web-n2") && !is_asked(&index, "web-n3"), "the next wave: {status:#}");
+    index.pod_gone(&Key::new("ns", "web-n2"));
+    write(&mut index, 5, limited());
+    index.request_seen(request("agent-n2", 1, true));
+    write(&mut index, 6, limited());
+    assert!(is_asked(&index, "web-n3") && !is_asked(&index, "agent-n3"));
+    index.pod_gone(&Key::new("ns", "web-n3"));
+    write(&mut index, 7, limited());
+    index.request_seen(request("agent-n3", 1, true));
+    let status = write(&mut index, 8, limited());
+    let message = status["drainStatus"]["drainMessage"].as_str().unwrap();
+    assert!(message.starts_with("Nothing ends DaemonSet ns/agent (3 pods): "), "{message}");
+    assert_eq!(status["conditions"][0]["status"], "False");
+}
+
+#[test]
+fn a_finalizer_that_somebody_takes_away_lets_go_of_nothing() {
+    let mut index = Index::default();
+    index.maintenance_seen(maintenance(1, json!({}), &json!({})));
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    index.pod_seen(pod("p", "n1", 0, json!({})));
+    let status = write(&mut index, 2, json!({}));
+    index.request_seen(request("p", 1, false));
+    let bare = Maintenance { finalizers: Vec::new(), ..maintenance(3, json!({}), &status) };
+    index.maintenance_seen(bare);
+    index.resolve(at(1000));
+    let (_, decision, _) = index.decide_maintenance(&"m".into(), at(1000)).unwrap();
+    assert_eq!(decision.effects, [Effect::AddFinalizer]);
+    assert!(index.decide_pod(&Key::new("ns", "p")).is_none(), "its request is left alone");
+    let (_, decision) = index.decide_node("n1", at(1000)).unwrap();
+    assert!(!decision.effects.iter().any(|effect| matches!(effect, NodeEffect::Release { .. })));
+}
+
+#[test]
+fn a_request_that_nobody_stands_behind_is_withdrawn_whichever_is_told_first() {
+    let key = Key::new("ns", "p");
+    for is_pod_first in [true, false] {
+        let mut index = Index::default();
+        index.node_seen(node("n1", "n1", 0, false), at(0));
+        if is_pod_first {
+            index.pod_seen(pod("p", "n1", 0, json!({})));
+        }
+        index.request_seen(request("p", 1, false));
+        if !is_pod_first {
+            index.pod_seen(pod("p", "n1", 0, json!({})));
+        }
+        let (soon, _) = index.concerned();
+        assert!(soon.contains(&Item::Pod(key.clone())), "the pod first: {is_pod_first}");
+        assert_eq!(index.decide_pod(&key).map(|decision| decision.effect), Some(PodEffect::Withdraw));
+    }
+}
+
+#[test]
+fn classes_and_labels_are_forgotten_with_the_pods_and_plans_that_had_them() {
+    let mut index = Index::default();
+    let by_run = json!({"drainPlan": [
+        {"podPriority": 0, "podType": "Default", "podSelector": {"matchLabels": {"run": "1"}}},
+    ]});
+    index.maintenance_seen(maintenance(1, by_run, &json!({})));
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    index.pod_seen(pod("stays", "n1", 0, json!({"run": "1"})));
+    for run in 2..2000 {
+        index.pod_seen(pod("job", "n1", 0, json!({"run": run.to_string()})));
+        index.resolve(at(run));
+        assert!(index.tally.classes().len() < 200, "after {run} pods");
+        assert_eq!(index.board.maintenance(0).pending, 2);
+    }
+    let name: Arc<str> = "m".into();
+    index.maintenance_gone(&name);
+    index.resolve(at(2000));
+    assert_eq!(index.tally.classes().len(), 1, "nobody speaks of that label any more");
+}
