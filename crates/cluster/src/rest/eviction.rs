@@ -249,7 +249,7 @@ fn spend_one(call: &Call<'_>, budget: &Object) -> bool {
     call.server.own_fields(kind, Some(&before), &mut after, "kube-apiserver", "status");
     match call.server.store.update(&kind.storage, &budget.key, budget.revision, after) {
         Ok(_) => true,
-        Err(WriteError::Conflict | WriteError::NotFound | WriteError::Exists) => false,
+        Err(_) => false,
     }
 }
 
@@ -294,6 +294,7 @@ fn mark(call: &Call<'_>, key: &Key, options: &mut DeleteOptions) -> ApiResult<()
                 return Ok(());
             }
             Err(WriteError::NotFound) => return Err(errors::not_found(pods, call.name())),
+            Err(WriteError::TooLarge(size)) => return Err(errors::too_large(size)),
             Err(WriteError::Conflict | WriteError::Exists) => {}
         }
     }
