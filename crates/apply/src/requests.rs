@@ -47,6 +47,12 @@ pub enum Failure {
     Outdated,
     /// The server could not, or would not; try again later.
     Later(String),
+    /// The server does not take what was written, and will not the next time: too large, or not valid.
+    Refused {
+        /// One word, for machines.
+        reason: &'static str,
+        message: String,
+    },
 }
 
 impl Requests {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use usher_api::{NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
 use usher_decide::maintenance::status::is_drained;
+use usher_decide::maintenance::written;
 use usher_decide::snapshot::{Key, Pod};
 
 use crate::standing::{Standing, Waits};
@@ -172,6 +173,6 @@ pub fn ending(maintenance: Option<&NodeMaintenance>, ignores_daemons: bool) -> O
 
 /// Entries of DaemonSets and static pods are reached once all other pods are gone from all nodes.
 fn is_down_to_daemons(status: &NodeMaintenanceStatus) -> bool {
-    let reached = status.drain_status.as_ref().map(|drain| &drain.reached_drain_targets[..]);
-    reached.unwrap_or_default().iter().any(|entry| entry.pod_type != PodType::Default)
+    let reached = written::reached(status);
+    [PodType::DaemonSet, PodType::Static].into_iter().any(|kind| reached.reach(kind))
 }

@@ -88,6 +88,8 @@ struct Done {
     failure: Option<Failure>,
     /// A fight over the node was told.
     told_fight: bool,
+    /// The status of the maintenance was written.
+    status_taken: bool,
 }
 
 enum Fresh {
@@ -182,7 +184,7 @@ impl Controller {
                     async move {
                         let outcome = apply.node(&node, &effects, now).await;
                         let fresh = outcome.fresh.map(|node| Fresh::Node(Box::new(node)));
-                        Done { item, fresh, failure: outcome.failure, told_fight }
+                        Done { item, fresh, failure: outcome.failure, told_fight, status_taken: false }
                     }
                     .instrument(span)
                     .boxed(),
@@ -196,7 +198,7 @@ impl Controller {
                 Some(
                     async move {
                         let failure = apply.pod(&pod, request.as_deref(), effect).await.err();
-                        Done { item, fresh: None, failure, told_fight: false }
+                        Done { item, fresh: None, failure, told_fight: false, status_taken: false }
                     }
                     .instrument(span)
                     .boxed(),
@@ -216,6 +218,9 @@ impl Controller {
             // What its watch has seen go must not come back.
             Some(Fresh::Maintenance(fresh)) => {
                 self.index.maintenance_written(&fresh.name, now);
+                if done.status_taken {
+                    self.index.status_taken(&fresh.name);
+                }
                 if self.index.maintenance(&fresh.name).is_some_and(|known| known.uid == fresh.uid) {
                     self.maintenance_seen(*fresh, now);
                 }
@@ -238,8 +243,15 @@ impl Controller {
                 self.observer.queue_retried();
                 // News of what is newer are on their way, but a watch may be late: it is looked at again anyway.
                 self.queue.retry(&done.item, now);
-                if let Failure::Later(why) = failure {
-                    tracing::warn!(item = ?done.item, why, "the server could not be written to");
+                match (failure, &done.item) {
+                    (Failure::Later(why), item) => {
+                        tracing::warn!(?item, why, "the server could not be written to");
+                    }
+                    (Failure::Refused { reason, message }, Item::Maintenance(name)) => {
+                        tracing::error!(maintenance = &**name, reason, message, "its status was refused");
+                        self.index.status_refused(name, reason, message, now);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -321,6 +333,8 @@ async fn carry_out(
     effects: Vec<Effect>,
 ) -> Done {
     let outcome = apply.maintenance(&maintenance, &effects).await;
+    // The status comes first.
+    let status_taken = matches!(effects.first(), Some(Effect::WriteStatus(_))) && outcome.fresh.is_some();
     let fresh = outcome.fresh.map(|fresh| Fresh::Maintenance(Box::new(fresh)));
-    Done { item, fresh, failure: outcome.failure, told_fight: false }
+    Done { item, fresh, failure: outcome.failure, told_fight: false, status_taken }
 }

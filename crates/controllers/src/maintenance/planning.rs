@@ -6,7 +6,6 @@ use std::sync::Arc;
 use usher_decide::maintenance::board::Board;
 use usher_decide::maintenance::nodes::Node;
 use usher_decide::maintenance::progress::{Draining, Number};
-use usher_decide::maintenance::targets::either;
 use usher_decide::maintenance::waves::{self, Candidate};
 
 use super::index::{Entry, Index, Place};
@@ -15,7 +14,12 @@ impl Entry {
     /// The node is drained, once it is its turn: it carries the mark, or has targets. What was targeted stays so where somebody
     /// took the mark away, or an old list does not show it: the mark comes back, and nobody is told to stay meanwhile.
     fn has(&self, place: &Place) -> bool {
-        place.node.is_held_by(&self.maintenance.name) || self.targets.contains_key(&place.node.name)
+        place.node.is_held_by(&self.maintenance.name) || self.maintenance.targets.has(&place.node.name)
+    }
+
+    /// It drains the node already, where it drains only some at once.
+    fn has_taken(&self, node: &str) -> bool {
+        self.taken.contains(node) || self.maintenance.targets.has(node)
     }
 }
 
@@ -38,7 +42,7 @@ impl Index {
             let starts_a_wave = self.take_a_wave(name);
             let maintenance = &self.maintenances[name].maintenance;
             let entry = &self.maintenances[name];
-            let is_known = entry.taken.iter().all(|node| entry.targets.contains_key(node));
+            let is_known = entry.taken.iter().all(|node| maintenance.targets.has(node));
             let reached = match positions.get(name) {
                 // A wave of our own that is not written yet.
                 Some(position) if maintenance.limit.is_some() && !is_known => *position,
@@ -78,16 +82,13 @@ impl Index {
         for maintenance in &place.selected_by {
             let Some(number) = self.numbers.get(maintenance) else { continue };
             let entry = &self.maintenances[maintenance];
-            let is_its_turn = entry.maintenance.limit.is_none() || entry.taken.contains(name);
+            let is_its_turn = entry.maintenance.limit.is_none() || entry.has_taken(name);
             if !is_its_turn || !entry.has(place) {
                 continue;
             }
             covered_by.push(*number);
-            if let Some(steps) = entry.targets.get(name) {
-                let entries: Vec<_> = steps.iter().map(|step| step.entry.clone()).collect();
-                if targets != entries {
-                    targets = either(&targets, &entries);
-                }
+            if let Some(written) = entry.maintenance.targets.get(name) {
+                targets = targets.grown_by(written);
             }
         }
         if covered_by.is_empty() {
@@ -104,7 +105,7 @@ impl Index {
             .map(|place| Candidate {
                 name: place.node.name.clone(),
                 domain: place.node.labels.get(&limit.topology_key).cloned().unwrap_or_default(),
-                is_taken: entry.taken.contains(&place.node.name),
+                is_taken: entry.has_taken(&place.node.name),
                 pods: self.tally.sum_on(&place.node.name).there,
             })
             .collect()

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::{NodeStatus, StageStatus};
+use usher_apply::Failure;
 use usher_decide::snapshot::Maintenance;
 
 use super::counting::{Counted, Counting};
@@ -37,6 +39,14 @@ struct ByState {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+/// Why a status was not taken.
+const REFUSALS: [&str; 2] = ["StatusTooLarge", "StatusRefused"];
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ByCause {
     pub cause: &'static str,
 }
@@ -59,6 +69,7 @@ pub struct Counts {
     nodes: Family<ByState, Gauge>,
     pods: Family<ByState, Gauge>,
     durations: Family<ByStage, Histogram, fn() -> Histogram>,
+    refused: Family<ByReason, Counter>,
     pub waits: Waits<Arc<str>>,
     pub queue: QueueCounts,
 }
@@ -70,6 +81,7 @@ impl Counts {
             nodes: Family::default(),
             pods: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(STAGE_SECONDS)),
+            refused: Family::default(),
             waits: Waits::for_reasons(Cause::ALL.map(Cause::name)),
             queue,
         };
@@ -94,7 +106,15 @@ impl Counts {
             "Seconds from the start of a stage to that of the next, or until a complete one has let go of everything",
             counts.durations.clone(),
         );
+        registry.register(
+            "nodemaintenance_controller_status_refused",
+            "Writes of a status that the server does not take, because it is too large or not valid",
+            counts.refused.clone(),
+        );
         counts.begin();
+        for reason in REFUSALS {
+            counts.refused.get_or_create_owned(&ByReason { reason });
+        }
         for stage in STAGES {
             counts.durations.get_or_create_owned(&name_of(stage));
         }
@@ -210,6 +230,12 @@ impl Observer for Counting<Counts> {
 
     fn waits(&mut self, name: &str, cause: Option<Cause>, now: Timestamp) {
         self.counts.lock().waits.set(&Arc::from(name), cause.map(Cause::name), now);
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        if let Failure::Refused { reason, .. } = failure {
+            self.counts.lock().refused.get_or_create(&ByReason { reason }).inc();
+        }
     }
 }
 

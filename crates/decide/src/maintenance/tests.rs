@@ -10,9 +10,9 @@ use usher_api::{DrainPlanEntry, PodType};
 
 use super::board::Board;
 use super::nodes::{MaintenanceState, Node, NodeState, Pods};
-use super::plan::{Plan, PodClass, Step};
+use super::plan::{Plan, PodClass};
 use super::progress::{Draining, FastForward, World};
-use super::targets::{reached, selects};
+use super::targets::reached;
 
 fn entry(priority: i32, kind: PodType) -> DrainPlanEntry {
     DrainPlanEntry::up_to(priority, kind)
@@ -90,7 +90,12 @@ impl Cluster {
         for name in nodes {
             if !self.nodes.iter().any(|node| &*node.name == *name) {
                 let name = (*name).into();
-                self.nodes.push(Node { name, covered_by: vec![], targets: vec![], pods: BTreeMap::new() });
+                self.nodes.push(Node {
+                    name,
+                    covered_by: vec![],
+                    targets: Arc::default(),
+                    pods: BTreeMap::new(),
+                });
             }
             self.node(name).covered_by.push(number);
         }
@@ -110,9 +115,8 @@ impl Cluster {
         let state = resolve(&mut self.world, &self.nodes);
         for (node, state) in self.nodes.iter_mut().zip(&state.nodes) {
             node.targets.clone_from(&state.targets);
-            let steps: Vec<Step> = node.targets.iter().cloned().map(Step::new).collect();
             for (class, pods) in &mut node.pods {
-                if selects(&steps, &self.world.classes[*class]) {
+                if node.targets.selects(&self.world.classes[*class]) {
                     pods.evicting = pods.there;
                 }
             }
@@ -130,7 +134,7 @@ impl Cluster {
 
     fn targets(&self, state: &State, name: &str) -> Vec<DrainPlanEntry> {
         let at = self.nodes.iter().position(|node| &*node.name == name).unwrap();
-        state.nodes[at].targets.clone()
+        state.nodes[at].targets.entries().unwrap().to_vec()
     }
 }
 
@@ -140,7 +144,7 @@ fn told(message: &str, pending: u32, evicting: u32) -> (String, u32, u32) {
 
 fn of(state: &State, maintenance: usize) -> ((String, u32, u32), Vec<DrainPlanEntry>) {
     let state = &state.maintenances[maintenance];
-    ((state.message.clone(), state.pending, state.evicting), state.reached.clone())
+    ((state.message.clone(), state.pending, state.evicting), state.reached.entries().unwrap().to_vec())
 }
 
 #[test]
@@ -383,10 +387,8 @@ proptest! {
                 prop_assert!(draining.position >= before, "positions go forward");
             }
             for (node, before) in cluster.nodes.iter().zip(&before) {
-                let steps: Vec<Step> = node.targets.iter().cloned().map(Step::new).collect();
-                let old: Vec<Step> = before.targets.iter().cloned().map(Step::new).collect();
                 for pod in &cluster.world.classes {
-                    prop_assert!(!selects(&old, pod) || selects(&steps, pod), "targets go back for {pod:?}");
+                    prop_assert!(!before.targets.selects(pod) || node.targets.selects(pod), "targets go back for {pod:?}");
                 }
             }
             // What is newly targeted: nothing that comes earlier is left for any maintenance in order.
