@@ -58,16 +58,16 @@ fn rules() -> Vec<Rule> {
     clients.flat_map(|client| chances.map(|chance| rule(client, chance))).collect()
 }
 
-/// A plan of thirty entries with selectors, the last of which selects the pods of the deployment: multiplied out with another
-/// of these, its targets would be nine hundred.
+/// A plan of forty entries with selectors, the last of which selects the pods of the deployment: more than a node lists, and
+/// multiplied out with another of these, sixteen hundred.
 fn plan(of: &str) -> Value {
     let entry = |number| {
-        let last = if number == 29 { vec!["web".to_owned()] } else { vec![] };
+        let last = if number == 39 { vec!["web".to_owned()] } else { vec![] };
         let apps: Vec<String> = last.into_iter().chain([format!("{of}-{number}")]).collect();
         let selector = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": apps}]});
         json!({"podPriority": 0, "podType": "Default", "podSelector": selector})
     };
-    (0..30).map(entry).collect()
+    (0..40).map(entry).collect()
 }
 
 /// Which of these pods are targeted on which node, as its status says.

@@ -342,3 +342,35 @@ fn node_reference(node: &Node) -> ObjectReference {
         ..ObjectReference::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_will_never_take_is_told_from_what_it_could_not_do_now() {
+        let rows = [
+            (413, "Request entity too large: limit is 3145728", Some("StatusTooLarge")),
+            (500, "etcdserver: request is too large", Some("StatusTooLarge")),
+            (
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2100000 vs. 2097152)",
+                Some("StatusTooLarge"),
+            ),
+            (422, "NodeMaintenance \"m\" is invalid: status.nodes: Invalid value", Some("StatusRefused")),
+            (500, "etcdserver: request timed out", None),
+            (409, "the object has been modified", None),
+            (403, "forbidden", None),
+        ];
+        for (code, message, wanted) in rows {
+            let status =
+                kube::core::Status { code, message: message.to_string(), ..kube::core::Status::default() };
+            let found = refusal_of_write(&kube::Error::Api(Box::new(status)));
+            let reason = found.as_ref().map(|failure| match failure {
+                Failure::Refused { reason, .. } => *reason,
+                _ => "",
+            });
+            assert_eq!(reason, wanted, "{code} {message}");
+        }
+    }
+}

@@ -77,7 +77,16 @@ impl Targets {
 
     /// What all of these lists select.
     pub fn in_common(lists: &[Arc<EntryList>]) -> Arc<Self> {
-        Self::shortened(vec![without_wider(lists)])
+        let mut distinct: Intersection = Vec::new();
+        for list in lists {
+            if !distinct.contains(list) {
+                distinct.push(list.clone());
+            }
+        }
+        match multiplied_out(std::slice::from_ref(&distinct)) {
+            Some(entries) if distinct.len() > 1 => Self::of_entries(entries),
+            _ => Self::new(vec![without_wider(&distinct)]),
+        }
     }
 
     pub fn any_of(&self) -> &[Intersection] {

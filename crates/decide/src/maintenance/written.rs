@@ -23,8 +23,8 @@ pub const PLAIN_BYTES: usize = 256 << 10;
 pub const OBJECT_BYTES: usize = 1 << 20;
 /// So much is left to a status, however large the rest of its object is.
 const LEAST_BYTES: usize = 64 << 10;
-/// What is reached everywhere is listed up to this: it is there once, and a plan has up to 112 entries.
-const REACHED_ENTRIES: usize = 128;
+/// What is reached everywhere is listed up to this: it is there once, and plans may be long.
+const REACHED_BYTES: usize = 16 << 10;
 /// Room for conditions and what is told beside the nodes.
 const RESERVED_BYTES: usize = 4 << 10;
 /// A message without its details is no longer than this.
@@ -52,7 +52,7 @@ pub fn write(
     let mut tables = Tables::default();
     if let Some(drain) = &mut status.drain_status {
         let listed = reached.map_or(Some(&[][..]), |reached| reached.entries());
-        let listed = listed.filter(|entries| entries.len() <= REACHED_ENTRIES);
+        let listed = listed.filter(|entries| json_bytes(entries) <= REACHED_BYTES);
         drain.reached_drain_targets = listed.unwrap_or_default().to_vec();
         drain.drain_target_set = match reached {
             Some(reached) if listed.is_none() => Some(tables.place_of(reached)),
