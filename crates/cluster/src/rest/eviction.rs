@@ -247,10 +247,7 @@ fn spend_one(call: &Call<'_>, budget: &Object) -> bool {
     let mut after = before.clone();
     spend(&mut after, call.name(), call.server.now());
     call.server.own_fields(kind, Some(&before), &mut after, "kube-apiserver", "status");
-    match call.server.store.update(&kind.storage, &budget.key, budget.revision, after) {
-        Ok(_) => true,
-        Err(_) => false,
-    }
+    call.server.store.update(&kind.storage, &budget.key, budget.revision, after).is_ok()
 }
 
 /// Rule 10: the pod says why it goes, then it is deleted.

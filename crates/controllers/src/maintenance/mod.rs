@@ -41,7 +41,7 @@ const AT_A_TIME: usize = 64;
 
 /// What the watches tell.
 enum News {
-    Maintenance(Told<Maintenance, Arc<str>>),
+    Maintenance(Box<Told<Maintenance, Arc<str>>>),
     Node(Told<Node, Arc<str>>),
     Pod(Told<Arc<Pod>, Key>),
     Request(Told<Arc<Request>, Key>),
@@ -61,7 +61,7 @@ pub async fn run(ear: Ear, client: Client, clock: Clock, observer: Box<dyn Obser
     let events = Events::start(client.clone(), clock.clone());
     let news = futures::stream::select_all([
         follow(Api::<NodeMaintenance>::all(client.clone()), |it: &Maintenance| it.name.clone())
-            .map(News::Maintenance)
+            .map(|told| News::Maintenance(Box::new(told)))
             .boxed(),
         follow(Api::<NodeOnWire>::all(client.clone()), |it: &Node| it.name.clone()).map(News::Node).boxed(),
         ear.pods.map(News::Pod).boxed(),
@@ -261,7 +261,7 @@ impl Controller {
     fn learn(&mut self, news: News) {
         let now = self.clock.now();
         match news {
-            News::Maintenance(told) => match told {
+            News::Maintenance(told) => match *told {
                 Told::Seen(maintenance) => self.maintenance_seen(maintenance, now),
                 Told::Gone(maintenance) => self.maintenance_gone(&maintenance.name, now),
                 Told::Only(there) => {
