@@ -2,6 +2,8 @@
 //! targets never go back.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -9,9 +11,12 @@ use futures::future::join;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use usher_api::{NodeMaintenance, PodType};
 use usher_apply::Clock;
 use usher_cluster::faults::{Fault, Matcher, Refusal, Rule, When};
 use usher_controllers::run_both;
+use usher_decide::maintenance::plan::PodClass;
+use usher_decide::maintenance::written::Written;
 use usher_tests::budget_watch::{BudgetWatch, Watched};
 use usher_tests::chaos::{Process, Run};
 use usher_tests::interference::hands_everywhere;
@@ -23,6 +28,8 @@ use usher_tests::seeds::{self, Named, Trace};
 /// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
 const FEW: u64 = 6;
 const TROUBLE: Duration = Duration::from_secs(600);
+/// No maintenance is larger.
+const MEBIBYTE: usize = 1 << 20;
 
 async fn manager(run: Run) {
     let time = run.clock.clone();
@@ -52,19 +59,45 @@ fn rules() -> Vec<Rule> {
     clients.flat_map(|client| chances.map(|chance| rule(client, chance))).collect()
 }
 
-/// What is targeted on each node, as people read it.
-fn targets(maintenance: &Value) -> Vec<(String, i64)> {
-    let nodes = maintenance["status"]["nodeStatuses"].as_array().into_iter().flatten();
-    nodes
-        .flat_map(|node| {
-            let name = node["nodeRef"]["name"].as_str().unwrap_or_default().to_owned();
-            let targets = node["drainTargets"].as_array().cloned().unwrap_or_default();
-            targets.into_iter().map(move |target| {
-                let key = format!("{name} {} {}", target["podType"], target["podSelector"]);
-                (key, target["podPriority"].as_i64().unwrap_or_default())
-            })
-        })
-        .collect()
+/// A plan of forty entries with selectors, the last of which selects the pods of the deployment: more than a node lists, and
+/// multiplied out with another of these, sixteen hundred.
+fn plan(of: &str) -> Value {
+    let entry = |number| {
+        let last = if number == 39 { vec!["web".to_owned()] } else { vec![] };
+        let apps: Vec<String> = last.into_iter().chain([format!("{of}-{number}")]).collect();
+        let selector = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": apps}]});
+        json!({"podPriority": 0, "podType": "Default", "podSelector": selector})
+    };
+    (0..40).map(entry).collect()
+}
+
+/// Which of these pods are targeted on which node, as its status says.
+fn targets(maintenance: &Value) -> Result<BTreeSet<(&'static str, usize)>> {
+    let bytes = maintenance.to_string().len();
+    ensure!(bytes < MEBIBYTE, "{bytes} bytes");
+    let maintenance: NodeMaintenance = serde_json::from_value(maintenance.clone())?;
+    let status = maintenance.status.unwrap_or_default();
+    let complete = status.conditions.iter().find(|condition| condition.type_ == "StatusComplete");
+    ensure!(complete.is_none(), "{complete:?}");
+    let written = Written::read(&status);
+    let pod = |kind, priority, app: &str| PodClass {
+        kind,
+        priority,
+        labels: Arc::new([("app".to_owned(), app.to_owned())].into()),
+    };
+    let pods = [
+        pod(PodType::Default, 0, "web"),
+        pod(PodType::Default, 0, "another"),
+        pod(PodType::Default, 2_000_000_000, "another"),
+        pod(PodType::DaemonSet, 0, "another"),
+        pod(PodType::Static, 0, "another"),
+    ];
+    let mut targeted = BTreeSet::new();
+    for node in ["n1", "n2", "n3", "n4"] {
+        let selects = |pod: &PodClass| written.get(node).is_some_and(|targets| targets.selects(pod));
+        targeted.extend((0..pods.len()).filter(|at| selects(&pods[*at])).map(|at| (node, at)));
+    }
+    Ok(targeted)
 }
 
 async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
@@ -88,25 +121,24 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     let mut process = Process::new(&living.cluster, "manager", manager);
     let end = Instant::now() + TROUBLE;
     let people = async {
-        living.create(MAINTENANCES, &of_nodes("a", "Drain", &["n1", "n2"])).await?;
+        let mut first = of_nodes("a", "Drain", &["n1", "n2"]);
+        first["spec"]["drainPlan"] = plan("a");
+        living.create(MAINTENANCES, &first).await?;
         sleep(Duration::from_secs(20)).await;
-        living.create(MAINTENANCES, &of_nodes("b", "Cordon", &["n2", "n3"])).await?;
+        let mut second = of_nodes("b", "Cordon", &["n2", "n3"]);
+        second["spec"]["drainPlan"] = plan("b");
+        living.create(MAINTENANCES, &second).await?;
         sleep(Duration::from_secs(20)).await;
         living.set_stage("b", "Drain").await?;
         let mut limited = of_nodes("c", "Drain", &["n1", "n4"]);
         limited["spec"]["drainLimit"] = json!({"maxNodes": 1});
         living.create(MAINTENANCES, &limited).await?;
-        let mut before: Vec<Vec<(String, i64)>> = vec![Vec::new(); 3];
+        let mut before: Vec<BTreeSet<(&str, usize)>> = vec![BTreeSet::new(); 3];
         while Instant::now() < end {
             for (name, before) in ["a", "b", "c"].into_iter().zip(&mut before) {
-                let now = targets(&living.maintenance(name).await?);
-                for (key, priority) in before.iter() {
-                    let reached = now.iter().find(|(other, _)| other == key).map(|(_, priority)| *priority);
-                    ensure!(
-                        reached.is_some_and(|now| now >= *priority),
-                        "{name}: targets of {key} went back from {priority}"
-                    );
-                }
+                let now = targets(&living.maintenance(name).await?)?;
+                let lost: Vec<_> = before.difference(&now).collect();
+                ensure!(lost.is_empty(), "{name}: targets went back: {lost:?}");
                 *before = now;
             }
             sleep(Duration::from_secs(2)).await;

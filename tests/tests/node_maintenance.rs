@@ -207,3 +207,101 @@ async fn a_mark_that_somebody_takes_away_comes_back_and_no_request_is_withdrawn(
     };
     assert_eq!(asked(&after), asked(&before), "the request was left alone");
 }
+
+/// A plan of entries for applications of which the last is there, with selectors that are padded.
+fn plan_of(key: &str, entries: usize, padding: usize) -> Value {
+    let entry = |number: usize| {
+        let pad = (0..padding).map(|pad| format!("{number:03}-{pad:056}"));
+        let apps: Vec<String> = pad.chain([format!("app-{number}")]).collect();
+        let selector = json!({"matchExpressions": [{"key": key, "operator": "In", "values": apps}]});
+        json!({"podPriority": 0, "podType": "Default", "podSelector": selector})
+    };
+    (0..entries).map(entry).collect()
+}
+
+/// Their targets would be nine hundred for each node, and more than etcd takes.
+#[tokio::test(start_paused = true)]
+async fn overlapping_plans_with_many_selectors_are_worked_off() {
+    let mut scene = Scene::new(11).await.unwrap();
+    let names: Vec<String> = (1..=10).map(|node| format!("n{node}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // One pod of the first entries of both plans, and one of the last on each node.
+    for (number, name) in [(0, &"n1")].into_iter().chain(names.iter().map(|name| (29, name))) {
+        let app = format!("app-{number}");
+        let mut pod = bare_pod(&format!("{app}-on-{name}"), name);
+        pod["metadata"]["labels"] = json!({"a": app, "b": app});
+        scene.create(PODS, &pod).await.unwrap();
+    }
+    for app in ["app-0", "app-29"] {
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app},
+            "spec": {"minAvailable": "100%", "selector": {"matchLabels": {"a": app}}},
+        });
+        scene.create(BUDGETS, &budget).await.unwrap();
+    }
+    sleep(SETTLED).await;
+    for key in ["a", "b"] {
+        let mut maintenance = of_nodes(key, "Drain", &names);
+        maintenance["spec"]["drainPlan"] = plan_of(key, 30, 0);
+        scene.create(MAINTENANCES, &maintenance).await.unwrap();
+    }
+    sleep(SETTLED).await;
+    assert_eq!(requests(&scene).await.len(), 1, "both are at their first entries");
+    scene.delete(&format!("{BUDGETS}/app-0")).await.unwrap();
+    sleep(SETTLED).await;
+    for key in ["a", "b"] {
+        let maintenance = scene.maintenance(key).await.unwrap();
+        let status = &maintenance["status"];
+        // What the first one had reached alone, and what both have reached.
+        let bytes = maintenance.to_string().len();
+        assert!(bytes < 64 << 10, "{bytes} bytes");
+        assert_eq!(
+            status["drainTargetSets"][0]["anyOf"][1]["allOf"],
+            json!([1, 2]),
+            "{}",
+            status["drainTargetSets"]
+        );
+        assert_eq!(status["nodeStatuses"][9]["drainTargetSet"], 0);
+    }
+    assert_eq!(requests(&scene).await.len(), 10, "all are asked to leave");
+    // A manager that starts again knows.
+    let before = scene.maintenance("a").await.unwrap();
+    scene.restart_manager();
+    sleep(SETTLED).await;
+    assert_eq!(scene.maintenance("a").await.unwrap()["status"], before["status"]);
+    assert_eq!(requests(&scene).await.len(), 10);
+    scene.delete(&format!("{BUDGETS}/app-29")).await.unwrap();
+    drained(&scene, "a").await;
+    drained(&scene, "b").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_cannot_be_written_is_told_and_hardly_ever_tried() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.create(PODS, &bare_pod("p1", "n1")).await.unwrap();
+    let mut maintenance = of_nodes("m", "Drain", &["n1", "n2"]);
+    // Its selectors are in its plan, and once more in its targets.
+    maintenance["spec"]["drainPlan"] = plan_of("app", 20, 700);
+    scene.create(MAINTENANCES, &maintenance).await.unwrap();
+    let told = |maintenance: &Value| {
+        let conditions = maintenance["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition["type"] == "StatusComplete")
+    };
+    let path = format!("{MAINTENANCES}/m");
+    let shown = scene.until(&path, |maintenance| told(maintenance).is_some()).await.unwrap();
+    let condition = told(&shown).unwrap();
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("StatusTooLarge")));
+    sleep(SETTLED).await;
+    let events = scene.told("StatusTooLarge").await.unwrap();
+    assert!(events[0].contains("request is too large"), "{events:?}");
+    assert!(requests(&scene).await.is_empty(), "nobody is asked to leave by what is not written");
+    let writes = scene.witness.seen().lock().writes;
+    sleep(Duration::from_secs(1200)).await;
+    let tried = scene.witness.seen().lock().writes - writes;
+    assert!((1..30).contains(&tried), "{tried} writes in twenty minutes");
+    scene.set_stage("m", "Complete").await.unwrap();
+    sleep(SETTLED).await;
+    let done = scene.maintenance("m").await.unwrap();
+    assert!(done["metadata"]["finalizers"].is_null() && told(&done).is_none(), "{:#}", done["status"]);
+    assert_eq!(scene.cordon("n1").await.unwrap(), (false, None));
+}

@@ -26,6 +26,7 @@ pub use eviction_request::{
 pub use interceptor_annotation::{annotation_of, interceptors_of};
 pub use interceptor_rules::AnnotationError;
 pub use node_maintenance::{
-    DrainLimit, DrainPlanEntry, DrainStatus, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage,
-    NodeMaintenanceStatus, NodeReference, NodeStatus, PodType, StageStatus,
+    DrainLimit, DrainPlanEntry, DrainStatus, DrainTargetIntersection, DrainTargetList, DrainTargetSet,
+    NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage, NodeMaintenanceStatus, NodeReference,
+    NodeStatus, PodType, StageStatus,
 };

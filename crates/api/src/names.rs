@@ -31,6 +31,8 @@ pub const NODE_PHASE_ANNOTATION: &str = "nodemaintenance.k8s.io/phase";
 
 /// NodeMaintenance condition: all targeted pods have terminated on all selected nodes.
 pub const DRAINED_CONDITION: &str = "Drained";
+/// Condition of a NodeMaintenance whose status could not be written, or does not name all nodes. Absent if all is well.
+pub const STATUS_COMPLETE_CONDITION: &str = "StatusComplete";
 /// Node condition that advertises the current phase of the maintenance.
 pub const NODE_MAINTENANCE_CONDITION: &str = "NodeMaintenance";
 /// Deployment condition: at least one of its pods is being evicted by an interceptor.

@@ -270,12 +270,25 @@ pub struct NodeMaintenanceStatus {
     pub drain_status: Option<DrainStatus>,
 
     /// NodeStatuses has the drain of every selected node. The list has one writer and is replaced as a whole: its key would be
-    /// nodeRef.name, and a list cannot be keyed by a nested field.
+    /// nodeRef.name, and a list cannot be keyed by a nested field. Where not all fit into an object, nodes without targets and
+    /// drained nodes are left out first, and the condition StatusComplete is False.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub node_statuses: Vec<NodeStatus>,
 
+    /// DrainTargetLists are lists of entries that drainTargetSets refer to. Both are there only where a node has many targets, or
+    /// where there are many nodes; then nodes have a drainTargetSet in place of drainTargets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub drain_target_lists: Vec<DrainTargetList>,
+
+    /// DrainTargetSets are the different targets that nodes have; nodes refer to them by their place, counted from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub drain_target_sets: Vec<DrainTargetSet>,
+
     /// Conditions; "Drained" is true once all targeted pods have terminated on all selected nodes, of which there is at least one.
+    /// "StatusComplete" is there only where it is False: the status could not be written, or nodes had to be left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -305,6 +318,11 @@ pub struct DrainStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub reached_drain_targets: Vec<DrainPlanEntry>,
+
+    /// DrainTargetSet stands in place of reachedDrainTargets where these are many: the place in drainTargetSets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub drain_target_set: Option<i32>,
 
     /// PlanPosition is the entry of the drain plan that is being worked off, counted from 0: the pods of all entries up to this
     /// one are targeted as far as other maintenances of their nodes agree. The drain goes on from here when its controller
@@ -354,6 +372,11 @@ pub struct NodeStatus {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub drain_targets: Vec<DrainPlanEntry>,
 
+    /// DrainTargetSet stands in place of drainTargets where there are many nodes or targets: the place in drainTargetSets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub drain_target_set: Option<i32>,
+
     /// DrainMessage tells people where the drain of this node stands and why its targets are what they are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32768))]
@@ -368,6 +391,38 @@ pub struct NodeStatus {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub pods_evicting: i32,
+}
+
+/// A list of entries. A pod is selected if one of them selects it.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainTargetList {
+    /// Entries of the list.
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub entries: Vec<DrainPlanEntry>,
+}
+
+/// Targets that nodes have. A pod is targeted if all lists of one of the intersections select it.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainTargetSet {
+    /// AnyOf are intersections of lists: what overlapping maintenances have all reached, and what was reached before.
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub any_of: Vec<DrainTargetIntersection>,
+    /// UnlistedNodes are nodes with these targets whose names did not fit into nodeStatuses: the FNV-1a hashes (64 bits, as
+    /// hexadecimal digits) of their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub unlisted_nodes: Vec<String>,
+}
+
+/// Pods that all of these lists select.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainTargetIntersection {
+    /// AllOf are places in drainTargetLists, counted from 0.
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub all_of: Vec<i32>,
 }
 
 /// A node, by name.

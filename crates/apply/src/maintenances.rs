@@ -21,6 +21,11 @@ use crate::events::Events;
 use crate::requests::{FIELD_MANAGER, Failure, failure_of, remember};
 use crate::spans;
 
+/// What etcd says of a request that is too large, and what its client does.
+const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
+/// So many letters of a refusal are told.
+const TOLD: usize = 500;
+
 /// Carries out effects with this client.
 #[derive(Clone)]
 pub struct Maintenances {
@@ -69,6 +74,10 @@ impl Maintenances {
                 Effect::WriteStatus(status) => {
                     self.set(maintenance, &mut version, Some("status"), status_patch(status)).await
                 }
+                Effect::WriteConditions(conditions) => {
+                    let patch = json!({"status": {"conditions": conditions}});
+                    self.set(maintenance, &mut version, Some("status"), patch).await.map_err(later)
+                }
                 Effect::Tell(notice) => {
                     self.tell(maintenance_reference(&maintenance.name, &maintenance.uid), notice);
                     continue;
@@ -102,7 +111,7 @@ impl Maintenances {
                 api.patch_status(&maintenance.name, &parameters, &patch).instrument(span.clone()).await
             }
         };
-        let written = written.map_err(failure_of);
+        let written = written.map_err(|why| refusal_of_write(&why).unwrap_or_else(|| failure_of(why)));
         spans::end(&span, &written);
         let written = written?;
         remember(&written.metadata.resource_version, version);
@@ -267,6 +276,28 @@ impl Maintenances {
     }
 }
 
+/// What the server will not take however often it is asked. What is too large for etcd has no reason that would tell it from
+/// other errors within the server, so that the message has to.
+fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
+    let kube::Error::Api(status) = why else { return None };
+    let is_too_large = || TOO_LARGE.iter().any(|words| status.message.contains(words));
+    let reason = match status.code {
+        413 => "StatusTooLarge",
+        500 if is_too_large() => "StatusTooLarge",
+        422 => "StatusRefused",
+        _ => return None,
+    };
+    // An answer may repeat what was sent.
+    Some(Failure::Refused { reason, message: status.message.chars().take(TOLD).collect() })
+}
+
+fn later(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused { message, .. } => Failure::Later(message),
+        other => other,
+    }
+}
+
 /// A merge patch of the whole status: what is empty now is removed.
 fn status_patch(status: &NodeMaintenanceStatus) -> Value {
     fn list<T: k8s_openapi::serde::Serialize>(items: &[T]) -> Value {
@@ -277,6 +308,7 @@ fn status_patch(status: &NodeMaintenanceStatus) -> Value {
         "nodes": status.nodes,
         "drainStatus": status.drain_status.as_ref().map(|drain| json!({
             "reachedDrainTargets": list(&drain.reached_drain_targets),
+            "drainTargetSet": drain.drain_target_set,
             "planPosition": drain.plan_position,
             "drainMessage": drain.drain_message,
             "podsPendingEviction": drain.pods_pending_eviction,
@@ -285,6 +317,8 @@ fn status_patch(status: &NodeMaintenanceStatus) -> Value {
             "expectedFinishTime": drain.expected_finish_time,
         })),
         "nodeStatuses": list(&status.node_statuses),
+        "drainTargetLists": list(&status.drain_target_lists),
+        "drainTargetSets": list(&status.drain_target_sets),
         "conditions": list(&status.conditions),
     }})
 }
@@ -306,5 +340,37 @@ fn node_reference(node: &Node) -> ObjectReference {
         name: Some(node.name.to_string()),
         uid: Some(node.uid.to_string()),
         ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_will_never_take_is_told_from_what_it_could_not_do_now() {
+        let rows = [
+            (413, "Request entity too large: limit is 3145728", Some("StatusTooLarge")),
+            (500, "etcdserver: request is too large", Some("StatusTooLarge")),
+            (
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2100000 vs. 2097152)",
+                Some("StatusTooLarge"),
+            ),
+            (422, "NodeMaintenance \"m\" is invalid: status.nodes: Invalid value", Some("StatusRefused")),
+            (500, "etcdserver: request timed out", None),
+            (409, "the object has been modified", None),
+            (403, "forbidden", None),
+        ];
+        for (code, message, wanted) in rows {
+            let status =
+                kube::core::Status { code, message: message.to_string(), ..kube::core::Status::default() };
+            let found = refusal_of_write(&kube::Error::Api(Box::new(status)));
+            let reason = found.as_ref().map(|failure| match failure {
+                Failure::Refused { reason, .. } => *reason,
+                _ => "",
+            });
+            assert_eq!(reason, wanted, "{code} {message}");
+        }
     }
 }

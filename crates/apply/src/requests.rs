@@ -6,7 +6,7 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 use tracing::{Instrument as _, Span};
 use usher_api::{EvictionRequest, EvictionRequestStatus};
-use usher_decide::decision::Effect;
+use usher_decide::decision::{About, Effect, Notice, limited};
 use usher_decide::eviction_request::{Answer, Refusal};
 use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
 
@@ -47,6 +47,12 @@ pub enum Failure {
     Outdated,
     /// The server could not, or would not; try again later.
     Later(String),
+    /// The server does not take what was written, and will not the next time: too large, or not valid.
+    Refused {
+        /// One word, for machines.
+        reason: &'static str,
+        message: String,
+    },
 }
 
 impl Failure {
@@ -55,6 +61,7 @@ impl Failure {
         match self {
             Self::Outdated => "Outdated",
             Self::Later(_) => "Server",
+            Self::Refused { reason, .. } => reason,
         }
     }
 }
@@ -74,6 +81,9 @@ impl Requests {
             let done = done.instrument(span.clone()).await;
             spans::end(&span, &done);
             if let Err(failure) = done {
+                if let Failure::Refused { reason, message } = &failure {
+                    self.events.tell(request, pod, &refused_write(reason, message));
+                }
                 outcome.failure = Some(failure);
                 return outcome;
             }
@@ -204,7 +214,7 @@ impl Requests {
             .requests(request)
             .patch_status(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
             .await;
-        written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of)
+        written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of_write)
     }
 
     async fn delete(&self, request: &Request, version: &mut String) -> Result<(), Failure> {
@@ -218,7 +228,7 @@ impl Requests {
                     remember(&left.metadata.resource_version, version);
                 }
             })
-            .map_err(failure_of)
+            .map_err(failure_of_write)
     }
 
     async fn keep_finalizers(
@@ -235,7 +245,7 @@ impl Requests {
         let written = requests
             .patch_metadata(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
             .await;
-        written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of)
+        written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of_write)
     }
 }
 
@@ -263,6 +273,32 @@ fn word_for(answer: &Answer) -> &'static str {
 pub(crate) fn remember(new: &Option<String>, version: &mut String) {
     if let Some(new) = new {
         version.clone_from(new);
+    }
+}
+
+/// What the server will not take before somebody changes something: it is tried again, later and later, and told.
+fn failure_of_write(why: Error) -> Failure {
+    let Error::Api(status) = why else { return failure_of(why) };
+    let reason = match status.code {
+        401 | 403 => "NotAllowed",
+        400 | 413 | 422 => "Invalid",
+        _ => return failure_of(Error::Api(status)),
+    };
+    Failure::Refused { reason, message: limited(status.message.clone()) }
+}
+
+fn refused_write(reason: &str, message: &str) -> Notice {
+    let advice = match reason {
+        "NotAllowed" => {
+            "give Usher's account its roles back (deploy/), and see whether an admission policy refuses it"
+        }
+        _ => "see whether the definitions are those of this version, and who else writes this request",
+    };
+    Notice {
+        about: &[About::Request, About::Pod],
+        is_warning: true,
+        reason: "EvictionRequestNotWritten",
+        message: limited(format!("the API server refuses what Usher writes: {message}; {advice}")),
     }
 }
 

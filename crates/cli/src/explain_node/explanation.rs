@@ -1,12 +1,13 @@
 //! The explanation of a node as data.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
-use usher_decide::maintenance::plan::{PodClass, Step};
-use usher_decide::maintenance::targets::selects;
+use usher_decide::maintenance::plan::PodClass;
+use usher_decide::maintenance::targets::Targets;
 use usher_decide::snapshot::{Maintenance, Node, Pod, PodOnWire};
 use usher_decide::waiting_on::WaitingOn;
 
@@ -113,7 +114,7 @@ pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
         concerned.iter().map(|one| maintenance_facts(one, &node.name)).collect();
     // Those that do the most come first.
     maintenances.sort_by(|a, b| (rank(a.stage), a.since, &a.name).cmp(&(rank(b.stage), b.since, &b.name)));
-    let drain = Drain::of(node, &concerned, &maintenances);
+    let drain = Drain::of(node, &concerned);
     let mut groups: BTreeMap<(Urgency, String, String, String), Group> = BTreeMap::new();
     for pod in &found.pods {
         let group = group_of(pod, drain.as_ref(), now);
@@ -166,13 +167,14 @@ fn maintenance_facts(maintenance: &Maintenance, node: &str) -> MaintenanceFacts 
     let stage = maintenance.stage();
     let started = maintenance.status.stage_statuses.iter().find(|started| started.name == stage);
     let shown = maintenance.status.node_statuses.iter().find(|status| status.node_ref.name == node);
+    let targets = maintenance.targets.get(node);
     MaintenanceFacts {
         name: maintenance.name.to_string(),
         stage,
         since: started.and_then(|started| started.start_timestamp.as_ref()).map(|time| time.0),
         reason: maintenance.reason.clone(),
         is_deleting: maintenance.is_deleting,
-        drain_targets: shown.map(|shown| shown.drain_targets.clone()).unwrap_or_default(),
+        drain_targets: targets.and_then(|targets| targets.entries()).unwrap_or_default().to_vec(),
         message: shown.map(|shown| shown.drain_message.clone()).unwrap_or_default(),
     }
 }
@@ -180,7 +182,7 @@ fn maintenance_facts(maintenance: &Maintenance, node: &str) -> MaintenanceFacts 
 /// What those who drain the node have come to.
 struct Drain {
     /// The pods of the node that are asked to leave.
-    targets: Vec<Step>,
+    targets: Vec<Arc<Targets>>,
     /// They take only some of their nodes at once, and not this one yet.
     is_later: bool,
     /// Other nodes, on which pods are asked to leave before.
@@ -188,11 +190,11 @@ struct Drain {
 }
 
 impl Drain {
-    fn of(node: &Node, concerned: &[&Maintenance], shown: &[MaintenanceFacts]) -> Option<Self> {
+    fn of(node: &Node, concerned: &[&Maintenance]) -> Option<Self> {
         let draining: Vec<&&Maintenance> =
             concerned.iter().filter(|one| one.stage() == Stage::Drain).collect();
-        let targets: Vec<Step> =
-            shown.iter().flat_map(|one| one.drain_targets.iter().cloned()).map(Step::new).collect();
+        let targets: Vec<Arc<Targets>> =
+            concerned.iter().filter_map(|one| one.targets.get(&node.name).cloned()).collect();
         let others = draining.iter().flat_map(|one| &one.status.node_statuses);
         let before = others
             .filter(|other| other.pods_evicting > 0 && other.node_ref.name != *node.name)
@@ -239,7 +241,7 @@ fn group_of(found: &Found, drain: Option<&Drain>, now: Timestamp) -> Group {
 fn not_yet(found: &Found, explanation: &Explanation, drain: &Drain, name: String) -> Group {
     let is_targeted = slim(found).is_some_and(|pod| {
         let class = PodClass { kind: pod.kind(), priority: pod.priority, labels: pod.labels.clone() };
-        selects(&drain.targets, &class)
+        drain.targets.iter().any(|targets| targets.selects(&class))
     });
     let (waiting_on, sentence, advice) = if is_targeted {
         let waits = WaitingOnFacts { reason: "RequestEviction", ..Waits::Manager(Due::Report).facts() };

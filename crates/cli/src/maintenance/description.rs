@@ -1,12 +1,16 @@
 //! A maintenance as text, made from what was found and the time.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::core::Selector;
 use usher_api::names::DRAINED_CONDITION;
-use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage as Stage, NodeStatus};
+use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage as Stage};
 use usher_decide::maintenance::plan::with_defaults;
+use usher_decide::maintenance::targets::Targets;
+use usher_decide::maintenance::written::Written;
 
 use super::picture::{cause, eta, plural};
 use super::progress::{NodeProgress, Progress};
@@ -162,6 +166,7 @@ fn told(entry: &DrainPlanEntry) -> String {
 
 fn nodes(found: &Found<'_>) -> String {
     let statuses = found.maintenance.status.iter().flat_map(|status| &status.node_statuses);
+    let written = found.maintenance.status.as_ref().map(Written::read).unwrap_or_default();
     let mut table = Table::new(&["NODE", "PENDING", "EVICTING", "BLOCKED", "TARGETS", "MESSAGE"]);
     for status in statuses {
         let name = &status.node_ref.name;
@@ -171,7 +176,7 @@ fn nodes(found: &Found<'_>) -> String {
             status.pods_pending_eviction.to_string(),
             status.pods_evicting.to_string(),
             progress.map(|node| node.blocked.to_string()).unwrap_or_default(),
-            targets(status),
+            written.get(name).map(targets).unwrap_or_default(),
             one_line(&status.drain_message),
         ]);
     }
@@ -179,8 +184,9 @@ fn nodes(found: &Found<'_>) -> String {
 }
 
 /// The highest priority of each pod type, and selectors beyond it.
-fn targets(status: &NodeStatus) -> String {
-    let told = status.drain_targets.iter().map(|entry| format!("{:?} {}", entry.pod_type, told(entry)));
+fn targets(targets: &Arc<Targets>) -> String {
+    let Some(entries) = targets.entries() else { return "what all plans have reached".to_string() };
+    let told = entries.iter().map(|entry| format!("{:?} {}", entry.pod_type, told(entry)));
     told.collect::<Vec<_>>().join("; ").replace("priority up to ", "<= ")
 }
 

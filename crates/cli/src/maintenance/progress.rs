@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use usher_api::names::DRAINED_CONDITION;
 use usher_api::{NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
 use usher_decide::maintenance::status::is_drained;
+use usher_decide::maintenance::written;
 use usher_decide::snapshot::{Budget, Key, Pod};
 use usher_decide::waiting_on::WaitingOn;
 
@@ -359,6 +360,6 @@ fn is_without_nodes(status: &NodeMaintenanceStatus) -> bool {
 
 /// Entries of DaemonSets and static pods are reached once all other pods are gone from all nodes.
 fn is_down_to_daemons(status: &NodeMaintenanceStatus) -> bool {
-    let reached = status.drain_status.as_ref().map(|drain| &drain.reached_drain_targets[..]);
-    reached.unwrap_or_default().iter().any(|entry| entry.pod_type != PodType::Default)
+    let reached = written::reached(status);
+    [PodType::DaemonSet, PodType::Static].into_iter().any(|kind| reached.reach(kind))
 }

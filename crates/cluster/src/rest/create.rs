@@ -96,6 +96,7 @@ pub async fn create_object(
             }
             Err(WriteError::Exists) if generates => object = answer::in_version(&kind, candidate),
             Err(WriteError::Exists) => return Err(exists(call, &key)),
+            Err(WriteError::TooLarge(size)) => return Err(errors::too_large(size)),
             Err(_) => return Err(errors::no_such_path()),
         }
     }

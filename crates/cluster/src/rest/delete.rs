@@ -225,6 +225,7 @@ pub async fn delete_object(
         match done {
             Ok(deleted) => return Ok(deleted),
             Err(WriteError::Conflict) => {}
+            Err(WriteError::TooLarge(size)) => return Err(errors::too_large(size)),
             Err(_) => return Err(errors::not_found(&kind, &key.name)),
         }
     }

@@ -6,6 +6,9 @@ use crate::error::ApiError;
 use crate::kinds::Kind;
 use crate::store::Key;
 
+/// What the API server's etcd client sends in one message.
+const SENT_BYTES: usize = 2 << 20;
+
 fn details(kind: &Kind, name: &str) -> serde_json::Value {
     let mut details = json!({"kind": kind.plural});
     if !name.is_empty() {
@@ -34,6 +37,18 @@ pub fn conflict(kind: &Kind, name: &str, why: &str) -> ApiError {
         format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified_resource()),
     )
     .with_details(details(kind, name))
+}
+
+/// The object is larger than etcd takes. What its client does not even send is refused in other words.
+pub fn too_large(size: usize) -> ApiError {
+    let message = if size > SENT_BYTES {
+        format!(
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({size} vs. {SENT_BYTES})"
+        )
+    } else {
+        "etcdserver: request is too large".to_string()
+    };
+    ApiError::new(500, "", message)
 }
 
 /// The object changed between reading and writing.

@@ -247,10 +247,7 @@ fn spend_one(call: &Call<'_>, budget: &Object) -> bool {
     let mut after = before.clone();
     spend(&mut after, call.name(), call.server.now());
     call.server.own_fields(kind, Some(&before), &mut after, "kube-apiserver", "status");
-    match call.server.store.update(&kind.storage, &budget.key, budget.revision, after) {
-        Ok(_) => true,
-        Err(WriteError::Conflict | WriteError::NotFound | WriteError::Exists) => false,
-    }
+    call.server.store.update(&kind.storage, &budget.key, budget.revision, after).is_ok()
 }
 
 /// Rule 10: the pod says why it goes, then it is deleted.
@@ -294,6 +291,7 @@ fn mark(call: &Call<'_>, key: &Key, options: &mut DeleteOptions) -> ApiResult<()
                 return Ok(());
             }
             Err(WriteError::NotFound) => return Err(errors::not_found(pods, call.name())),
+            Err(WriteError::TooLarge(size)) => return Err(errors::too_large(size)),
             Err(WriteError::Conflict | WriteError::Exists) => {}
         }
     }

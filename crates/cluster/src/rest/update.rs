@@ -93,6 +93,7 @@ impl Change {
             match self.store(call, &kind, &current, new) {
                 Ok(stored) => return Ok(Outcome::Stored(stored)),
                 Err(WriteError::NotFound) => return Err(errors::not_found(&kind, &self.key.name)),
+                Err(WriteError::TooLarge(size)) => return Err(errors::too_large(size)),
                 Err(_) => {}
             }
         }

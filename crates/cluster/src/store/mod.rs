@@ -37,6 +37,8 @@ pub enum WriteError {
     NotFound,
     /// The object changed since it was read.
     Conflict,
+    /// The object is larger than etcd takes, by so many bytes as text.
+    TooLarge(usize),
 }
 
 /// The log no longer reaches back to the revision asked for.
@@ -87,6 +89,10 @@ impl Inner {
 
 /// How much memory the event log of one resource may hold before it forgets the oldest events.
 const LOG_BYTES: usize = 48 << 20;
+
+/// What etcd takes in one request, unless told otherwise. The key and the frame of the request count as well, and are left out
+/// here: that is some hundred bytes.
+const REQUEST_BYTES: usize = 3 << 19;
 
 pub struct Store {
     inner: RwLock<Inner>,
@@ -216,7 +222,7 @@ impl Store {
         if found.objects.contains_key(&key) {
             return Err(WriteError::Exists);
         }
-        let object = self.seal(found, key, revision, value);
+        let object = fitting(self.seal(found, key, revision, value))?;
         found.objects.insert(object.key.clone(), object.clone());
         found.record(EventKind::Added, object.clone(), None);
         inner.revision = revision;
@@ -236,7 +242,7 @@ impl Store {
         let revision = inner.revision + 1;
         let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
         let old = found.current(key, expected)?;
-        let object = self.seal(found, key.clone(), revision, &mut value);
+        let object = fitting(self.seal(found, key.clone(), revision, &mut value))?;
         found.replace(old.clone(), object.clone());
         inner.revision = revision;
         inner.index_owners(resource, key, &old.meta.owners, &object.meta.owners);
@@ -258,7 +264,7 @@ impl Store {
         let old = found.current(&current.key, current.revision)?;
         let text = draft.at(revision).ok_or(WriteError::Conflict)?;
         let interner = &mut self.interner.lock();
-        let object = old.with_changes(revision, text, changed, &found.selectable, interner);
+        let object = fitting(old.with_changes(revision, text, changed, &found.selectable, interner))?;
         found.replace(old, object.clone());
         inner.revision = revision;
         Ok(object)
@@ -275,7 +281,7 @@ impl Store {
         let revision = inner.revision + 1;
         let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
         let old = found.current(&current.key, current.revision)?;
-        let object = old.with_metadata(revision, metadata).ok_or(WriteError::Conflict)?;
+        let object = fitting(old.with_metadata(revision, metadata).ok_or(WriteError::Conflict)?)?;
         found.replace(old, object.clone());
         inner.revision = revision;
         Ok(object)
@@ -338,6 +344,13 @@ impl Store {
 
     fn seal(&self, resource: &Resource, key: Key, revision: u64, value: &mut Value) -> Arc<Object> {
         Object::seal(key, revision, value, &resource.selectable, &mut self.interner.lock())
+    }
+}
+
+fn fitting(object: Arc<Object>) -> Result<Arc<Object>, WriteError> {
+    match object.text().len() {
+        size if size > REQUEST_BYTES => Err(WriteError::TooLarge(size)),
+        _ => Ok(object),
     }
 }
 

@@ -253,8 +253,14 @@ impl Controller {
                 self.index.not_carried_out(&key);
                 // News of what is newer are on their way, but a watch may be late: it is looked at again anyway.
                 self.queue.retry(&key, now);
-                if let Failure::Later(why) = failure {
-                    tracing::warn!(request = %key, why, "the server could not be written to");
+                match failure {
+                    Failure::Outdated => {}
+                    Failure::Later(why) => {
+                        tracing::warn!(request = %key, why, "the server could not be written to");
+                    }
+                    Failure::Refused { reason, message } => {
+                        tracing::error!(request = %key, reason, message, "the server refuses what is written");
+                    }
                 }
             }
         }

@@ -3,17 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_decide::maintenance::decision::{Decision, Effect, NodeEffect, PodEffect};
 use usher_decide::maintenance::hold;
+use usher_decide::maintenance::pods;
 use usher_decide::maintenance::progress::Number;
-use usher_decide::maintenance::stages::{self, View};
-use usher_decide::maintenance::{pods, targets};
+use usher_decide::maintenance::stages::{self, Refusal, View};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodePhase, Pod, Request};
 
-use super::index::{Entry, Index, Place};
+use super::index::{Entry, Index, Item, Place};
 use super::observer::Cause;
+
+/// A status that was not taken is tried again after this, then after twice as long each time.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What is to be done about a pod's request, and what that was decided from.
 #[derive(Debug)]
@@ -67,6 +71,7 @@ impl Index {
             marks_left,
             requests_left,
             last_written: entry.last_written,
+            refused: entry.refused.as_ref().map(|(refusal, _)| refusal),
             expected_finish: number.and_then(|number| self.expected_finish(entry, number, now)),
         };
         let decision = stages::decide(&case, now);
@@ -119,8 +124,12 @@ impl Index {
 
     /// Requests on its nodes that are to be withdrawn and still there.
     fn requests_left(&self, entry: &Entry) -> usize {
-        let named = entry.targets.keys().chain(&entry.nodes).collect::<BTreeSet<_>>();
-        let keys = named.into_iter().flat_map(|node| self.tally.pods_on(node));
+        let targets = &entry.maintenance.targets;
+        let mut nodes: BTreeSet<&Arc<str>> = targets.names().chain(&entry.nodes).collect();
+        if targets.has_unlisted() {
+            nodes.extend(self.nodes.keys().filter(|node| targets.has(node)));
+        }
+        let keys = nodes.into_iter().flat_map(|node| self.tally.pods_on(node));
         keys.filter(|key| self.decide_pod(key).is_some_and(|decision| decision.effect == PodEffect::Withdraw))
             .count()
     }
@@ -131,6 +140,22 @@ impl Index {
             entry.last_written = Some(now);
             entry.pushed_by.clear();
         }
+    }
+
+    /// The server took its status, so far.
+    pub fn status_taken(&mut self, name: &str) {
+        if let Some(entry) = self.maintenances.get_mut(name) {
+            entry.refused = None;
+        }
+    }
+
+    /// The server did not take its status: it is told why, and tried again later and later.
+    pub fn status_refused(&mut self, name: &Arc<str>, reason: &'static str, message: String, now: Timestamp) {
+        let Some(entry) = self.maintenances.get_mut(name) else { return };
+        let times = entry.refused.as_ref().map_or(0, |(_, times)| *times);
+        let pause = (FIRST_PAUSE * (1 << times.min(10))).min(LONGEST_PAUSE);
+        entry.refused = Some((Refusal { reason, message, until: now + pause }, times + 1));
+        self.now.insert(Item::Maintenance(name.clone()));
     }
 
     pub fn decide_node(&self, name: &str, now: Timestamp) -> Option<(Arc<Node>, Decision<NodeEffect>)> {
@@ -171,15 +196,13 @@ impl Index {
             let selecting = place.selected_by.iter().filter_map(|name| self.maintenances.get(name));
             let mut draining = selecting.filter(|entry| entry.maintenance.drains());
             draining.any(|entry| {
-                let is_written =
-                    || entry.targets_on(place).is_some_and(|steps| targets::selects(steps, class));
+                let is_written = || entry.targets_on(place).is_some_and(|targets| targets.selects(class));
                 // Where somebody took it out of the status, it comes back, and nobody is let off meanwhile.
-                is_written()
-                    || (is_ours
-                        && self
-                            .numbers
-                            .get(&entry.maintenance.name)
-                            .is_some_and(|number| self.board.targets(*number, &pod.node, class)))
+                let is_known = || {
+                    let number = self.numbers.get(&entry.maintenance.name);
+                    number.is_some_and(|number| self.board.targets(*number, &pod.node, class))
+                };
+                is_written() || (is_ours && is_known())
             })
         });
         let effect = pods::decide(pod, request.map(|request| &**request), is_targeted)?;

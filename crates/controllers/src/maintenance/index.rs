@@ -11,9 +11,10 @@ use usher_api::NodeMaintenanceStage as Stage;
 use usher_decide::maintenance::board::Board;
 use usher_decide::maintenance::eta::Experience;
 use usher_decide::maintenance::hold::Fight;
-use usher_decide::maintenance::plan::Step;
 use usher_decide::maintenance::pods;
 use usher_decide::maintenance::progress::Number;
+use usher_decide::maintenance::stages::Refusal;
+use usher_decide::maintenance::written::{self, Written};
 use usher_decide::snapshot::{Key, Maintenance, Node, Pod, Request};
 
 use super::estimate::Left;
@@ -42,7 +43,7 @@ pub struct Index {
     pub(super) is_stale: bool,
     /// Pods have changed since the board was resolved.
     is_dirty: bool,
-    now: BTreeSet<Item>,
+    pub(super) now: BTreeSet<Item>,
     later: BTreeMap<Item, Timestamp>,
 }
 
@@ -51,14 +52,14 @@ pub(super) struct Entry {
     pub maintenance: Arc<Maintenance>,
     /// The nodes that it selects.
     pub nodes: BTreeSet<Arc<str>>,
-    /// What its status says is targeted, by node.
-    pub targets: HashMap<Arc<str>, Arc<Vec<Step>>>,
     /// The nodes that it drains already, where it drains only some at once.
     pub taken: BTreeSet<Arc<str>>,
     /// The labels that its plan and its targets speak of.
     label_keys: BTreeSet<String>,
     pub pushed_by: BTreeSet<Arc<str>>,
     pub last_written: Option<Timestamp>,
+    /// Its status was not taken, and how many times in a row.
+    pub refused: Option<(Refusal, u32)>,
     /// The pods on its nodes; `None` if they have to be counted.
     pub left: Option<Left>,
 }
@@ -119,11 +120,11 @@ impl Index {
         let entry = self.maintenances.entry(name.clone()).or_insert_with(|| Entry {
             maintenance: new.clone(),
             nodes: BTreeSet::new(),
-            targets: HashMap::new(),
             taken: BTreeSet::new(),
             label_keys: BTreeSet::new(),
             pushed_by: BTreeSet::new(),
             last_written: None,
+            refused: None,
             left: None,
         });
         entry.maintenance = new.clone();
@@ -132,7 +133,8 @@ impl Index {
         if selects_otherwise {
             self.select(&name);
         }
-        let retargeted = self.read_targets(&name);
+        let before = old.map(|old| old.targets.clone()).unwrap_or_default();
+        let retargeted = self.retargeted(&name, &before);
         let nodes: Vec<Arc<str>> =
             if is_other { self.maintenances[&name].nodes.iter().cloned().collect() } else { retargeted };
         for node in nodes {
@@ -183,40 +185,35 @@ impl Index {
         }
     }
 
-    /// Reads what its status says is targeted, and returns the nodes where that is something else than before.
-    fn read_targets(&mut self, name: &Arc<str>) -> Vec<Arc<str>> {
+    /// The nodes where its status says that something else is targeted than before.
+    fn retargeted(&mut self, name: &Arc<str>, before: &Written) -> Vec<Arc<str>> {
         let Some(entry) = self.maintenances.get_mut(name) else { return Vec::new() };
-        let before = std::mem::take(&mut entry.targets);
+        let written = entry.maintenance.targets.clone();
+        let mut nodes: BTreeSet<&Arc<str>> = written.names().chain(before.names()).collect();
+        if written.has_unlisted() || before.has_unlisted() {
+            nodes.extend(self.nodes.keys());
+        }
         let mut changed = Vec::new();
-        let mut last: Option<Arc<Vec<Step>>> = None;
         let mut is_followed = false;
-        for status in &entry.maintenance.status.node_statuses {
-            if status.drain_targets.is_empty() {
+        for node in nodes {
+            let targets = written.get(node);
+            if targets.is_some() {
+                is_followed |= entry.taken.insert(node.clone());
+            }
+            if targets == before.get(node) {
                 continue;
             }
-            let node: Arc<str> = status.node_ref.name.as_str().into();
-            let is_same =
-                |steps: &&Arc<Vec<Step>>| steps.iter().map(|step| &step.entry).eq(&status.drain_targets);
-            let known = before.get(&node).filter(is_same);
-            if known.is_none() {
-                changed.push(node.clone());
-                // Somebody else has written it: what is targeted stays targeted.
-                let on_board = self.board.node(&node).map(|state| &state.targets);
-                self.is_stale |= on_board.is_some_and(|targets| *targets != status.drain_targets);
+            changed.push(node.clone());
+            // Somebody else has written it: what is targeted stays targeted.
+            if let (Some(targets), Some(on_board)) = (targets, self.board.node(node)) {
+                self.is_stale |= on_board.targets != *targets;
             }
-            let steps = known.or(last.as_ref().filter(is_same)).cloned();
-            let steps = steps
-                .unwrap_or_else(|| Arc::new(status.drain_targets.iter().cloned().map(Step::new).collect()));
-            last = Some(steps.clone());
-            is_followed |= entry.taken.insert(node.clone());
-            entry.targets.insert(node, steps);
         }
         // Somebody else has started a wave: one of our own that is not written yet is none.
         if is_followed && entry.maintenance.limit.is_some() {
-            entry.taken.retain(|node| entry.targets.contains_key(node));
+            entry.taken.retain(|node| written.has(node));
             self.is_stale = true;
         }
-        changed.extend(before.into_keys().filter(|node| !entry.targets.contains_key(node)));
         changed
     }
 
@@ -466,7 +463,7 @@ impl Index {
 /// The labels that its plan and its targets speak of.
 fn label_keys(maintenance: &Maintenance) -> BTreeSet<String> {
     let plan = maintenance.plan.steps().iter().map(|step| &step.entry);
-    let targets = maintenance.status.node_statuses.iter().flat_map(|node| &node.drain_targets);
+    let targets = written::entries(&maintenance.status);
     let mut keys = BTreeSet::new();
     for selector in plan.chain(targets).filter_map(|entry| entry.pod_selector.as_ref()) {
         keys.extend(selector.match_labels.iter().flatten().map(|(key, _)| key.clone()));

@@ -43,7 +43,7 @@ const AT_A_TIME: usize = 64;
 
 /// What the watches tell.
 enum News {
-    Maintenance(Told<Maintenance, Arc<str>>),
+    Maintenance(Box<Told<Maintenance, Arc<str>>>),
     Node(Told<Node, Arc<str>>),
     Pod(Told<Arc<Pod>, Key>),
     Request(Told<Arc<Request>, Key>),
@@ -63,7 +63,7 @@ pub async fn run(ear: Ear, client: Client, clock: Clock, observer: Box<dyn Obser
     let events = Events::start(client.clone(), clock.clone());
     let news = futures::stream::select_all([
         follow(Api::<NodeMaintenance>::all(client.clone()), |it: &Maintenance| it.name.clone())
-            .map(News::Maintenance)
+            .map(|told| News::Maintenance(Box::new(told)))
             .boxed(),
         follow(Api::<NodeOnWire>::all(client.clone()), |it: &Node| it.name.clone()).map(News::Node).boxed(),
         ear.pods.map(News::Pod).boxed(),
@@ -90,6 +90,8 @@ struct Done {
     failure: Option<Failure>,
     /// A fight over the node was told.
     told_fight: bool,
+    /// The status of the maintenance was written.
+    status_taken: bool,
 }
 
 enum Fresh {
@@ -184,7 +186,7 @@ impl Controller {
                     async move {
                         let outcome = apply.node(&node, &effects, now).await;
                         let fresh = outcome.fresh.map(|node| Fresh::Node(Box::new(node)));
-                        Done { item, fresh, failure: outcome.failure, told_fight }
+                        Done { item, fresh, failure: outcome.failure, told_fight, status_taken: false }
                     }
                     .instrument(span)
                     .boxed(),
@@ -198,7 +200,7 @@ impl Controller {
                 Some(
                     async move {
                         let failure = apply.pod(&pod, request.as_deref(), effect).await.err();
-                        Done { item, fresh: None, failure, told_fight: false }
+                        Done { item, fresh: None, failure, told_fight: false, status_taken: false }
                     }
                     .instrument(span)
                     .boxed(),
@@ -218,6 +220,9 @@ impl Controller {
             // What its watch has seen go must not come back.
             Some(Fresh::Maintenance(fresh)) => {
                 self.index.maintenance_written(&fresh.name, now);
+                if done.status_taken {
+                    self.index.status_taken(&fresh.name);
+                }
                 if self.index.maintenance(&fresh.name).is_some_and(|known| known.uid == fresh.uid) {
                     self.maintenance_seen(*fresh, now);
                 }
@@ -240,8 +245,15 @@ impl Controller {
                 self.observer.queue_retried();
                 // News of what is newer are on their way, but a watch may be late: it is looked at again anyway.
                 self.queue.retry(&done.item, now);
-                if let Failure::Later(why) = failure {
-                    tracing::warn!(item = ?done.item, why, "the server could not be written to");
+                match (failure, &done.item) {
+                    (Failure::Later(why), item) => {
+                        tracing::warn!(?item, why, "the server could not be written to");
+                    }
+                    (Failure::Refused { reason, message }, Item::Maintenance(name)) => {
+                        tracing::error!(maintenance = &**name, reason, message, "its status was refused");
+                        self.index.status_refused(name, reason, message, now);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -251,7 +263,7 @@ impl Controller {
     fn learn(&mut self, news: News) {
         let now = self.clock.now();
         match news {
-            News::Maintenance(told) => match told {
+            News::Maintenance(told) => match *told {
                 Told::Seen(maintenance) => self.maintenance_seen(maintenance, now),
                 Told::Gone(maintenance) => self.maintenance_gone(&maintenance.name, now),
                 Told::Only(there) => {
@@ -323,6 +335,8 @@ async fn carry_out(
     effects: Vec<Effect>,
 ) -> Done {
     let outcome = apply.maintenance(&maintenance, &effects).await;
+    // The status comes first.
+    let status_taken = matches!(effects.first(), Some(Effect::WriteStatus(_))) && outcome.fresh.is_some();
     let fresh = outcome.fresh.map(|fresh| Fresh::Maintenance(Box::new(fresh)));
-    Done { item, fresh, failure: outcome.failure, told_fight: false }
+    Done { item, fresh, failure: outcome.failure, told_fight: false, status_taken }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use usher_decide::maintenance::board::Board;
 use usher_decide::maintenance::nodes::Node;
-use usher_decide::maintenance::plan::{PodClass, Step};
+use usher_decide::maintenance::plan::PodClass;
 use usher_decide::maintenance::progress::{Draining, Number};
-use usher_decide::maintenance::targets::either;
+use usher_decide::maintenance::targets::Targets;
 use usher_decide::maintenance::waves::{self, Candidate};
 
 use super::index::{Entry, Index, Place};
@@ -20,14 +20,21 @@ impl Entry {
     }
 
     /// What its status says is targeted there.
-    pub(super) fn targets_on(&self, place: &Place) -> Option<&Arc<Vec<Step>>> {
-        self.targets.get(&place.node.name).filter(|_| !self.means_another(place))
+    pub(super) fn targets_on(&self, place: &Place) -> Option<&Arc<Targets>> {
+        self.maintenance.targets.get(&place.node.name).filter(|_| !self.means_another(place))
+    }
+
+    /// It drains the node already, where it drains only some at once. Nodes that the status does not list by name are not known
+    /// before they are seen.
+    fn has_taken(&self, place: &Place) -> bool {
+        let is_unlisted = || self.maintenance.targets.has_unlisted() && self.targets_on(place).is_some();
+        self.taken.contains(&place.node.name) || is_unlisted()
     }
 
     /// The status still speaks of a node that is gone, and this one has come by its name: nobody has touched it yet, and it
     /// is younger than the drain.
     pub(super) fn means_another(&self, place: &Place) -> bool {
-        self.targets.contains_key(&place.node.name)
+        self.maintenance.targets.has(&place.node.name)
             && !place.node.is_touched()
             && self.maintenance.drain_start().is_some_and(|start| place.node.created > start)
     }
@@ -83,7 +90,7 @@ impl Index {
         for maintenance in &place.selected_by {
             let Some(number) = self.numbers.get(maintenance) else { continue };
             let entry = &self.maintenances[maintenance];
-            let is_its_turn = entry.maintenance.limit.is_none() || entry.taken.contains(name);
+            let is_its_turn = entry.maintenance.limit.is_none() || entry.has_taken(place);
             if !is_its_turn || !entry.has(place) {
                 continue;
             }
@@ -92,11 +99,8 @@ impl Index {
             if !before.get(maintenance).is_some_and(was_there) {
                 joins.push(*number);
             }
-            if let Some(steps) = entry.targets_on(place) {
-                let entries: Vec<_> = steps.iter().map(|step| step.entry.clone()).collect();
-                if targets != entries {
-                    targets = either(&targets, &entries);
-                }
+            if let Some(written) = entry.targets_on(place) {
+                targets = targets.grown_by(written);
             }
         }
         if covered_by.is_empty() {
@@ -110,15 +114,15 @@ impl Index {
         let Some(limit) = &entry.maintenance.limit else { return Vec::new() };
         let held = entry.nodes.iter().filter_map(|node| self.nodes.get(node));
         let held: Vec<&Place> = held.filter(|place| entry.has(place)).collect();
-        let is_taken = |place: &Place| entry.taken.contains(&place.node.name);
-        let stays = |place: &&Place| is_taken(place) && self.tally.count_staying_on(&place.node.name) > 0;
+        let stays =
+            |place: &&Place| entry.has_taken(place) && self.tally.count_staying_on(&place.node.name) > 0;
         let is_in_vain = held.iter().any(stays);
         held.into_iter()
             .map(|place| Candidate {
                 name: place.node.name.clone(),
                 domain: place.node.labels.get(&limit.topology_key).cloned().unwrap_or_default(),
-                is_taken: is_taken(place),
-                pods: if is_in_vain && is_taken(place) {
+                is_taken: entry.has_taken(place),
+                pods: if is_in_vain && entry.has_taken(place) {
                     self.leaving(entry, &place.node.name)
                 } else {
                     self.tally.sum_on(&place.node.name).there

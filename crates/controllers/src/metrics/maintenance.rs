@@ -15,6 +15,7 @@ use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::{NodeStatus, StageStatus};
 use usher_decide::snapshot::Maintenance;
 
+use super::ByReason;
 use super::counting::{self, Counted, Counting, Errors};
 use super::queue::QueueCounts;
 use super::waits::Waits;
@@ -35,6 +36,9 @@ struct ByStage {
 struct ByState {
     state: &'static str,
 }
+
+/// Why a status was not taken.
+const REFUSALS: [&str; 2] = ["StatusTooLarge", "StatusRefused"];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ByCause {
@@ -103,6 +107,9 @@ impl Counts {
             counts.errors.clone(),
         );
         counts.begin();
+        for reason in REFUSALS {
+            counts.errors.get_or_create_owned(&ByReason { reason });
+        }
         for stage in STAGES {
             counts.durations.get_or_create_owned(&name_of(stage));
         }

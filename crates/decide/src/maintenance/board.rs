@@ -6,12 +6,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use usher_api::DrainPlanEntry;
-
 use super::nodes::{MaintenanceState, Node, NodeState, Pods};
-use super::plan::{PodClass, Step};
+use super::plan::PodClass;
 use super::progress::{Draining, FastForward, Number, Steps, Waits, World, Zone, advance, waits};
-use super::targets::{common, covers, either, reached, selects};
+use super::targets::{EntryList, Targets, reached};
 use super::words;
 
 /// What a resolution changed.
@@ -34,7 +32,10 @@ pub struct Board {
     by_name: HashMap<Arc<str>, usize>,
     limits: Vec<ZoneLimits>,
     sums: Vec<Sum>,
-    reached: Vec<Vec<DrainPlanEntry>>,
+    /// What each maintenance has reached for itself.
+    lists: Vec<Arc<EntryList>>,
+    /// What is targeted on all nodes of each maintenance.
+    reached: Vec<Arc<Targets>>,
     dirty: BTreeSet<usize>,
     /// The last pods of a class have left a zone, or the first have come: only then can anybody go on or wait.
     may_move: bool,
@@ -48,20 +49,6 @@ struct Place {
     zone: usize,
     targets: Arc<Targets>,
     state: NodeState,
-}
-
-/// What is targeted on a node, read once for all nodes with the same.
-#[derive(Debug, Default)]
-struct Targets {
-    entries: Vec<DrainPlanEntry>,
-    steps: Vec<Step>,
-}
-
-impl Targets {
-    fn new(entries: Vec<DrainPlanEntry>) -> Arc<Self> {
-        let steps = entries.iter().cloned().map(Step::new).collect();
-        Arc::new(Self { entries, steps })
-    }
 }
 
 /// What all maintenances of a zone have reached, and who holds the oldest of them up.
@@ -85,7 +72,8 @@ impl Board {
         let mut world = World { draining, classes, zones: Vec::new() };
         let steps = Steps::of(&world);
         let mut zone_of: HashMap<Vec<Number>, usize> = HashMap::new();
-        let mut known: Vec<Arc<Targets>> = vec![Targets::new(Vec::new())];
+        // Nodes with the same targets share them.
+        let mut known: Vec<Arc<Targets>> = vec![Arc::default()];
         let mut places = Vec::with_capacity(nodes.len());
         let mut by_name = HashMap::with_capacity(nodes.len());
         for node in nodes {
@@ -93,18 +81,17 @@ impl Board {
                 world.zones.push(Zone { covered_by: node.covered_by.clone(), ..Zone::default() });
                 world.zones.len() - 1
             });
-            let targets = match known.iter().rev().find(|targets| targets.entries == node.targets) {
+            let targets = match known.iter().rev().find(|targets| **targets == node.targets) {
                 Some(known) => known.clone(),
                 None => {
-                    let new = Targets::new(node.targets.clone());
-                    known.push(new.clone());
-                    new
+                    known.push(node.targets.clone());
+                    node.targets.clone()
                 }
             };
             let counts = &mut world.zones[zone];
             for (class, pods) in &node.pods {
                 *counts.pods.entry(*class).or_default() += u64::from(pods.there);
-                if selects(&targets.steps, &world.classes[*class]) {
+                if targets.selects(&world.classes[*class]) {
                     *counts.targeted.entry(*class).or_default() += u64::from(pods.there);
                 } else if pods.there > 0 {
                     // It would leave together with those before it: the plan begins anew.
@@ -128,7 +115,8 @@ impl Board {
             by_name,
             limits: (0..zones).map(|_| ZoneLimits::default()).collect(),
             sums: vec![Sum::default(); count],
-            reached: vec![Vec::new(); count],
+            lists: Vec::new(),
+            reached: vec![Arc::default(); count],
             dirty: BTreeSet::new(),
             may_move: true,
             fresh: true,
@@ -146,7 +134,7 @@ impl Board {
         let before = kind_of(zone, class);
         let add = |count: &mut u64| *count = count.saturating_add_signed(there);
         add(zone.pods.entry(class).or_default());
-        if selects(&place.targets.steps, &self.world.classes[class]) {
+        if place.targets.selects(&self.world.classes[class]) {
             add(zone.targeted.entry(class).or_default());
         }
         self.may_move |= before != kind_of(zone, class);
@@ -189,23 +177,17 @@ impl Board {
 
     /// What the maintenances of each zone have reached together.
     fn limit_zones(&mut self) {
-        let reached: Vec<Vec<DrainPlanEntry>> =
-            self.world.draining.iter().map(|draining| reached(&draining.plan, draining.position)).collect();
+        let list = |draining: &Draining| EntryList::new(reached(&draining.plan, draining.position));
+        self.lists = self.world.draining.iter().map(list).collect();
+        let lists = &self.lists;
         for (zone, limits) in self.world.zones.iter().zip(&mut self.limits) {
-            let all = zone.covered_by.iter().map(|number| &reached[*number]);
-            let in_common = all.fold(None, |common_so_far: Option<Vec<DrainPlanEntry>>, one| {
-                Some(match common_so_far {
-                    Some(so_far) if so_far == *one => so_far,
-                    Some(so_far) => common(&so_far, one),
-                    None => one.clone(),
-                })
-            });
-            limits.in_common = Targets::new(in_common.unwrap_or_default());
+            let all: Vec<_> = zone.covered_by.iter().map(|number| lists[*number].clone()).collect();
+            limits.in_common = Targets::in_common(&all);
             // A node speaks for the oldest of its maintenances: those that have not reached what it has, hold it up.
             let oldest = words::oldest(&self.world, &zone.covered_by);
             limits.behind = oldest.map_or_else(BTreeSet::new, |oldest| {
                 let others = zone.covered_by.iter().copied().filter(|other| *other != oldest);
-                others.filter(|other| !covers(&reached[*other], &reached[oldest])).collect()
+                others.filter(|other| !lists[*other].covers(&lists[oldest])).collect()
             });
         }
     }
@@ -219,11 +201,7 @@ impl Board {
             let in_common = &self.limits[place.zone].in_common;
             let before = place.targets.clone();
             let key = (Arc::as_ptr(&before), place.zone);
-            let [_, grown] = made.entry(key).or_insert_with(|| {
-                let grown = either(&before.entries, &in_common.entries);
-                let grown = if grown == before.entries { before.clone() } else { Targets::new(grown) };
-                [before.clone(), grown]
-            });
+            let [_, grown] = made.entry(key).or_insert_with(|| [before.clone(), before.grown_by(in_common)]);
             place.targets = grown.clone();
             if Arc::ptr_eq(&before, &place.targets) {
                 continue;
@@ -231,34 +209,44 @@ impl Board {
             let zone = &mut self.world.zones[place.zone];
             for (class, pods) in &place.node.pods {
                 let of = &self.world.classes[*class];
-                if selects(&place.targets.steps, of) && !selects(&before.steps, of) {
+                if place.targets.selects(of) && !before.selects(of) {
                     *zone.targeted.entry(*class).or_default() += u64::from(pods.there);
                 }
             }
         }
+        self.reached = self.everywhere();
+    }
+
+    /// What is targeted on all nodes of each maintenance.
+    fn everywhere(&self) -> Vec<Arc<Targets>> {
         let mut everywhere: Vec<Option<Arc<Targets>>> = vec![None; self.world.draining.len()];
-        let mut lowest: HashMap<(*const Targets, *const Targets), Arc<Targets>> = HashMap::new();
+        // What is kept here keeps the addresses that it is found by.
+        let mut lowest: HashMap<(Number, [*const Targets; 2]), [Arc<Targets>; 3]> = HashMap::new();
         for place in &self.places {
             for number in &place.node.covered_by {
                 let so_far = &mut everywhere[*number];
                 *so_far = Some(match so_far.take() {
                     Some(before) if Arc::ptr_eq(&before, &place.targets) => before,
-                    Some(before) => lowest
-                        .entry((Arc::as_ptr(&before), Arc::as_ptr(&place.targets)))
-                        .or_insert_with(|| {
-                            let both = common(&before.entries, &place.targets.entries);
-                            // What is kept here keeps the addresses that it is found by.
-                            if both == before.entries { before.clone() } else { Targets::new(both) }
-                        })
-                        .clone(),
+                    Some(before) => {
+                        let key = (*number, [Arc::as_ptr(&before), Arc::as_ptr(&place.targets)]);
+                        let [.., both] = lowest.entry(key).or_insert_with(|| {
+                            let both = before.lowest(&place.targets, &self.neighbours(*number));
+                            [before.clone(), place.targets.clone(), both]
+                        });
+                        both.clone()
+                    }
                     None => place.targets.clone(),
                 });
             }
         }
-        self.reached = everywhere
-            .into_iter()
-            .map(|all| all.map(|all| all.entries.clone()).unwrap_or_default())
-            .collect();
+        everywhere.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    /// What the maintenance and all that share nodes with it have reached for themselves: so much is targeted everywhere.
+    fn neighbours(&self, number: Number) -> Vec<Arc<EntryList>> {
+        let zones = self.world.zones.iter().filter(|zone| zone.covered_by.contains(&number));
+        let numbers: BTreeSet<Number> = zones.flat_map(|zone| zone.covered_by.iter().copied()).collect();
+        numbers.into_iter().map(|number| self.lists[number].clone()).collect()
     }
 
     fn look_at(&mut self, at: usize, changed: &mut Vec<Arc<str>>) {
@@ -291,7 +279,7 @@ impl Board {
         for (class, pods) in &node.pods {
             there += pods.there;
             evicting += pods.evicting.min(pods.there);
-            leaving |= pods.there > 0 && selects(&place.targets.steps, &self.world.classes[*class]);
+            leaving |= pods.there > 0 && place.targets.selects(&self.world.classes[*class]);
         }
         let message = if there == 0 {
             words::DRAINED.to_string()
@@ -301,7 +289,7 @@ impl Board {
             let others = words::node_waits_for(&self.world, &self.steps, &self.waits, node);
             words::waiting(&self.world, &others)
         };
-        NodeState { targets: place.targets.entries.clone(), message, pending: there - evicting, evicting }
+        NodeState { targets: place.targets.clone(), message, pending: there - evicting, evicting }
     }
 
     /// The node is gone: another one by its name has nothing to do with it.
@@ -322,9 +310,7 @@ impl Board {
     /// Whether pods of a class are targeted on a node that this maintenance drains.
     pub fn targets(&self, number: Number, node: &str, class: &PodClass) -> bool {
         let place = self.by_name.get(node).map(|at| &self.places[*at]);
-        place.is_some_and(|place| {
-            place.node.covered_by.contains(&number) && selects(&place.targets.steps, class)
-        })
+        place.is_some_and(|place| place.node.covered_by.contains(&number) && place.targets.selects(class))
     }
 
     /// The maintenances that drain a node.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::NodeMaintenanceStatus;
 
 /// Effects in their order, and when to look again even if nothing changes.
@@ -29,6 +30,8 @@ pub enum Effect {
     /// A maintenance that is deleted is completed first.
     SetStageComplete,
     WriteStatus(Box<NodeMaintenanceStatus>),
+    /// The status cannot be written: nothing but its conditions is.
+    WriteConditions(Vec<Condition>),
     Tell(Notice),
 }
 

@@ -4,7 +4,7 @@
 //! - [`stages`]: one maintenance, from its first stage to its end; [`status`] is what it shows.
 //! - [`hold`]: one node, cordoned and released; [`pods`]: one pod, requested and let go.
 //! - [`plan`]: a drain plan, and the step at which it reaches a pod.
-//! - [`targets`]: the pods that are asked to leave a node, as entries that people read.
+//! - [`targets`]: the pods that are asked to leave a node; [`written`]: how the status shows and remembers them.
 //! - [`progress`]: how overlapping maintenances move through their plans together.
 //! - [`board`]: where they and their nodes stand, kept up with every change; [`words`] for people.
 //! - [`eta`]: when a drain is expected to be done.
@@ -30,3 +30,6 @@ pub mod targets;
 mod tests;
 pub mod waves;
 pub mod words;
+pub mod written;
+#[cfg(test)]
+mod written_tests;

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use usher_api::DrainPlanEntry;
-
 use super::progress::Number;
+use super::targets::Targets;
 
 /// A node that at least one maintenance drains.
 #[derive(Debug, Clone)]
@@ -16,7 +15,7 @@ pub struct Node {
     /// Those of them that it joins now. Its pods that are not targeted yet leave in the order of their plans.
     pub joins: Vec<Number>,
     /// What was targeted before. It stays targeted.
-    pub targets: Vec<DrainPlanEntry>,
+    pub targets: Arc<Targets>,
     /// The pods that are there, by the number of their class: all of them, and those with an eviction request.
     pub pods: BTreeMap<usize, Pods>,
 }
@@ -30,7 +29,7 @@ pub struct Pods {
 /// Where a node stands now.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeState {
-    pub targets: Vec<DrainPlanEntry>,
+    pub targets: Arc<Targets>,
     pub message: String,
     pub pending: u32,
     pub evicting: u32,
@@ -49,7 +48,7 @@ pub struct MaintenanceState {
     /// No entry of its plan is left.
     pub is_at_the_end: bool,
     /// What is targeted on all of its nodes.
-    pub reached: Vec<DrainPlanEntry>,
+    pub reached: Arc<Targets>,
     pub message: String,
     pub pending: u32,
     pub evicting: u32,

@@ -13,12 +13,17 @@ use usher_api::{DrainStatus, NodeMaintenanceStatus};
 
 use super::decision::{Decision, Effect, Notice};
 use super::nodes::{MaintenanceState, NodeState};
-use super::targets::{covers, reached};
+use super::targets::reached;
+use super::written::{PLAIN_BYTES, json_bytes};
 use super::{eta, status};
 use crate::snapshot::Maintenance;
 
-/// Counts that go down are written no more often than this.
+/// Counts that go down are written no more often than this, while the status is small.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
+/// A large status is written in whole for each count: a second for each so many bytes passes between two writes.
+const BYTES_A_SECOND: usize = 32 << 10;
+/// That a node is drained is worth a write sooner.
+const SOONER: i32 = 2;
 
 /// A node that the maintenance selects.
 #[derive(Debug)]
@@ -38,6 +43,16 @@ pub struct View<'a> {
     pub older: Vec<Arc<str>>,
 }
 
+/// The server did not take a status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// One word, for machines.
+    pub reason: &'static str,
+    pub message: String,
+    /// Not tried again before.
+    pub until: Timestamp,
+}
+
 /// What is known of a maintenance.
 #[derive(Debug)]
 pub struct Case<'a> {
@@ -54,6 +69,8 @@ pub struct Case<'a> {
     pub marks_left: usize,
     pub requests_left: usize,
     pub last_written: Option<Timestamp>,
+    /// Its status was not taken, the last time.
+    pub refused: Option<&'a Refusal>,
     /// When its drain is expected to be done, as far as anything is known.
     pub expected_finish: Option<Timestamp>,
 }
@@ -77,11 +94,15 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
     let old = &maintenance.status;
     // When what is expected now has not come, something else is.
     decision.recheck_at = expected(&new).map(|at| at.max(now + eta::PAUSE));
-    if new != *old {
-        let pause = if is_only_expectation(old, &new) { eta::PAUSE } else { PAUSE };
-        let next = case.last_written.map(|written| written + pause);
+    // At the end the nodes are taken out, so that it is worth a try.
+    if let Some(refusal) = case.refused.filter(|it| now < it.until && new != *old && !is_over) {
+        decision = tell_refusal(case, refusal, now);
+    } else if new != *old {
+        let next = case.last_written.map(|written| written + pause(old, &new));
         match next {
-            Some(next) if now < next && !is_urgent(old, &new) && !is_over => decision.recheck_at = Some(next),
+            Some(next) if now < next && !is_urgent(case, &new) && !is_over => {
+                decision.recheck_at = Some(next)
+            }
             _ => {
                 tell_news(case, &new, &mut decision.effects);
                 decision.effects.insert(0, Effect::WriteStatus(Box::new(new)));
@@ -94,18 +115,54 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
     decision
 }
 
+/// Rather than try the same again and again: people are told, once, and it is tried later.
+fn tell_refusal(case: &Case<'_>, refusal: &Refusal, now: Timestamp) -> Decision<Effect> {
+    let status = status::with_refusal(case, refusal, now);
+    let mut decision = Decision { effects: Vec::new(), recheck_at: Some(refusal.until) };
+    if status.conditions != case.maintenance.status.conditions {
+        let message = format!("the status could not be written: {}", refusal.message);
+        decision.effects.push(Effect::Tell(Notice::warning(refusal.reason, message)));
+        decision.effects.push(Effect::WriteConditions(status.conditions));
+    }
+    decision
+}
+
+/// How long after the last write what is not urgent is written.
+fn pause(old: &NodeMaintenanceStatus, new: &NodeMaintenanceStatus) -> SignedDuration {
+    let bytes = json_bytes(new);
+    let seconds = i64::try_from(bytes / BYTES_A_SECOND).unwrap_or(i64::MAX);
+    let pause = if bytes > PLAIN_BYTES { SignedDuration::from_secs(seconds) } else { PAUSE };
+    let drained = |status: &NodeMaintenanceStatus| status.drain_status.as_ref().map(|it| it.nodes_drained);
+    if is_only_expectation(old, new) {
+        pause.max(eta::PAUSE)
+    } else if drained(old) != drained(new) {
+        (pause / SOONER).max(PAUSE)
+    } else {
+        pause
+    }
+}
+
 fn expected(status: &NodeMaintenanceStatus) -> Option<Timestamp> {
     Some(status.drain_status.as_ref()?.expected_finish_time.as_ref()?.0)
 }
 
 /// Nothing has changed but when the drain is expected to be done.
 fn is_only_expectation(old: &NodeMaintenanceStatus, new: &NodeMaintenanceStatus) -> bool {
-    let NodeMaintenanceStatus { stage_statuses, nodes, drain_status, node_statuses, conditions } = new;
+    let NodeMaintenanceStatus {
+        stage_statuses,
+        nodes,
+        drain_status,
+        node_statuses,
+        drain_target_lists,
+        drain_target_sets,
+        conditions,
+    } = new;
     let before = expected(old);
     let drain =
         drain_status.clone().map(|drain| DrainStatus { expected_finish_time: before.map(Time), ..drain });
     (stage_statuses, nodes, &drain) == (&old.stage_statuses, &old.nodes, &old.drain_status)
         && (node_statuses, conditions) == (&old.node_statuses, &old.conditions)
+        && (drain_target_lists, drain_target_sets) == (&old.drain_target_lists, &old.drain_target_sets)
 }
 
 fn act(effects: Vec<Effect>) -> Decision<Effect> {
@@ -113,20 +170,23 @@ fn act(effects: Vec<Effect>) -> Decision<Effect> {
 }
 
 /// Something other than counts and words has changed.
-fn is_urgent(old: &NodeMaintenanceStatus, new: &NodeMaintenanceStatus) -> bool {
-    let place = |status: &NodeMaintenanceStatus| {
-        status.drain_status.as_ref().map(|drain| (drain.plan_position, drain.reached_drain_targets.clone()))
-    };
-    let nodes = |status: &NodeMaintenanceStatus| -> Vec<_> {
-        status.node_statuses.iter().map(|node| (node.node_ref.clone(), node.drain_targets.clone())).collect()
+fn is_urgent(case: &Case<'_>, new: &NodeMaintenanceStatus) -> bool {
+    let old = &case.maintenance.status;
+    let position = |status: &NodeMaintenanceStatus| status.drain_status.as_ref().map(|it| it.plan_position);
+    let is_retargeted = |view: &View<'_>| {
+        let written = case.maintenance.targets.get(view.name);
+        let targets = view.state.map(|state| &state.targets).filter(|targets| !targets.is_empty());
+        written != targets
     };
     let conditions = |status: &NodeMaintenanceStatus| -> Vec<_> {
         status.conditions.iter().map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone())).collect()
     };
     old.stage_statuses != new.stage_statuses
-        || place(old) != place(new)
+        || old.nodes != new.nodes
+        || position(old) != position(new)
         || conditions(old) != conditions(new)
-        || nodes(old) != nodes(new)
+        || matches!(case.maintenance.stage(), Stage::Cordon | Stage::Drain)
+            && case.nodes.iter().any(is_retargeted)
 }
 
 fn tell_news(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Effect>) {
@@ -165,17 +225,10 @@ fn ahead(case: &Case<'_>) -> BTreeSet<Arc<str>> {
     let maintenance = case.maintenance;
     let Some(drain) = &case.drain else { return BTreeSet::new() };
     let own = reached(&maintenance.plan, drain.position);
-    let known: BTreeSet<&str> = maintenance
-        .status
-        .node_statuses
-        .iter()
-        .filter(|node| !node.drain_targets.is_empty())
-        .map(|node| node.node_ref.name.as_str())
-        .collect();
     let is_ahead = |view: &&View<'_>| {
         !view.older.is_empty()
-            && !known.contains(&**view.name)
-            && view.state.is_some_and(|state| !covers(&own, &state.targets))
+            && !maintenance.targets.has(view.name)
+            && view.state.is_some_and(|state| !state.targets.are_within(&own))
     };
     case.nodes.iter().filter(is_ahead).flat_map(|view| view.older.iter().cloned()).collect()
 }

@@ -3,7 +3,8 @@
 use super::decision::{Decision, Effect};
 use super::nodes::{MaintenanceState, NodeState};
 use super::stages::{Case, View, decide};
-use super::targets::reached;
+use super::targets::{Targets, reached};
+use super::written::Written;
 use crate::snapshot::Maintenance;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -61,10 +62,16 @@ impl Scene {
         }
     }
 
+    /// The decision was carried out.
+    fn written(&mut self, decision: &Decision<Effect>) {
+        self.maintenance.status = written(decision).unwrap().clone();
+        self.maintenance.targets = Arc::new(Written::read(&self.maintenance.status));
+    }
+
     fn decide(&self, now: i64) -> Decision<Effect> {
         let (pods, evicting) = self.pods;
         let state = self.position.map(|position| NodeState {
-            targets: reached(&self.maintenance.plan, position),
+            targets: Targets::of_entries(reached(&self.maintenance.plan, position)),
             message: if pods == 0 { "Drained" } else { "Evicting" }.to_string(),
             pending: pods - evicting,
             evicting,
@@ -98,6 +105,7 @@ impl Scene {
             marks_left: self.left.0,
             requests_left: self.left.1,
             last_written: self.last_written,
+            refused: None,
             expected_finish: self.expected.map(at),
         };
         decide(&case, at(now))
@@ -217,6 +225,7 @@ fn a_maintenance_without_nodes_is_not_drained() {
         marks_left: 0,
         requests_left: 0,
         last_written: None,
+        refused: None,
         expected_finish: None,
     };
     let decision = decide(&case, at(0));
@@ -258,7 +267,8 @@ fn counts_are_written_once_a_second_and_targets_at_once() {
         position: Some(0),
         ..Scene::new(maintenance("Drain", true, false, &json!({})))
     };
-    scene.maintenance.status = written(&scene.decide(0)).unwrap().clone();
+    let first = scene.decide(0);
+    scene.written(&first);
     assert_eq!(scene.decide(5), Decision::default(), "nothing is written twice");
     scene.last_written = Some(at(5));
     scene.pods = (3, 1);
@@ -283,7 +293,7 @@ fn an_expectation_goes_with_other_news_and_alone_only_every_thirty_seconds() {
     };
     let first = scene.decide(100);
     assert_eq!(expected(&first), Some(1000));
-    scene.maintenance.status = written(&first).unwrap().clone();
+    scene.written(&first);
     scene.last_written = Some(at(100));
     let quiet = scene.decide(101);
     assert_eq!(
@@ -318,8 +328,11 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
     scene.older = vec!["old".into()];
     assert!(!told(&scene.decide(0)).contains(&"FastForward"), "its targets are the same");
     let (node, older) = (scene.node.clone(), scene.older.clone());
-    let state =
-        NodeState { targets: reached(&scene.maintenance.plan, 3), pending: 4, ..NodeState::default() };
+    let state = NodeState {
+        targets: Targets::of_entries(reached(&scene.maintenance.plan, 3)),
+        pending: 4,
+        ..NodeState::default()
+    };
     let view = View {
         name: &node,
         is_held: true,
@@ -348,6 +361,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
         marks_left: 1,
         requests_left: 0,
         last_written: None,
+        refused: None,
         expected_finish: None,
     };
     let decision = decide(&case, at(0));

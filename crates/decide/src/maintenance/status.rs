@@ -3,13 +3,15 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::NodeMaintenanceStage as Stage;
-use usher_api::names::DRAINED_CONDITION;
+use usher_api::names::{DRAINED_CONDITION, STATUS_COMPLETE_CONDITION};
 use usher_api::{DrainStatus, NodeMaintenanceStatus, NodeReference, NodeStatus, StageStatus};
 
-use super::stages::{Case, View};
+use super::stages::{Case, Refusal, View};
+use super::written::{self, Row};
 use super::{eta, words};
 
 const NO_NODES: &str = "no node is selected";
+const NODES_LEFT_OUT: &str = "NodesLeftOut";
 
 pub fn is_drained(status: &NodeMaintenanceStatus) -> bool {
     let drained = |condition: &Condition| condition.type_ == DRAINED_CONDITION && condition.status == "True";
@@ -20,20 +22,21 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
     let maintenance = case.maintenance;
     let old = &maintenance.status;
     let mut status = NodeMaintenanceStatus { nodes: number(case.nodes.len()), ..old.clone() };
+    let mut left_out = Some(0);
     match maintenance.stage() {
         Stage::Idle => started(&mut status, Stage::Idle, now),
         Stage::Cordon => {
             started(&mut status, Stage::Cordon, now);
-            status.node_statuses = case.nodes.iter().map(node_status).collect();
+            left_out = Some(show_nodes(case, &mut status));
         }
         Stage::Drain => {
             // Nobody is asked to leave before all nodes are cordoned.
             started(&mut status, Stage::Cordon, now);
-            status.node_statuses = case.nodes.iter().map(node_status).collect();
             if case.drain.is_some() {
                 started(&mut status, Stage::Drain, now);
                 status.drain_status = drain_status(case, now);
             }
+            left_out = Some(show_nodes(case, &mut status));
             show_drained(case, &mut status, now);
         }
         Stage::Complete => {
@@ -43,16 +46,69 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
                 drain.expected_finish_time = None;
             }
             if is_over {
-                status.node_statuses = Vec::new();
+                written::write(&mut status, Vec::new(), Some(&written::reached(old)), maintenance.rest_bytes);
                 let message = if is_drained(old) { words::DRAINED } else { "Cancelled" };
                 if let Some(drain) = &mut status.drain_status {
                     drain.drain_message = message.to_string();
                     drain.pods_pending_eviction = 0;
                     drain.pods_evicting = 0;
                 }
+            } else {
+                // The nodes stay as they were.
+                left_out = None;
             }
         }
     }
+    show_left_out(case, left_out, &mut status, now);
+    status
+}
+
+/// Nodes and their targets, in the form that fits. Returns how many could not be named.
+fn show_nodes(case: &Case<'_>, status: &mut NodeMaintenanceStatus) -> usize {
+    let rows: Vec<Row> = case.nodes.iter().map(row).collect();
+    // Where some nodes have no targets yet, nothing is targeted everywhere.
+    let is_later = case.nodes.iter().any(|view| view.state.is_none());
+    let reached = case.drain.as_ref().map(|drain| &drain.reached).filter(|_| !is_later);
+    written::write(status, rows, reached, case.maintenance.rest_bytes)
+}
+
+/// `None`: as many as before.
+fn show_left_out(
+    case: &Case<'_>,
+    left_out: Option<usize>,
+    status: &mut NodeMaintenanceStatus,
+    now: Timestamp,
+) {
+    let Some(left_out) = left_out.filter(|count| *count > 0) else {
+        let stays = |condition: &Condition| left_out.is_none() && condition.reason == NODES_LEFT_OUT;
+        status.conditions.retain(|it| it.type_ != STATUS_COMPLETE_CONDITION || stays(it));
+        return;
+    };
+    let message = format!(
+        "{left_out} of {} nodes are counted but not listed in nodeStatuses: an object has no room for their names",
+        case.nodes.len()
+    );
+    set(
+        status,
+        maintenance_generation(case),
+        STATUS_COMPLETE_CONDITION,
+        ["False", NODES_LEFT_OUT, &message],
+        now,
+    );
+}
+
+/// The status as it was written last, with a condition that says why it is not written anew.
+pub fn with_refusal(case: &Case<'_>, refusal: &Refusal, now: Timestamp) -> NodeMaintenanceStatus {
+    let mut status = case.maintenance.status.clone();
+    let message =
+        format!("the status is not brought up to date, and the drain stands still: {}", refusal.message);
+    set(
+        &mut status,
+        maintenance_generation(case),
+        STATUS_COMPLETE_CONDITION,
+        ["False", refusal.reason, &message],
+        now,
+    );
     status
 }
 
@@ -72,12 +128,12 @@ fn started(status: &mut NodeMaintenanceStatus, name: Stage, now: Timestamp) {
     }
 }
 
-fn node_status(view: &View<'_>) -> NodeStatus {
+fn row(view: &View<'_>) -> Row {
     let node_ref = NodeReference { name: view.name.to_string() };
-    match view.state {
+    let targets = view.state.map(|state| state.targets.clone()).unwrap_or_default();
+    let node = match view.state {
         Some(state) => NodeStatus {
             node_ref,
-            drain_targets: state.targets.clone(),
             drain_message: if view.staying > 0 && view.staying == state.evicting {
                 words::NOTHING_ENDS.to_string()
             } else {
@@ -85,15 +141,17 @@ fn node_status(view: &View<'_>) -> NodeStatus {
             },
             pods_pending_eviction: count(state.pending),
             pods_evicting: count(state.evicting),
+            ..NodeStatus::default()
         },
         None => NodeStatus {
             node_ref,
-            drain_targets: Vec::new(),
             drain_message: if view.is_held { "Cordoned" } else { "To be cordoned" }.to_string(),
             pods_pending_eviction: count(view.pods - view.evicting.min(view.pods)),
             pods_evicting: count(view.evicting),
+            ..NodeStatus::default()
         },
-    }
+    };
+    Row { node, targets }
 }
 
 fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
@@ -113,8 +171,9 @@ fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
     };
     let left = drain.pending + drain.evicting + pods;
     Some(DrainStatus {
-        // Where some nodes have no targets yet, nothing is targeted everywhere.
-        reached_drain_targets: if later.is_empty() { drain.reached.clone() } else { Vec::new() },
+        // Written with the nodes.
+        reached_drain_targets: Vec::new(),
+        drain_target_set: None,
         plan_position: number(drain.position),
         drain_message: message,
         pods_pending_eviction: count(drain.pending + pods - evicting),
@@ -150,7 +209,7 @@ fn show_drained(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timest
             status.drain_status.as_ref().map(|drain| drain.drain_message.clone()).unwrap_or_default();
         ("False", if waits { "Waiting" } else { "Draining" }, message)
     };
-    set(status, maintenance_generation(case), value, reason, message, now);
+    set(status, maintenance_generation(case), DRAINED_CONDITION, [value, reason, &message], now);
 }
 
 /// What came of the drain, if there was one: it is not looked at any more.
@@ -164,7 +223,7 @@ fn show_end(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timestamp)
     } else {
         ("False", "Cancelled", "the maintenance was completed before all pods had left")
     };
-    set(status, maintenance_generation(case), value, reason, message.to_string(), now);
+    set(status, maintenance_generation(case), DRAINED_CONDITION, [value, reason, message], now);
 }
 
 fn maintenance_generation(case: &Case<'_>) -> Option<i64> {
@@ -174,23 +233,23 @@ fn maintenance_generation(case: &Case<'_>) -> Option<i64> {
 fn set(
     status: &mut NodeMaintenanceStatus,
     observed_generation: Option<i64>,
-    value: &str,
-    reason: &str,
-    message: String,
+    kind: &str,
+    [value, reason, message]: [&str; 3],
     now: Timestamp,
 ) {
-    let before = status.conditions.iter().find(|condition| condition.type_ == DRAINED_CONDITION);
-    let since =
-        before.filter(|before| before.status == value).map(|before| before.last_transition_time.clone());
+    let at = status.conditions.iter().position(|condition| condition.type_ == kind);
+    let before = at.map(|at| &status.conditions[at]).filter(|before| before.status == value);
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let condition = Condition {
-        type_: DRAINED_CONDITION.to_string(),
+        type_: kind.to_string(),
         status: value.to_string(),
         reason: reason.to_string(),
-        message,
-        last_transition_time: since.unwrap_or(Time(now)),
+        message: message.to_string(),
+        last_transition_time: before.map_or(Time(now), |before| before.last_transition_time.clone()),
         observed_generation,
     };
-    status.conditions.retain(|condition| condition.type_ != DRAINED_CONDITION);
-    status.conditions.push(condition);
+    match at {
+        Some(at) => status.conditions[at] = condition,
+        None => status.conditions.push(condition),
+    }
 }

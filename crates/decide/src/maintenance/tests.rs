@@ -10,9 +10,9 @@ use usher_api::{DrainPlanEntry, PodType};
 
 use super::board::Board;
 use super::nodes::{MaintenanceState, Node, NodeState, Pods};
-use super::plan::{Plan, PodClass, Step};
+use super::plan::{Plan, PodClass};
 use super::progress::{Draining, FastForward, World};
-use super::targets::{reached, selects};
+use super::targets::reached;
 
 fn entry(priority: i32, kind: PodType) -> DrainPlanEntry {
     DrainPlanEntry::up_to(priority, kind)
@@ -94,7 +94,7 @@ impl Cluster {
                     name,
                     covered_by: vec![],
                     joins: vec![],
-                    targets: vec![],
+                    targets: Arc::default(),
                     pods: BTreeMap::new(),
                 });
             }
@@ -116,9 +116,8 @@ impl Cluster {
         let state = resolve(&mut self.world, &self.nodes);
         for (node, state) in self.nodes.iter_mut().zip(&state.nodes) {
             node.targets.clone_from(&state.targets);
-            let steps: Vec<Step> = node.targets.iter().cloned().map(Step::new).collect();
             for (class, pods) in &mut node.pods {
-                if selects(&steps, &self.world.classes[*class]) {
+                if node.targets.selects(&self.world.classes[*class]) {
                     pods.evicting = pods.there;
                 }
             }
@@ -136,7 +135,7 @@ impl Cluster {
 
     fn targets(&self, state: &State, name: &str) -> Vec<DrainPlanEntry> {
         let at = self.nodes.iter().position(|node| &*node.name == name).unwrap();
-        state.nodes[at].targets.clone()
+        state.nodes[at].targets.entries().unwrap().to_vec()
     }
 }
 
@@ -146,7 +145,7 @@ fn told(message: &str, pending: u32, evicting: u32) -> (String, u32, u32) {
 
 fn of(state: &State, maintenance: usize) -> ((String, u32, u32), Vec<DrainPlanEntry>) {
     let state = &state.maintenances[maintenance];
-    ((state.message.clone(), state.pending, state.evicting), state.reached.clone())
+    ((state.message.clone(), state.pending, state.evicting), state.reached.entries().unwrap().to_vec())
 }
 
 #[test]
@@ -288,7 +287,7 @@ fn a_node_that_joins_starts_at_the_first_entry_unless_it_brings_targets() {
     let all = state.nodes[0].targets.clone();
     assert!(state.maintenances[0].is_at_the_end, "nobody is there");
     // One joins with pods of two entries, and one that is drained as far already.
-    for (name, targets) in [("two", vec![]), ("three", all.clone())] {
+    for (name, targets) in [("two", Arc::default()), ("three", all.clone())] {
         let name = name.into();
         cluster.nodes.push(Node {
             name,
@@ -306,7 +305,8 @@ fn a_node_that_joins_starts_at_the_first_entry_unless_it_brings_targets() {
     assert_eq!(state.maintenances[0].position, 0);
     assert_eq!(cluster.of_node(&state, "two"), told("Evicting", 3, 2));
     assert_eq!(cluster.of_node(&state, "three"), told("Evicting", 0, 5));
-    assert_eq!((cluster.targets(&state, "one"), cluster.targets(&state, "two")), (all, vec![default(1000)]));
+    assert_eq!(Some(&cluster.targets(&state, "one")[..]), all.entries());
+    assert_eq!(cluster.targets(&state, "two"), [default(1000)]);
     cluster.nodes.iter_mut().for_each(|node| node.joins.clear());
     for node in ["two", "three"] {
         cluster.pods(node, pod(100), 0);
@@ -433,10 +433,8 @@ proptest! {
                 prop_assert!(draining.position >= before, "positions go forward");
             }
             for (node, before) in cluster.nodes.iter().zip(&before) {
-                let steps: Vec<Step> = node.targets.iter().cloned().map(Step::new).collect();
-                let old: Vec<Step> = before.targets.iter().cloned().map(Step::new).collect();
                 for pod in &cluster.world.classes {
-                    prop_assert!(!selects(&old, pod) || selects(&steps, pod), "targets go back for {pod:?}");
+                    prop_assert!(!before.targets.selects(pod) || node.targets.selects(pod), "targets go back for {pod:?}");
                 }
             }
             // What is newly targeted: nothing that comes earlier is left for any maintenance in order.

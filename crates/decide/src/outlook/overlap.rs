@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
+use usher_api::NodeMaintenanceStage as Stage;
 
 use super::objects::Pod;
 use super::{Cluster, PodsByNode};
@@ -12,7 +12,7 @@ use crate::maintenance::board::Board;
 use crate::maintenance::nodes::{Node, Pods};
 use crate::maintenance::plan::PodClass;
 use crate::maintenance::progress::{Draining, Number};
-use crate::maintenance::targets::either;
+use crate::maintenance::targets::Targets;
 use crate::snapshot::Maintenance;
 
 /// Another maintenance of some of the nodes.
@@ -84,26 +84,24 @@ fn ask_the_board(
         position: maintenance.position(),
     });
     let draining: Vec<Draining> = draining.collect();
-    let targets: Vec<HashMap<&str, &[DrainPlanEntry]>> =
-        others.iter().map(|other| targets_of(other)).collect();
     let first: BTreeSet<&Arc<str>> = first.iter().collect();
     let mut classes = Classes::of(&draining);
     let mut nodes = Vec::new();
     for node in cluster.nodes.iter().map(|node| &node.node) {
         let takes = |number: &Number| {
             let other = others[*number];
-            let has_turn = other.limit.is_none() || targets[*number].contains_key(&*node.name);
+            let has_turn = other.limit.is_none() || other.targets.has(&node.name);
             has_turn && other.selector.matches(&node.name, &node.labels)
         };
         let mut covered_by: Vec<Number> = (0..mine).filter(takes).collect();
-        let known = covered_by.iter().filter_map(|number| targets[*number].get(&*node.name));
-        let targeted = known.fold(Vec::new(), |so_far, entries| either(&so_far, entries));
+        let known = covered_by.iter().filter_map(|number| others[*number].targets.get(&node.name));
+        let targeted = known.fold(Arc::<Targets>::default(), |so_far, targets| so_far.grown_by(targets));
         if first.contains(&node.name) {
             covered_by.push(mine);
         }
         if !covered_by.is_empty() {
             let has_targets =
-                |number: &Number| targets.get(*number).is_some_and(|of| of.contains_key(&*node.name));
+                |number: &Number| others.get(*number).is_some_and(|other| other.targets.has(&node.name));
             let joins = covered_by.iter().copied().filter(|number| !has_targets(number)).collect();
             let mut counts: BTreeMap<usize, Pods> = BTreeMap::new();
             for pod in pods.get(&*node.name).into_iter().flatten() {
@@ -123,12 +121,6 @@ fn ask_the_board(
         overlap.waits = board.maintenance(number).waits_for.iter().any(|name| **name == *new.name);
         overlap.pushes = changes.pushed.iter().any(|push| push.maintenance == mine && push.after == number);
     }
-}
-
-/// What the status says is targeted on which node.
-fn targets_of(maintenance: &Maintenance) -> HashMap<&str, &[DrainPlanEntry]> {
-    let statuses = maintenance.status.node_statuses.iter().filter(|node| !node.drain_targets.is_empty());
-    statuses.map(|node| (node.node_ref.name.as_str(), node.drain_targets.as_slice())).collect()
 }
 
 /// Pods that all plans treat alike are one class: of the labels only those count that a selector speaks of.

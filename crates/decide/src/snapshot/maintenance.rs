@@ -8,6 +8,7 @@ use usher_api::{DrainLimit, NodeMaintenance, NodeMaintenanceStage, NodeMaintenan
 
 use crate::maintenance::plan::Plan;
 use crate::maintenance::selector::NodeMatcher;
+use crate::maintenance::written::{Written, json_bytes};
 
 #[derive(Debug, Clone)]
 pub struct Maintenance {
@@ -25,6 +26,10 @@ pub struct Maintenance {
     pub limit: Option<DrainLimit>,
     pub reason: String,
     pub status: NodeMaintenanceStatus,
+    /// What its status says is targeted.
+    pub targets: Arc<Written>,
+    /// The bytes of all but its status, as JSON.
+    pub rest_bytes: usize,
 }
 
 impl Maintenance {
@@ -82,6 +87,8 @@ impl Maintenance {
 impl From<NodeMaintenance> for Maintenance {
     fn from(maintenance: NodeMaintenance) -> Self {
         let (meta, spec) = (maintenance.metadata, maintenance.spec);
+        let rest_bytes = json_bytes(&meta) + json_bytes(&spec);
+        let status = maintenance.status.unwrap_or_default();
         let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
         Self {
             name: text(meta.name),
@@ -96,7 +103,9 @@ impl From<NodeMaintenance> for Maintenance {
             plan: Arc::new(Plan::new(&spec.drain_plan)),
             limit: spec.drain_limit,
             reason: spec.reason,
-            status: maintenance.status.unwrap_or_default(),
+            targets: Arc::new(Written::read(&status)),
+            status,
+            rest_bytes,
         }
     }
 }
