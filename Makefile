@@ -18,11 +18,11 @@ test-fast: toolchain ## the tests that need no real control plane
 	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
 	USHER_SKIP_REAL=1 $(CARGO) test --workspace
 
-seeds: toolchain ## 2,000 seeds of eviction requests and 2,000 of maintenances under faults, and of callers with few rights, in virtual time
-	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
+seeds: toolchain ## 200 seeds each of eviction requests, maintenances, interference and callers with few rights, in virtual time
+	USHER_SEEDS=200 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
 
 soak: toolchain ## ten times as many seeds, and 2,000 of the cluster itself: hours
-	USHER_SEEDS=20000 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
+	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
 	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test faults a_cluster_finds
 
 check: toolchain ## format, lints, generated files, dependency direction

@@ -4,7 +4,7 @@
 //! left what needs other objects, the caller's rights or a clock:
 //! - the pod exists under `podRef` and has that UID, its labels and interceptors are copied, the `*.k8s.io` classes are allowed;
 //! - the caller may delete the pod; DELETE is refused under `Forbid` while the pod exists;
-//! - a caller who writes the status may delete the pod: a ValidatingAdmissionPolicy checks it too (`deploy/base/policies.yaml`);
+//! - a caller who writes the status may delete the pod: a ValidatingAdmissionPolicy checks it too (`deploy/policies.yaml`);
 //! - `progressTimestamp` is not in the future, and the deadline of an interceptor that never reported counts from the creation.
 //!
 //! That a new object has no status needs no rule: the status subresource drops it on creation.

@@ -308,3 +308,26 @@ pub(crate) fn failure_of(why: Error) -> Failure {
         why => Failure::Later(why.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_the_server_will_not_take_is_told_with_what_to_do() {
+        let answered = |code: u16| {
+            let status = json!({"code": code, "message": "no", "status": "Failure", "reason": ""});
+            failure_of_write(Error::Api(serde_json::from_value(status).unwrap()))
+        };
+        assert_eq!(answered(409), Failure::Outdated);
+        assert!(matches!(answered(500), Failure::Later(_)));
+        for (code, reason, advice) in [(403, "NotAllowed", "its roles back"), (422, "Invalid", "definitions")] {
+            let failure = answered(code);
+            assert_eq!(failure.reason(), reason);
+            let Failure::Refused { reason, message } = failure else { panic!("{code}") };
+            let told = refused_write(reason, &message);
+            assert!(told.is_warning && told.message.contains(advice), "{}", told.message);
+        }
+    }
+}

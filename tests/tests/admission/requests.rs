@@ -264,7 +264,7 @@ pub async fn outage(scene: &Scene, status: &str) {
         );
         return;
     }
-    let text = std::fs::read_to_string(usher_tests::crds::folder().join("../base/policies.yaml")).unwrap();
+    let text = std::fs::read_to_string(usher_tests::crds::folder().with_file_name("policies.yaml")).unwrap();
     let policies: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     for policy in policies {
         let plural = match policy["kind"].as_str().unwrap() {
