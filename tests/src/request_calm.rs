@@ -301,23 +301,42 @@ async fn vandal(living: &Living, end: Instant) -> Result<()> {
                 "type": "EvictionBlocked", "status": status, "reason": reason, "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z",
             }]})
         };
-        let patch = match random(7) {
+        let patch = match random(10) {
             0 => json!({"progressTimestamp": null}),
             1 => json!({"progressTimestamp": (now - SignedDuration::from_hours(2)).to_string()}),
             2 => condition("False", "ProgressReported"),
             3 => condition("True", "DisruptionBudget"),
             4 => json!({"conditions": null}),
-            5 => json!({"failedAPIEvictionCounter": i32::MAX}),
+            5 => json!({"failedAPIEvictionCounter": 1_000_000_000}),
+            6 => json!({"progressTimestamp": (now + SignedDuration::from_hours(2)).to_string()}),
+            7 => json!({"progressTimestamp": (now - SignedDuration::from_secs(50)).to_string()}),
+            8 => json!({"activeInterceptorCompleted": false}),
             _ => json!({"message": "x".repeat(32_768)}),
         };
         let path = format!("{REQUESTS}/{}/status", request["metadata"]["name"].as_str().unwrap_or_default());
         let class = &request["status"]["activeInterceptorClass"];
         let (code, answer) = living.send(Method::PATCH, &path, &json!({"status": patch})).await?;
-        let undone = patch.get("progressTimestamp").is_some() && !class.is_null();
-        ensure!(
-            !undone || code != 200 || answer["status"]["activeInterceptorClass"] != *class,
-            "progress was undone: {answer:#}"
-        );
+        let removed = patch.get("progressTimestamp").is_some_and(Value::is_null);
+        let had = !request["status"]["progressTimestamp"].is_null();
+        ensure!(!(removed && had && code == 200), "progress was removed: {answer:#}");
+        // Whatever the server took: the manager puts progress right that was undone, or lies in the future.
+        if patch["progressTimestamp"].is_string() && code == 200 && !class.is_null() {
+            sleep(Duration::from_secs(90)).await;
+            let (code, found) =
+                living.send(Method::GET, path.trim_end_matches("/status"), &Value::Null).await?;
+            let progress = |request: &Value| {
+                request["status"]["progressTimestamp"]
+                    .as_str()
+                    .and_then(|text| text.parse::<Timestamp>().ok())
+            };
+            let same_turn = code == 200 && found["status"]["activeInterceptorClass"] == *class;
+            let (before, after) = (progress(request), progress(&found));
+            let is_undone = before.zip(after).is_some_and(|(before, after)| after < before);
+            let is_over = found["status"]["activeInterceptorCompleted"] == true;
+            ensure!(!same_turn || is_over || !is_undone, "progress stays undone, from {before:?}: {found:#}");
+            let is_future = after.is_some_and(|after| after > now + SignedDuration::from_mins(30));
+            ensure!(!same_turn || !is_future, "progress stays in the future: {found:#}");
+        }
     }
     Ok(())
 }

@@ -119,14 +119,18 @@ pub const FAILED_API_EVICTIONS_MAX: i32 = 1_000_000_000;
         "status.activeInterceptorClass can only move on once the interceptor has completed \
          or spec.progressDeadlineSeconds have passed since status.progressTimestamp"
     ),
-    // The clocks of the controller and of an interceptor may differ, each by 30 seconds from the server's.
+    // That it is not set back either is for a policy, which lets the manager correct a time in the future.
     validation = Rule::new(
         "!has(oldSelf.status) || !has(oldSelf.status.progressTimestamp) || !has(self.status) \
-         || (has(oldSelf.status.activeInterceptorClass) && has(self.status.activeInterceptorClass) \
-         && self.status.activeInterceptorClass != oldSelf.status.activeInterceptorClass) \
-         || (has(self.status.progressTimestamp) \
-         && self.status.progressTimestamp >= oldSelf.status.progressTimestamp - duration('60s'))"
-    ).message("status.progressTimestamp can neither be removed nor set back during a turn"),
+         || has(self.status.progressTimestamp)"
+    ).message("status.progressTimestamp cannot be removed once it is set"),
+    validation = Rule::new(
+        "!has(oldSelf.status) || !has(self.status) || !has(oldSelf.status.activeInterceptorClass) \
+         || !has(self.status.activeInterceptorClass) \
+         || self.status.activeInterceptorClass != oldSelf.status.activeInterceptorClass \
+         || !(has(oldSelf.status.activeInterceptorCompleted) && oldSelf.status.activeInterceptorCompleted) \
+         || (has(self.status.activeInterceptorCompleted) && self.status.activeInterceptorCompleted)"
+    ).message("status.activeInterceptorCompleted cannot be taken back: the turn is over"),
     validation = Rule::new(
         "!has(oldSelf.status) || !has(oldSelf.status.activeInterceptorClass) \
          || !has(self.status) || !has(self.status.activeInterceptorClass) \

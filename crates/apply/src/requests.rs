@@ -140,7 +140,7 @@ impl Requests {
                 outcome.pod_is_gone = true;
                 Ok(())
             }
-            Err(why) => Err(Failure::Later(why.to_string())),
+            Err(why) => Err(failure_of_write(why)),
         }
     }
 
@@ -149,7 +149,7 @@ impl Requests {
         let fresh = match requests.get_opt(&request.key.name).await {
             Ok(Some(fresh)) => Request::from(fresh),
             Ok(None) => return Err(Failure::Outdated),
-            Err(why) => return Err(Failure::Later(why.to_string())),
+            Err(why) => return Err(failure_of_write(why)),
         };
         if fresh.resource_version == request.resource_version {
             return Ok(());
@@ -298,7 +298,7 @@ fn refused_write(reason: &str, message: &str) -> Notice {
         about: &[About::Request, About::Pod],
         is_warning: true,
         reason: "EvictionRequestNotWritten",
-        message: limited(format!("the API server refuses what Usher writes: {message}; {advice}")),
+        message: limited(format!("the API server refuses what Usher asks for: {message}; {advice}")),
     }
 }
 
@@ -322,7 +322,8 @@ mod tests {
         };
         assert_eq!(answered(409), Failure::Outdated);
         assert!(matches!(answered(500), Failure::Later(_)));
-        for (code, reason, advice) in [(403, "NotAllowed", "its roles back"), (422, "Invalid", "definitions")] {
+        for (code, reason, advice) in [(403, "NotAllowed", "its roles back"), (422, "Invalid", "definitions")]
+        {
             let failure = answered(code);
             assert_eq!(failure.reason(), reason);
             let Failure::Refused { reason, message } = failure else { panic!("{code}") };

@@ -122,13 +122,13 @@ impl Ledger {
         account.allowed = budget.allowed.into();
         account.stuck = budget.can_never_free();
         account.changed = now;
-        let (at, turn) = (&mut self.at, &mut account.turn);
+        let (at, pods) = (&mut self.at, &account.pods);
         account.granted.retain(|request, grant| {
             grant.shown |= budget.disrupted_pods.contains(&*grant.pod);
-            let counts = !(grant.shown && grant.evicted) && now < grant.at + LONGEST_GRANT;
-            if !counts {
+            // Who has not used its room yet has it, however long those before it take.
+            let counts = !grant.evicted || (!grant.shown && now < grant.at + LONGEST_GRANT);
+            if !counts && !pods.contains_key(request) {
                 at.remove(request);
-                turn.take_if(|turn| turn == request);
             }
             counts
         });
@@ -163,8 +163,11 @@ impl Ledger {
             self.leave(&place.request);
         }
         let account = self.accounts.entry(budget.clone()).or_default();
-        if account.granted.contains_key(&place.request) {
-            return;
+        match account.granted.get(&place.request) {
+            Some(grant) if !grant.evicted => return,
+            // Its eviction was accepted and never showed in the pod.
+            Some(_) => drop(account.granted.remove(&place.request)),
+            None => {}
         }
         if let Some(before) = account.remove(&place.request)
             && !tried
@@ -329,18 +332,28 @@ mod tests {
         assert_eq!(ledger.grant(&key, at(10)), Some(Key::new("default", "b")));
     }
 
+    /// Evictions of one budget go one after another, and each may take its time.
     #[test]
-    fn a_turn_that_never_ends_is_over_with_its_grant() {
+    fn who_has_room_keeps_it_however_long_those_before_it_take() {
         let (mut ledger, key) = waiting(2, &[("a", "n", 1), ("b", "n", 2)]);
         let first = ledger.grant(&key, at(10)).unwrap();
         let second = Key::new("default", "b");
-        assert!(ledger.comes_later(&second));
-        ledger.observe(&budget(2, &[]), at(60));
-        assert_eq!(ledger.grant(&key, at(60)), None);
-        ledger.wait(&key, place("c", "n", 3), false);
         ledger.observe(&budget(2, &[]), at(131));
-        assert!(!ledger.is_granted(&first) && !ledger.is_granted(&second));
-        assert_eq!(ledger.grant(&key, at(131)), Some(Key::new("default", "c")));
+        assert!(ledger.is_granted(&first) && ledger.comes_later(&second));
+        ledger.evicted(&first);
+        assert_eq!(ledger.grant(&key, at(132)), Some(second));
+    }
+
+    /// The server accepted, and the pod never shows it.
+    #[test]
+    fn who_was_evicted_in_vain_waits_again() {
+        let (mut ledger, key) = waiting(1, &[("a", "n", 1)]);
+        let first = ledger.grant(&key, at(10)).unwrap();
+        ledger.evicted(&first);
+        ledger.wait(&key, place("a", "n", 1), true);
+        ledger.observe(&budget(1, &[]), at(131));
+        assert_eq!(ledger.grant(&key, at(131)), Some(first.clone()));
+        assert!(ledger.leave(&first).is_some());
     }
 
     #[test]
@@ -486,7 +499,10 @@ mod tests {
                         allowed = number;
                         hidden.remove(&request);
                     }
-                    2 => ledger.wait(&key, place(pod, node, now), false),
+                    2 => {
+                        ledger.wait(&key, place(pod, node, now), false);
+                        hidden.retain(|other, evicted| *other != request || !*evicted);
+                    }
                     3 if ledger.is_granted(&request) => {
                         ledger.evicted(&request);
                         hidden.entry(request).and_modify(|evicted| *evicted = true);

@@ -83,8 +83,9 @@ impl WaitingOn {
         else {
             return false;
         };
-        let moves = *disrupted_pods > 0 || current_healthy < expected_pods || *expected_pods == 0;
-        *allowed > 0 || (moves && (desired_healthy < expected_pods || *expected_pods == 0))
+        let is_counted = *expected_pods > 0 || *current_healthy > 0;
+        let moves = *disrupted_pods > 0 || current_healthy < expected_pods;
+        *allowed > 0 || !is_counted || (moves && desired_healthy < expected_pods)
     }
 
     /// One word for machines: reasons of conditions, labels of metrics.
@@ -144,7 +145,7 @@ impl WaitingOn {
             }
             Self::PodLookup => "the pod is being looked up".to_string(),
             Self::InterceptorsNotResolved => {
-                "the pod names interceptors, and the request was created without Usher's webhook, so that it has none"
+                "the pod names interceptors, and the request does not know them: it was created without Usher's webhook"
                     .to_string()
             }
             Self::UnknownInterceptor { class } => {
@@ -164,6 +165,10 @@ impl WaitingOn {
             Self::Budget { name, allowed, .. } if *allowed > 0 => {
                 format!("wait: budget {name} allows {allowed} at a time, and others are before this pod")
             }
+            Self::Budget { name, expected_pods: 0, current_healthy, .. } if *current_healthy > 0 => format!(
+                "budget {name} cannot count pods without a controller: give it minAvailable as a number below {current_healthy}, \
+                 or remove it"
+            ),
             Self::Budget { name, rule, expected_pods, .. } if rule.keeps_all(*expected_pods) => {
                 format!(
                     "budget {name} has {rule} and {}: {}",
@@ -195,7 +200,9 @@ impl WaitingOn {
             Self::Finalizers { .. } => "ask the owners of the finalizers to remove them".to_string(),
             Self::Evicted { .. } | Self::PodLookup => "wait a moment".to_string(),
             Self::InterceptorsNotResolved => {
-                "install the webhook configurations, then delete the request and ask again".to_string()
+                "install the webhook configurations, then cancel the request for each of its requesters and ask again; \
+                 a maintenance asks again by itself when its request is deleted"
+                    .to_string()
             }
             Self::UnknownInterceptor { .. } => "cancel the request and evict the pod again".to_string(),
         }
@@ -243,6 +250,10 @@ mod tests {
                 "wait for 1 of 6 pods of budget web to become ready; kubectl get pods shows which",
             ),
             (waits(max(1), 0, 6, 6), "wait until budget web is counted again"),
+            (
+                waits(max(1), 0, 1, 0),
+                "budget web cannot count pods without a controller: give it minAvailable as a number below 1, or remove it",
+            ),
             (waits(max(1), 1, 6, 6), "wait: budget web allows 1 at a time, and others are before this pod"),
         ] {
             assert_eq!(waiting_on.advice(), advice);

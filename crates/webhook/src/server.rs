@@ -168,7 +168,7 @@ mod tests {
         let huge = vec![b' '; BODY_MAX + 1];
         let no_object = r#"{"request": {"uid": "1", "operation": "CREATE"}}"#;
         let cases: [(&str, Method, &str, Vec<u8>, u16); 9] = [
-            ("another path", Method::POST, "/validate/nodes", vec![], 404),
+            ("another path", Method::POST, "/validate/secrets", vec![], 404),
             ("another method", Method::GET, path, vec![], 405),
             ("nothing", Method::POST, path, vec![], 400),
             ("no JSON", Method::POST, path, b"\xff\x00{".to_vec(), 400),

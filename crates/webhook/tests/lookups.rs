@@ -68,7 +68,10 @@ impl Server {
 fn review(operation: &str, policy: &str) -> Value {
     let object = json!({
         "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
-        "metadata": {"name": UID, "creationTimestamp": "2030-01-01T00:00:00Z"},
+        "metadata": {
+            "name": UID, "creationTimestamp": "2030-01-01T00:00:00Z",
+            "annotations": {"evictionrequest.coordination.k8s.io/interceptors-resolved": "true"},
+        },
         "spec": {"podRef": {"name": "web", "uid": UID}, "progressDeadlineSeconds": 1800},
         "status": {"evictionRequestCancellationPolicy": policy, "failedAPIEvictionCounter": 0, "message": ""},
     });

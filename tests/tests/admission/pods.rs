@@ -83,7 +83,9 @@ pub async fn outage(scene: &Scene) {
     scene.pod("annotated", json!([["a.io", "5"]])).await;
     let path = format!("{CONFIGURATIONS}/validatingwebhookconfigurations/usher");
     let mut configuration = scene.cluster.get(&path).await.unwrap().body;
-    configuration["webhooks"][1]["failurePolicy"] = "Fail".into();
+    let hooks = configuration["webhooks"].as_array_mut().unwrap();
+    let of_pods = |hook: &&mut serde_json::Value| hook["name"] == "pods.evictionrequest.coordination.k8s.io";
+    hooks.iter_mut().find(of_pods).unwrap()["failurePolicy"] = "Fail".into();
     assert_eq!(scene.cluster.put(&path, &configuration).await.unwrap().status, 200);
     let dry = format!("{}?dryRun=All", pods(SHOP));
     let annotated = pod("refused", json!([["a.io", "5"]]));

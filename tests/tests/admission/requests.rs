@@ -246,14 +246,7 @@ pub async fn outage(scene: &Scene, status: &str) {
     let report = |fields: Value| json!({"status": fields});
     let cases = [
         ("progress", json!({"progressTimestamp": Timestamp::now().to_string()}), 200, ""),
-        ("progress removed", json!({"progressTimestamp": null}), 422, "neither be removed nor set back"),
-        (
-            "progress undone",
-            json!({"progressTimestamp": "2020-01-01T00:00:00Z"}),
-            422,
-            "neither be removed nor set back",
-        ),
-        ("completed", json!({"activeInterceptorCompleted": true}), 200, ""),
+        ("progress removed", json!({"progressTimestamp": null}), 422, "cannot be removed once it is set"),
     ];
     for (what, fields, code, part) in cases {
         expect(what, &scene.send(EDITOR, Method::PATCH, status, &report(fields)).await, code, part);
@@ -279,5 +272,18 @@ pub async fn outage(scene: &Scene, status: &str) {
     scene.until(|| scene.send(VIEWER, Method::PATCH, status, &message), refused).await;
     let answer = scene.send(VIEWER, Method::PATCH, status, &message).await;
     expect("the policy", &answer, 403, "viewer may not delete pod reporting in namespace shop");
-    expect("its rights suffice", &scene.send(EDITOR, Method::PATCH, status, &message).await, 200, "");
+    let cases = [
+        ("its rights suffice", json!({"message": "mine"}), 200, ""),
+        (
+            "undone",
+            json!({"progressTimestamp": "2020-01-01T00:00:00Z"}),
+            422,
+            "cannot be set back during a turn",
+        ),
+        ("completed", json!({"activeInterceptorCompleted": true}), 200, ""),
+        ("taken back", json!({"activeInterceptorCompleted": false}), 422, "cannot be taken back"),
+    ];
+    for (what, fields, code, part) in cases {
+        expect(what, &scene.send(EDITOR, Method::PATCH, status, &report(fields)).await, code, part);
+    }
 }

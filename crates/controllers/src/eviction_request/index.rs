@@ -88,9 +88,11 @@ impl Index {
         gone.iter().filter_map(|key| self.pod_gone(key)).collect()
     }
 
-    pub fn request_seen(&mut self, request: impl Into<Arc<Request>>) -> Key {
+    pub fn request_seen(&mut self, request: impl Into<Arc<Request>>, now: Timestamp) -> Key {
         let request = request.into();
         let key = request.key.clone();
+        let known = self.requests.get(&key).map(|entry| entry.request.clone());
+        let request = with_true_progress(request, known.as_deref(), now);
         let seen = self.pods.get(&request.pod_key()).is_some_and(|pod| pod.uid == request.pod_uid);
         match self.requests.get_mut(&key) {
             // The server was asked meanwhile, and the watch is behind what it said.
@@ -129,6 +131,7 @@ impl Index {
             before.selector == after.selector
                 && before.policy == after.policy
                 && healthy(&before) == healthy(after)
+                && before.can_never_free() == after.can_never_free()
         });
         if means_the_same { Vec::new() } else { self.requests_in(&key.namespace) }
     }
@@ -283,6 +286,15 @@ impl Index {
             self.pods.remove(&pod_key);
         }
     }
+}
+
+/// The same one, unless there is something to correct: both controllers share what they hold.
+fn with_true_progress(request: Arc<Request>, known: Option<&Request>, now: Timestamp) -> Arc<Request> {
+    let Some(progress) = request.true_progress(known, now) else { return request };
+    let mut corrected = Request::clone(&request);
+    corrected.status.progress_timestamp = Some(progress);
+    corrected.is_progress_corrected = true;
+    Arc::new(corrected)
 }
 
 /// Versions of one object count up.

@@ -51,7 +51,7 @@ fn three(allowed: i32) -> (Index, [Key; 3]) {
     index.budget_seen(budget(allowed, &[]), at(0));
     let keys = ["a", "b", "c"].map(|name| {
         index.pod_seen(pod(name, name));
-        index.request_seen(request(name, name, false))
+        index.request_seen(request(name, name, false), at(0))
     });
     (index, keys)
 }
@@ -92,10 +92,10 @@ fn nothing_is_decided_on_a_request_that_is_deleted_until_the_watch_tells() {
     let decided = index.decide(&a, at(1)).unwrap();
     assert_eq!(decided.decision.effects, [Effect::Delete, Effect::KeepFinalizers(Vec::new())]);
     index.carried_out(&decided);
-    index.request_seen(request("a", "a", true));
+    index.request_seen(request("a", "a", true), at(0));
     assert!(index.decide(&a, at(1)).is_none(), "an old event of the watch changes nothing");
     index.request_gone(&a);
-    index.request_seen(request("a", "a", false));
+    index.request_seen(request("a", "a", false), at(0));
     assert!(index.decide(&a, at(2)).is_some(), "another one of the name is another one");
 }
 
@@ -108,7 +108,7 @@ fn a_pod_concerns_its_own_request_and_that_of_the_one_before_it() {
     let (mut index, [a, ..]) = three(1);
     assert_eq!(index.pod_seen(pod("a", "a")), std::slice::from_ref(&a));
     assert_eq!(index.pod_seen(pod("a", "a2")), [a], "its pod is gone");
-    let second = index.request_seen(request("a", "a2", false));
+    let second = index.request_seen(request("a", "a2", false), at(0));
     assert_eq!(index.pod_seen(pod("a", "a2")), std::slice::from_ref(&second));
     assert_eq!(index.pod_gone(&a_pod()), Some(second));
     assert_eq!(index.pod_gone(&a_pod()), None);

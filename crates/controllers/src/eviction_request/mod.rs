@@ -312,7 +312,7 @@ impl Controller {
     fn request_seen(&mut self, request: impl Into<Arc<Request>>, now: Timestamp) {
         let request = request.into();
         let before = self.index.request(&request.key).cloned();
-        let key = self.index.request_seen(request);
+        let key = self.index.request_seen(request, now);
         let after = self.index.request(&key).cloned();
         self.observer.request_changed(before.as_deref(), after.as_deref());
         self.look_at_soon(key, now);

@@ -86,6 +86,7 @@ impl Index {
     fn covered(&self, place: &Place, before: &HashMap<Arc<str>, Number>) -> Option<Node> {
         let name = &place.node.name;
         let (mut covered_by, mut joins): (Vec<Number>, Vec<Number>) = (Vec::new(), Vec::new());
+        let mut awaits_pods = true;
         let mut targets = self.board.node(name).map(|state| state.targets.clone()).unwrap_or_default();
         for maintenance in &place.selected_by {
             let Some(number) = self.numbers.get(maintenance) else { continue };
@@ -95,6 +96,7 @@ impl Index {
                 continue;
             }
             covered_by.push(*number);
+            awaits_pods &= entry.maintenance.drain_has_begun();
             let was_there = |before: &Number| self.board.node_of(*before, name).is_some();
             if !before.get(maintenance).is_some_and(was_there) {
                 joins.push(*number);
@@ -107,7 +109,8 @@ impl Index {
             return None;
         }
         covered_by.sort_unstable();
-        Some(Node { name: name.clone(), covered_by, joins, targets, pods: self.tally.counts_on(name) })
+        let pods = self.tally.counts_on(name);
+        Some(Node { name: name.clone(), covered_by, joins, awaits_pods, targets, pods })
     }
 
     pub(super) fn candidates(&self, entry: &Entry) -> Vec<Candidate> {

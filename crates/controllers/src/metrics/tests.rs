@@ -37,6 +37,7 @@ fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Optio
         interceptors_are_resolved: true,
         deadline: SignedDuration::from_secs(600),
         is_progress_reported: false,
+        is_progress_corrected: false,
         status: EvictionRequestStatus {
             active_interceptor_class: active.map(ToString::to_string),
             ..EvictionRequestStatus::default()

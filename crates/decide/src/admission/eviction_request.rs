@@ -213,6 +213,20 @@ fn warn_of_ignored(ignored: &[Ignored], warnings: &mut Vec<String>) {
 }
 
 fn check_immutable(old: &EvictionRequest, new: &EvictionRequest, refusals: &mut Vec<Refusal>) {
+    let mark = |request: &EvictionRequest| {
+        request
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(INTERCEPTORS_RESOLVED_ANNOTATION))
+            .cloned()
+    };
+    if mark(old) != mark(new) {
+        let message = format!(
+            "annotation {INTERCEPTORS_RESOLVED_ANNOTATION} is set by admission alone: leave it as it is"
+        );
+        refusals.push(Refusal::new(Rule::CopiedFromPod, "metadata.annotations", message));
+    }
     let mut refuse = |field: &'static str, instead: &str| {
         let message = format!("{field} cannot change after creation: {instead}");
         refusals.push(Refusal::new(Rule::SpecIsImmutable, field, message));

@@ -5,17 +5,19 @@ use super::{Changes, Verdict};
 /// `held_by` is the mark on the node, `unschedulable` what somebody sets.
 pub fn on_update(node: &str, held_by: &str, unschedulable: bool) -> Verdict {
     let names: Vec<&str> = held_by.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    let Some(first) = names.first() else { return Verdict::allow() };
-    let all = names.join(", ");
+    if names.is_empty() {
+        return Verdict::allow();
+    }
+    let (all, each) = (names.join(", "), names.join(" "));
     let warning = if unschedulable {
         format!(
             "node {node} is under maintenance {all}, which cordons and drains it: this cordon ends with the maintenance; see \
-             kubectl describe nodemaintenance {first}"
+             kubectl describe nodemaintenance {each}"
         )
     } else {
         format!(
-            "node {node} is under maintenance {all} and will be cordoned again: to get it back, end the maintenance with \
-             kubectl patch nodemaintenance {first} --type=merge -p '{{\"spec\":{{\"stage\":\"Complete\"}}}}'"
+            "node {node} is under maintenance {all} and will be cordoned again: to get it back, end it with \
+             kubectl patch nodemaintenance {each} --type=merge -p '{{\"spec\":{{\"stage\":\"Complete\"}}}}'"
         )
     };
     Verdict::Allow { changes: Changes::default(), warnings: vec![warning] }

@@ -42,7 +42,8 @@ pub enum NodeAccess {
 /// The nodes that a write is about: who takes nodes out of a maintenance decides on them as who puts them in.
 pub fn needed(old: Option<&NodeMaintenance>, new: Option<&NodeMaintenance>) -> Needed {
     let mut names = BTreeSet::new();
-    for (maintenance, is_old) in [(new, false), (old, true)] {
+    let is_same = old.zip(new).is_some_and(|(old, new)| old.spec.node_selector == new.spec.node_selector);
+    for (maintenance, is_old) in [(new, is_same), (old, true)] {
         let Some(maintenance) = maintenance else { continue };
         match selector::names(&maintenance.spec.node_selector) {
             Ok(some) => names.extend(some.into_iter().map(str::to_owned)),

@@ -2,6 +2,7 @@
 
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
+use super::BLOCKED_CONDITION;
 use crate::decision::{About, Decision, Effect, Notice};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::WaitingOn;
@@ -15,12 +16,20 @@ pub enum Ending<'a> {
 /// The pod has left. The request goes, with the requesters' finalizers; what others put there still holds it.
 pub fn finish(request: &Request, ending: Ending<'_>) -> Decision {
     let mut decision = Decision::default();
-    // A pod in a terminal phase still exists, and Forbid would keep the request as long as it does.
+    // A pod in a terminal phase still exists, and Forbid would keep the request as long as it does. Who holds the request by
+    // another finalizer reads what came of it.
+    let held_by = request.other_finalizers();
     let forbidden = request.status.eviction_request_cancellation_policy == Policy::Forbid;
-    if forbidden && !request.is_deleting {
+    let was_blocked = request.condition(BLOCKED_CONDITION).is_some_and(|known| known.status == "True");
+    if forbidden || (was_blocked && !held_by.is_empty()) {
         let mut status = request.status.clone();
         status.eviction_request_cancellation_policy = Policy::Allow;
         status.message = "the pod has terminated".to_string();
+        for condition in status.conditions.iter_mut().filter(|known| known.type_ == BLOCKED_CONDITION) {
+            condition.status = "False".to_string();
+            condition.reason = "Terminated".to_string();
+            condition.message.clone_from(&status.message);
+        }
         decision = decision.act(Effect::WriteStatus(Box::new(status)));
     }
     if !request.is_deleting {
@@ -37,7 +46,6 @@ pub fn finish(request: &Request, ending: Ending<'_>) -> Decision {
             decision = decision.act(Notice::normal(&[About::Pod], "EvictionRequestCompleted", message));
         }
     }
-    let held_by = request.other_finalizers();
     if request.requesters().next().is_some() {
         decision = decision.act(Effect::KeepFinalizers(held_by.clone()));
     }

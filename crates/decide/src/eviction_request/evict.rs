@@ -100,7 +100,11 @@ fn evict(request: &Request, left: Left<'_>) -> Decision {
         format!("evicting the pod for {}: {why}", requesters.join(", "))
     };
     let told = Notice::normal(&[About::Pod, About::Owner], "Evicting", message);
-    Decision::default().act(Effect::Confirm).act(Effect::Evict).act(told)
+    let decision = Decision::default().act(Effect::Confirm).act(Effect::Evict).act(told);
+    match left {
+        Left::Silent { .. } => decision.act(Notice::warning(EVERYBODY, "InterceptorSilent", why)),
+        Left::NoInterceptor | Left::Completed { .. } => decision,
+    }
 }
 
 /// Somebody reported progress on a request without interceptors after its eviction had begun to fail: it has the usual time.
@@ -118,14 +122,19 @@ fn called_off(request: &Request, now: Timestamp) -> Option<Decision> {
 
 /// Waits for somebody who makes progress. If the eviction was blocked before, it is not any more: nobody wants it now.
 pub fn unblocked(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> Decision {
-    let was_blocked = request.condition(BLOCKED_CONDITION).is_some_and(|known| known.status == "True");
+    let was_wanted = request
+        .condition(BLOCKED_CONDITION)
+        .is_some_and(|known| known.status == "True" || known.reason == "Queued");
     let decision = Decision::wait(waiting_on);
-    if !was_blocked {
-        return decision;
+    if was_wanted {
+        let message = "progress was reported, so the pod is not evicted".to_string();
+        let condition = condition("False", "ProgressReported", message, now);
+        decision.act(Effect::WriteStatus(Box::new(with_condition(request, condition))))
+    } else if request.is_progress_corrected {
+        decision.act(Effect::WriteStatus(Box::new(request.status.clone())))
+    } else {
+        decision
     }
-    let message = "progress was reported, so the pod is not evicted".to_string();
-    let condition = condition("False", "ProgressReported", message, now);
-    decision.act(Effect::WriteStatus(Box::new(with_condition(request, condition))))
 }
 
 /// Waits for the end of the pod. What was told of the way there does not hold any more.

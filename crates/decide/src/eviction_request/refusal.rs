@@ -119,6 +119,11 @@ impl Refusal {
 /// The longest pause between two attempts.
 pub const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
+/// So many failures count for the back-off after a failover: 2^7 seconds.
+const REMEMBERED_FAILURES: i32 = 7;
+/// A budget that is counted again soon is not waited for longer than some seconds: 2^4.
+const RECOUNTED_FAILURES: u32 = 4;
+
 /// An accepted eviction shows in the pod at once. If it does not for so many seconds, it is tried again.
 const ACCEPTED_PATIENCE: u32 = 30;
 
@@ -158,7 +163,7 @@ pub struct Attempt {
 
 impl Attempt {
     /// The last failure that the status of a request tells of, as if it had happened now: whoever takes over from another
-    /// manager waits as long as that one would have.
+    /// manager waits as that one would have, but for two minutes at most, so that restarts hold nobody up for ever.
     pub fn remembered(request: &Request, budgets: Vec<SelectingBudget>, now: Timestamp) -> Option<Self> {
         let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
         let refusal = Refusal::from_reason(&condition.reason, &condition.message)?;
@@ -170,7 +175,7 @@ impl Attempt {
         (failures > 0 && cause_is_there).then(|| Self {
             at: now,
             answer: Answer::Refused(refusal),
-            counter: failures - 1,
+            counter: (failures - 1).min(REMEMBERED_FAILURES),
             budgets,
         })
     }
@@ -193,7 +198,11 @@ impl Attempt {
             Answer::Refused(refusal) => refusal.retry_after().unwrap_or(0),
             Answer::Accepted => ACCEPTED_PATIENCE,
         };
-        let exponent = u32::try_from(self.counter.max(0)).unwrap_or(0).min(10);
+        let most = match &self.answer {
+            Answer::Refused(Refusal::BudgetNotReady { .. }) => RECOUNTED_FAILURES,
+            _ => 10,
+        };
+        let exponent = u32::try_from(self.counter.max(0)).unwrap_or(0).min(most);
         let pause = SignedDuration::from_secs(1 << exponent).min(LONGEST_PAUSE);
         let asked = SignedDuration::from_secs(asked.into());
         let pause = pause.max(asked.min(LONGEST_PAUSE));

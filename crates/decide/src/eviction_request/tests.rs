@@ -41,6 +41,7 @@ fn request(interceptors: &[(&str, i32)]) -> Request {
         deadline: SignedDuration::from_secs(1800),
         is_progress_reported: false,
         status: EvictionRequestStatus::default(),
+        is_progress_corrected: false,
     }
 }
 
@@ -187,6 +188,46 @@ mod interceptor_class_selection {
             decision.waiting_on,
             Some(WaitingOn::Interceptor { class, until, .. }) if class == "low.example.com" && until == at(6800)
         ));
+    }
+
+    /// What the server takes while the webhook is away: nothing, earlier times, a time zone ahead.
+    #[test]
+    fn progress_that_was_undone_or_lies_in_the_future_is_put_right() {
+        let known = at_turn("low.example.com", 5000);
+        let now = at(5010);
+        let stored = |progress: Option<i64>| {
+            let mut request = at_turn("low.example.com", 0);
+            request.status.progress_timestamp = progress.map(|second| Time(at(second)));
+            request
+        };
+        let rows = [
+            (Some(5000), None),
+            (Some(5005), None),
+            (Some(5060), None),
+            (Some(4999), Some(5000)),
+            (Some(10), Some(5000)),
+            (None, Some(5000)),
+            (Some(12_200), Some(5000)),
+        ];
+        for (progress, wanted) in rows {
+            let found = stored(progress).true_progress(Some(&known), now);
+            assert_eq!(found, wanted.map(|second| Time(at(second))), "{progress:?}");
+        }
+        assert_eq!(
+            stored(Some(12_200)).true_progress(None, now),
+            Some(Time(now)),
+            "seen first by this manager"
+        );
+        assert_eq!(stored(Some(10)).true_progress(None, now), None);
+        let mut completed = stored(Some(10));
+        completed.status.active_interceptor_completed = true;
+        assert_eq!(completed.true_progress(Some(&known), now), None, "the turn is over");
+        let other = at_turn("high.example.com", 5000);
+        assert_eq!(stored(Some(10)).true_progress(Some(&other), now), None, "another turn");
+
+        let corrected = Request { is_progress_corrected: true, ..known };
+        let decision = decide(&case(&corrected, &pod()), at(5020));
+        assert_eq!(written(&decision).unwrap().progress_timestamp, Some(Time(at(5000))), "and is written");
     }
 
     #[test]
@@ -653,6 +694,23 @@ mod garbage_collection {
                 "{target:?}"
             );
         }
+    }
+
+    #[test]
+    fn who_holds_an_ended_request_reads_that_it_is_not_blocked_any_more() {
+        let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
+        let blocked = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(10));
+        request.status = written(&blocked).unwrap().clone();
+        let gone = |request: &Request| decide(&Case { pod: Target::Gone, ..case(request, &pod) }, at(20));
+        assert!(written(&gone(&request)).is_none(), "nobody is left to read it");
+        request.finalizers = ["notify.example.com/hear".into()].into();
+        let decision = gone(&request);
+        let condition = &written(&decision).unwrap().conditions[0];
+        assert_eq!((&*condition.status, &*condition.reason), ("False", "Terminated"));
+        request.is_deleting = true;
+        request.status.eviction_request_cancellation_policy = Policy::Forbid;
+        let allowed = gone(&request);
+        assert_eq!(written(&allowed).unwrap().eviction_request_cancellation_policy, Policy::Allow);
     }
 
     #[test]

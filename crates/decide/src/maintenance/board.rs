@@ -39,6 +39,8 @@ pub struct Board {
     dirty: BTreeSet<usize>,
     /// The last pods of a class have left a zone, or the first have come: only then can anybody go on or wait.
     may_move: bool,
+    /// A node that came while others were drained has its first pods.
+    has_joined: bool,
     fresh: bool,
 }
 
@@ -104,6 +106,8 @@ impl Board {
                 }
             }
             by_name.insert(node.name.clone(), places.len());
+            let mut node = node;
+            node.awaits_pods &= targets.is_empty() && node.pods.values().all(|pods| pods.there == 0);
             places.push(Place { node, zone, targets, state: NodeState::default() });
         }
         let (count, zones) = (world.draining.len(), world.zones.len());
@@ -119,6 +123,7 @@ impl Board {
             reached: vec![Arc::default(); count],
             dirty: BTreeSet::new(),
             may_move: true,
+            has_joined: false,
             fresh: true,
         }
     }
@@ -130,6 +135,15 @@ impl Board {
         let pods = place.node.pods.entry(class).or_default();
         let changed = |count: u32, by: i64| u32::try_from((i64::from(count) + by).max(0)).unwrap_or(u32::MAX);
         *pods = Pods { there: changed(pods.there, there), evicting: changed(pods.evicting, evicting) };
+        if there > 0 && std::mem::take(&mut place.node.awaits_pods) {
+            for number in &place.node.covered_by {
+                let position = &mut self.world.draining[*number].position;
+                if self.steps.of_class(*number, class) <= *position {
+                    *position = 0;
+                }
+            }
+            (self.may_move, self.has_joined) = (true, true);
+        }
         let zone = &mut self.world.zones[place.zone];
         let before = kind_of(zone, class);
         let add = |count: &mut u64| *count = count.saturating_add_signed(there);
@@ -158,7 +172,8 @@ impl Board {
         let before: Vec<usize> = self.world.draining.iter().map(|draining| draining.position).collect();
         let pushed = advance(&mut self.world, &self.steps);
         let positions = self.world.draining.iter().map(|draining| draining.position);
-        let moved = self.fresh || !positions.eq(before.iter().copied());
+        let joined = std::mem::take(&mut self.has_joined);
+        let moved = self.fresh || joined || !positions.eq(before.iter().copied());
         if moved {
             self.limit_zones();
             self.retarget();
@@ -197,7 +212,7 @@ impl Board {
         // By the targets before and those of the zone, which few nodes have for themselves.
         // What was before is kept as long, so that its address is not given to another.
         let mut made: HashMap<(*const Targets, usize), [Arc<Targets>; 2]> = HashMap::new();
-        for place in &mut self.places {
+        for place in self.places.iter_mut().filter(|place| !place.node.awaits_pods) {
             let in_common = &self.limits[place.zone].in_common;
             let before = place.targets.clone();
             let key = (Arc::as_ptr(&before), place.zone);
@@ -222,7 +237,7 @@ impl Board {
         let mut everywhere: Vec<Option<Arc<Targets>>> = vec![None; self.world.draining.len()];
         // What is kept here keeps the addresses that it is found by.
         let mut lowest: HashMap<(Number, [*const Targets; 2]), [Arc<Targets>; 3]> = HashMap::new();
-        for place in &self.places {
+        for place in self.places.iter().filter(|place| !place.node.awaits_pods) {
             for number in &place.node.covered_by {
                 let so_far = &mut everywhere[*number];
                 *so_far = Some(match so_far.take() {

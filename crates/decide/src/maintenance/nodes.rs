@@ -14,6 +14,8 @@ pub struct Node {
     pub covered_by: Vec<Number>,
     /// Those of them that it joins now. Its pods that are not targeted yet leave in the order of their plans.
     pub joins: Vec<Number>,
+    /// It came while they were draining, and nobody has seen a pod on it yet: its first pods make it join.
+    pub awaits_pods: bool,
     /// What was targeted before. It stays targeted.
     pub targets: Arc<Targets>,
     /// The pods that are there, by the number of their class: all of them, and those with an eviction request.

@@ -34,6 +34,12 @@ pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option
     }
     match request.filter(|request| request.pod_uid == pod.uid) {
         None => is_targeted.then_some(PodEffect::Request),
+        // Made past admission, and somebody deletes it so that it is asked for anew.
+        Some(request)
+            if request.is_deleting && pod.names_interceptors && !request.interceptors_are_resolved =>
+        {
+            must_withdraw(request).then_some(PodEffect::Withdraw)
+        }
         // Nobody may join a request that is being removed; when it is gone, there is a new one.
         Some(request) if request.is_deleting => None,
         Some(request) if is_targeted => (!is_requested(request)).then_some(PodEffect::Join),

@@ -192,11 +192,11 @@ fn is_urgent(case: &Case<'_>, new: &NodeMaintenanceStatus) -> bool {
 fn tell_news(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Effect>) {
     let old = &case.maintenance.status;
     for stage in new.stage_statuses.iter().skip(old.stage_statuses.len()) {
-        let nodes = case.nodes.len();
+        let nodes = counted(case.nodes.len());
         let notice = match stage.name {
             Stage::Idle => continue,
-            Stage::Cordon => Notice::normal("Cordon", format!("cordoning {nodes} nodes")),
-            Stage::Drain => Notice::normal("Drain", format!("draining {nodes} nodes")),
+            Stage::Cordon => Notice::normal("Cordon", format!("cordoning {nodes}")),
+            Stage::Drain => Notice::normal("Drain", format!("draining {nodes}")),
             Stage::Complete => Notice::normal(
                 "Complete",
                 "letting go of the nodes and withdrawing what can still be withdrawn".to_string(),
@@ -215,9 +215,13 @@ fn tell_news(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Eff
         effects.push(Effect::Tell(Notice::warning("FastForward", message)));
     }
     if status::is_drained(new) && !status::is_drained(old) {
-        let message = format!("all pods have left the {} nodes", case.nodes.len());
+        let message = format!("all pods have left {}", counted(case.nodes.len()));
         effects.push(Effect::Tell(Notice::normal("Drained", message)));
     }
+}
+
+fn counted(nodes: usize) -> String {
+    if nodes == 1 { "1 node".to_string() } else { format!("{nodes} nodes") }
 }
 
 /// The older maintenances of nodes that join with targets beyond what this plan has reached.

@@ -1,5 +1,7 @@
 //! The status of a maintenance, made anew from what is; only times are taken from before.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::NodeMaintenanceStage as Stage;
@@ -216,7 +218,14 @@ fn show_drained(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timest
 fn show_end(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timestamp) {
     let before = status.conditions.iter().find(|condition| condition.type_ == DRAINED_CONDITION);
     let Some(reason) = before.map(|condition| condition.reason.clone()) else { return };
-    let (value, reason, message) = if is_drained(status) {
+    // Others may have been selected with the same write: nobody has looked at them.
+    let known: BTreeSet<&str> =
+        case.maintenance.status.node_statuses.iter().map(|node| &*node.node_ref.name).collect();
+    let is_another = |view: &View<'_>| !known.is_empty() && !known.contains(&**view.name);
+    let are_others = status.drain_target_lists.is_empty() && case.nodes.iter().any(is_another);
+    let (value, reason, message) = if is_drained(status) && are_others {
+        ("False", "Cancelled", "the maintenance was completed with other nodes than those that were drained")
+    } else if is_drained(status) {
         ("True", "Drained", "all pods had left all nodes before the maintenance was completed")
     } else if reason == "NoNodes" {
         ("False", "NoNodes", NO_NODES)

@@ -94,6 +94,7 @@ impl Cluster {
                     name,
                     covered_by: vec![],
                     joins: vec![],
+                    awaits_pods: false,
                     targets: Arc::default(),
                     pods: BTreeMap::new(),
                 });
@@ -293,6 +294,7 @@ fn a_node_that_joins_starts_at_the_first_entry_unless_it_brings_targets() {
             name,
             covered_by: vec![0],
             joins: vec![0],
+            awaits_pods: false,
             targets,
             pods: BTreeMap::new(),
         });
@@ -313,6 +315,42 @@ fn a_node_that_joins_starts_at_the_first_entry_unless_it_brings_targets() {
     }
     let state = cluster.settle();
     assert_eq!(cluster.of_node(&state, "two"), told("Evicting", 0, 3));
+}
+
+/// Its pods are seen only after it has joined: they leave in order all the same.
+#[test]
+fn a_node_that_joins_without_pods_starts_at_the_first_entry_when_they_come() {
+    let default = |priority| entry(priority, PodType::Default);
+    let pod = |priority| class(PodType::Default, priority, "x");
+    let mut cluster = Cluster::default();
+    cluster.maintenance("m", &["one"], &[default(1000)]);
+    assert!(cluster.settle().maintenances[0].is_at_the_end);
+    cluster.nodes.push(Node {
+        name: "two".into(),
+        covered_by: vec![0],
+        joins: vec![0],
+        awaits_pods: true,
+        targets: Arc::default(),
+        pods: BTreeMap::new(),
+    });
+    let draining = vec![Draining {
+        name: "m".to_string(),
+        created: Timestamp::UNIX_EPOCH,
+        plan: Arc::new(Plan::new(&[default(1000)])),
+        position: 12,
+    }];
+    let mut board = Board::new(draining, vec![pod(100), pod(5000)], cluster.nodes);
+    board.resolve();
+    assert!(board.node("two").is_some_and(|state| state.targets.is_empty() && state.is_empty()));
+    board.count("two", 0, 1, 0);
+    board.count("two", 1, 1, 0);
+    board.resolve();
+    let targets = &board.node("two").unwrap().targets;
+    assert!(targets.selects(&pod(100)) && !targets.selects(&pod(5000)), "{targets:?}");
+    assert_eq!(board.maintenance(0).position, 0);
+    board.count("two", 0, -1, 0);
+    board.resolve();
+    assert!(board.node("two").unwrap().targets.selects(&pod(5000)));
 }
 
 /// Priority, type and selector of an entry, as numbers.

@@ -84,6 +84,7 @@ impl Scene {
             name: name.clone(),
             covered_by: covered_by.clone(),
             joins: Vec::new(),
+            awaits_pods: false,
             targets: Arc::default(),
             pods: BTreeMap::from([(POD, Pods { there: pods, evicting: 0 })]),
         });

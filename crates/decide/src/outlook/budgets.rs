@@ -27,8 +27,7 @@ impl Budget {
     /// Nobody may go, now or later, unless the application or the budget is changed.
     pub fn is_closed(&self) -> bool {
         let budget = &self.budget;
-        let wants_all = budget.allowed <= 0 && budget.desired_healthy >= budget.expected_pods;
-        budget.expected_pods > 0 && (wants_all || budget.can_never_free())
+        budget.can_never_free()
     }
 
     /// How many may be gone at once when all of its pods are healthy.

@@ -200,6 +200,7 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
         deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
         is_progress_reported: false,
         status: EvictionRequestStatus::default(),
+        is_progress_corrected: false,
     };
     let budgets: Vec<&snapshot::Budget> = budgets.iter().map(|budget| &budget.budget).collect();
     let granted = budgets.iter().all(|budget| budget.allowed > 0);

@@ -107,7 +107,14 @@ fn ask_the_board(
             for pod in pods.get(&*node.name).into_iter().flatten() {
                 counts.entry(classes.number(pod)).or_default().there += 1;
             }
-            nodes.push(Node { name: node.name.clone(), covered_by, joins, targets: targeted, pods: counts });
+            nodes.push(Node {
+                name: node.name.clone(),
+                covered_by,
+                joins,
+                awaits_pods: false,
+                targets: targeted,
+                pods: counts,
+            });
         }
     }
     let mut board = Board::new(draining, classes.all, nodes);

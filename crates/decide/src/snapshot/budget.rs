@@ -132,7 +132,8 @@ impl Budget {
     /// a change to the application or the budget can help.
     pub fn can_never_free(&self) -> bool {
         let all_healthy = self.current_healthy >= self.expected_pods && self.disrupted_pods.is_empty();
-        let is_known = self.expected_pods > 0;
+        // Pods without a controller are healthy, and not expected: such a budget never lets one go.
+        let is_known = self.expected_pods > 0 || self.current_healthy > 0;
         self.allowed <= 0 && is_known && (all_healthy || self.desired_healthy >= self.expected_pods)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::eviction_request::selection_order;
 use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, requester_of};
 use usher_api::{EvictionRequestStatus, Interceptor};
@@ -30,12 +30,35 @@ pub struct Request {
     /// turn.
     pub is_progress_reported: bool,
     pub status: EvictionRequestStatus,
+    /// The stored progress was undone, or lies in the future: `status` has it as it should be, and it is to be written.
+    pub is_progress_corrected: bool,
 }
 
 /// The name under which the manager writes.
 const MANAGER: &str = "usher";
 
+/// No clock of the cluster is ahead by more than this.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
+
 impl Request {
+    /// The progress that counts, if it is not what is stored: nobody undoes it during a turn, and none lies in the future. What the
+    /// server takes while the webhook is away may be otherwise.
+    pub fn true_progress(&self, known: Option<&Self>, now: Timestamp) -> Option<Time> {
+        let stored = self.status.progress_timestamp.as_ref().map(|time| time.0);
+        let same_turn = known.filter(|known| {
+            known.uid == self.uid
+                && known.status.active_interceptor_class == self.status.active_interceptor_class
+        });
+        let before = same_turn.and_then(|known| known.status.progress_timestamp.clone());
+        if stored.is_some_and(|stored| stored > now + CLOCK_SKEW) {
+            let first_seen = Timestamp::from_second(now.as_second()).unwrap_or(now);
+            return before.or(Some(Time(first_seen)));
+        }
+        before.filter(|before| {
+            !self.status.active_interceptor_completed && stored.is_none_or(|stored| stored < before.0)
+        })
+    }
+
     /// Who wants the pod to leave.
     pub fn requesters(&self) -> impl Iterator<Item = &str> {
         self.finalizers.iter().filter_map(|finalizer| requester_of(finalizer))
@@ -80,6 +103,7 @@ impl From<RequestOnWire> for Request {
             interceptors: interceptors.into(),
             deadline: SignedDuration::from_secs(request.spec.progress_deadline_seconds.into()),
             status: request.status.unwrap_or_default(),
+            is_progress_corrected: false,
         }
     }
 }
