@@ -198,7 +198,6 @@ impl Waits {
 fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
     match waiting_on {
         WaitingOn::Interceptor { until, .. } => format!("interceptor, {} left", span::left(*until, now)),
-        WaitingOn::Progress { until, .. } => format!("progress, {} left", span::left(*until, now)),
         WaitingOn::Budget { name, rule, expected_pods, .. } if rule.keeps_all(*expected_pods) => {
             format!("budget {name}: {rule} of {expected_pods}")
         }
@@ -229,7 +228,6 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
 fn kind(waiting_on: &WaitingOn) -> (&'static str, Vec<String>) {
     match waiting_on {
         WaitingOn::Interceptor { class, .. } => ("Interceptor", vec![class.clone()]),
-        WaitingOn::Progress { .. } => ("Progress", Vec::new()),
         WaitingOn::Budget { name, .. } => ("Budget", vec![name.clone()]),
         WaitingOn::Refused { refusal, .. } => ("Refused", names(refusal)),
         WaitingOn::Evicted { .. } => ("Evicted", Vec::new()),

@@ -17,8 +17,6 @@ pub enum WaitingOn {
         expected_finish: Option<Timestamp>,
         message: String,
     },
-    /// Progress was reported although nobody is left to pass the turn to: the eviction is called off for a while.
-    Progress { at: Timestamp, until: Timestamp },
     /// The budget that speaks for the pod allows no disruption now.
     Budget {
         name: String,
@@ -58,7 +56,7 @@ impl WaitingOn {
     /// When things will have changed by themselves.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Interceptor { until, .. } | Self::Progress { until, .. } => Some(*until),
+            Self::Interceptor { until, .. } => Some(*until),
             Self::Refused { retry_at, .. } => Some(*retry_at),
             _ => None,
         }
@@ -92,7 +90,6 @@ impl WaitingOn {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Interceptor { .. } => "Interceptor",
-            Self::Progress { .. } => "ProgressReported",
             Self::Budget { .. } if self.is_queued() => "Queued",
             Self::Budget { .. } => "DisruptionBudget",
             Self::Refused { refusal, .. } => refusal.reason(),
@@ -111,7 +108,6 @@ impl WaitingOn {
     pub fn sentence(&self) -> String {
         match self {
             Self::Interceptor { class, .. } => format!("interceptor {class} has its turn"),
-            Self::Progress { .. } => "progress was reported, so the pod is not evicted".to_string(),
             Self::Budget { name, allowed, current_healthy, desired_healthy, expected_pods, .. }
                 if self.is_queued() =>
             {
@@ -161,7 +157,6 @@ impl WaitingOn {
                 "wait; if {class} is stuck, look at its logs. It gives up its turn by setting \
                  status.activeInterceptorCompleted"
             ),
-            Self::Progress { .. } => "wait for whoever reports the progress".to_string(),
             Self::Budget { name, allowed, .. } if *allowed > 0 => {
                 format!("wait: budget {name} allows {allowed} at a time, and others are before this pod")
             }

@@ -269,6 +269,7 @@ fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: 
         ),
         is_progress_reported: false,
         status: EvictionRequestStatus::default(),
+        is_progress_corrected: false,
     };
     // The server would refuse what no status tells of yet, so the decision is told what it would say.
     let refusal = Refusal::Server { code: 500, message: String::new() };
@@ -294,7 +295,7 @@ fn since(waits: &Waits, request: &Request, found: &Found) -> Option<Timestamp> {
     };
     match waits {
         Waits::On(WaitingOn::Interceptor { class, .. }) => turn_began(class, found),
-        Waits::On(WaitingOn::Progress { at, .. } | WaitingOn::Evicted { at }) => Some(*at),
+        Waits::On(WaitingOn::Evicted { at }) => Some(*at),
         Waits::On(WaitingOn::Termination { .. }) => {
             let meta = &found.pod.as_ref()?.metadata;
             let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 
-use super::{Answer, Attempt, Case, Left, Refusal, SelectingBudget, overdue_at};
+use super::{Answer, Attempt, Case, Left, Refusal, SelectingBudget};
 use crate::decision::{About, Decision, Effect, Notice, limited};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
@@ -21,13 +21,8 @@ pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Dec
         let waiting_on = WaitingOn::Termination { grace_ends: deletion, finalizers: pod.finalizers.clone() };
         return terminating(request, waiting_on, now);
     }
-    if left == Left::NoInterceptor {
-        if pod.names_interceptors && !request.interceptors_are_resolved {
-            return blocked(request, WaitingOn::InterceptorsNotResolved, 0, now);
-        }
-        if let Some(decision) = called_off(request, now) {
-            return decision;
-        }
+    if left == Left::NoInterceptor && pod.names_interceptors && !request.interceptors_are_resolved {
+        return blocked(request, WaitingOn::InterceptorsNotResolved, 0, now);
     }
     let unevictable = if pod.is_mirror {
         Some(Unevictable::MirrorPod)
@@ -107,20 +102,8 @@ fn evict(request: &Request, left: Left<'_>) -> Decision {
     }
 }
 
-/// Somebody reported progress on a request without interceptors after its eviction had begun to fail: it has the usual time.
-/// With interceptors the turn tells: one that is late gets it back by reporting, and one that completed has nothing to add.
-fn called_off(request: &Request, now: Timestamp) -> Option<Decision> {
-    let condition = request.condition(BLOCKED_CONDITION)?;
-    let at = request.status.progress_timestamp.as_ref()?.0;
-    let until = overdue_at(request);
-    let called_off_before = condition.status == "False" && condition.reason == "ProgressReported";
-    if now >= until || !(called_off_before || at > condition.last_transition_time.0) {
-        return None;
-    }
-    Some(unblocked(request, WaitingOn::Progress { at, until }, now))
-}
-
-/// Waits for somebody who makes progress. If the eviction was blocked before, it is not any more: nobody wants it now.
+/// Waits for the interceptor whose turn it is. If the eviction was wanted before, its progress calls it off; one that has completed,
+/// or that never was, calls nothing off.
 pub fn unblocked(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> Decision {
     let was_wanted = request
         .condition(BLOCKED_CONDITION)

@@ -74,6 +74,9 @@ pub fn write(
     left_out
 }
 
+/// The field's name, a colon and two commas.
+const TARGETS_KEY_BYTES: usize = r#""drainTargets":,,"#.len();
+
 fn are_few(rows: &[Row], room: usize) -> bool {
     // Nodes that come one after the other mostly have the same targets.
     let mut last: Option<(&Arc<Targets>, usize)> = None;
@@ -87,7 +90,7 @@ fn are_few(rows: &[Row], room: usize) -> bool {
             _ => json_bytes(entries),
         };
         last = Some((&row.targets, of_targets));
-        bytes += json_bytes(&row.node) + of_targets;
+        bytes += json_bytes(&row.node) + of_targets + TARGETS_KEY_BYTES;
         if bytes > room {
             return false;
         }
