@@ -242,7 +242,7 @@ async fn a_request_is_joined_shown_explained_and_taken_back() {
 
     let explained = place.usher("explain db-0").await.out;
     assert!(explained.contains("Waiting on    interceptor db.example.com has its turn\n"), "{explained}");
-    assert!(explained.contains("db.example.com has the first turn\n"), "events: {explained}");
+    assert!(explained.contains("db.example.com goes first (1 interceptor)\n"), "events: {explained}");
     let explained: Value = serde_json::from_str(&place.usher("explain db-0 -o json").await.out).unwrap();
     assert_eq!(explained["waitingOn"]["kind"], "Interceptor");
     assert_eq!(explained["interceptors"][0]["turn"]["state"], "Active");

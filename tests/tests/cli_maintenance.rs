@@ -40,7 +40,7 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
         assert!(scene.pods_on(node).await.unwrap().is_empty());
     }
     assert!(
-        drained.out.contains("waiting: disruption budget web does not allow the pod to be evicted"),
+        drained.out.contains(" pods of budget web to become ready ("),
         "only one pod may be missing, so others wait: {drained:?}"
     );
 
@@ -60,7 +60,7 @@ async fn nodes_are_drained_followed_shown_and_given_back() {
         "Selects       n1, n2\n",
         "Drained       yes, since ",
         "12/12   ->     Static      priority up to 2147483647\n",
-        "Normal   Drained   all pods have left the 2 nodes\n",
+        "Normal   Drained   all pods have left 2 nodes\n",
     ] {
         assert!(described.contains(part), "{part}: {described}");
     }
@@ -218,14 +218,110 @@ async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(
         waited.err.starts_with(
-            "not drained after 10m: 1 pod remains on 1 node\nonly DaemonSet and static pods remain; all others are gone\n"
+            "not drained after 10m: 1 pod remains on 1 node\nonly DaemonSet and static pods remain; follow with \
+             --ignore-daemonsets, or complete the maintenance\n"
         ),
         "{waited:?}"
     );
     assert!(waited.err.contains("the pod belongs to a DaemonSet"), "{waited:?}");
+    let line = "drain-n1: only DaemonSet and static pods remain; follow with --ignore-daemonsets, or complete the \
+                maintenance\n";
+    assert_eq!(waited.out.matches(line).count(), 1, "{waited:?}");
     let ended = usher(&scene, "drain n1 --ignore-daemonsets").await;
     assert_eq!(ended.code(), 0, "{ended:?}");
+    assert!(!ended.out.contains("only DaemonSet"), "{ended:?}");
     assert!(ended.out.contains("\n1 DaemonSet or static pod stays\n"), "{ended:?}");
+}
+
+/// Entries of the plan that were reached stay reached, whatever comes later.
+#[tokio::test(start_paused = true)]
+async fn ordinary_pods_are_waited_for_although_daemon_sets_are_ignored() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await.unwrap();
+    sleep(Duration::from_secs(30)).await;
+    let ended = usher(&scene, "drain n1 --ignore-daemonsets").await;
+    assert_eq!(ended.code(), 0, "{ended:?}");
+    // Somebody puts this one onto the node by hand, and it does not go.
+    let mut kept = bare_pod("kept", "n1");
+    kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
+    scene.create(PODS, &kept).await.unwrap();
+    sleep(Duration::from_secs(30)).await;
+    let waited = usher(&scene, "drain n1 --ignore-daemonsets --timeout 5m").await;
+    assert_eq!(waited.code(), 3, "{waited:?}");
+    assert!(waited.err.starts_with("not drained after 5m: 2 pods remain on 1 node\n"), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_selects_no_node_any_more_is_not_drained() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.deployment("web", 2, 2).await.unwrap();
+    for node in ["n1", "n2", "n3"] {
+        let labels = json!({"metadata": {"labels": {"pool": "blue"}}});
+        scene.patch(&format!("{NODES}/{node}"), &labels).await.unwrap();
+    }
+    let (drained, ()) = tokio::join!(usher(&scene, "drain -l pool=blue --name blue"), async {
+        sleep(Duration::from_secs(60)).await;
+        for node in ["n1", "n2", "n3"] {
+            let labels = json!({"metadata": {"labels": {"pool": null}}});
+            scene.patch(&format!("{NODES}/{node}"), &labels).await.unwrap();
+        }
+    });
+    assert_eq!(drained.code(), 4, "{drained:?}");
+    let told = "not drained: no node is selected any more; those that were have been let go\nmaintenance blue continues\n";
+    assert!(drained.err.contains(told), "{drained:?}");
+    assert!(!drained.out.contains("uncordon with"), "{drained:?}");
+}
+
+/// What is said of a drain is believed only of the nodes that it is about.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_a_drained_maintenance_is_waited_for() {
+    let scene = Scene::new(3).await.unwrap();
+    let labels = |pool: &str| json!({"metadata": {"labels": {"pool": pool}}});
+    scene.patch(&format!("{NODES}/n1"), &labels("blue")).await.unwrap();
+    assert_eq!(usher(&scene, "drain -l pool=blue --name blue").await.code(), 0);
+    scene.create(PODS, &bare_pod("solo", "n2")).await.unwrap();
+    sleep(Duration::from_secs(30)).await;
+    scene.patch(&format!("{NODES}/n2"), &labels("blue")).await.unwrap();
+    let joined = usher(&scene, "drain -l pool=blue").await;
+    assert_eq!(joined.code(), 0, "{joined:?}");
+    assert!(joined.out.contains("\n2 nodes drained: "), "{joined:?}");
+    assert!(scene.pods_on("n2").await.unwrap().is_empty());
+}
+
+/// A person who may do all but list eviction requests.
+fn without_requests(scene: &Scene) -> Surroundings {
+    let inner = scene.witness.client("person");
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let inner = inner.clone();
+        async move {
+            if !request.uri().path().contains("/evictionrequests") {
+                return inner.send(request).await;
+            }
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+                "message": "evictionrequests is forbidden", "metadata": {},
+            });
+            let body = kube::client::Body::from(status.to_string().into_bytes());
+            Ok(http::Response::builder().status(403).body(body).unwrap())
+        }
+    });
+    Surroundings { cluster: Some(kube::Client::new(service, "default")), ..scene.surroundings() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_may_not_list_eviction_requests_follows_a_drain_without_them() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.deployment("web", 3, 2).await.unwrap();
+    let surroundings = without_requests(&scene);
+    let note = "note: you may not list evictionrequests here, so which pods are being evicted and what they wait on is not \
+                shown\n";
+    let drained = typed::usher("drain n1", &surroundings).await.unwrap();
+    assert_eq!((drained.code(), drained.err.as_str()), (0, note), "{drained:?}");
+    assert!(drained.out.contains("\nn1 drained: 1 pod left in "), "{drained:?}");
+    let described = typed::usher("maintenance describe drain-n1 --watch", &surroundings).await.unwrap();
+    assert_eq!((described.code(), described.err.as_str()), (0, note), "{described:?}");
+    let described = typed::usher("maintenance describe drain-n1", &surroundings).await.unwrap();
+    assert!(described.err.starts_with("note: what the pods wait on is not shown: "), "{described:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,6 +356,8 @@ async fn a_dry_run_touches_nothing() {
     sleep(Duration::from_secs(60)).await;
     assert!(maintenances(&scene).await.is_empty());
     assert_eq!(scene.cordon("n1").await.unwrap(), (false, None));
+    let begun = usher(&scene, "drain n1 --dry-run=none --wait=false").await;
+    assert_eq!((begun.code(), maintenances(&scene).await.len()), (0, 1), "none is no dry run: {begun:?}");
 }
 
 /// As `kubectl drain` guards them, with the same flags.
@@ -440,7 +538,7 @@ async fn the_real_control_plane_is_drained_as_well() {
     let list = typed::usher("maintenance list", &surroundings).await.unwrap().out;
     assert!(list.contains("drain-n2-and-1-more   Drained   2       2/2       0         0"), "{list}");
     let described = typed::usher("maintenance describe drain-n1", &surroundings).await.unwrap().out;
-    assert!(described.contains("all pods have left the 1 nodes\n"), "events: {described}");
+    assert!(described.contains("all pods have left 1 node\n"), "events: {described}");
     assert_eq!(typed::usher("uncordon n1", &surroundings).await.unwrap().code(), 1);
     let back = typed::usher("maintenance cordon drain-n1", &surroundings).await.unwrap().error();
     assert!(back.contains("stages never go back"), "{back}");

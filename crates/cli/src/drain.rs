@@ -42,6 +42,9 @@ pub struct Arguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DryRun {
     Client,
+    /// Nowhere, as kubectl calls it: it is done.
+    #[value(name = "none", hide = true)]
+    Not,
 }
 
 /// Whether and how long a drain is followed.
@@ -87,7 +90,7 @@ pub async fn run(
 ) -> Result<Ending, Error> {
     let draft = arguments.draft.draft(Stage::Drain)?;
     let client = arguments.connection.open(surroundings).await?.client;
-    if arguments.dry_run.is_some() {
+    if arguments.dry_run == Some(DryRun::Client) {
         return dry_run(&client, &arguments, &draft, surroundings, streams).await;
     }
     let guards = Some(&arguments.guards);

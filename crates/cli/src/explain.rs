@@ -144,7 +144,11 @@ fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
 
 /// A pod may be called so, too; but then it is not the first of several words.
 fn is_kind(word: &str) -> bool {
-    matches!(word, "pod" | "pods" | "po" | "node" | "nodes" | "no")
+    matches!(word, "pod" | "pods" | "po" | "node" | "nodes" | "no") || is_maintenance(word)
+}
+
+fn is_maintenance(word: &str) -> bool {
+    matches!(word, "nm" | "nodemaintenance" | "nodemaintenances")
 }
 
 fn subject(text: &str) -> Result<Subject, String> {
@@ -154,6 +158,12 @@ fn subject(text: &str) -> Result<Subject, String> {
         }
         Some(("node" | "nodes" | "no", name)) => {
             Err(format!("{name:?} cannot be the name of a node: see kubectl get nodes for the names"))
+        }
+        Some((kind, name)) if is_maintenance(kind) => Err(format!(
+            "only pods and nodes are explained: name a pod or node/NODE; for a maintenance: usher maintenance describe {name}"
+        )),
+        Some((kind, _)) if !is_kind(kind) => {
+            Err(format!("{kind:?} cannot be explained: name a pod or node/NODE"))
         }
         _ => pod_name(text).map(Subject::Pod),
     }

@@ -61,7 +61,7 @@ pub enum Command {
     ///
     /// It creates a NodeMaintenance, or follows the one that drains the same nodes already. As with kubectl, pods without a
     /// controller need --force and emptyDir data needs --delete-emptydir-data. Exit codes: 0 drained, 3 not drained at the timeout,
-    /// 4 cancelled, 130 interrupted, 141 output closed. In all but the first the maintenance continues.
+    /// 4 cancelled or no node selected any more, 130 interrupted, 141 output closed. In all but the first the maintenance continues.
     Drain(drain::Arguments),
     /// Manage node maintenances: list, describe, start, cordon, drain, complete and cancel them.
     #[command(visible_alias = "nm")]
@@ -80,7 +80,7 @@ pub enum Ending {
     Incomplete,
     /// Pods are still there at the timeout, or nodes still held.
     NotGone,
-    /// The request was withdrawn or the maintenance cancelled, so the pods stay.
+    /// The request was withdrawn, the maintenance cancelled, or no node is selected any more: the pods stay.
     Withdrawn,
     Interrupted,
 }

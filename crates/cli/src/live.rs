@@ -23,9 +23,16 @@ enum News {
     Budget(Event<BudgetOnWire>),
     /// A watch failed; it starts anew by itself.
     Failed {
-        budgets: bool,
+        kind: Kind,
         why: watcher::Error,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pods,
+    Requests,
+    Budgets,
 }
 
 type NewsStream = Pin<Box<dyn Stream<Item = News> + Send>>;
@@ -41,6 +48,8 @@ pub struct Scope {
     pub pod_name: Option<String>,
     /// Only pods that are on nodes and have not ended.
     pub on_nodes: Option<OnNodes>,
+    /// Pods are of use without their requests, if these may not be read.
+    pub may_hide_requests: bool,
 }
 
 /// Which nodes.
@@ -113,6 +122,7 @@ pub struct Live {
     pods: Listed,
     requests: Listed,
     budgets: Listed,
+    may_hide_requests: bool,
 }
 
 impl Live {
@@ -128,9 +138,9 @@ impl Live {
         }
         let requests = watcher::Config { label_selector: scope.request_labels.clone(), ..Default::default() };
         let news = futures::stream::select_all([
-            follow(scoped(client, namespace), pods, false, News::Pod),
-            follow(scoped(client, namespace), requests, false, News::Request),
-            follow(scoped(client, namespace), watcher::Config::default(), true, News::Budget),
+            follow(scoped(client, namespace), pods, Kind::Pods, News::Pod),
+            follow(scoped(client, namespace), requests, Kind::Requests, News::Request),
+            follow(scoped(client, namespace), watcher::Config::default(), Kind::Budgets, News::Budget),
         ]);
         let mut live = Self {
             world: World::default(),
@@ -138,6 +148,7 @@ impl Live {
             pods: Listed::default(),
             requests: Listed::default(),
             budgets: Listed::default(),
+            may_hide_requests: scope.may_hide_requests,
         };
         while !(live.pods.is_done && live.requests.is_done && live.budgets.is_done) {
             live.changed().await?;
@@ -171,19 +182,25 @@ impl Live {
                 let tell = |a: Option<&_>, b: Option<&_>| changed.budget(a, b);
                 learn(&mut world.budgets, &mut self.budgets, event, Budget::from, tell);
             }
-            News::Failed { budgets, why } => return self.failed(budgets, why),
+            News::Failed { kind, why } => return self.failed(kind, why),
         }
         Ok(())
     }
 
     /// Before everything was told once, a failure is the person's to know; later the watch only has to go on.
-    fn failed(&mut self, budgets: bool, why: watcher::Error) -> Result<(), Error> {
+    fn failed(&mut self, kind: Kind, why: watcher::Error) -> Result<(), Error> {
         let (watcher::Error::InitialListFailed(why) | watcher::Error::WatchStartFailed(why)) = why else {
             return Ok(());
         };
-        if budgets && crate::error::is_code(&why, 403) {
+        let is_forbidden = crate::error::is_code(&why, 403);
+        if is_forbidden && kind == Kind::Budgets {
             self.world.budgets_are_hidden = true;
             self.budgets.is_done = true;
+            return Ok(());
+        }
+        if is_forbidden && kind == Kind::Requests && self.may_hide_requests {
+            self.world.requests_are_hidden = true;
+            self.requests.is_done = true;
             return Ok(());
         }
         let is_first = !(self.pods.is_done && self.requests.is_done && self.budgets.is_done);
@@ -229,13 +246,13 @@ pub fn learn<K: Resource<DynamicType = ()>, V>(
     }
 }
 
-fn follow<K>(api: Api<K>, config: watcher::Config, budgets: bool, into: fn(Event<K>) -> News) -> NewsStream
+fn follow<K>(api: Api<K>, config: watcher::Config, kind: Kind, into: fn(Event<K>) -> News) -> NewsStream
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let events = watcher(api, config).default_backoff();
     Box::pin(events.map(move |event| match event {
         Ok(event) => into(event),
-        Err(why) => News::Failed { budgets, why },
+        Err(why) => News::Failed { kind, why },
     }))
 }

@@ -107,6 +107,12 @@ async fn objects(
 }
 
 pub fn say_if_hidden(world: &World, err: &mut (dyn std::io::Write + Send)) -> Result<(), Error> {
+    if world.requests_are_hidden {
+        writeln!(
+            err,
+            "note: you may not list evictionrequests here, so which pods are being evicted and what they wait on is not shown"
+        )?;
+    }
     if world.budgets_are_hidden {
         writeln!(
             err,

@@ -84,5 +84,6 @@ pub fn world(pods: &[Value], requests: &[Value], budgets: &[Value]) -> World {
         requests: requests.map(|request| (request.key.clone(), request)).collect(),
         budgets: budgets.map(|budget| (budget.key.clone(), budget)).collect(),
         budgets_are_hidden: false,
+        requests_are_hidden: false,
     }
 }

@@ -29,12 +29,17 @@ impl Sheet {
     }
 
     pub fn put(&mut self, name: &str, lines: &str) {
-        let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(INDENT).max(NARROWEST));
+        let width = self.room().unwrap_or(usize::MAX);
         for (at, line) in lines.lines().flat_map(|line| fold(line, width)).enumerate() {
             let name = if at == 0 { name } else { "" };
             self.text.push_str(format!("{name:<INDENT$}{line}").trim_end());
             self.text.push('\n');
         }
+    }
+
+    /// How many letters fit behind a name, if that is known.
+    pub fn room(&self) -> Option<usize> {
+        self.width.map(|width| width.saturating_sub(INDENT).max(NARROWEST))
     }
 
     pub fn space(&mut self) {

@@ -36,6 +36,14 @@ pub fn told(time: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// The same of what has happened. Clocks may be apart, but nothing has happened in the future.
+pub fn since(time: Timestamp, now: Timestamp) -> String {
+    match time > now {
+        true => format!("just now ({})", time.strftime("%Y-%m-%d %H:%M:%SZ")),
+        false => told(time, now),
+    }
+}
+
 /// How long it still takes. What is left is rounded up, so that it is 0 only when nothing is.
 pub fn left(until: Timestamp, now: Timestamp) -> String {
     human(up_to_a_second(until.duration_since(now)))
@@ -109,6 +117,14 @@ mod tests {
         ] {
             assert_eq!(text(seconds), expected, "{seconds}");
         }
+    }
+
+    #[test]
+    fn what_has_happened_is_never_in_the_future() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        assert_eq!(since(at(3660), at(0)), "just now (1970-01-01 01:01:00Z)");
+        assert_eq!(since(at(0), at(60)), "60s ago (1970-01-01 00:00:00Z)");
+        assert_eq!(told(at(60), at(0)), "in 60s (1970-01-01 00:01:00Z)", "what is to come may be");
     }
 
     #[test]

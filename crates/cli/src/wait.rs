@@ -107,7 +107,7 @@ impl Following {
             let news = match &outcome {
                 Outcome::Gone => "gone".to_string(),
                 Outcome::Withdrawn => "stays, as its eviction request was withdrawn".to_string(),
-                Outcome::Waiting { waits, .. } => format!("waiting: {}", waits.sentence()),
+                Outcome::Waiting { waits, .. } => waits.sentence(),
             };
             if said.get(&subject.pod) != Some(&news) {
                 let after = match outcome {

@@ -23,6 +23,8 @@ pub struct World {
     pub budgets: BTreeMap<Key, Budget>,
     /// Budgets may not be read, so nothing can be said about them.
     pub budgets_are_hidden: bool,
+    /// The same of requests.
+    pub requests_are_hidden: bool,
 }
 
 impl World {

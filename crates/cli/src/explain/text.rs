@@ -70,7 +70,7 @@ fn asked(
     let sentence = if explanation.is_blocked { surroundings.alarming(sentence) } else { sentence.clone() };
     text.put("Waiting on", &sentence);
     if let Some(since) = explanation.since {
-        text.put("Since", &span::told(since, now));
+        text.put("Since", &span::since(since, now));
     }
     text.put("Until", &until(explanation, now));
     text.put("What to do", &advice(explanation, surroundings, now));
@@ -81,7 +81,7 @@ fn asked(
         request.requesters.join(", ")
     };
     text.put("Requested by", &requesters);
-    text.put("Requested", &span::told(request.created, now));
+    text.put("Requested", &span::since(request.created, now));
     if request.cancellation_policy == Policy::Forbid {
         text.put("Cancellation", "forbidden by the interceptor: the eviction goes on until the pod is gone");
     }
@@ -124,7 +124,7 @@ pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Times
         Due::EndRequest => "remove the request",
         Due::Report => "update the status",
     };
-    let since = span::told(manager.due_since, now);
+    let since = span::since(manager.due_since, now);
     let told = match &manager.leader {
         Leader::Renewed { at, namespace } if now < *at + LEASE_PATIENCE => format!(
             "the manager runs, but should {due} since {since}: look at its logs in namespace {namespace}"
@@ -132,7 +132,7 @@ pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Times
         Leader::Renewed { at, namespace } => format!(
             "the manager does not seem to run: it should {due} since {since}, and last renewed its lease {}; see kubectl \
              get pods -n {namespace}",
-            span::told(*at, now)
+            span::since(*at, now)
         ),
         Leader::Missing | Leader::Unknown => {
             format!("the manager does not seem to run: it should {due} since {since}; see {MANAGER_PODS}")

@@ -82,7 +82,7 @@ fn headline(explanation: &NodeExplanation) -> String {
 
 fn maintenance_told(maintenance: &MaintenanceFacts, now: Timestamp) -> String {
     let since =
-        maintenance.since.map(|since| format!(" since {}", span::told(since, now))).unwrap_or_default();
+        maintenance.since.map(|since| format!(" since {}", span::since(since, now))).unwrap_or_default();
     let deleted = if maintenance.is_deleting { ", deleted" } else { "" };
     let mut text = format!("{}: {:?}{since}{deleted}", maintenance.name, maintenance.stage);
     if !maintenance.reason.is_empty() {
@@ -144,7 +144,7 @@ fn told(sheet: &mut Sheet, group: &Group, surroundings: &Surroundings, now: Time
     let more = count.saturating_sub(NAMED);
     sheet.put("", &if more > 0 { format!("{named} and {more} more") } else { named });
     if let Some(since) = group.since {
-        sheet.put("  Since", &span::told(since, now));
+        sheet.put("  Since", &span::since(since, now));
     }
     if let Some(until) = group.until {
         sheet.put("  Until", &span::told(until, now));

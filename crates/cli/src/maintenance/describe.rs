@@ -53,12 +53,15 @@ pub async fn run(
     let world = match pods(&client, &maintenance).await {
         Ok(world) => Some(world),
         Err(Error::Forbidden(why)) => {
-            writeln!(streams.err, "note: what the pods wait on is not shown: {why}")?;
+            // Who follows it is told then.
+            if !arguments.watch {
+                writeln!(streams.err, "note: what the pods wait on is not shown: {why}")?;
+            }
             None
         }
         Err(why) => return Err(why),
     };
-    if let Some(world) = &world {
+    if let Some(world) = world.as_ref().filter(|_| !arguments.watch) {
         say_if_hidden(world, streams.err)?;
     }
     let now = surroundings.now();

@@ -44,7 +44,7 @@ pub fn render(found: &Found<'_>, surroundings: &Surroundings, now: Timestamp) ->
         sheet.put("Reason", &one_line(&spec.reason));
     }
     if let Some(created) = maintenance.creation_timestamp() {
-        sheet.put("Created", &span::told(created.0, now));
+        sheet.put("Created", &span::since(created.0, now));
     }
     sheet.put("Selects", &selection::told(&spec.node_selector));
     if let Some(of) = &spec.drain_limit {
@@ -63,7 +63,7 @@ pub fn render(found: &Found<'_>, surroundings: &Surroundings, now: Timestamp) ->
         sheet.put("Overlaps", &told);
     }
     sheet.put("Plan", &plan(maintenance));
-    sheet.put("Nodes", &nodes(found));
+    sheet.put("Nodes", &nodes(found, sheet.room()));
     let events = events(&found.events, now);
     if !events.is_empty() {
         sheet.put("Events", &events);
@@ -90,7 +90,7 @@ fn stages(maintenance: &NodeMaintenance, now: Timestamp) -> String {
     let mut table = Table::default();
     let started = maintenance.status.iter().flat_map(|status| &status.stage_statuses);
     for stage in started {
-        let since = stage.start_timestamp.as_ref().map(|at| span::told(at.0, now));
+        let since = stage.start_timestamp.as_ref().map(|at| span::since(at.0, now));
         table.row(vec![format!("{:?}", stage.name), since.unwrap_or_default()]);
     }
     let wanted = maintenance.spec.stage;
@@ -109,7 +109,7 @@ fn drained(sheet: &mut Sheet, maintenance: &NodeMaintenance, now: Timestamp) {
         return;
     };
     let answer = if drained.status == "True" { "yes" } else { "no" };
-    let since = span::told(drained.last_transition_time.0, now);
+    let since = span::since(drained.last_transition_time.0, now);
     sheet.put("Drained", &format!("{answer}, since {since}: {}", one_line(&drained.message)));
     if let Some(drain) = maintenance.status.as_ref().and_then(|status| status.drain_status.as_ref()) {
         let (pending, evicting) = (drain.pods_pending_eviction, drain.pods_evicting);
@@ -164,7 +164,7 @@ fn told(entry: &DrainPlanEntry) -> String {
     format!("priority up to {}{}", entry.pod_priority, selector.unwrap_or_default())
 }
 
-fn nodes(found: &Found<'_>) -> String {
+fn nodes(found: &Found<'_>, width: Option<usize>) -> String {
     let statuses = found.maintenance.status.iter().flat_map(|status| &status.node_statuses);
     let written = found.maintenance.status.as_ref().map(Written::read).unwrap_or_default();
     let mut table = Table::new(&["NODE", "PENDING", "EVICTING", "BLOCKED", "TARGETS", "MESSAGE"]);
@@ -179,6 +179,12 @@ fn nodes(found: &Found<'_>) -> String {
             written.get(name).map(targets).unwrap_or_default(),
             one_line(&status.drain_message),
         ]);
+    }
+    if let Some(width) = width {
+        table.fit(width, &["TARGETS"], "NODE");
+        // Long names of nodes leave room for no more than what is in the way.
+        table.fit(width, &["PENDING", "EVICTING"], "NODE");
+        table.fit(width, &[], "MESSAGE");
     }
     if table.len() == 0 { "none".to_string() } else { table.render() }
 }

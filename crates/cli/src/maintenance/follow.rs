@@ -9,10 +9,11 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::NodeMaintenance;
-use usher_decide::maintenance::status::is_drained;
 
+use super::create::{is_active, names_of};
 use super::picture::{Said, drained, not_drained, picture};
-use super::progress::{self, Progress};
+use super::progress::{self, Progress, is_drained_by_now, is_without_nodes};
+use super::selection::read_nodes;
 use crate::live::{Live, OnNodes, Scope};
 use crate::requests::say_if_hidden;
 use crate::screen::Screen;
@@ -38,18 +39,19 @@ pub struct Followed {
     /// It is not there any more.
     pub is_gone: bool,
     pub live: Live,
-    ignores_daemons: bool,
+    /// Nothing has happened since the nodes were read and were others than its status speaks of.
+    is_of_other_nodes: bool,
     news: Pin<Box<dyn Stream<Item = watcher::Result<Option<NodeMaintenance>>> + Send>>,
 }
 
 impl Followed {
     /// Returns once everything that is there has been told.
-    pub async fn start(client: &Client, maintenance: NodeMaintenance, until: Until) -> Result<Self, Error> {
-        let scope = Scope { on_nodes: Some(OnNodes::of(&maintenance)), ..Scope::default() };
+    pub async fn start(client: &Client, maintenance: NodeMaintenance) -> Result<Self, Error> {
+        let on_nodes = Some(OnNodes::of(&maintenance));
+        let scope = Scope { on_nodes, may_hide_requests: true, ..Scope::default() };
         let live = Live::start(client, &scope).await?;
         let news = watch_object(Api::all(client.clone()), &maintenance.name_any()).default_backoff();
-        let ignores_daemons = until.ignores_daemons;
-        Ok(Self { maintenance, is_gone: false, live, ignores_daemons, news: Box::pin(news) })
+        Ok(Self { maintenance, is_gone: false, live, is_of_other_nodes: false, news: Box::pin(news) })
     }
 
     /// Waits until something has changed, and notes what.
@@ -61,6 +63,7 @@ impl Followed {
                 Some(Ok(Some(now))) if now.metadata.uid == self.maintenance.metadata.uid => {
                     progress.observe(&now);
                     self.maintenance = now;
+                    self.is_of_other_nodes = false;
                 }
                 Some(Ok(_)) => self.is_gone = true,
                 // The watch starts anew by itself.
@@ -72,14 +75,35 @@ impl Followed {
 
     /// Its nodes as they are. Once it is drained no pod is left, although this one may not have been told of the last yet.
     fn look(&self, progress: &mut Progress, now: Timestamp) {
-        match self.maintenance.status.as_ref().is_some_and(is_drained) {
+        match is_drained_by_now(&self.maintenance) {
             true => progress.look_at_all(&World::default(), now),
             false => progress.look(&self.live.world, now),
         }
     }
 
-    fn ending(&self) -> Option<Ending> {
-        progress::ending((!self.is_gone).then_some(&self.maintenance), self.ignores_daemons)
+    async fn ending(&mut self, client: &Client, progress: &Progress) -> Option<Ending> {
+        let maintenance = (!self.is_gone).then_some(&self.maintenance);
+        let ending = progress::ending(maintenance, progress)?;
+        match maintenance.filter(|maintenance| is_active(maintenance)) {
+            Some(_) if self.is_of_other_nodes => None,
+            Some(maintenance) if !is_of_its_nodes(client, maintenance).await => {
+                self.is_of_other_nodes = true;
+                None
+            }
+            _ => Some(ending),
+        }
+    }
+}
+
+/// Whether the status speaks of the nodes that are selected now. The manager is told of nodes that come, go or are labelled otherwise
+/// as this one is, but maybe not yet.
+async fn is_of_its_nodes(client: &Client, maintenance: &NodeMaintenance) -> bool {
+    let Some(status) = &maintenance.status else { return false };
+    match read_nodes(client).await {
+        Ok(nodes) => progress::is_of(status, &names_of(maintenance, &nodes)),
+        // Who may not see nodes has to believe what is said of them.
+        Err(Error::Forbidden(_)) => true,
+        Err(_) => false,
     }
 }
 
@@ -92,9 +116,10 @@ pub async fn until_drained(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let mut progress = Progress::new(surroundings.now());
+    progress.ignores_daemons = until.ignores_daemons;
     let mut said = Said::default();
     let name = maintenance.name_any();
-    let mut followed = match Followed::start(client, maintenance, until).await {
+    let mut followed = match Followed::start(client, maintenance).await {
         Ok(followed) => followed,
         Err(why) => {
             write!(streams.err, "{}", goes_on(&surroundings.program, &name))?;
@@ -110,7 +135,11 @@ pub async fn until_drained(
     let mut is_time_to_tell = true;
     let ending = loop {
         let now = surroundings.now();
-        let ending = followed.ending();
+        if is_time_to_tell {
+            followed.is_of_other_nodes = false;
+            followed.look(&mut progress, now);
+        }
+        let ending = followed.ending(client, &progress).await;
         if is_time_to_tell || ending.is_some() {
             let maintenance = &followed.maintenance;
             followed.look(&mut progress, now);
@@ -167,6 +196,10 @@ fn tell_end(
         }
         Ending::Withdrawn if followed.is_gone => {
             writeln!(streams.err, "not drained: maintenance {name} was deleted")?;
+        }
+        Ending::Withdrawn if is_without_nodes(maintenance) => {
+            let told = "not drained: no node is selected any more; those that were have been let go";
+            write!(streams.err, "{told}\n{}", goes_on(program, &name))?;
         }
         Ending::Withdrawn => {
             writeln!(streams.err, "not drained: maintenance {name} was completed or cancelled before")?;

@@ -22,7 +22,8 @@ const AROUND: usize = 8;
 const BAR: usize = 20;
 /// A screen has room for all columns from so many letters on.
 const WIDE: usize = 100;
-const DAEMONS: &str = "only DaemonSet and static pods remain; all others are gone";
+const DAEMONS: &str =
+    "only DaemonSet and static pods remain; follow with --ignore-daemonsets, or complete the maintenance";
 /// A manager that runs has taken a maintenance up by then.
 const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 
@@ -85,8 +86,8 @@ pub fn picture(
             wrap(&format!("  most are blocked by: {}", cause(worst, true)), size.width, 4)
         ));
     }
-    if is_down_to_daemons(all) {
-        text.push_str(&format!("  {DAEMONS}\n"));
+    if waits_for_daemons(progress) {
+        text.push_str(&format!("{}\n", wrap(&format!("  {DAEMONS}"), size.width, 4)));
     }
     text
 }
@@ -115,9 +116,12 @@ impl Said {
         if is_many {
             let drained = nodes.iter().filter(|node| is_drained(node)).count();
             let waits = all.causes.first().filter(|cause| cause.waits.is_blocked());
-            let waits = waits.map(|worst| format!("; waiting: {}", cause(worst, false))).unwrap_or_default();
+            let waits = waits.map(|worst| format!("; {}", cause(worst, false))).unwrap_or_default();
             let line = format!("{drained} drained, {}{waits}", counts(all));
             self.say(&mut text, &plural(nodes.len(), "node"), line);
+        }
+        if waits_for_daemons(progress) {
+            self.say(&mut text, &maintenance.name_any(), DAEMONS.to_string());
         }
         text
     }
@@ -132,7 +136,7 @@ impl Said {
 
 fn news(node: &NodeProgress, maintenance: &NodeMaintenance) -> String {
     let waits = match worst(node) {
-        Some(worst) => format!("; waiting: {}", cause(worst, false)),
+        Some(worst) => format!("; {}", cause(worst, false)),
         None => match message(node, maintenance) {
             Some(message) => format!("; {message}"),
             None => String::new(),
@@ -147,14 +151,14 @@ pub fn drained(maintenance: &NodeMaintenance, progress: &Progress, program: &str
     let after = progress.age(now);
     let all = progress.all();
     let told = match progress.nodes() {
-        [] => "drained: no node is selected".to_string(),
+        [] => "drained".to_string(),
         [one] => format!("{} drained: {}", one.name, left(one.gone(), &after)),
         nodes => format!("{} drained: {}", plural(nodes.len(), "node"), left(all.gone(), &after)),
     };
-    let stay = match all.left() {
+    let stay = match all.daemons() {
         0 => String::new(),
         1 => "1 DaemonSet or static pod stays\n".to_string(),
-        left => format!("{left} DaemonSet or static pods stay\n"),
+        daemons => format!("{daemons} DaemonSet or static pods stay\n"),
     };
     format!("{told}\n{stay}when the work is done, uncordon with: {program} maintenance complete {name}\n")
 }
@@ -176,7 +180,7 @@ pub fn not_drained(maintenance: &NodeMaintenance, progress: &Progress, now: Time
         if all.left() == 1 { "1 pod remains".to_string() } else { format!("{} pods remain", all.left()) },
         plural(with_pods, "node")
     );
-    if is_down_to_daemons(all) {
+    if waits_for_daemons(progress) {
         text.push_str(&format!("{DAEMONS}\n"));
     }
     text.extend(not_taken_up(maintenance, progress, now).map(|waits| format!("{waits}\n")));
@@ -191,8 +195,8 @@ pub fn not_drained(maintenance: &NodeMaintenance, progress: &Progress, now: Time
     text
 }
 
-fn is_down_to_daemons(all: &NodeProgress) -> bool {
-    all.left() > 0 && all.ordinary == 0
+fn waits_for_daemons(progress: &Progress) -> bool {
+    !progress.ignores_daemons && progress.all().is_down_to_daemons()
 }
 
 fn is_drained(node: &NodeProgress) -> bool {
@@ -236,7 +240,7 @@ fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timesta
 
 /// When it is expected to be done. Expectations know nothing of what blocks, and daemons stay.
 pub fn eta(maintenance: &NodeMaintenance, all: &NodeProgress, now: Timestamp) -> Option<String> {
-    let at = super::eta(maintenance).filter(|_| !is_down_to_daemons(all))?;
+    let at = super::eta(maintenance).filter(|_| !all.is_down_to_daemons())?;
     let at_best = if all.blocked > 0 && at > now { " at best" } else { "" };
     Some(format!("{}{at_best}", span::eta(at, now)))
 }
@@ -248,7 +252,8 @@ fn counts(of: &NodeProgress) -> String {
 }
 
 fn states(of: &NodeProgress) -> String {
-    let parts = [(of.evicting, "evicting"), (of.blocked, "blocked"), (of.pending, "pending")];
+    let pending = if of.requests_are_hidden { "left" } else { "pending" };
+    let parts = [(of.evicting, "evicting"), (of.blocked, "blocked"), (of.pending, pending)];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     parts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::names::DRAINED_CONDITION;
 use usher_api::{NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
 use usher_decide::maintenance::status::is_drained;
@@ -44,6 +45,8 @@ pub struct NodeProgress {
     pub causes: Vec<Cause>,
     /// What the status of the maintenance says of the node.
     pub message: String,
+    /// Requests may not be read, so nothing is known of pods but that they are there.
+    pub requests_are_hidden: bool,
 }
 
 impl NodeProgress {
@@ -53,6 +56,15 @@ impl NodeProgress {
 
     pub fn gone(&self) -> usize {
         self.seen.saturating_sub(self.left())
+    }
+
+    /// Pods that are left and that a drain need not wait for.
+    pub fn daemons(&self) -> usize {
+        self.left().saturating_sub(self.ordinary)
+    }
+
+    pub fn is_down_to_daemons(&self) -> bool {
+        self.left() > 0 && self.ordinary == 0
     }
 
     fn count(&mut self, pod: &Counted, by: impl Fn(&mut usize)) {
@@ -85,6 +97,8 @@ struct Counted {
 #[derive(Debug, Clone)]
 pub struct Progress {
     pub started: Timestamp,
+    /// Pods of DaemonSets and static pods need not be gone.
+    pub ignores_daemons: bool,
     /// UIDs, by node.
     seen: BTreeMap<String, BTreeSet<Arc<str>>>,
     /// By name.
@@ -113,6 +127,7 @@ impl Progress {
     pub fn new(started: Timestamp) -> Self {
         Self {
             started,
+            ignores_daemons: false,
             seen: BTreeMap::new(),
             nodes: Vec::new(),
             causes: Vec::new(),
@@ -227,10 +242,12 @@ impl Progress {
         for node in &mut self.nodes {
             let (name, message) = (std::mem::take(&mut node.name), std::mem::take(&mut node.message));
             let seen = self.seen.get(&name).map_or(0, BTreeSet::len);
-            *node = NodeProgress { name, message, seen, ..NodeProgress::default() };
+            let requests_are_hidden = world.requests_are_hidden;
+            *node = NodeProgress { name, message, seen, requests_are_hidden, ..NodeProgress::default() };
         }
         let seen = self.nodes.iter().map(|node| node.seen).sum();
-        self.all = NodeProgress { seen, ..NodeProgress::default() };
+        let requests_are_hidden = world.requests_are_hidden;
+        self.all = NodeProgress { seen, requests_are_hidden, ..NodeProgress::default() };
         let mut touched = BTreeSet::new();
         for pod in world.pods.keys() {
             self.recount(pod, world, now, &mut touched);
@@ -337,29 +354,61 @@ fn waits(
     (Some(standing.waits), budgets, standing.recheck_at)
 }
 
-/// How the drain ended, if it did. `None` instead of a maintenance: it is gone.
-pub fn ending(maintenance: Option<&NodeMaintenance>, ignores_daemons: bool) -> Option<Ending> {
+/// How the drain ended, if it did, by the last look. `None` instead of a maintenance: it is gone.
+///
+/// What is said of a maintenance that is at work holds only if it is said of the nodes that it selects now ([`is_of`]).
+pub fn ending(maintenance: Option<&NodeMaintenance>, progress: &Progress) -> Option<Ending> {
     let Some(maintenance) = maintenance else { return Some(Ending::Withdrawn) };
-    let is_done = |status: &NodeMaintenanceStatus| {
-        is_drained(status) || is_without_nodes(status) || (ignores_daemons && is_down_to_daemons(status))
-    };
-    if maintenance.status.as_ref().is_some_and(is_done) {
+    if !super::create::is_active(maintenance) {
+        let is_done = maintenance.status.as_ref().is_some_and(is_drained);
+        return Some(if is_done { Ending::Done } else { Ending::Withdrawn });
+    }
+    if is_drained_by_now(maintenance)
+        || (progress.ignores_daemons && only_daemons_stay(maintenance, progress))
+    {
         Some(Ending::Done)
-    } else if super::create::is_active(maintenance) {
-        None
     } else {
-        Some(Ending::Withdrawn)
+        is_without_nodes(maintenance).then_some(Ending::Withdrawn)
     }
 }
 
-/// Its nodes are gone, so nothing is left to wait for.
-fn is_without_nodes(status: &NodeMaintenanceStatus) -> bool {
-    let mut conditions = status.conditions.iter();
-    conditions.any(|condition| condition.type_ == DRAINED_CONDITION && condition.reason == "NoNodes")
+/// All pods have left, and that was said after the last change of what is wanted.
+pub fn is_drained_by_now(maintenance: &NodeMaintenance) -> bool {
+    drained_by_now(maintenance).is_some_and(|condition| condition.status == "True")
 }
 
-/// Entries of DaemonSets and static pods are reached once all other pods are gone from all nodes.
-fn is_down_to_daemons(status: &NodeMaintenanceStatus) -> bool {
+/// It is at work, and no node is selected any more.
+pub fn is_without_nodes(maintenance: &NodeMaintenance) -> bool {
+    super::create::is_active(maintenance)
+        && drained_by_now(maintenance).is_some_and(|condition| condition.reason == "NoNodes")
+}
+
+fn drained_by_now(maintenance: &NodeMaintenance) -> Option<&Condition> {
+    let mut conditions = maintenance.status.as_ref()?.conditions.iter();
+    let condition = conditions.find(|condition| condition.type_ == DRAINED_CONDITION)?;
+    let (seen, wanted) = (condition.observed_generation, maintenance.metadata.generation);
+    (seen.unwrap_or_default() >= wanted.unwrap_or_default()).then_some(condition)
+}
+
+/// The status speaks of these nodes, of all of them and of no other.
+pub fn is_of(status: &NodeMaintenanceStatus, nodes: &[String]) -> bool {
+    let listed: BTreeSet<&str> =
+        status.node_statuses.iter().map(|status| status.node_ref.name.as_str()).collect();
+    // Where there are too many for an object, not all are listed.
+    let is_listed = listed.len() == nodes.len();
+    usize::try_from(status.nodes).is_ok_and(|count| count == nodes.len())
+        && (!is_listed || nodes.iter().all(|node| listed.contains(node.as_str())))
+}
+
+/// All nodes take no new pods, and only pods of DaemonSets and static pods are on them. That the plan has come to these once does
+/// not tell: nodes may have joined since, and other pods may have come.
+fn only_daemons_stay(maintenance: &NodeMaintenance, progress: &Progress) -> bool {
+    let Some(status) = &maintenance.status else { return false };
     let reached = written::reached(status);
+    let are_all_known = usize::try_from(status.nodes).is_ok_and(|count| count == progress.nodes().len());
+    let is_cordoned = drained_by_now(maintenance).is_some_and(|condition| condition.reason != "Cordoning");
     [PodType::DaemonSet, PodType::Static].into_iter().any(|kind| reached.reach(kind))
+        && are_all_known
+        && is_cordoned
+        && progress.all().is_down_to_daemons()
 }

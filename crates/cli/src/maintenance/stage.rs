@@ -103,7 +103,7 @@ pub async fn drain(
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
     let known = get(&client, &arguments.name).await?;
-    if arguments.dry_run.is_some() {
+    if arguments.dry_run == Some(DryRun::Client) {
         let flags = arguments.waiting.flags(arguments.guards);
         return outlook::print(&client, &known, flags, surroundings, streams).await;
     }

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use usher_api::NodeMaintenance;
+use usher_api::{NodeMaintenance, NodeMaintenanceStatus};
 
 use super::description::{Found, render};
 use super::picture::{Said, drained, not_drained, picture};
-use super::progress::{Progress, ending};
+use super::progress::{Progress, ending, is_of, is_without_nodes};
 use super::rows::{Changes, table};
 use crate::samples::{NOW, budget, maintenance, pod, request, world};
 use crate::screen::Size;
@@ -134,7 +134,7 @@ fn of_many_nodes_the_busiest_are_shown() {
     assert!(lines.starts_with("node/n00: drained, 0 pods gone\n"), "{lines}");
     assert!(
         lines.ends_with(
-            "30 nodes: 29 drained, 0 of 1 pod gone, 1 blocked; waiting: disruption budget web does not allow the pod to be \
+            "30 nodes: 29 drained, 0 of 1 pod gone, 1 blocked; disruption budget web does not allow the pod to be \
              evicted (1 pod)\n"
         ),
         "{lines}"
@@ -158,8 +158,8 @@ fn elsewhere_there_is_a_line_for_each_change() {
     progress.look_at_all(&after, now());
     assert_eq!(
         said.lines(&maintenance, &progress, now()),
-        "node/a: 0 of 3 pods gone, 2 blocked, 1 pending; waiting: disruption budget web does not allow the pod to be evicted \
-         (2 pods)\nnode/b: 1 of 2 pods gone, 1 evicting; waiting: the pod is terminating (1 pod)\n"
+        "node/a: 0 of 3 pods gone, 2 blocked, 1 pending; disruption budget web does not allow the pod to be evicted \
+         (2 pods)\nnode/b: 1 of 2 pods gone, 1 evicting; the pod is terminating (1 pod)\n"
     );
     assert_eq!(said.lines(&maintenance, &progress, now()), "");
 }
@@ -214,19 +214,29 @@ fn at_the_end_it_is_said_what_is_done_or_left() {
     let daemons = world(&[daemon("agent-1", "a")], &[request("agent-1")], &[]);
     let progress = looked(&maintenance, &before, &daemons);
     let told = not_drained(&maintenance, &progress, now());
-    assert!(told.contains("\nonly DaemonSet and static pods remain; all others are gone\n"), "{told}");
+    assert!(
+        told.contains("\nonly DaemonSet and static pods remain; follow with --ignore-daemonsets, or "),
+        "{told}"
+    );
     assert!(told.contains("keep the DaemonSet off the node"), "{told}");
     let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
     assert!(!shown.contains("ETA"), "nobody knows: {shown}");
 }
 
+/// A status of the node `a` with this condition Drained.
+fn drained_status(status: &str, reason: &str, generation: Option<i64>) -> Value {
+    let mut condition = json!({
+        "type": "Drained", "status": status, "reason": reason, "message": "", "lastTransitionTime": NOW,
+    });
+    if let Some(generation) = generation {
+        condition["observedGeneration"] = generation.into();
+    }
+    json!({"nodes": 1, "nodeStatuses": [node_status("a", "Evicting")], "conditions": [condition]})
+}
+
 #[test]
 fn a_drain_ends_drained_or_cancelled() {
-    let condition = |status: &str| {
-        json!({"conditions": [{
-            "type": "Drained", "status": status, "reason": "R", "message": "", "lastTransitionTime": NOW,
-        }]})
-    };
+    let condition = |status: &str| drained_status(status, "R", None);
     let of = |stage: &str| maintenance("m", stage, &["a"], json!({}));
     let mut deleted = of("Drain");
     deleted.metadata.deletion_timestamp = serde_json::from_value(json!(NOW)).unwrap();
@@ -239,36 +249,113 @@ fn a_drain_ends_drained_or_cancelled() {
         (Some(deleted), Some(Ending::Withdrawn)),
         (None, Some(Ending::Withdrawn)),
     ] {
-        assert_eq!(ending(maintenance.as_ref(), false), wanted, "{maintenance:?}");
-        assert_eq!(ending(maintenance.as_ref(), true), wanted, "{maintenance:?}");
+        let mut progress = Progress::new(now());
+        assert_eq!(ending(maintenance.as_ref(), &progress), wanted, "{maintenance:?}");
+        progress.ignores_daemons = true;
+        assert_eq!(ending(maintenance.as_ref(), &progress), wanted, "{maintenance:?}");
     }
 }
 
 #[test]
+fn a_drain_without_nodes_is_not_done() {
+    let status = drained_status("False", "NoNodes", None);
+    let maintenance = with_status(maintenance("m", "Drain", &["a"], json!({})), status);
+    assert_eq!(ending(Some(&maintenance), &Progress::new(now())), Some(Ending::Withdrawn));
+    assert!(is_without_nodes(&maintenance));
+}
+
+#[test]
+fn what_was_said_before_the_last_change_does_not_end_a_drain() {
+    let mut maintenance = maintenance("m", "Drain", &["a"], json!({}));
+    maintenance.metadata.generation = Some(3);
+    for (reason, status, wanted) in
+        [("Drained", "True", Ending::Done), ("NoNodes", "False", Ending::Withdrawn)]
+    {
+        for (observed, wanted) in [(None, None), (Some(2), None), (Some(3), Some(wanted))] {
+            let maintenance = with_status(maintenance.clone(), drained_status(status, reason, observed));
+            assert_eq!(ending(Some(&maintenance), &Progress::new(now())), wanted, "{reason} {observed:?}");
+        }
+    }
+}
+
+#[test]
+fn a_status_counts_only_for_the_nodes_that_are_selected() {
+    let nodes = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let status = drain_of(&["a", "b"], &["Drained", "Drained"]).status.unwrap();
+    assert!(is_of(&status, &nodes(&["b", "a"])));
+    for others in [&["a"][..], &["a", "c"], &["a", "b", "c"], &[]] {
+        assert!(!is_of(&status, &nodes(others)), "{others:?}");
+    }
+    let not_listed = NodeMaintenanceStatus { nodes: 3, ..status };
+    assert!(is_of(&not_listed, &nodes(&["a", "b", "c"])), "there was no room for all names");
+    assert!(is_of(&NodeMaintenanceStatus::default(), &[]));
+}
+
+#[test]
 fn pods_of_daemon_sets_can_be_left_out_of_what_is_waited_for() {
-    let reached = |types: &[&str]| {
+    let reached = |types: &[&str], reason: &str| {
         let entries: Vec<_> = types.iter().map(|kind| json!({"podPriority": 1, "podType": kind})).collect();
-        let status = json!({"drainStatus": {"reachedDrainTargets": entries}});
+        let mut status = drained_status("False", reason, None);
+        status["drainStatus"] = json!({"reachedDrainTargets": entries});
         with_status(maintenance("m", "Drain", &["a"], json!({})), status)
     };
+    let before = world(&[pod("web-1", "a"), daemon("agent-1", "a")], &[], &[]);
+    let after = world(&[daemon("agent-1", "a")], &[], &[]);
     for (types, wanted) in [
         (&[][..], None),
         (&["Default"], None),
         (&["Default", "DaemonSet"], Some(Ending::Done)),
         (&["Default", "DaemonSet", "Static"], Some(Ending::Done)),
     ] {
-        assert_eq!(ending(Some(&reached(types)), true), wanted, "{types:?}");
-        assert_eq!(ending(Some(&reached(types)), false), None, "{types:?}");
+        let maintenance = reached(types, "Draining");
+        let mut progress = looked(&maintenance, &before, &after);
+        assert_eq!(ending(Some(&maintenance), &progress), None, "{types:?}");
+        progress.ignores_daemons = true;
+        assert_eq!(ending(Some(&maintenance), &progress), wanted, "{types:?}");
     }
-    let maintenance = reached(&["Default", "DaemonSet"]);
-    let before = world(&[pod("web-1", "a"), daemon("agent-1", "a")], &[], &[]);
-    let after = world(&[daemon("agent-1", "a")], &[], &[]);
-    let maintenance = NodeMaintenance { status: drain_of(&["a"], &["Evicting"]).status, ..maintenance };
-    let progress = looked(&maintenance, &before, &after);
+    // The plan has come to them, but another pod has come, or the node takes pods.
+    let maintenance = reached(&["Default", "DaemonSet"], "Draining");
+    let mut progress = looked(&maintenance, &before, &before);
+    progress.ignores_daemons = true;
+    assert_eq!(ending(Some(&maintenance), &progress), None);
+    let told = drained(&maintenance, &progress, "usher", now());
+    assert!(told.contains("\n1 DaemonSet or static pod stays\n"), "an ordinary pod is none: {told}");
+    let mut progress = looked(&maintenance, &before, &after);
+    progress.ignores_daemons = true;
+    assert_eq!(ending(Some(&reached(&["DaemonSet"], "Cordoning")), &progress), None);
     assert_eq!(
         drained(&maintenance, &progress, "usher", now()),
         "a drained: 1 pod left in 2m\n1 DaemonSet or static pod stays\nwhen the work is done, uncordon with: usher maintenance complete m\n"
     );
+}
+
+#[test]
+fn a_drain_that_waits_for_daemon_sets_says_once_how_to_go_on() {
+    let maintenance = drain_of(&["a"], &["Evicting"]);
+    let pods = world(&[daemon("agent-1", "a")], &[], &[]);
+    let mut progress = looked(&maintenance, &pods, &pods);
+    let mut said = Said::default();
+    let wanted = "only DaemonSet and static pods remain; follow with --ignore-daemonsets, or complete the maintenance\n";
+    assert_eq!(
+        said.lines(&maintenance, &progress, now()),
+        format!("node/a: 0 of 1 pod gone, 1 pending\nm: {wanted}")
+    );
+    assert_eq!(said.lines(&maintenance, &progress, now()), "");
+    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
+    assert!(shown.ends_with(&format!("  {wanted}")), "{shown}");
+    let narrow = picture(&maintenance, &progress, &Surroundings::plain(), size(80), now());
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    progress.ignores_daemons = true;
+    let lines = Said::default().lines(&maintenance, &progress, now());
+    assert!(!lines.contains("only"), "they are ignored already: {lines}");
+}
+
+#[test]
+fn without_requests_pods_are_only_counted() {
+    let maintenance = drain_of(&["a"], &["Evicting"]);
+    let pods = World { requests_are_hidden: true, ..world(&[pod("web-1", "a")], &[], &[]) };
+    let progress = looked(&maintenance, &pods, &pods);
+    assert_eq!(Said::default().lines(&maintenance, &progress, now()), "node/a: 0 of 1 pod gone, 1 left\n");
 }
 
 /// A maintenance in the middle of its drain.
@@ -374,4 +461,26 @@ Nodes         NODE   PENDING   EVICTING   BLOCKED   TARGETS                    M
 Events        13m ago   Normal   Drain   draining 2 nodes
 ";
     assert!(text.ends_with(tail), "{text}");
+}
+
+#[test]
+fn the_rows_of_nodes_in_a_description_are_not_broken() {
+    let mut busy = busy();
+    let long = "gke-production-europe-west1-workers-large-4f1c9b2d-x7k2.internal";
+    for (name, shown) in [
+        ("a", "a   "),
+        ("ip-10-0-113-27.eu-west-1.compute.internal", "ip-10-0-113-27.eu-west-1.compute.internal   "),
+        (long, "x7k2.internal   "),
+    ] {
+        let mut status = busy.status.take().unwrap();
+        status.node_statuses[0].node_ref.name = name.to_string();
+        status.node_statuses[0].drain_message = "Waiting for pods that nothing ends".to_string();
+        busy.status = Some(status);
+        let found = Found { maintenance: &busy, progress: None, overlaps: Vec::new(), events: Vec::new() };
+        let text = render(&found, &Surroundings { width: Some(80), ..Surroundings::plain() }, now());
+        let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Nodes ")).collect();
+        assert_eq!(rows.len(), 3, "{text}");
+        assert!(rows.iter().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(rows[1].contains(shown), "{text}");
+    }
 }

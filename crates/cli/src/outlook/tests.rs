@@ -140,7 +140,21 @@ fn what_the_flags_of_the_drain_change_is_told() {
         ),
         "{hidden}"
     );
+    let ignored = told(&Context { ignores_daemons: true, ..context(&[]) });
+    assert!(
+        ignored.contains(
+            "    you can: keep the DaemonSet off these nodes, or give its pods an interceptor that ends them\n"
+        ),
+        "what is given already is not advised: {ignored}"
+    );
+    let refused = told(&Context { ignores_daemons: true, ..context(&["--force"]) });
+    let head = "Dry run: 1 node with 1 pod would be drained at once. Without --force it would be refused.\n";
+    assert!(refused.starts_with(head), "{refused}");
     let refused = told(&context(&["--force"]));
+    assert!(
+        refused.contains(" 1 pod cannot be evicted. Without --force it would be refused.\n"),
+        "{refused}"
+    );
     assert!(
         refused.ends_with("\nNothing was changed. Without --force the drain would be refused.\n"),
         "{refused}"

@@ -32,7 +32,7 @@ pub fn render(outlook: &Outlook, context: &Context, surroundings: &Surroundings)
     if !outlook.findings.is_empty() {
         text.push_str("\nFindings, most severe first\n");
         for finding in &outlook.findings {
-            text.push_str(&told(finding, surroundings));
+            text.push_str(&told(finding, context, surroundings));
         }
     }
     text.push_str(&format!("\n{}", room(outlook)));
@@ -60,6 +60,7 @@ fn summary(outlook: &Outlook, context: &Context) -> String {
     let stuck = pods_of(&|finding| context.is_stuck_by(finding));
     let homeless = pods_of(&|finding| finding.severity() == Severity::NoPlace);
     let end = match (stuck, homeless) {
+        (0, 0) if !context.missing.is_empty() => String::new(),
         (0, 0) if context.budgets_are_hidden => "Nothing else is in the way.".to_string(),
         (0, 0) => "Nothing is in the way.".to_string(),
         (0, homeless) => format!("All can be evicted, but {homeless} will not fit elsewhere."),
@@ -72,8 +73,14 @@ fn summary(outlook: &Outlook, context: &Context) -> String {
         true => " Disruption budgets are not considered, as you may not list them.",
         false => "",
     };
+    let refused = match &context.missing[..] {
+        [] => String::new(),
+        missing => format!("Without {} it would be refused.", missing.join(" ")),
+    };
     let (nodes, pods) = (count(nodes, "node"), count(pods, "pod"));
-    format!("Dry run: {nodes} with {pods} would be drained {waves}.{hidden} {end}")
+    let start = format!("Dry run: {nodes} with {pods} would be drained {waves}.{hidden}");
+    let sentences = [start, end, refused].into_iter().filter(|sentence| !sentence.is_empty());
+    sentences.collect::<Vec<_>>().join(" ")
 }
 
 fn count(number: usize, what: &str) -> String {
@@ -151,7 +158,7 @@ fn labels(entry: &DrainPlanEntry) -> String {
     kube::core::Selector::try_from(selector.clone()).map(|selector| selector.to_string()).unwrap_or_default()
 }
 
-fn told(finding: &Finding, surroundings: &Surroundings) -> String {
+fn told(finding: &Finding, context: &Context, surroundings: &Surroundings) -> String {
     let sentence = finding.sentence();
     let sentence = match finding.severity() {
         Severity::Never | Severity::Loss | Severity::NoPlace => surroundings.alarming(&sentence),
@@ -163,7 +170,16 @@ fn told(finding: &Finding, surroundings: &Surroundings) -> String {
         _ => finding.pods().iter().map(Key::to_string).collect(),
     };
     lines.push_str(&format!("    {}\n", some(&who)));
-    let advice = finding.advice();
+    let advice = match finding {
+        // To be told what one does already helps nobody.
+        Finding::MirrorPods { .. } if context.ignores_daemons => {
+            "remove the manifests on the node".to_string()
+        }
+        Finding::DaemonSet { .. } if context.ignores_daemons => {
+            "keep the DaemonSet off these nodes, or give its pods an interceptor that ends them".to_string()
+        }
+        _ => finding.advice(),
+    };
     if advice != "nothing" {
         lines.push_str(&format!("    you can: {advice}\n"));
     }

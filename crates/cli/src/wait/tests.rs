@@ -23,8 +23,8 @@ fn a_line_is_said_once_until_something_changes() {
     let blocked = world(&pods, &requests, &[budget("web", 0)]);
     assert_eq!(
         following.lines(&blocked, now()),
-        "pod/web-1: waiting: disruption budget web does not allow the pod to be evicted\n\
-         pod/web-2: waiting: disruption budget web does not allow the pod to be evicted\n"
+        "pod/web-1: disruption budget web does not allow the pod to be evicted\n\
+         pod/web-2: disruption budget web does not allow the pod to be evicted\n"
     );
     assert_eq!(following.lines(&blocked, now() + SignedDuration::from_secs(5)), "");
     assert_eq!(following.ending(&blocked, now()), None);
@@ -51,7 +51,7 @@ fn the_manager_is_not_worth_a_line_unless_it_takes_long() {
     assert_eq!(following.lines(&world, now() + SignedDuration::from_secs(4)), "");
     assert_eq!(
         following.lines(&world, now() + SignedDuration::from_secs(5)),
-        "pod/web-1: waiting: nothing is in the way; the manager has to evict the pod\n"
+        "pod/web-1: nothing is in the way; the manager has to evict the pod\n"
     );
 }
 
