@@ -44,7 +44,7 @@ const AT_A_TIME: usize = 64;
 /// What the watches tell.
 enum News {
     Maintenance(Box<Told<Maintenance, Arc<str>>>),
-    Node(Told<Node, Arc<str>>),
+    Node(Box<Told<Node, Arc<str>>>),
     Pod(Told<Arc<Pod>, Key>),
     Request(Told<Arc<Request>, Key>),
 }
@@ -65,7 +65,9 @@ pub async fn run(ear: Ear, client: Client, clock: Clock, observer: Box<dyn Obser
         follow(Api::<NodeMaintenance>::all(client.clone()), |it: &Maintenance| it.name.clone())
             .map(|told| News::Maintenance(Box::new(told)))
             .boxed(),
-        follow(Api::<NodeOnWire>::all(client.clone()), |it: &Node| it.name.clone()).map(News::Node).boxed(),
+        follow(Api::<NodeOnWire>::all(client.clone()), |it: &Node| it.name.clone())
+            .map(|told| News::Node(Box::new(told)))
+            .boxed(),
         ear.pods.map(News::Pod).boxed(),
         ear.requests.map(News::Request).boxed(),
     ]);
@@ -273,7 +275,7 @@ impl Controller {
                     }
                 }
             },
-            News::Node(told) => match told {
+            News::Node(told) => match *told {
                 Told::Seen(node) => self.index.node_seen(node, now),
                 Told::Gone(node) => self.index.node_gone(&node.name),
                 Told::Only(there) => {
