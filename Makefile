@@ -1,6 +1,8 @@
 # Thin: each target is one or two commands. `make help` lists them.
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
+# Seeds of each kind that `make seeds` runs.
+SEEDS ?= 200
 
 .PHONY: help demo test test-fast seeds soak check bench record image
 
@@ -18,8 +20,8 @@ test-fast: toolchain ## the tests that need no real control plane
 	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
 	USHER_SKIP_REAL=1 $(CARGO) test --workspace
 
-seeds: toolchain ## 200 seeds each of eviction requests, maintenances, interference and callers with few rights, in virtual time
-	USHER_SEEDS=200 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
+seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, interference and callers with few rights, in virtual time
+	USHER_SEEDS=$(SEEDS) $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
 
 soak: toolchain ## ten times as many seeds, and 2,000 of the cluster itself: hours
 	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
