@@ -229,7 +229,8 @@ impl Scene {
         Ok(())
     }
 
-    /// A node goes, and another one comes by its name: empty, or with pods and a pool only later.
+    /// A node goes, and another one comes by its name: empty, or with pods and a pool only later. Who has not heard that the node
+    /// is another one takes its pods for those of the old one.
     async fn replace_node(&self) -> Result<()> {
         let name = format!("n{}", 1 + self.random(NODE_COUNT - 1));
         self.try_to(Method::DELETE, &format!("{NODES}/{name}"), &Value::Null).await?;
@@ -242,6 +243,7 @@ impl Scene {
         }
         self.try_to(Method::POST, NODES, &new).await?;
         if !comes_with_pool {
+            sleep(KNOWN).await;
             self.put_pods(&name).await?;
             sleep(KNOWN).await;
             self.label(&name, Some(pool)).await?;

@@ -1,7 +1,7 @@
 //! A witness between the controllers and the server: it sees every eviction and every eviction request that is sent, and
 //! holds it against what the server knows at that moment. Its rules are stated here anew, not taken from the code under test.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,6 +29,9 @@ pub struct Seen {
     pub breaches: Vec<String>,
     /// UIDs of the pods that node maintenance has asked to leave.
     pub asked: HashSet<String>,
+    /// By UID of the pod: when a controller last read its request and a requester stood on it. Between this read and the eviction
+    /// nothing keeps a requester from withdrawing.
+    read_as_wanted: HashMap<String, Timestamp>,
 }
 
 /// An answer may take a while, and news that come meanwhile are nobody's fault.
@@ -88,9 +91,9 @@ impl Witness {
             return Err(format!("{name} is not the pod of its request"));
         }
         let forbid = status["evictionRequestCancellationPolicy"] == "Forbid";
-        let asks = |finalizer: &Value| finalizer.as_str().is_some_and(|text| text.contains("/name_"));
-        let wanted = request["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(asks));
-        if !wanted && !forbid {
+        let read_as_wanted = self.seen.lock().read_as_wanted.get(uid).copied().unwrap_or_default();
+        let since_read = self.cluster.server().now().duration_since(read_as_wanted).as_secs();
+        if !is_wanted(&request) && !forbid && since_read > TOLERANCE {
             return Err(format!("{name} is evicted although nobody asks for it any more"));
         }
         if let Some(class) = status["activeInterceptorClass"].as_str() {
@@ -127,6 +130,12 @@ impl Witness {
     }
 }
 
+/// Whether a requester stands on the request.
+fn is_wanted(request: &Value) -> bool {
+    let asks = |finalizer: &Value| finalizer.as_str().is_some_and(|text| text.contains("/name_"));
+    request["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(asks))
+}
+
 /// Whether the pod's annotations name an interceptor.
 #[must_use]
 pub fn names_interceptors(pod: &Value) -> bool {
@@ -142,6 +151,13 @@ pub fn admitted(request: &Value) -> bool {
 }
 
 impl Witness {
+    async fn note_read(&self, path: &str) {
+        let request = self.object(path).await.filter(is_wanted);
+        if let Some(uid) = request.as_ref().and_then(|request| request["spec"]["podRef"]["uid"].as_str()) {
+            self.seen.lock().read_as_wanted.insert(uid.to_owned(), self.cluster.server().now());
+        }
+    }
+
     /// The rule for a request by node maintenance: pods of one node leave in the order of the plan. Whoever was asked before may
     /// be asked again.
     async fn judge_order(&self, path: &str, body: &[u8]) -> Result<(), String> {
@@ -252,6 +268,9 @@ impl Service<Request<Body>> for Watched {
             } else if head.method == Method::POST && path.ends_with("/evictionrequests") {
                 witness.judge_order(path, &body).await
             } else {
+                if head.method == Method::GET && path.contains("/evictionrequests/") {
+                    witness.note_read(path).await;
+                }
                 Ok(())
             };
             if let Err(breach) = verdict {

@@ -54,6 +54,8 @@ pub(super) struct Entry {
     pub nodes: BTreeSet<Arc<str>>,
     /// The nodes that it drains already, where it drains only some at once.
     pub taken: BTreeSet<Arc<str>>,
+    /// Nodes that have left and come again while its status could not be written: what it says of them is of their former stay.
+    pub rejoined: BTreeSet<Arc<str>>,
     /// The labels that its plan and its targets speak of.
     label_keys: BTreeSet<String>,
     pub pushed_by: BTreeSet<Arc<str>>,
@@ -121,6 +123,7 @@ impl Index {
             maintenance: new.clone(),
             nodes: BTreeSet::new(),
             taken: BTreeSet::new(),
+            rejoined: BTreeSet::new(),
             label_keys: BTreeSet::new(),
             pushed_by: BTreeSet::new(),
             last_written: None,
@@ -204,6 +207,7 @@ impl Index {
                 continue;
             }
             changed.push(node.clone());
+            entry.rejoined.remove(node);
             // Somebody else has written it: what is targeted stays targeted.
             if let (Some(targets), Some(on_board)) = (targets, self.board.node(node)) {
                 self.is_stale |= on_board.targets != *targets;
@@ -272,6 +276,9 @@ impl Index {
                     entry.left = None;
                     if selecting.contains(maintenance) {
                         entry.nodes.insert(name.clone());
+                        if old.is_some() && entry.maintenance.targets.has(&name) {
+                            entry.rejoined.insert(name.clone());
+                        }
                     } else {
                         entry.nodes.remove(&name);
                     }
@@ -296,6 +303,7 @@ impl Index {
             if let Some(entry) = self.maintenances.get_mut(&maintenance) {
                 entry.nodes.remove(name);
                 entry.taken.remove(name);
+                entry.rejoined.remove(name);
                 entry.left = None;
                 self.is_stale = true;
             }

@@ -21,7 +21,8 @@ impl Entry {
 
     /// What its status says is targeted there.
     pub(super) fn targets_on(&self, place: &Place) -> Option<&Arc<Targets>> {
-        self.maintenance.targets.get(&place.node.name).filter(|_| !self.means_another(place))
+        let is_of_former_stay = self.means_another(place) || self.rejoined.contains(&place.node.name);
+        self.maintenance.targets.get(&place.node.name).filter(|_| !is_of_former_stay)
     }
 
     /// It drains the node already, where it drains only some at once. Nodes that the status does not list by name are not known

@@ -160,6 +160,29 @@ fn targets_that_somebody_takes_out_of_the_status_come_back_and_nobody_is_let_off
 }
 
 #[test]
+fn a_node_that_comes_back_before_the_status_could_be_written_starts_at_the_first_entry() {
+    let mut index = Index::default();
+    let spec = || json!({"drainPlan": plan()});
+    index.maintenance_seen(maintenance(1, spec(), &json!({})));
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    index.node_seen(node("n2", "n2", 0, true), at(0));
+    index.pod_seen(pod("high", "n1", 5000, json!({})));
+    let status = write(&mut index, 2, spec());
+    assert_eq!(status["drainStatus"]["planPosition"], 1);
+    let mut away = node("n1", "n1", 0, false);
+    away.labels = Arc::default();
+    away.resource_version = "2".to_owned();
+    index.node_seen(away, at(10));
+    index.resolve(at(10));
+    index.pod_seen(pod("low", "n1", 100, json!({})));
+    let mut back = node("n1", "n1", 0, true);
+    back.resource_version = "3".to_owned();
+    index.node_seen(back, at(20));
+    write(&mut index, 3, spec());
+    assert!(is_asked(&index, "low") && !is_asked(&index, "high"));
+}
+
+#[test]
 fn another_node_by_the_same_name_starts_at_the_first_entry() {
     let mut index = Index::default();
     let spec = || json!({"drainPlan": plan()});
