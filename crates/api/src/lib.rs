@@ -8,6 +8,7 @@
 //! - [`node_maintenance`]: the intent to empty a set of nodes, in an order.
 //! - [`interceptor_annotation`]: how a pod names its interceptors, and [`interceptor_rules`] for what is allowed there.
 //! - [`names`]: every well-known string.
+//! - [`lenient`]: lists in which some objects cannot be read.
 //! - [`crd`]: the definitions that are installed; `deploy/crds` is generated from them.
 
 pub mod crd;
@@ -15,6 +16,7 @@ pub mod domain;
 pub mod eviction_request;
 pub mod interceptor_annotation;
 pub mod interceptor_rules;
+pub mod lenient;
 pub mod names;
 pub mod node_maintenance;
 mod schema;

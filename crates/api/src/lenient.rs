@@ -1,0 +1,214 @@
+//! Objects that somebody wrote something into that this process cannot read.
+//!
+//! API servers take what our types do not, such as the year 9999 in a time: whoever may write one object could keep everybody
+//! from reading the list that it is in. [`Lenient`] reads one after another, and says of which it could not make sense.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Times that cannot be told are read as the last one that can, or as the first.
+const LAST: &str = "9999-12-30T22:00:00Z";
+const FIRST: &str = "1970-01-01T00:00:00Z";
+
+/// An object, or who it is and why it cannot be read.
+#[derive(Debug, Clone)]
+pub enum Lenient<K> {
+    Read(K),
+    Unreadable(Box<Unreadable>),
+}
+
+/// An object that cannot be read.
+#[derive(Debug, Clone)]
+pub struct Unreadable {
+    /// Its name, namespace, UID and version, as far as they can be told.
+    pub metadata: ObjectMeta,
+    /// In which way, without its contents.
+    pub why: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (namespace, name) = (text(&self.metadata.namespace), text(&self.metadata.name));
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        write!(f, "{namespace}{slash}{name} cannot be read: {}", self.why)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl<K> Lenient<K> {
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(self) -> Result<K, Box<Unreadable>> {
+        match self {
+            Self::Read(object) => Ok(object),
+            Self::Unreadable(object) => Err(object),
+        }
+    }
+}
+
+impl<'de, K: serde::de::DeserializeOwned> Deserialize<'de> for Lenient<K> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(from)?;
+        Ok(match serde_json::from_str(text.get()) {
+            Ok(object) => Self::Read(object),
+            Err(_) => read_again(text.get()),
+        })
+    }
+}
+
+/// Once more, with times that can be told.
+fn read_again<K: serde::de::DeserializeOwned>(text: &str) -> Lenient<K> {
+    let mut value: Value = serde_json::from_str(text).unwrap_or_default();
+    correct_times(&mut value);
+    let metadata = identity(&value["metadata"]);
+    match serde_json::from_value(value) {
+        Ok(object) => Lenient::Read(object),
+        Err(why) => {
+            let why = if why.is_data() { "a value is not of its type" } else { "it is no object" };
+            Lenient::Unreadable(Box::new(Unreadable { metadata, why: why.to_owned() }))
+        }
+    }
+}
+
+fn identity(metadata: &Value) -> ObjectMeta {
+    let text = |name: &str| metadata[name].as_str().map(str::to_owned);
+    ObjectMeta {
+        name: text("name"),
+        namespace: text("namespace"),
+        uid: text("uid"),
+        resource_version: text("resourceVersion"),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Texts of people are left alone.
+fn correct_times(value: &mut Value) {
+    match value {
+        Value::String(text) if is_a_time(text) && text.parse::<Timestamp>().is_err() => {
+            *text = if text.as_str() > "5" { LAST } else { FIRST }.to_owned();
+        }
+        Value::Array(values) => values.iter_mut().for_each(correct_times),
+        Value::Object(fields) => {
+            let values = fields.iter_mut().filter(|(name, _)| *name != "annotations" && *name != "labels");
+            values.for_each(|(_, value)| correct_times(value));
+        }
+        _ => {}
+    }
+}
+
+fn is_a_time(text: &str) -> bool {
+    let begins_with_a_date = |bytes: &[u8]| {
+        let is_right = |(at, byte): (usize, &u8)| match at {
+            4 | 7 => *byte == b'-',
+            10 => matches!(byte, b'T' | b't' | b' '),
+            _ => byte.is_ascii_digit(),
+        };
+        bytes.len() > 10 && bytes[..11].iter().enumerate().all(is_right)
+    };
+    begins_with_a_date(text.as_bytes())
+}
+
+impl<K: Resource<DynamicType = ()>> Resource for Lenient<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Read(object) => object.meta(),
+            Self::Unreadable(object) => &object.metadata,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            Self::Read(object) => object.meta_mut(),
+            Self::Unreadable(object) => &mut object.metadata,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeMaintenance;
+    use serde_json::json;
+
+    fn maintenance(name: &str) -> Value {
+        json!({
+            "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+            "metadata": {"name": name, "uid": "u", "resourceVersion": "7"},
+            "spec": {"stage": "Drain", "nodeSelector": {"nodeSelectorTerms": []}},
+        })
+    }
+
+    #[test]
+    fn a_time_that_nobody_can_tell_does_not_keep_anybody_from_reading() {
+        for (time, wanted) in [
+            ("9999-12-31T23:59:59Z", LAST),
+            ("9999-12-31T23:59:59.999999999+00:00", LAST),
+            ("0000-01-01T00:00:00+23:59", "0000-01-01T00:00:00+23:59"),
+            ("2026-02-30T00:00:00Z", FIRST),
+            ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+        ] {
+            let mut object = maintenance("m");
+            object["metadata"]["managedFields"] = json!([{"manager": "x", "time": time}]);
+            object["metadata"]["annotations"] = json!({"note": time});
+            object["status"] = json!({"stageStatuses": [{"name": "Drain", "startTimestamp": time}]});
+            let read: Lenient<NodeMaintenance> = serde_json::from_str(&object.to_string()).unwrap();
+            let read = read.read().unwrap();
+            assert_eq!(read.metadata.annotations.unwrap()["note"], time, "texts of people are left alone");
+            let written = read.metadata.managed_fields.unwrap()[0].time.as_ref().unwrap().0;
+            assert_eq!(written, wanted.parse::<Timestamp>().unwrap(), "{time}");
+        }
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_is_named_and_the_others_are_read() {
+        let mut odd = maintenance("odd");
+        odd["spec"]["stage"] = json!("Secret-Value");
+        let list = json!({
+            "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "9"},
+            "items": [maintenance("a"), odd, maintenance("b")],
+        });
+        let list: kube::core::ObjectList<Lenient<NodeMaintenance>> =
+            serde_json::from_str(&list.to_string()).unwrap();
+        let read: Vec<Result<String, String>> = list
+            .items
+            .into_iter()
+            .map(|object| match object.read() {
+                Ok(object) => Ok(object.metadata.name.unwrap_or_default()),
+                Err(object) => Err(object.to_string()),
+            })
+            .collect();
+        let names: Vec<&String> = read.iter().flatten().collect();
+        assert_eq!(names, ["a", "b"]);
+        let told = read[1].as_ref().unwrap_err();
+        assert_eq!(told, "odd cannot be read: a value is not of its type");
+        assert!(!told.contains("Secret"), "what is in it is not told");
+    }
+}
