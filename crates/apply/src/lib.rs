@@ -19,4 +19,4 @@ pub mod spans;
 pub use clock::Clock;
 pub use events::Events;
 pub use maintenances::Maintenances;
-pub use requests::{Failure, Outcome, Requests};
+pub use requests::{Failure, Outcome, Requests, summary};

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::core::PartialObjectMeta;
 use kube::{Client, Resource};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
+use usher_api::lenient::Lenient;
 use usher_api::names::{
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
     NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
@@ -15,7 +15,7 @@ use usher_api::names::{
 use usher_api::{EvictionRequest, EvictionRequestSpec, NodeMaintenance, NodeMaintenanceStatus};
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
-use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request};
+use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request, RequestOnWire};
 
 use crate::events::Events;
 use crate::requests::{FIELD_MANAGER, Failure, failure_of, remember};
@@ -84,7 +84,7 @@ impl Maintenances {
                 }
             };
             match done {
-                Ok(written) => fresh = Some(Maintenance::from(written)),
+                Ok(written) => fresh = written.read().ok().map(Maintenance::from),
                 Err(failure) => return Outcome::of(Err(failure), fresh),
             }
         }
@@ -97,13 +97,13 @@ impl Maintenances {
         version: &mut String,
         subresource: Option<&str>,
         mut patch: Value,
-    ) -> Result<NodeMaintenance, Failure> {
+    ) -> Result<Lenient<NodeMaintenance>, Failure> {
         let call =
             if subresource.is_some() { "write status of NodeMaintenance" } else { "write NodeMaintenance" };
         let span = spans::about_maintenance(call, &maintenance.name);
         patch["metadata"]["uid"] = (*maintenance.uid).into();
         patch["metadata"]["resourceVersion"] = version.as_str().into();
-        let api: Api<NodeMaintenance> = Api::all(self.client.clone());
+        let api: Api<Lenient<NodeMaintenance>> = Api::all(self.client.clone());
         let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Merge(&patch));
         let written = match subresource {
             None => api.patch(&maintenance.name, &parameters, &patch).instrument(span.clone()).await,
@@ -114,7 +114,7 @@ impl Maintenances {
         let written = written.map_err(|why| refusal_of_write(&why).unwrap_or_else(|| failure_of(why)));
         spans::end(&span, &written);
         let written = written?;
-        remember(&written.metadata.resource_version, version);
+        remember(written.meta(), version);
         Ok(written)
     }
 
@@ -152,7 +152,7 @@ impl Maintenances {
                 }
             };
             match done {
-                Ok(written) => fresh = Some(Node::from(written)),
+                Ok(written) => fresh = written.read().ok().map(Node::from),
                 Err(failure) => return Outcome::of(Err(failure), fresh),
             }
         }
@@ -166,19 +166,19 @@ impl Maintenances {
         version: &mut String,
         annotations: &Value,
         unschedulable: Option<bool>,
-    ) -> Result<NodeOnWire, Failure> {
+    ) -> Result<Lenient<NodeOnWire>, Failure> {
         let patch = json!({
             "metadata": {"uid": &*node.uid, "resourceVersion": version, "annotations": annotations},
             "spec": {"unschedulable": unschedulable},
         });
-        let nodes: Api<NodeOnWire> = Api::all(self.client.clone());
+        let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
         let span = spans::about_node("write Node", &node.name);
         let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Merge(&patch));
         let written = nodes.patch(&node.name, &parameters, &patch).instrument(span.clone()).await;
         let written = written.map_err(failure_of);
         spans::end(&span, &written);
         let written = written?;
-        remember(&written.metadata.resource_version, version);
+        remember(written.meta(), version);
         Ok(written)
     }
 
@@ -188,7 +188,7 @@ impl Maintenances {
         version: &mut String,
         [status, reason, message]: [&str; 3],
         now: Timestamp,
-    ) -> Result<NodeOnWire, Failure> {
+    ) -> Result<Lenient<NodeOnWire>, Failure> {
         let mut condition = json!({
             "type": NODE_MAINTENANCE_CONDITION, "status": status, "reason": reason, "message": message,
             "lastHeartbeatTime": Time(now),
@@ -200,7 +200,7 @@ impl Maintenances {
             "metadata": {"uid": &*node.uid, "resourceVersion": version},
             "status": {"conditions": [condition]},
         });
-        let nodes: Api<NodeOnWire> = Api::all(self.client.clone());
+        let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
         // Conditions of nodes are merged by their type: those of the kubelet stay.
         let span = spans::about_node("write status of Node", &node.name);
         let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Strategic(&patch));
@@ -208,7 +208,7 @@ impl Maintenances {
         let written = written.map_err(failure_of);
         spans::end(&span, &written);
         let written = written?;
-        remember(&written.metadata.resource_version, version);
+        remember(written.meta(), version);
         Ok(written)
     }
 
@@ -264,10 +264,10 @@ impl Maintenances {
         let patch = json!({"metadata": {
             "uid": &*request.uid, "resourceVersion": request.resource_version, "finalizers": names,
         }});
-        let requests: Api<PartialObjectMeta<EvictionRequest>> =
+        let requests: Api<Lenient<RequestOnWire>> =
             Api::namespaced(self.client.clone(), &request.key.namespace);
         let parameters = PatchParams::apply(FIELD_MANAGER);
-        let written = requests.patch_metadata(&request.key.name, &parameters, &Patch::Merge(&patch)).await;
+        let written = requests.patch(&request.key.name, &parameters, &Patch::Merge(&patch)).await;
         written.map(drop).map_err(failure_of)
     }
 

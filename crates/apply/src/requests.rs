@@ -1,11 +1,12 @@
 //! The effects of a decision on an eviction request, carried out in their order, up to the first that fails.
 
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::PartialObjectMeta;
-use kube::{Client, Error};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Client, Error, Resource as _};
 use serde_json::{Value, json};
 use tracing::{Instrument as _, Span};
-use usher_api::{EvictionRequest, EvictionRequestStatus};
+use usher_api::EvictionRequestStatus;
+use usher_api::lenient::{Lenient, Unreadable};
 use usher_decide::decision::{About, Effect, Notice, limited};
 use usher_decide::eviction_request::{Answer, Refusal};
 use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
@@ -45,8 +46,10 @@ pub struct Outcome {
 pub enum Failure {
     /// The request has changed meanwhile, or is gone: what was decided does not hold any more, and news are coming.
     Outdated,
-    /// The server could not, or would not; try again later.
+    /// The server could not, or would not; try again later. In words that hold nothing of its answer.
     Later(String),
+    /// A defect of ours.
+    Panicked,
     /// The server does not take what was written, and will not the next time: too large, or not valid.
     Refused {
         /// One word, for machines.
@@ -61,6 +64,7 @@ impl Failure {
         match self {
             Self::Outdated => "Outdated",
             Self::Later(_) => "Server",
+            Self::Panicked => "Panicked",
             Self::Refused { reason, .. } => reason,
         }
     }
@@ -109,7 +113,7 @@ impl Requests {
             Effect::Evict => {
                 let evicted = self.evict(request, outcome).await;
                 if let Some(answer) = &outcome.answer {
-                    Span::current().record("usher.answer", word_for(answer));
+                    Span::current().record("usher.answer", answer.reason());
                 }
                 evicted
             }
@@ -123,15 +127,15 @@ impl Requests {
         }
     }
 
-    fn requests(&self, request: &Request) -> Api<EvictionRequest> {
+    fn requests(&self, request: &Request) -> Api<Lenient<RequestOnWire>> {
         Api::namespaced(self.client.clone(), &request.key.namespace)
     }
 
     async fn look_up(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
-        let pods: Api<PodOnWire> = Api::namespaced(self.client.clone(), &request.key.namespace);
+        let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &request.key.namespace);
         match pods.get_opt(&request.pod_name).await {
             Ok(Some(pod)) => {
-                let pod = Pod::from(pod);
+                let pod = Pod::from(pod.read().map_err(unreadable)?);
                 outcome.pod_is_gone = pod.uid != request.pod_uid;
                 outcome.pod_found = Some(Box::new(pod));
                 Ok(())
@@ -145,9 +149,8 @@ impl Requests {
     }
 
     async fn confirm(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
-        let requests: Api<RequestOnWire> = Api::namespaced(self.client.clone(), &request.key.namespace);
-        let fresh = match requests.get_opt(&request.key.name).await {
-            Ok(Some(fresh)) => Request::from(fresh),
+        let fresh = match self.requests(request).get_opt(&request.key.name).await {
+            Ok(Some(fresh)) => Request::from(fresh.read().map_err(unreadable)?),
             Ok(None) => return Err(Failure::Outdated),
             Err(why) => return Err(failure_of_write(why)),
         };
@@ -214,7 +217,7 @@ impl Requests {
             .requests(request)
             .patch_status(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
             .await;
-        written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of_write)
+        written.map(|written| remember(written.meta(), version)).map_err(failure_of_write)
     }
 
     async fn delete(&self, request: &Request, version: &mut String) -> Result<(), Failure> {
@@ -225,7 +228,7 @@ impl Requests {
         deleted
             .map(|deleted| {
                 if let Some(left) = deleted.left() {
-                    remember(&left.metadata.resource_version, version);
+                    remember(left.meta(), version);
                 }
             })
             .map_err(failure_of_write)
@@ -240,12 +243,11 @@ impl Requests {
         let patch: Value = json!({
             "metadata": {"uid": &*request.uid, "resourceVersion": version, "finalizers": names},
         });
-        let requests: Api<PartialObjectMeta<EvictionRequest>> =
-            Api::namespaced(self.client.clone(), &request.key.namespace);
-        let written = requests
-            .patch_metadata(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
+        let written = self
+            .requests(request)
+            .patch(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
             .await;
-        written.map(|written| remember(&written.metadata.resource_version, version)).map_err(failure_of_write)
+        written.map(|written| remember(written.meta(), version)).map_err(failure_of_write)
     }
 }
 
@@ -263,15 +265,8 @@ fn span_of(effect: &Effect, request: &Request) -> Span {
     spans::about_request(call, request)
 }
 
-fn word_for(answer: &Answer) -> &'static str {
-    match answer {
-        Answer::Accepted => "Accepted",
-        Answer::Refused(refusal) => refusal.reason(),
-    }
-}
-
-pub(crate) fn remember(new: &Option<String>, version: &mut String) {
-    if let Some(new) = new {
+pub(crate) fn remember(written: &ObjectMeta, version: &mut String) {
+    if let Some(new) = &written.resource_version {
         version.clone_from(new);
     }
 }
@@ -303,10 +298,28 @@ fn refused_write(reason: &str, message: &str) -> Notice {
 }
 
 pub(crate) fn failure_of(why: Error) -> Failure {
-    match why {
+    match &why {
         Error::Api(status) if matches!(status.code, 404 | 409) => Failure::Outdated,
-        why => Failure::Later(why.to_string()),
+        why => {
+            tracing::debug!(%why, "a call failed");
+            Failure::Later(summary(why))
+        }
     }
+}
+
+/// What went wrong, without anything that the server sent: answers may hold what logs must not.
+#[must_use]
+pub fn summary(why: &Error) -> String {
+    match why {
+        Error::Api(status) => format!("the answer was {} {}", status.code, status.reason),
+        Error::SerdeError(_) => "the answer cannot be read".to_owned(),
+        Error::HyperError(_) | Error::Service(_) => "there was no connection".to_owned(),
+        _ => "there was no answer".to_owned(),
+    }
+}
+
+fn unreadable(object: Box<Unreadable>) -> Failure {
+    Failure::Later(object.to_string())
 }
 
 #[cfg(test)]

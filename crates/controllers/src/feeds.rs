@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use kube::{Api, Client};
+use kube::Client;
 use tokio::task::JoinSet;
 use usher_decide::snapshot::{Key, Pod, PodOnWire, Request, RequestOnWire};
 
@@ -28,13 +28,13 @@ pub fn listen<const N: usize>(client: &Client) -> [Ear; N] {
     let mut watches = JoinSet::new();
     let mut interner = Interner::default();
     watches.spawn(tell(
-        follow(Api::<PodOnWire>::all(client.clone()), |pod: &Pod| pod.key.clone()),
+        follow::<PodOnWire, Pod>(client.clone()),
         lines.each_ref().map(|((to, _), _)| to.clone()),
         move |pod| interner.pod(pod),
     ));
     let mut interner = Interner::default();
     watches.spawn(tell(
-        follow(Api::<RequestOnWire>::all(client.clone()), |request: &Request| request.key.clone()),
+        follow::<RequestOnWire, Request>(client.clone()),
         lines.each_ref().map(|(_, (to, _))| to.clone()),
         move |request| interner.request(request),
     ));

@@ -7,11 +7,13 @@
 //! - [`pulse`]: whether the loop still turns.
 //! - [`maintenance`]: the node maintenance controller.
 //! - [`queue`]: what is to be looked at, and when.
+//! - [`watch`]: watches that go on, whatever somebody wrote into an object.
 //!
 //! Nothing is decided here.
 
 pub mod eviction_request;
 pub mod feeds;
+mod guard;
 mod intern;
 pub mod leader;
 pub mod maintenance;
@@ -20,7 +22,7 @@ pub mod observer;
 mod pauses;
 pub mod pulse;
 pub mod queue;
-mod watch;
+pub mod watch;
 
 use usher_apply::Clock;
 

@@ -10,6 +10,14 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 /// There is always room for so many at once.
 const USUAL_RUSH: usize = 1024;
 
+/// What asks to be looked at again at once waits so long, so that the others come to their turn.
+const LEAST_PAUSE: SignedDuration = SignedDuration::from_millis(20);
+
+/// A time at which something may be looked at again that was looked at just now.
+pub fn not_at_once(at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    at.map(|at| at.max(now + LEAST_PAUSE))
+}
+
 #[derive(Debug)]
 pub struct Queue<K> {
     order: VecDeque<K>,
@@ -128,7 +136,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     pub fn retry(&mut self, key: &K, now: Timestamp) {
         let entry = self.entries.entry(key.clone()).or_default();
         let pause = SignedDuration::from_millis(100_i64 << entry.failures.min(20)).min(LONGEST_PAUSE);
-        entry.failures += 1;
+        entry.failures = entry.failures.saturating_add(1);
         self.set_time(key, Some(now + pause));
     }
 
@@ -184,6 +192,13 @@ mod tests {
         assert_eq!(queue.take(at(19)), None);
         queue.wake(at(20));
         assert!(queue.take(at(20)).is_some() && queue.next_time().is_none());
+    }
+
+    #[test]
+    fn what_asks_for_the_past_does_not_keep_the_others_waiting() {
+        assert_eq!(not_at_once(Some(at(0)), at(1000)), Some(at(1020)));
+        assert_eq!(not_at_once(Some(at(5000)), at(1000)), Some(at(5000)));
+        assert_eq!(not_at_once(None, at(1000)), None);
     }
 
     #[test]

@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
-use kube::Api;
-use kube::runtime::WatchStreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::utils::Backoff as _;
 use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client, Resource as _};
+use usher_api::lenient::Lenient;
 use usher_apply::Clock;
+use usher_decide::snapshot::{Budget, Key, Maintenance, Node, Pod, Request};
 
 use crate::pauses::Pauses;
 
@@ -20,8 +23,43 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 pub type NewsStream<N> = Pin<Box<dyn Stream<Item = N> + Send>>;
 
-/// A watch that starts anew after errors, with pauses.
-pub fn follow<W, T, K>(api: Api<W>, key: fn(&T) -> K) -> NewsStream<Told<T, K>>
+/// What an object is kept by.
+pub trait Keyed {
+    type Key: Clone + Eq + Hash + Send + Sync + 'static;
+
+    fn key(&self) -> Self::Key;
+
+    /// Of one that cannot be read any further.
+    fn key_of(metadata: &ObjectMeta) -> Self::Key;
+}
+
+macro_rules! keyed {
+    ($($kind:ty),*: $field:ident as $key:ty, $key_of:expr) => {
+        $(impl Keyed for $kind {
+            type Key = $key;
+
+            fn key(&self) -> $key {
+                self.$field.clone()
+            }
+
+            fn key_of(metadata: &ObjectMeta) -> $key {
+                $key_of(metadata)
+            }
+        })*
+    };
+}
+
+keyed!(Pod, Request, Budget: key as Key, key_in_namespace);
+keyed!(Maintenance, Node: name as Arc<str>, |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default().into());
+
+fn key_in_namespace(metadata: &ObjectMeta) -> Key {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Key::new(text(&metadata.namespace), text(&metadata.name))
+}
+
+/// A watch that starts anew after errors, with pauses that grow until a whole list was read. Objects that cannot be read are
+/// counted and told, and left out: whoever wrote them holds up nobody else.
+pub fn follow<W, T>(client: Client) -> NewsStream<Told<T, T::Key>>
 where
     W: kube::Resource<DynamicType = ()>
         + Clone
@@ -29,28 +67,62 @@ where
         + std::fmt::Debug
         + Send
         + 'static,
-    T: From<W> + Send + 'static,
-    K: Eq + Hash + Send + Sync + 'static,
+    T: From<W> + Keyed + Send + 'static,
 {
-    let events = watcher(api, watcher::Config::default()).backoff(Pauses::default());
-    let mut listed = HashSet::new();
-    Box::pin(events.filter_map(move |event| {
-        let told = match event {
-            Ok(event) => told(event, key, &mut listed),
-            Err(why) => {
-                tracing::warn!(kind = %W::kind(&()), %why, "a watch was interrupted");
-                None
+    let kind = W::kind(&()).into_owned();
+    let events = watcher(Api::<Lenient<W>>::all(client), watcher::Config::default()).boxed();
+    let state = (events, Pauses::default(), Reader::<T>::new(kind));
+    Box::pin(futures::stream::unfold(state, |(mut events, mut pauses, mut reader)| async {
+        loop {
+            let told = match events.next().await? {
+                Ok(event) => {
+                    // A list that has only begun may fail again at the same object.
+                    if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
+                        pauses.reset();
+                    }
+                    reader.read(event)
+                }
+                Err(why) => {
+                    tracing::warn!(kind = reader.kind, why = summary(&why), "a watch was interrupted");
+                    tracing::debug!(kind = reader.kind, %why, "a watch was interrupted");
+                    if let Some(pause) = pauses.next() {
+                        tokio::time::sleep(pause).await;
+                    }
+                    None
+                }
+            };
+            if let Some(told) = told {
+                return Some((told, (events, pauses, reader)));
             }
-        };
-        std::future::ready(told)
+        }
     }))
+}
+
+/// What went wrong, without anything that the server sent.
+fn summary(why: &watcher::Error) -> String {
+    let (what, why) = match why {
+        watcher::Error::InitialListFailed(why) => ("listing", why),
+        watcher::Error::WatchStartFailed(why) => ("starting to watch", why),
+        watcher::Error::WatchFailed(why) => ("watching", why),
+        watcher::Error::WatchError(status) => {
+            return format!("watching was answered with {} {}", status.code, status.reason);
+        }
+        watcher::Error::NoResourceVersion => return "a list had no resource version".to_owned(),
+    };
+    let failure = match why {
+        kube::Error::Api(status) => format!("was answered with {} {}", status.code, status.reason),
+        kube::Error::SerdeError(_) => "was answered with what cannot be read".to_owned(),
+        kube::Error::HyperError(_) | kube::Error::Service(_) => "found no connection".to_owned(),
+        _ => "failed".to_owned(),
+    };
+    format!("{what} {failure}")
 }
 
 /// What a watch tells of one kind.
 #[derive(Debug, Clone)]
 pub enum Told<T, K> {
     Seen(T),
-    Gone(T),
+    Gone(K),
     /// A new list is complete: what is not in it is gone.
     Only(Arc<HashSet<K>>),
 }
@@ -59,32 +131,113 @@ impl<T, K> Told<T, K> {
     pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Told<U, K> {
         match self {
             Self::Seen(object) => Told::Seen(into(object)),
-            Self::Gone(object) => Told::Gone(into(object)),
+            Self::Gone(key) => Told::Gone(key),
             Self::Only(there) => Told::Only(there),
         }
     }
 }
 
-/// `listed` are the keys of a list that is being read.
-fn told<W, T: From<W>, K: Eq + Hash>(
-    event: watcher::Event<W>,
-    key: fn(&T) -> K,
-    listed: &mut HashSet<K>,
-) -> Option<Told<T, K>> {
-    Some(match event {
-        watcher::Event::Apply(object) => Told::Seen(T::from(object)),
-        watcher::Event::InitApply(object) => {
-            let object = T::from(object);
-            listed.insert(key(&object));
-            Told::Seen(object)
+/// So many objects that cannot be read are named in the log; the others are counted.
+const NAMED_MAX: usize = 100;
+
+struct Reader<T: Keyed> {
+    kind: String,
+    /// The keys of a list that is being read.
+    listed: HashSet<T::Key>,
+    /// Those that could not be read, each of which is named once.
+    unreadable: HashSet<T::Key>,
+}
+
+impl<T: Keyed> Reader<T> {
+    fn new(kind: String) -> Self {
+        Self { kind, listed: HashSet::new(), unreadable: HashSet::new() }
+    }
+
+    fn read<W: kube::Resource<DynamicType = ()>>(
+        &mut self,
+        event: watcher::Event<Lenient<W>>,
+    ) -> Option<Told<T, T::Key>>
+    where
+        T: From<W>,
+    {
+        match event {
+            watcher::Event::Apply(object) => self.object(object).map(Told::Seen),
+            watcher::Event::InitApply(object) => {
+                // One that cannot be read is there all the same.
+                let key = T::key_of(object.meta());
+                let read = self.object(object);
+                self.listed.insert(read.as_ref().map_or(key, T::key));
+                read.map(Told::Seen)
+            }
+            watcher::Event::Delete(object) => {
+                let key = T::key_of(object.meta());
+                self.forget(&key);
+                Some(Told::Gone(key))
+            }
+            watcher::Event::Init => {
+                self.listed.clear();
+                None
+            }
+            watcher::Event::InitDone => {
+                let listed = std::mem::take(&mut self.listed);
+                self.unreadable.retain(|key| listed.contains(key));
+                unreadable::count(&self.kind, self.unreadable.len());
+                Some(Told::Only(Arc::new(listed)))
+            }
         }
-        watcher::Event::Delete(object) => Told::Gone(T::from(object)),
-        watcher::Event::Init => {
-            listed.clear();
-            return None;
+    }
+
+    fn object<W: kube::Resource<DynamicType = ()>>(&mut self, object: Lenient<W>) -> Option<T>
+    where
+        T: From<W>,
+    {
+        match object.read() {
+            Ok(object) => {
+                let object = T::from(object);
+                if !self.unreadable.is_empty() {
+                    self.forget(&object.key());
+                }
+                Some(object)
+            }
+            Err(object) => {
+                if self.unreadable.insert(T::key_of(&object.metadata)) && self.unreadable.len() <= NAMED_MAX {
+                    tracing::error!(
+                        kind = self.kind,
+                        "{object}; it is left out, and what was known of it holds"
+                    );
+                }
+                unreadable::count(&self.kind, self.unreadable.len());
+                None
+            }
         }
-        watcher::Event::InitDone => Told::Only(Arc::new(std::mem::take(listed))),
-    })
+    }
+
+    fn forget(&mut self, key: &T::Key) {
+        if self.unreadable.remove(key) {
+            unreadable::count(&self.kind, self.unreadable.len());
+        }
+    }
+}
+
+/// How many objects of each kind cannot be read now, in this process: its metrics show it.
+pub mod unreadable {
+    use std::collections::BTreeMap;
+
+    use parking_lot::Mutex;
+
+    static COUNTS: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+    pub(super) fn count(kind: &str, count: usize) {
+        let mut counts = COUNTS.lock();
+        if count > 0 || counts.contains_key(kind) {
+            counts.insert(kind.to_owned(), count);
+        }
+    }
+
+    #[must_use]
+    pub fn counts() -> BTreeMap<String, usize> {
+        COUNTS.lock().clone()
+    }
 }
 
 /// Sleeps until a time of the clock; for ever without one.

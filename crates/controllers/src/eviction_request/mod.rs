@@ -14,13 +14,12 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SelectAll};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Outcome, Requests, spans};
 use usher_decide::decision::Effect;
-use usher_decide::snapshot::{Budget, Key, Pod, Request};
+use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 pub use crate::observer::Nobody;
@@ -28,7 +27,8 @@ pub use index::{Decided, Index};
 pub use observer::Observer;
 
 use crate::feeds::{self, Ear};
-use crate::queue::Queue;
+use crate::guard::{Panicked, guarded, guarded_async};
+use crate::queue::{Queue, not_at_once};
 use crate::watch::{NewsStream, Told, follow, sleep_until};
 
 /// So many requests are worked on at a time.
@@ -61,9 +61,7 @@ pub async fn run_until(
     let news = futures::stream::select_all([
         ear.pods.map(News::Pod).boxed(),
         ear.requests.map(News::Request).boxed(),
-        follow(Api::<PodDisruptionBudget>::all(client.clone()), |budget: &Budget| budget.key.clone())
-            .map(News::Budget)
-            .boxed(),
+        follow::<BudgetOnWire, Budget>(client.clone()).map(News::Budget).boxed(),
     ]);
     let controller = Controller {
         apply: Requests::new(client, events),
@@ -158,7 +156,7 @@ impl Controller {
                     self.look_at_soon(key, now);
                 }
                 self.budgets.done(&budget, now);
-                self.budgets.set_time(&budget, again);
+                self.budgets.set_time(&budget, not_at_once(again, now));
             }
             self.queue.wake(now);
             if self.under_way.len() >= AT_A_TIME {
@@ -179,16 +177,27 @@ impl Controller {
     }
 
     fn look_at(&mut self, key: Key, now: Timestamp) {
-        let Some(decided) = self.index.decide(&key, now) else {
-            self.queue.set_time(&key, None);
-            self.done_with(&key, now);
-            return;
+        let index = &mut self.index;
+        let decided = match guarded(|| index.decide(&key, now)) {
+            Ok(Some(decided)) => decided,
+            Ok(None) => {
+                self.queue.set_time(&key, None);
+                self.done_with(&key, now);
+                return;
+            }
+            Err(Panicked) => {
+                tracing::error!(request = %key, "deciding on it failed: a defect of Usher; others go on");
+                self.observer.failed(&Failure::Panicked);
+                self.queue.retry(&key, now);
+                self.done_with(&key, now);
+                return;
+            }
         };
         if let Some(other) = decided.turn.clone() {
             self.look_at_soon(other, now);
         }
         self.observer.waits(&decided.request, decided.decision.waiting_on.as_ref(), now);
-        self.queue.set_time(&key, decided.decision.recheck_at);
+        self.queue.set_time(&key, not_at_once(decided.decision.recheck_at, now));
         if decided.decision.effects.is_empty() {
             self.done_with(&key, now);
             return;
@@ -198,7 +207,11 @@ impl Controller {
         self.under_way.push(
             async move {
                 let effects = &decided.decision.effects;
-                let outcome = apply.carry_out(&decided.request, decided.pod.as_deref(), effects).await;
+                let done = apply.carry_out(&decided.request, decided.pod.as_deref(), effects);
+                let outcome = guarded_async(done).await.unwrap_or_else(|Panicked| Outcome {
+                    failure: Some(Failure::Panicked),
+                    ..Outcome::default()
+                });
                 Done { key, decided, outcome }
             }
             .instrument(span)
@@ -216,7 +229,8 @@ impl Controller {
         let Done { key, decided, outcome } = done;
         if let Some(answer) = outcome.answer {
             self.observer.evicted(&decided.request, &answer);
-            tracing::info!(request = %key, pod = %decided.request.pod_name, ?answer, "eviction");
+            tracing::info!(request = %key, pod = %decided.request.pod_name, answer = answer.reason(), "eviction");
+            tracing::debug!(request = %key, ?answer, "eviction");
             self.index.answered(&key, answer, decided.budgets.clone(), now);
             self.look_at_soon(key.clone(), now);
         }
@@ -255,11 +269,15 @@ impl Controller {
                 self.queue.retry(&key, now);
                 match failure {
                     Failure::Outdated => {}
+                    Failure::Panicked => {
+                        tracing::error!(request = %key, "carrying it out failed: a defect of Usher; others go on");
+                    }
                     Failure::Later(why) => {
                         tracing::warn!(request = %key, why, "the server could not be written to");
                     }
-                    Failure::Refused { reason, message } => {
-                        tracing::error!(request = %key, reason, message, "the server refuses what is written");
+                    // Its words are in an event; they may repeat what logs must not hold.
+                    Failure::Refused { reason, .. } => {
+                        tracing::error!(request = %key, reason, "the server refuses what is written");
                     }
                 }
             }
@@ -285,7 +303,7 @@ impl Controller {
     fn learn_pod(&mut self, told: Told<Arc<Pod>, Key>, now: Timestamp) {
         let concerned = match told {
             Told::Seen(pod) => self.index.pod_seen(pod),
-            Told::Gone(pod) => self.index.pod_gone(&pod.key).into_iter().collect(),
+            Told::Gone(key) => self.index.pod_gone(&key).into_iter().collect(),
             Told::Only(there) => {
                 self.known.pods = true;
                 self.index.only_pods(&there)
@@ -298,7 +316,7 @@ impl Controller {
     fn learn_request(&mut self, told: Told<Arc<Request>, Key>, now: Timestamp) {
         match told {
             Told::Seen(request) => self.request_seen(request, now),
-            Told::Gone(request) => self.request_gone(&request.key, now),
+            Told::Gone(key) => self.request_gone(&key, now),
             Told::Only(there) => {
                 self.known.requests = true;
                 for key in self.index.request_keys().into_iter().filter(|key| !there.contains(key)) {
@@ -332,7 +350,7 @@ impl Controller {
     fn learn_budget(&mut self, told: Told<Budget, Key>, now: Timestamp) {
         let concerned = match told {
             Told::Seen(budget) => self.index.budget_seen(budget, now),
-            Told::Gone(budget) => self.index.budget_gone(&budget.key),
+            Told::Gone(key) => self.index.budget_gone(&key),
             Told::Only(there) => {
                 self.known.budgets = true;
                 self.index.only_budgets(&there)

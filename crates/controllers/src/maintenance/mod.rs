@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SelectAll};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use usher_api::NodeMaintenance;
@@ -35,7 +35,8 @@ pub use index::{Index, Item};
 pub use observer::{Cause, Observer};
 
 use crate::feeds::Ear;
-use crate::queue::Queue;
+use crate::guard::{Panicked, guarded, guarded_async};
+use crate::queue::{Queue, not_at_once};
 use crate::watch::{NewsStream, Told, follow, sleep_until};
 
 /// So many objects are worked on at a time.
@@ -62,12 +63,10 @@ struct Known {
 pub async fn run(ear: Ear, client: Client, clock: Clock, observer: Box<dyn Observer>) {
     let events = Events::start(client.clone(), clock.clone());
     let news = futures::stream::select_all([
-        follow(Api::<NodeMaintenance>::all(client.clone()), |it: &Maintenance| it.name.clone())
+        follow::<NodeMaintenance, Maintenance>(client.clone())
             .map(|told| News::Maintenance(Box::new(told)))
             .boxed(),
-        follow(Api::<NodeOnWire>::all(client.clone()), |it: &Node| it.name.clone())
-            .map(|told| News::Node(Box::new(told)))
-            .boxed(),
+        follow::<NodeOnWire, Node>(client.clone()).map(|told| News::Node(Box::new(told))).boxed(),
         ear.pods.map(News::Pod).boxed(),
         ear.requests.map(News::Request).boxed(),
     ]);
@@ -94,6 +93,12 @@ struct Done {
     told_fight: bool,
     /// The status of the maintenance was written.
     status_taken: bool,
+}
+
+impl Done {
+    fn failed(item: Item, failure: Failure) -> Self {
+        Self { item, fresh: None, failure: Some(failure), told_fight: false, status_taken: false }
+    }
 }
 
 enum Fresh {
@@ -141,7 +146,11 @@ impl Controller {
 
     /// Starts as much work as there may be at a time.
     fn work(&mut self, now: Timestamp) {
-        self.index.resolve(now);
+        let index = &mut self.index;
+        if guarded(|| index.resolve(now)) == Err(Panicked) {
+            tracing::error!("planning failed: a defect of Usher; what was planned before holds");
+            self.observer.failed(&Failure::Panicked);
+        }
         let (soon, later) = self.index.concerned();
         for item in soon {
             if self.queue.add(item, now) {
@@ -156,9 +165,24 @@ impl Controller {
             let Some((item, waited)) = self.queue.take(now) else { break };
             self.observer.queue_taken(waited);
             self.queue.set_time(&item, None);
-            match self.look_at(&item, now) {
-                Some(work) => self.under_way.push(work),
-                None => self.done_with(&item, now),
+            match guarded(|| self.look_at(&item, now)) {
+                Ok(Some(work)) => {
+                    let item = item.clone();
+                    self.under_way.push(
+                        async move {
+                            let done = guarded_async(work).await;
+                            done.unwrap_or_else(|Panicked| Done::failed(item, Failure::Panicked))
+                        }
+                        .boxed(),
+                    );
+                }
+                Ok(None) => self.done_with(&item, now),
+                Err(Panicked) => {
+                    tracing::error!(?item, "deciding on it failed: a defect of Usher; others go on");
+                    self.observer.failed(&Failure::Panicked);
+                    self.queue.retry(&item, now);
+                    self.done_with(&item, now);
+                }
             }
         }
         let (waiting, busy) = self.queue.depth();
@@ -171,14 +195,14 @@ impl Controller {
             Item::Maintenance(name) => {
                 let (maintenance, decision, cause) = self.index.decide_maintenance(name, now)?;
                 self.observer.waits(name, cause, now);
-                self.queue.set_time(item, decision.recheck_at);
+                self.queue.set_time(item, not_at_once(decision.recheck_at, now));
                 let effects = Some(decision.effects).filter(|effects| !effects.is_empty())?;
                 let span = spans::work("reconcile NodeMaintenance", "", name);
                 Some(carry_out(apply, item.clone(), maintenance, effects).instrument(span).boxed())
             }
             Item::Node(name) => {
                 let (node, decision) = self.index.decide_node(name, now)?;
-                self.queue.set_time(item, decision.recheck_at);
+                self.queue.set_time(item, not_at_once(decision.recheck_at, now));
                 let effects = Some(decision.effects).filter(|effects| !effects.is_empty())?;
                 let told_fight =
                     effects.iter().any(|effect| matches!(effect, NodeEffect::Tell(it) if it.is_warning));
@@ -251,8 +275,12 @@ impl Controller {
                     (Failure::Later(why), item) => {
                         tracing::warn!(?item, why, "the server could not be written to");
                     }
+                    (Failure::Panicked, item) => {
+                        tracing::error!(?item, "carrying it out failed: a defect of Usher; others go on");
+                    }
+                    // Its words are in a condition and an event.
                     (Failure::Refused { reason, message }, Item::Maintenance(name)) => {
-                        tracing::error!(maintenance = &**name, reason, message, "its status was refused");
+                        tracing::error!(maintenance = &**name, reason, "its status was refused");
                         self.index.status_refused(name, reason, message, now);
                     }
                     _ => {}
@@ -267,7 +295,7 @@ impl Controller {
         match news {
             News::Maintenance(told) => match *told {
                 Told::Seen(maintenance) => self.maintenance_seen(maintenance, now),
-                Told::Gone(maintenance) => self.maintenance_gone(&maintenance.name, now),
+                Told::Gone(name) => self.maintenance_gone(&name, now),
                 Told::Only(there) => {
                     self.known.maintenances = true;
                     for name in self.index.maintenance_names().iter().filter(|name| !there.contains(*name)) {
@@ -277,7 +305,7 @@ impl Controller {
             },
             News::Node(told) => match *told {
                 Told::Seen(node) => self.index.node_seen(node, now),
-                Told::Gone(node) => self.index.node_gone(&node.name),
+                Told::Gone(name) => self.index.node_gone(&name),
                 Told::Only(there) => {
                     self.known.nodes = true;
                     for name in self.index.node_names().iter().filter(|name| !there.contains(*name)) {
@@ -287,7 +315,7 @@ impl Controller {
             },
             News::Pod(told) => match told {
                 Told::Seen(pod) => self.index.pod_seen(pod),
-                Told::Gone(pod) => self.index.pod_gone(&pod.key),
+                Told::Gone(key) => self.index.pod_gone(&key),
                 Told::Only(there) => {
                     self.known.pods = true;
                     for key in self.index.pod_keys().iter().filter(|key| !there.contains(key)) {
@@ -297,7 +325,7 @@ impl Controller {
             },
             News::Request(told) => match told {
                 Told::Seen(request) => self.index.request_seen(request),
-                Told::Gone(request) => self.index.request_gone(&request.key),
+                Told::Gone(key) => self.index.request_gone(&key),
                 Told::Only(there) => {
                     self.known.requests = true;
                     for key in self.index.request_keys().iter().filter(|key| !there.contains(key)) {

@@ -71,6 +71,11 @@ struct ByLease {
     name: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByKind {
+    kind: String,
+}
+
 /// All metrics of this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
@@ -273,6 +278,16 @@ impl prometheus_client::collector::Collector for AtRead {
         )?;
         for (cause, _, seconds) in &waits {
             ConstCounter::new(*seconds).encode(blocked.encode_family(&ByCause { cause })?)?;
+        }
+        let mut unreadable = encoder.encode_descriptor(
+            "usher_unreadable_objects",
+            "Objects that are left out because somebody wrote something into them that cannot be read, by kind",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (kind, objects) in crate::watch::unreadable::counts() {
+            let objects = i64::try_from(objects).unwrap_or(i64::MAX);
+            ConstGauge::new(objects).encode(unreadable.encode_family(&ByKind { kind })?)?;
         }
         let mut unfinished = encoder.encode_descriptor(
             "workqueue_unfinished_work_seconds",

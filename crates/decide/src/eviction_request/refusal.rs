@@ -134,6 +134,16 @@ pub enum Answer {
     Refused(Refusal),
 }
 
+impl Answer {
+    /// One word, for logs and labels.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Accepted => "Accepted",
+            Self::Refused(refusal) => refusal.reason(),
+        }
+    }
+}
+
 /// A budget that selects the pod, and whether it lets the pod pass without taking anything from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelectingBudget {
