@@ -65,10 +65,10 @@ impl<'de, K: serde::de::DeserializeOwned> Deserialize<'de> for Lenient<K> {
     }
 }
 
-/// Once more, with times that can be told.
+/// Once more, with times that can be told, and without what is null.
 fn read_again<K: serde::de::DeserializeOwned>(text: &str) -> Lenient<K> {
     let mut value: Value = serde_json::from_str(text).unwrap_or_default();
-    correct_times(&mut value);
+    correct(&mut value);
     let metadata = identity(&value["metadata"]);
     match serde_json::from_value(value) {
         Ok(object) => Lenient::Read(object),
@@ -91,15 +91,19 @@ fn identity(metadata: &Value) -> ObjectMeta {
 }
 
 /// Texts of people are left alone.
-fn correct_times(value: &mut Value) {
+fn correct(value: &mut Value) {
     match value {
         Value::String(text) if is_a_time(text) && text.parse::<Timestamp>().is_err() => {
             *text = if text.as_str() > "5" { LAST } else { FIRST }.to_owned();
         }
-        Value::Array(values) => values.iter_mut().for_each(correct_times),
+        Value::Array(values) => {
+            values.retain(|value| !value.is_null());
+            values.iter_mut().for_each(correct);
+        }
         Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
             let values = fields.iter_mut().filter(|(name, _)| *name != "annotations" && *name != "labels");
-            values.for_each(|(_, value)| correct_times(value));
+            values.for_each(|(_, value)| correct(value));
         }
         _ => {}
     }

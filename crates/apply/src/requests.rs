@@ -1,7 +1,7 @@
 //! The effects of a decision on an eviction request, carried out in their order, up to the first that fails.
 
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error, Resource as _};
 use serde_json::{Value, json};
 use tracing::{Instrument as _, Span};

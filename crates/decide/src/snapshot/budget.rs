@@ -46,7 +46,7 @@ impl BudgetRule {
             Self::MaxUnavailable(IntOrString::String(share)) => (percent(share)? > 0).then_some(1),
             Self::MinAvailable(IntOrString::Int(pods)) => pods.checked_add(1),
             Self::MinAvailable(IntOrString::String(share)) => {
-                let spare = 100 - percent(share)?;
+                let spare = 100_i32.checked_sub(percent(share)?)?;
                 (spare > 0).then(|| 100_i32.div_euclid(spare) + i32::from(100 % spare > 0))
             }
         }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
@@ -63,8 +64,33 @@ pub struct BudgetOnWire {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub(crate) spec: Option<PodDisruptionBudgetSpec>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "counts")]
     pub(crate) status: Option<PodDisruptionBudgetStatus>,
+}
+
+/// The status of a budget without its conditions, and without the times at which pods were disrupted.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct BudgetCounts {
+    disruptions_allowed: Option<i32>,
+    current_healthy: Option<i32>,
+    desired_healthy: Option<i32>,
+    expected_pods: Option<i32>,
+    disrupted_pods: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+fn counts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PodDisruptionBudgetStatus>, D::Error> {
+    let counts = Option::<BudgetCounts>::deserialize(from)?;
+    Ok(counts.map(|counts| PodDisruptionBudgetStatus {
+        disruptions_allowed: counts.disruptions_allowed,
+        current_healthy: counts.current_healthy,
+        desired_healthy: counts.desired_healthy,
+        expected_pods: counts.expected_pods,
+        disrupted_pods: counts
+            .disrupted_pods
+            .map(|pods| pods.into_keys().map(|pod| (pod, Time(Timestamp::UNIX_EPOCH))).collect()),
+        ..PodDisruptionBudgetStatus::default()
+    }))
 }
 
 /// The names of a kind are those of the full type; only the fields are fewer.

@@ -1,0 +1,295 @@
+//! Nobody can write a value into an object that keeps the manager from reading it, or the objects beside it: every field of every
+//! kind that is watched gets values that our types might not like, and whatever the API server takes must be read.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::{Value, json};
+use usher_api::lenient::Lenient;
+use usher_api::{EvictionRequest, NodeMaintenance};
+use usher_apply::Clock;
+use usher_decide::snapshot::{
+    Budget, BudgetOnWire, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request as EvictionRequestView,
+    RequestOnWire,
+};
+use usher_tests::cluster::ADMIN;
+use usher_tests::{Request, TestCluster, crds};
+
+/// The API server takes it, and `jiff::Timestamp` does not.
+const LAST_SECOND: &str = "9999-12-31T23:59:59Z";
+
+struct Kind {
+    name: &'static str,
+    /// Where it is created.
+    path: &'static str,
+    object: Value,
+    status: Value,
+    /// Whether what the server answers can be read.
+    reads: fn(&str) -> bool,
+}
+
+/// Each of the types that this kind is read with.
+fn reads<W, T>(text: &str) -> bool
+where
+    W: serde::de::DeserializeOwned,
+    T: From<W>,
+{
+    let read: Lenient<W> = serde_json::from_str(text).unwrap();
+    read.read().map(T::from).is_ok()
+}
+
+fn kinds() -> Vec<Kind> {
+    let time = "2026-01-01T00:00:00Z";
+    let condition = json!({
+        "type": "Ready", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": time,
+    });
+    let container = json!({
+        "name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}, "ports": [{"containerPort": 80}],
+    });
+    let entry = json!({"podPriority": 7, "podType": "Default", "podSelector": {"matchLabels": {"a": "b"}}});
+    vec![
+        Kind {
+            name: "pods/p",
+            path: "/api/v1/namespaces/default/pods",
+            object: json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "web"}},
+                "spec": {"nodeName": "n", "containers": [container], "terminationGracePeriodSeconds": 30},
+            }),
+            status: json!({"phase": "Running", "startTime": time, "conditions": [condition]}),
+            reads: reads::<PodOnWire, Pod>,
+        },
+        Kind {
+            name: "poddisruptionbudgets/b",
+            path: "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+            object: json!({
+                "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+                "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+            }),
+            status: json!({
+                "disruptionsAllowed": 1, "currentHealthy": 1, "desiredHealthy": 0, "expectedPods": 1,
+                "observedGeneration": 1, "disruptedPods": {"q": time}, "conditions": [condition],
+            }),
+            reads: reads::<BudgetOnWire, Budget>,
+        },
+        Kind {
+            name: "nodes/n",
+            path: "/api/v1/nodes",
+            object: json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"pool": "a"}},
+                "spec": {"unschedulable": false, "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": time}]},
+            }),
+            status: json!({"capacity": {"cpu": "4"}, "conditions": [{
+                "type": "Ready", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": time,
+                "lastHeartbeatTime": time,
+            }]}),
+            reads: reads::<NodeOnWire, Node>,
+        },
+        Kind {
+            name: "nodemaintenances/m",
+            path: "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances",
+            object: json!({
+                "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "m"},
+                "spec": {
+                    "stage": "Idle", "reason": "r", "drainPlan": [entry],
+                    "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [
+                        {"key": "pool", "operator": "In", "values": ["a"]},
+                    ]}]},
+                    "drainLimit": {"maxNodes": 1, "topologyKey": "zone"},
+                },
+            }),
+            status: json!({
+                "nodes": 1, "conditions": [condition],
+                "stageStatuses": [{"name": "Drain", "startTimestamp": time}],
+                "drainStatus": {
+                    "planPosition": 1, "podsPendingEviction": 1, "podsEvicting": 1, "nodesDrained": 0,
+                    "drainMessage": "m", "expectedFinishTime": time, "reachedDrainTargets": [entry],
+                },
+                "nodeStatuses": [{
+                    "nodeRef": {"name": "n"}, "drainTargets": [entry], "drainMessage": "m",
+                    "podsPendingEviction": 1, "podsEvicting": 1,
+                }],
+            }),
+            reads: reads::<NodeMaintenance, Maintenance>,
+        },
+        Kind {
+            name: "evictionrequests/UID",
+            path: "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests",
+            object: json!({
+                "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+                "metadata": {"name": "UID", "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_a.com"]},
+                "spec": {
+                    "podRef": {"name": "p", "uid": "UID"}, "progressDeadlineSeconds": 600,
+                    "interceptors": [{"interceptorClass": "a.com", "priority": 1, "role": "r"}],
+                },
+            }),
+            status: json!({
+                "activeInterceptorClass": "a.com", "activeInterceptorCompleted": false,
+                "expectedInterceptorFinishTime": time, "progressTimestamp": time,
+                "evictionRequestCancellationPolicy": "Allow", "failedAPIEvictionCounter": 1, "message": "m",
+                "conditions": [condition],
+            }),
+            reads: |text| {
+                reads::<RequestOnWire, EvictionRequestView>(text)
+                    && reads::<EvictionRequest, EvictionRequest>(text)
+            },
+        },
+    ]
+}
+
+/// Values that are of the right type in JSON, and all the same not what one expects.
+fn hostile(value: &Value) -> Vec<Value> {
+    let mut all = match value {
+        Value::String(_) => vec![
+            json!(""),
+            json!(LAST_SECOND),
+            json!("9999-12-31T23:59:59.999999999Z"),
+            json!("0000-01-01T00:00:00Z"),
+            json!("0001-01-01T00:00:00+23:59"),
+            json!("2016-12-31T23:59:60Z"),
+            json!("2026-01-01T24:00:00Z"),
+            json!("2026-01-01t00:00:00z"),
+            json!("\u{202e}\u{0}\u{1b}[2J\u{feff}💥"),
+            json!("x".repeat(40_000)),
+            json!("9e999"),
+            json!("-1"),
+        ],
+        Value::Number(_) => [i64::MAX, i64::MIN, i64::from(i32::MAX) + 1, i64::from(i32::MIN), -1, 0]
+            .into_iter()
+            .map(Value::from)
+            .chain([json!(1.5), json!(1e300), json!("50%"), json!("-7%"), json!("999999999999%")])
+            .collect(),
+        Value::Bool(given) => vec![json!(!given)],
+        Value::Array(_) => vec![json!([])],
+        Value::Object(_) => vec![json!({})],
+        Value::Null => vec![],
+    };
+    all.push(Value::Null);
+    all
+}
+
+/// Every place in the object, as JSON pointers.
+fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+                found.push(at.clone());
+                places(value, &at, found);
+            }
+        }
+        Value::Array(values) => {
+            for (number, value) in values.iter().enumerate() {
+                let at = format!("{at}/{number}");
+                found.push(at.clone());
+                places(value, &at, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+async fn json_patch(cluster: &TestCluster, path: &str, patch: &Value) -> (u16, Value) {
+    let mut request = Request::with_json(Method::PATCH, path, patch);
+    request.headers[0].1 = "application/json-patch+json".to_owned();
+    let answer = cluster.send(ADMIN, request).await.unwrap();
+    (answer.status, answer.body)
+}
+
+async fn put_values_everywhere(cluster: &TestCluster) {
+    crds::install(cluster).await.unwrap();
+    let mut uid = String::new();
+    for kind in kinds() {
+        let with_uid = |value: &Value| -> Value {
+            serde_json::from_str(&value.to_string().replace("UID", if uid.is_empty() { "u" } else { &uid }))
+                .unwrap()
+        };
+        let object = with_uid(&kind.object);
+        let created = cluster.created(kind.path, &object).await.unwrap();
+        if kind.name.starts_with("pods/") {
+            uid = created["metadata"]["uid"].as_str().unwrap().to_owned();
+        }
+        let path = format!("{}/{}", kind.path, created["metadata"]["name"].as_str().unwrap());
+        let status =
+            cluster.merge_patch(&format!("{path}/status"), &json!({"status": kind.status})).await.unwrap();
+        assert_eq!(status.status, 200, "{}: {:#}", kind.name, status.body);
+        let (mut tried, mut taken, mut unread) = (0, 0, Vec::new());
+        for (subresource, base) in [("", created), ("/status", status.body)] {
+            let mut found = Vec::new();
+            places(&base, "", &mut found);
+            let is_written_here = |place: &&String| (place.starts_with("/status")) != subresource.is_empty();
+            for place in found.iter().filter(is_written_here) {
+                for value in hostile(base.pointer(place).unwrap()) {
+                    let patch = json!([{"op": "replace", "path": place, "value": value}]);
+                    let (code, body) =
+                        json_patch(cluster, &format!("{path}{subresource}?dryRun=All"), &patch).await;
+                    tried += 1;
+                    if code == 200 {
+                        taken += 1;
+                        if !(kind.reads)(&body.to_string()) {
+                            unread.push(format!("{value} at {place}"));
+                        }
+                    }
+                }
+            }
+        }
+        assert!(
+            unread.is_empty(),
+            "{} took, and nobody can read, {}: {unread:#?}",
+            cluster.name(),
+            kind.name
+        );
+        println!("{}: {} took {taken} of {tried} values", cluster.name(), kind.name);
+        assert!(taken > 100, "{}: {taken} of {tried} were taken", kind.name);
+    }
+}
+
+/// Times that cannot be told, in an object of every kind; then a manager starts, and does its work.
+async fn drain_beside_them(cluster: &TestCluster) {
+    let marked = [
+        "/api/v1/nodes/n",
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b",
+        "/api/v1/namespaces/default/pods/p",
+        "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances/m",
+    ];
+    for path in marked {
+        let patch =
+            json!([{"op": "replace", "path": "/metadata/managedFields/0/time", "value": LAST_SECOND}]);
+        let (code, body) = json_patch(cluster, path, &patch).await;
+        assert_eq!(code, 200, "{path}: {body:#}");
+    }
+    let client = cluster.client(ADMIN).unwrap();
+    let manager = tokio::spawn(usher_controllers::run_both(client, Clock::system()));
+    let stage = json!({"spec": {"stage": "Drain", "drainLimit": null}});
+    let staged = cluster.merge_patch(marked[3], &stage).await.unwrap();
+    assert_eq!(staged.status, 200, "{:#}", staged.body);
+    let start = Instant::now();
+    loop {
+        let node = cluster.get(marked[0]).await.unwrap().body;
+        let pod = cluster.get(marked[2]).await.unwrap();
+        let is_leaving = pod.status == 404 || pod.body["metadata"]["deletionTimestamp"].is_string();
+        if node["spec"]["unschedulable"] == true && is_leaving {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{:#} {:#}", node["spec"], pod.body["metadata"]);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    manager.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_the_embedded_cluster_takes_is_read() {
+    put_values_everywhere(&TestCluster::embedded().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_the_real_api_server_takes_is_read() {
+    if usher_testbed::skip_real("unreadable: values that a real API server takes") {
+        return;
+    }
+    let cluster = TestCluster::real().await.unwrap();
+    put_values_everywhere(&cluster).await;
+    // The embedded cluster lets nobody write these times.
+    drain_beside_them(&cluster).await;
+}
