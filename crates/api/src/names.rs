@@ -11,6 +11,10 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Pod annotation that registers an interceptor; the interceptor class follows, the value is `PRIORITY/ROLE`.
 pub const INTERCEPTOR_ANNOTATION_PREFIX: &str = "interceptor.evictionrequest.coordination.k8s.io/priority_";
+/// An administrator has the interceptors of an eviction request skipped, and says why in its value. Who may set it is asked for by
+/// the verb `skip` on `evictionrequests/interceptors`.
+pub const SKIP_INTERCEPTORS_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/skip-interceptors";
+
 /// EvictionRequest annotation, set to `true` by admission: the pod named no interceptor when the request was created. A request
 /// without interceptors and without it was created past admission, and waits if its pod names some.
 pub const INTERCEPTORS_RESOLVED_ANNOTATION: &str =

@@ -30,7 +30,9 @@ use usher_apply::Clock;
 pub async fn run_both(client: kube::Client, clock: Clock) {
     let [for_requests, for_maintenances] = feeds::listen(&client);
     let (nobody, stop) = (Box::new(observer::Nobody), std::future::pending());
-    let requests = eviction_request::run_until(for_requests, client.clone(), clock.clone(), nobody, stop);
+    let options = eviction_request::Options::default();
+    let (for_all, at) = (client.clone(), clock.clone());
+    let requests = eviction_request::run_until(for_requests, for_all, at, options, nobody, stop);
     let maintenances = maintenance::run(for_maintenances, client, clock, Box::new(observer::Nobody));
     futures::future::join(requests, maintenances).await;
 }

@@ -14,7 +14,7 @@ use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource as _};
 use usher_api::lenient::Lenient;
 use usher_apply::Clock;
-use usher_decide::snapshot::{Budget, Key, Maintenance, Node, Pod, Request};
+use usher_decide::snapshot::{Budget, DaemonSet, Key, Maintenance, Node, Pod, Request};
 
 use crate::pauses::Pauses;
 
@@ -49,7 +49,7 @@ macro_rules! keyed {
     };
 }
 
-keyed!(Pod, Request, Budget: key as Key, key_in_namespace);
+keyed!(Pod, Request, Budget, DaemonSet: key as Key, key_in_namespace);
 keyed!(Maintenance, Node: name as Arc<str>, |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default().into());
 
 fn key_in_namespace(metadata: &ObjectMeta) -> Key {

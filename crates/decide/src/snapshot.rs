@@ -1,6 +1,7 @@
 //! What decisions look at: slim objects that hold only what somebody decides by, so that 150,000 of them fit in memory.
 
 mod budget;
+mod daemon_set;
 mod maintenance;
 mod node;
 mod pod;
@@ -12,12 +13,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 pub use budget::{Budget, BudgetRule, UnhealthyPolicy};
+pub use daemon_set::DaemonSet;
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
 pub use pod::{Owner, Phase, Pod};
 pub use request::Request;
-pub use wire::{BudgetOnWire, PodOnWire, RequestOnWire};
+pub use wire::{BudgetOnWire, DaemonSetOnWire, PodOnWire, RequestOnWire};
 pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
 
 /// A name in a namespace. Many maps hold it, so it is a single pointer.

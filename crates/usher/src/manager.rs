@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use jiff::SignedDuration;
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -45,6 +46,10 @@ pub struct Arguments {
     /// node maintenances.
     #[arg(long, value_name = "GATES", default_value = "", value_parser = gates::parse)]
     feature_gates: Gates,
+    /// How long all interceptors of a pod may take together, counted from its eviction request, such as 12h. Then the pod is
+    /// evicted, within its disruption budgets, also while an interceptor reports progress. 0: as long as they report progress.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    interceptors_time_limit: SignedDuration,
     /// Where /metrics is served, over plain HTTP.
     #[arg(long, default_value = "0.0.0.0:8080")]
     metrics_address: SocketAddr,
@@ -57,6 +62,21 @@ pub struct Arguments {
     logs: logs::Arguments,
     #[command(flatten)]
     traces: traces::Arguments,
+}
+
+impl Arguments {
+    fn request_options(&self) -> eviction_request::Options {
+        let limit = Some(self.interceptors_time_limit).filter(|limit| !limit.is_zero());
+        eviction_request::Options { interceptors_limit: limit }
+    }
+}
+
+fn duration(text: &str) -> Result<SignedDuration, String> {
+    match text.parse::<SignedDuration>() {
+        Ok(duration) if !duration.is_negative() => Ok(duration),
+        Ok(_) => Err("it cannot be negative".to_string()),
+        Err(_) => Err("it is a duration such as 90s, 30m or 12h".to_string()),
+    }
 }
 
 /// When asked to end, this process is gone after so long, whatever hangs.
@@ -172,7 +192,8 @@ impl Parts {
                 let health = self.health.clone();
                 let observer = self.metrics.observer(move || health.synced(Controller::EvictionRequests));
                 let (client, clock) = (client.clone(), clock.clone());
-                eviction_request::run_until(ear, client, clock, observer, self.stopped()).await;
+                let options = self.arguments.request_options();
+                eviction_request::run_until(ear, client, clock, options, observer, self.stopped()).await;
             } else {
                 self.stopped().await;
             }

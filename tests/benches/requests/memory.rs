@@ -206,7 +206,14 @@ pub async fn control(url: &str) -> Result<()> {
     let stop = std::future::pending();
     let maintenances = metrics.maintenance_observer(|| ());
     let controllers = tokio::spawn(join(
-        eviction_request::run_until(for_requests, client.clone(), Clock::system(), observer, stop),
+        eviction_request::run_until(
+            for_requests,
+            client.clone(),
+            Clock::system(),
+            eviction_request::Options::default(),
+            observer,
+            stop,
+        ),
         maintenance::run(for_maintenances, client, Clock::system(), maintenances),
     ));
     until(begun, || synced.load(Ordering::Acquire)).await?;

@@ -259,6 +259,8 @@ fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: 
         resource_version: String::new(),
         created: now,
         is_deleting: false,
+        deleted: None,
+        skips_interceptors: None,
         finalizers: requester_finalizer(DEFAULT_REQUESTER).into_iter().collect(),
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use usher_decide::budgets::{Ledger, PATIENCE, Place};
 use usher_decide::decision::{Decision, Effect};
 use usher_decide::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
-use usher_decide::snapshot::{Budget, Key, Pod, Request};
+use usher_decide::snapshot::{Budget, DaemonSet, Key, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 #[derive(Debug, Default)]
@@ -19,6 +19,9 @@ pub struct Index {
     requests: BTreeMap<Key, Entry>,
     /// By namespace.
     budgets: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Budget>>,
+    daemon_sets: HashMap<Key, Arc<str>>,
+    /// How long all interceptors of a pod may take together.
+    interceptors_limit: Option<SignedDuration>,
     ledger: Ledger,
     /// Budgets at which somebody may have room now.
     to_ask: BTreeSet<Key>,
@@ -55,6 +58,10 @@ impl Decided {
 }
 
 impl Index {
+    pub fn new(interceptors_limit: Option<SignedDuration>) -> Self {
+        Self { interceptors_limit, ..Self::default() }
+    }
+
     pub fn request(&self, key: &Key) -> Option<&Arc<Request>> {
         self.requests.get(key).map(|entry| &entry.request)
     }
@@ -153,6 +160,32 @@ impl Index {
         gone.iter().flat_map(|key| self.budget_gone(key)).collect()
     }
 
+    /// The requests whose pods may be evicted now, or not any more.
+    pub fn daemon_set_seen(&mut self, set: DaemonSet) -> Vec<Key> {
+        let is_new = self.daemon_sets.insert(set.key.clone(), set.uid.clone()).as_ref() != Some(&set.uid);
+        if is_new { self.requests_in(&set.key.namespace) } else { Vec::new() }
+    }
+
+    pub fn daemon_set_gone(&mut self, key: &Key) -> Vec<Key> {
+        self.daemon_sets.remove(key);
+        self.requests_in(&key.namespace)
+    }
+
+    pub fn only_daemon_sets(&mut self, there: &HashSet<Key>) -> Vec<Key> {
+        let mut gone: Vec<Key> =
+            self.daemon_sets.keys().filter(|key| !there.contains(key)).cloned().collect();
+        gone.sort_unstable();
+        gone.iter().flat_map(|key| self.daemon_set_gone(key)).collect()
+    }
+
+    /// The DaemonSet that the pod names is there.
+    fn has_daemon_set(&self, pod: &Pod) -> bool {
+        pod.owner.as_ref().is_some_and(|owner| {
+            let key = Key::new(pod.key.namespace.clone(), owner.name.clone());
+            self.daemon_sets.get(&key) == Some(&owner.uid)
+        })
+    }
+
     fn requests_in(&self, namespace: &str) -> Vec<Key> {
         let from = self.requests.range(Key::new(namespace, "")..);
         from.map(|(key, _)| key).take_while(|key| &*key.namespace == namespace).cloned().collect()
@@ -216,7 +249,15 @@ impl Index {
             _ => Vec::new(),
         };
         let attempt = entry.attempt.as_deref();
-        let case = Case { request: &request, pod: target, budgets: &selecting, attempt, granted };
+        let case = Case {
+            request: &request,
+            pod: target,
+            budgets: &selecting,
+            attempt,
+            granted,
+            has_daemon_set: pod.as_deref().is_some_and(|pod| pod.is_daemon() && self.has_daemon_set(pod)),
+            interceptors_limit: self.interceptors_limit,
+        };
         let decision = decide(&case, now);
         let budget = match (&decision.waiting_on, &selecting[..]) {
             (Some(WaitingOn::Budget { .. }), [budget]) => Some(budget.key.clone()),

@@ -13,13 +13,13 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SelectAll};
 use futures::{FutureExt, StreamExt};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Outcome, Requests, spans};
 use usher_decide::decision::Effect;
-use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, Request};
+use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, DaemonSetOnWire, Key, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 pub use crate::observer::Nobody;
@@ -41,12 +41,20 @@ enum News {
     Pod(Told<Arc<Pod>, Key>),
     Request(Told<Arc<Request>, Key>),
     Budget(Told<Budget, Key>),
+    DaemonSet(Told<DaemonSet, Key>),
+}
+
+/// What an administrator sets for the whole cluster.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// How long all interceptors of a pod may take together, from the creation of its request.
+    pub interceptors_limit: Option<SignedDuration>,
 }
 
 /// Runs the controller with watches of its own until the future is dropped.
 pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
     let [ear] = feeds::listen(&client);
-    run_until(ear, client, clock, observer, std::future::pending()).await;
+    run_until(ear, client, clock, Options::default(), observer, std::future::pending()).await;
 }
 
 /// Runs the controller until it is asked to stop; the calls under way are given a while to finish.
@@ -54,6 +62,7 @@ pub async fn run_until(
     ear: Ear,
     client: Client,
     clock: Clock,
+    options: Options,
     observer: Box<dyn Observer>,
     stop: impl Future<Output = ()>,
 ) {
@@ -62,12 +71,13 @@ pub async fn run_until(
         ear.pods.map(News::Pod).boxed(),
         ear.requests.map(News::Request).boxed(),
         follow::<BudgetOnWire, Budget>(client.clone()).map(News::Budget).boxed(),
+        follow::<DaemonSetOnWire, DaemonSet>(client.clone()).map(News::DaemonSet).boxed(),
     ]);
     let controller = Controller {
         apply: Requests::new(client, events),
         clock,
         observer,
-        index: Index::default(),
+        index: Index::new(options.interceptors_limit),
         queue: Queue::default(),
         budgets: Queue::default(),
         under_way: FuturesUnordered::new(),
@@ -84,6 +94,7 @@ struct Known {
     pods: bool,
     requests: bool,
     budgets: bool,
+    daemon_sets: bool,
 }
 
 struct Done {
@@ -291,6 +302,7 @@ impl Controller {
             News::Pod(told) => self.learn_pod(told, now),
             News::Request(told) => self.learn_request(told, now),
             News::Budget(told) => self.learn_budget(told, now),
+            News::DaemonSet(told) => self.learn_daemon_set(told, now),
         }
     }
 
@@ -360,9 +372,22 @@ impl Controller {
         self.listed();
     }
 
+    fn learn_daemon_set(&mut self, told: Told<DaemonSet, Key>, now: Timestamp) {
+        let concerned = match told {
+            Told::Seen(set) => self.index.daemon_set_seen(set),
+            Told::Gone(key) => self.index.daemon_set_gone(&key),
+            Told::Only(there) => {
+                self.known.daemon_sets = true;
+                self.index.only_daemon_sets(&there)
+            }
+        };
+        self.look_at_all(concerned, now);
+        self.listed();
+    }
+
     fn listed(&mut self) {
         let known = &self.known;
-        if !self.is_synced && known.pods && known.requests && known.budgets {
+        if !self.is_synced && known.pods && known.requests && known.budgets && known.daemon_sets {
             self.is_synced = true;
             tracing::info!(requests = self.index.request_keys().len(), "all that there is is known");
             self.observer.synced();

@@ -30,6 +30,8 @@ fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Optio
         resource_version: "1".into(),
         created: Timestamp::from_second(START).unwrap(),
         is_deleting: false,
+        deleted: None,
+        skips_interceptors: None,
         finalizers: requesters.iter().map(of).collect(),
         pod_name: name.into(),
         pod_uid: name.into(),

@@ -27,7 +27,7 @@ pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Dec
     let unevictable = if pod.is_mirror {
         Some(Unevictable::MirrorPod)
     } else {
-        pod.is_daemon().then_some(Unevictable::DaemonSetPod)
+        (pod.is_daemon() && case.has_daemon_set).then_some(Unevictable::DaemonSetPod)
     };
     if let Some(pod) = unevictable {
         return blocked(request, WaitingOn::NotEvictable { pod }, 0, now);
@@ -87,6 +87,12 @@ fn evict(request: &Request, left: Left<'_>) -> Decision {
         Left::NoInterceptor => "it has no interceptor".to_string(),
         Left::Completed { class } => format!("its last interceptor {class} completed"),
         Left::Silent { class } => format!("its last interceptor {class} is silent"),
+        Left::Skipped { why } => {
+            format!("its interceptors are skipped, as an administrator asked for: {why}")
+        }
+        Left::OutOfTime { limit } => {
+            format!("its interceptors took longer than {} seconds together", limit.as_secs())
+        }
     };
     let requesters: Vec<&str> = request.requesters().collect();
     let message = if requesters.is_empty() {
@@ -98,6 +104,9 @@ fn evict(request: &Request, left: Left<'_>) -> Decision {
     let decision = Decision::default().act(Effect::Confirm).act(Effect::Evict).act(told);
     match left {
         Left::Silent { .. } => decision.act(Notice::warning(EVERYBODY, "InterceptorSilent", why)),
+        Left::Skipped { .. } | Left::OutOfTime { .. } => {
+            decision.act(Notice::warning(EVERYBODY, "InterceptorsSkipped", why))
+        }
         Left::NoInterceptor | Left::Completed { .. } => decision,
     }
 }

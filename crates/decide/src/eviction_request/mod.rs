@@ -10,7 +10,7 @@ mod refusal;
 mod tests;
 mod turn;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
@@ -44,6 +44,10 @@ pub struct Case<'a> {
     pub attempt: Option<&'a Attempt>,
     /// Whether the pod's budget has room, and the room is this pod's: see [`crate::budgets::Ledger`].
     pub granted: bool,
+    /// The controller that the pod names exists, where it is a DaemonSet.
+    pub has_daemon_set: bool,
+    /// How long all interceptors of a pod may take together.
+    pub interceptors_limit: Option<SignedDuration>,
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
@@ -59,7 +63,10 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     };
     let may_be_withdrawn = request.status.eviction_request_cancellation_policy == Policy::Allow;
     if request.requesters().next().is_none() && may_be_withdrawn {
-        return end::withdraw(request);
+        return end::withdraw(request, now);
+    }
+    if let Some(left) = turn::none_left(case, now) {
+        return evict::decide(case, pod, left, now);
     }
     match turn(request, now) {
         Turn::Pass { to, why } => pass(request, &to.interceptor_class, why, now),
@@ -71,7 +78,9 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
                 expected_finish: request.status.expected_interceptor_finish_time.as_ref().map(|time| time.0),
                 message: request.status.message.clone(),
             };
-            evict::unblocked(request, waiting_on, now)
+            let decision = evict::unblocked(request, waiting_on, now);
+            let recheck_at = decision.recheck_at.into_iter().chain(turn::limit_at(case)).min();
+            Decision { recheck_at, ..decision }
         }
         Turn::Unknown { class } => Decision::wait(WaitingOn::UnknownInterceptor { class: class.to_string() }),
         Turn::Nobody(left) => evict::decide(case, pod, left, now),

@@ -33,6 +33,8 @@ fn request(interceptors: &[(&str, i32)]) -> Request {
         resource_version: "7".into(),
         created: at(0),
         is_deleting: false,
+        deleted: None,
+        skips_interceptors: None,
         finalizers: [requester_finalizer("drain.example.com").unwrap()].into(),
         pod_name: "p".into(),
         pod_uid: "uid-p".into(),
@@ -85,7 +87,15 @@ fn budget(name: &str, allowed: i32) -> Budget {
 }
 
 fn case<'a>(request: &'a Request, pod: &'a Pod) -> Case<'a> {
-    Case { request, pod: Target::Found(pod), budgets: &[], attempt: None, granted: false }
+    Case {
+        request,
+        pod: Target::Found(pod),
+        budgets: &[],
+        attempt: None,
+        granted: false,
+        has_daemon_set: true,
+        interceptors_limit: None,
+    }
 }
 
 fn evicts(decision: &Decision) -> bool {
@@ -639,7 +649,8 @@ mod garbage_collection {
     use super::*;
 
     fn effects(request: &Request, target: Target<'_>) -> Vec<Effect> {
-        let case = Case { request, pod: target, budgets: &[], attempt: None, granted: false };
+        let pod = pod();
+        let case = Case { pod: target, ..case(request, &pod) };
         let told = |effect: &Effect| matches!(effect, Effect::Tell(_));
         decide(&case, at(10)).effects.into_iter().filter(|effect| !told(effect)).collect()
     }
@@ -741,7 +752,90 @@ mod garbage_collection {
     }
 
     #[test]
+    fn a_foreign_finalizer_does_not_keep_others_from_asking_for_the_pod() {
+        let mut request = request(&[]);
+        request.finalizers = ["notify.example.com/hear".into(), "foregroundDeletion".into()].into();
+        (request.is_deleting, request.deleted) = (true, Some(at(0)));
+        let (pod, early) = (pod(), at(59));
+        let waiting = decide(&case(&request, &pod), early);
+        assert!(
+            waiting.effects.is_empty() && matches!(waiting.waiting_on, Some(WaitingOn::Finalizers { .. }))
+        );
+        assert_eq!(waiting.recheck_at, Some(at(60)));
+        let taken_off = decide(&case(&request, &pod), at(60));
+        let kept = Effect::KeepFinalizers(vec!["foregroundDeletion".into()]);
+        assert_eq!(taken_off.effects[0], kept, "the garbage collector takes its own away");
+        let Effect::Tell(notice) = &taken_off.effects[1] else { panic!("{taken_off:?}") };
+        assert!(
+            notice.is_warning && notice.message.starts_with("notify.example.com/hear held"),
+            "{notice:?}"
+        );
+        request.deleted = Some(Timestamp::MAX);
+        assert!(decide(&case(&request, &pod), at(60)).effects.is_empty());
+    }
+
+    #[test]
     fn a_pod_that_was_never_seen_is_looked_up_before_it_counts_as_gone() {
         assert_eq!(effects(&request(&[]), Target::NeverSeen), [Effect::LookUpPod]);
+    }
+}
+
+mod limits {
+    use super::*;
+
+    #[test]
+    fn an_administrator_gets_past_interceptors_also_where_cancellation_is_forbidden() {
+        let pod = pod();
+        for class in [None, Some("high.example.com"), Some("unknown.example.com")] {
+            let mut request = at_turn("high.example.com", 100);
+            request.status.active_interceptor_class = class.map(str::to_owned);
+            request.status.eviction_request_cancellation_policy = Policy::Forbid;
+            assert!(!evicts(&decide(&case(&request, &pod), at(110))), "{class:?}");
+            request.skips_interceptors = Some("the rack burns".into());
+            let decision = decide(&case(&request, &pod), at(110));
+            assert!(evicts(&decision), "{class:?}");
+            let told = decision.effects.iter().any(|effect| {
+                matches!(effect, Effect::Tell(notice) if notice.reason == "InterceptorsSkipped"
+                    && notice.is_warning && notice.message.ends_with("the rack burns"))
+            });
+            assert!(told, "{decision:?}");
+            let budget = budget("web", 0);
+            let held = Case { budgets: &[&budget], ..case(&request, &pod) };
+            assert!(!evicts(&decide(&held, at(110))), "budgets hold all the same");
+        }
+    }
+
+    #[test]
+    fn interceptors_have_no_more_time_together_than_the_cluster_gives_them() {
+        let (pod, limit) = (pod(), SignedDuration::from_secs(3600));
+        let request = at_turn("high.example.com", 3500);
+        let case = Case { interceptors_limit: Some(limit), ..case(&request, &pod) };
+        let waiting = decide(&case, at(3550));
+        assert!(!evicts(&waiting), "it reports progress");
+        assert_eq!(waiting.recheck_at, Some(at(3600)), "before its deadline");
+        assert!(evicts(&decide(&case, at(3600))));
+        assert!(
+            !evicts(&decide(&Case { interceptors_limit: None, ..case }, at(3600))),
+            "as the specification has it"
+        );
+    }
+
+    #[test]
+    fn a_pod_stays_for_a_daemon_set_only_if_there_is_one() {
+        let owner = |api_version: &str| Pod {
+            owner: Some(Arc::new(Owner {
+                api_version: api_version.into(),
+                kind: "DaemonSet".into(),
+                name: "d".into(),
+                uid: "d".into(),
+            })),
+            ..pod()
+        };
+        let request = request(&[]);
+        let (real, other) = (owner("apps/v1"), owner("example.com/v1"));
+        assert!(!evicts(&decide(&case(&request, &real), at(0))));
+        assert!(evicts(&decide(&Case { has_daemon_set: false, ..case(&request, &real) }, at(0))));
+        assert!(evicts(&decide(&case(&request, &other), at(0))), "a kind of another group by that name");
+        assert_eq!(other.kind(), usher_api::PodType::Default);
     }
 }

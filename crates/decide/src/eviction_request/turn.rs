@@ -1,8 +1,9 @@
 //! Whose turn it is.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use usher_api::Interceptor;
 
+use super::Case;
 use crate::snapshot::Request;
 
 /// What the request's interceptors are at.
@@ -28,8 +29,39 @@ pub enum Passing<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left<'a> {
     NoInterceptor,
-    Completed { class: &'a str },
-    Silent { class: &'a str },
+    Completed {
+        class: &'a str,
+    },
+    Silent {
+        class: &'a str,
+    },
+    /// An administrator wants them to be skipped, for this reason.
+    Skipped {
+        why: &'a str,
+    },
+    /// They took longer than the cluster gives to all of them together.
+    OutOfTime {
+        limit: SignedDuration,
+    },
+}
+
+/// When all interceptors together have taken as long as they may.
+pub fn limit_at(case: &Case<'_>) -> Option<Timestamp> {
+    let limit = case.interceptors_limit?;
+    Some(case.request.created.checked_add(limit).unwrap_or(Timestamp::MAX))
+}
+
+/// Whether no interceptor is waited for, whosever turn it is.
+pub fn none_left<'a>(case: &Case<'a>, now: Timestamp) -> Option<Left<'a>> {
+    let request = case.request;
+    if request.interceptors.is_empty() || matches!(turn(request, now), Turn::Nobody(_)) {
+        return None;
+    }
+    if let Some(why) = &request.skips_interceptors {
+        return Some(Left::Skipped { why });
+    }
+    let limit = case.interceptors_limit?;
+    limit_at(case).is_some_and(|at| now >= at).then_some(Left::OutOfTime { limit })
 }
 
 /// When the progress of whoever has the turn is overdue: counted from its last report, else from the creation.

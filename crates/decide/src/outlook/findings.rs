@@ -192,6 +192,8 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
         resource_version: String::new(),
         created: now,
         is_deleting: false,
+        deleted: None,
+        skips_interceptors: None,
         finalizers: Arc::new([finalizer()]),
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),
@@ -205,7 +207,15 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
     let budgets: Vec<&snapshot::Budget> = budgets.iter().map(|budget| &budget.budget).collect();
     let granted = budgets.iter().all(|budget| budget.allowed > 0);
     let decided = |attempt: Option<&Attempt>| {
-        let case = Case { request: &request, pod: Target::Found(pod), budgets: &budgets, attempt, granted };
+        let case = Case {
+            request: &request,
+            pod: Target::Found(pod),
+            budgets: &budgets,
+            attempt,
+            granted,
+            has_daemon_set: true,
+            interceptors_limit: None,
+        };
         decide(&case, now).waiting_on
     };
     if budgets.len() < 2 {

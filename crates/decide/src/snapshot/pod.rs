@@ -86,8 +86,11 @@ impl Pod {
         }
     }
 
+    /// It says that a DaemonSet controls it; kinds of other groups may have that name too.
     pub fn is_daemon(&self) -> bool {
-        self.owner.as_ref().is_some_and(|owner| &*owner.kind == "DaemonSet")
+        let is_daemon_set =
+            |owner: &Arc<Owner>| &*owner.kind == "DaemonSet" && owner.api_version.starts_with("apps/");
+        self.owner.as_ref().is_some_and(is_daemon_set)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::eviction_request::selection_order;
-use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, requester_of};
+use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION, requester_of};
 use usher_api::{EvictionRequestStatus, Interceptor};
 
 use super::Key;
@@ -18,6 +18,8 @@ pub struct Request {
     pub resource_version: String,
     pub created: Timestamp,
     pub is_deleting: bool,
+    /// When it was deleted, if it is held by finalizers.
+    pub deleted: Option<Timestamp>,
     pub finalizers: Arc<[String]>,
     pub pod_name: Arc<str>,
     pub pod_uid: Arc<str>,
@@ -26,6 +28,8 @@ pub struct Request {
     /// Admission has looked which interceptors the pod names.
     pub interceptors_are_resolved: bool,
     pub deadline: SignedDuration,
+    /// Why its interceptors are to be skipped, in the words of the administrator who wants it.
+    pub skips_interceptors: Option<Arc<str>>,
     /// The time of the last progress is a report, as far as the server tells who wrote it; otherwise the manager wrote it when it gave the
     /// turn.
     pub is_progress_reported: bool,
@@ -84,9 +88,9 @@ impl From<RequestOnWire> for Request {
         let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
         let mut interceptors = request.spec.interceptors;
         interceptors.sort_by(selection_order);
-        let marked = meta.annotations.is_some_and(|all| {
-            all.get(INTERCEPTORS_RESOLVED_ANNOTATION).is_some_and(|value| value == "true")
-        });
+        let annotations = meta.annotations.unwrap_or_default();
+        let marked = annotations.get(INTERCEPTORS_RESOLVED_ANNOTATION).is_some_and(|value| value == "true");
+        let skip = annotations.get(SKIP_INTERCEPTORS_ANNOTATION).filter(|why| !why.is_empty());
         Self {
             is_progress_reported: meta.managed_fields.is_none_or(|reporters| {
                 reporters.iter().any(|reporter| reporter.manager.as_deref() != Some(MANAGER))
@@ -96,11 +100,13 @@ impl From<RequestOnWire> for Request {
             resource_version: meta.resource_version.unwrap_or_default(),
             created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             is_deleting: meta.deletion_timestamp.is_some(),
+            deleted: meta.deletion_timestamp.map(|time| time.0),
             finalizers: meta.finalizers.unwrap_or_default().into(),
             pod_name: request.spec.pod_ref.name.into(),
             pod_uid: request.spec.pod_ref.uid.into(),
             interceptors_are_resolved: !interceptors.is_empty() || marked,
             interceptors: interceptors.into(),
+            skips_interceptors: skip.map(|why| why.as_str().into()),
             deadline: SignedDuration::from_secs(request.spec.progress_deadline_seconds.into()),
             status: request.status.unwrap_or_default(),
             is_progress_corrected: false,

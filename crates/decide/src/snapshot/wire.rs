@@ -11,7 +11,9 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION};
+use usher_api::names::{
+    INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION,
+};
 use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
 
 /// The kubelet shows a static pod in the API by a mirror pod with this annotation.
@@ -55,6 +57,13 @@ pub struct RequestOnWire {
     pub spec: EvictionRequestSpec,
     #[serde(default)]
     pub status: Option<EvictionRequestStatus>,
+}
+
+/// Who it is, and nothing else.
+#[derive(Debug, Clone, Deserialize)]
+pub struct DaemonSetOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
 }
 
 /// A budget changes with each pod that leaves, and half of it is about who wrote which field.
@@ -132,6 +141,7 @@ pub(crate) use stands_for;
 stands_for!(PodOnWire, core::Pod);
 stands_for!(RequestOnWire, EvictionRequest);
 stands_for!(BudgetOnWire, PodDisruptionBudget);
+stands_for!(DaemonSetOnWire, k8s_openapi::api::apps::v1::DaemonSet);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "W: Deserialize<'de>")]
@@ -198,6 +208,7 @@ impl Annotations {
     fn matter(key: &str) -> bool {
         key == MIRROR_ANNOTATION
             || key == INTERCEPTORS_RESOLVED_ANNOTATION
+            || key == SKIP_INTERCEPTORS_ANNOTATION
             || key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
     }
 }
