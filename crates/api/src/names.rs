@@ -26,6 +26,9 @@ pub const FOREIGN_FINALIZER_PREFIXES: [&str; 2] =
     ["requester.evictionrequest.coordination.k8s.io/", "evictionrequest.coordination.k8s.io/"];
 /// Keeps a started NodeMaintenance until its nodes are uncordoned and its eviction requests withdrawn.
 pub const MAINTENANCE_COMPLETION_FINALIZER: &str = "nodemaintenance.k8s.io/maintenance-completion";
+/// NodeMaintenance annotation: set to `true`, a node that was selected once stays in the maintenance until this ends, whatever
+/// becomes of its labels.
+pub const KEEP_NODES_ANNOTATION: &str = "nodemaintenance.k8s.io/keep-nodes";
 /// Node annotation: the maintenances that keep the node cordoned, separated by commas.
 pub const NODE_HELD_BY_ANNOTATION: &str = "nodemaintenance.k8s.io/held-by";
 /// Node annotation: whether the node was cordoned before the first maintenance came, and so stays cordoned after the last.

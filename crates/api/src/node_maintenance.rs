@@ -23,6 +23,9 @@ pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
 /// So many entries a drain plan holds, those included that every plan contains.
 pub const MAX_DRAIN_PLAN_ENTRIES: usize = 100;
 
+/// So many nodes that lost their labels are listed.
+pub const LEFT_NODES_MAX: usize = 100;
+
 /// Which nodes, how far, and in which order their pods leave.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -275,6 +278,14 @@ pub struct NodeMaintenanceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub node_statuses: Vec<NodeStatus>,
+
+    /// LeftNodes are nodes that were selected, are still there, and have lost the labels by which they were: they were let go
+    /// without having been drained, and "Drained" is False as long. At most 100 are listed. The annotation
+    /// nodemaintenance.k8s.io/keep-nodes=true keeps nodes in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = LEFT_NODES_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub left_nodes: Vec<NodeReference>,
 
     /// DrainTargetLists are lists of entries that drainTargetSets refer to. Both are there only where a node has many targets, or
     /// where there are many nodes; then nodes have a drainTargetSet in place of drainTargets.

@@ -317,6 +317,7 @@ fn status_patch(status: &NodeMaintenanceStatus) -> Value {
             "expectedFinishTime": drain.expected_finish_time,
         })),
         "nodeStatuses": list(&status.node_statuses),
+        "leftNodes": list(&status.left_nodes),
         "drainTargetLists": list(&status.drain_target_lists),
         "drainTargetSets": list(&status.drain_target_sets),
         "conditions": list(&status.conditions),

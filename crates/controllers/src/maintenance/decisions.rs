@@ -42,6 +42,7 @@ impl Index {
         now: Timestamp,
     ) -> Option<(Arc<Maintenance>, Decision<Effect>, Option<Cause>)> {
         self.know_left(name);
+        self.know_departed(name);
         let entry = self.maintenances.get(name)?;
         let maintenance = &entry.maintenance;
         let number = self.numbers.get(name).copied();
@@ -65,6 +66,7 @@ impl Index {
         let case = stages::Case {
             maintenance,
             nodes: &views,
+            departed: &entry.departed,
             drain,
             staying: &staying,
             pushed_by: &entry.pushed_by,
@@ -76,6 +78,21 @@ impl Index {
         };
         let decision = stages::decide(&case, now);
         Some((maintenance.clone(), decision, cause))
+    }
+
+    /// Nodes may have left while nobody watched: its status has them.
+    fn know_departed(&mut self, name: &Arc<str>) {
+        let Some(entry) = self.maintenances.get_mut(name) else { return };
+        entry.departed.retain(|node| self.nodes.contains_key(node) && !entry.nodes.contains(node));
+        if !std::mem::take(&mut entry.looks_for_departed) || !entry.maintenance.holds() {
+            return;
+        }
+        for listed in &entry.maintenance.status.node_statuses {
+            let found = self.nodes.get_key_value(listed.node_ref.name.as_str());
+            if let Some((node, _)) = found.filter(|(node, _)| !entry.nodes.contains(*node)) {
+                entry.departed.insert(node.clone());
+            }
+        }
     }
 
     fn view<'a>(

@@ -56,6 +56,10 @@ pub(super) struct Entry {
     pub taken: BTreeSet<Arc<str>>,
     /// Nodes that have left and come again while its status could not be written: what it says of them is of their former stay.
     pub rejoined: BTreeSet<Arc<str>>,
+    /// Nodes that have lost the labels by which it selected them.
+    pub departed: BTreeSet<Arc<str>>,
+    /// Whether nodes of its status are to be looked for among those that have left while nobody watched.
+    pub looks_for_departed: bool,
     /// The labels that its plan and its targets speak of.
     label_keys: BTreeSet<String>,
     pub pushed_by: BTreeSet<Arc<str>>,
@@ -117,13 +121,16 @@ impl Index {
         }
         let is_other = old.as_ref().is_none_or(|old| is_planned_otherwise(old, &new));
         self.is_stale |= is_other;
-        let selects_otherwise = old.as_ref().is_none_or(|old| old.selector != new.selector);
+        let selects_otherwise =
+            old.as_ref().is_none_or(|old| old.selector != new.selector || old.keeps_nodes != new.keeps_nodes);
         let new = Arc::new(new);
         let entry = self.maintenances.entry(name.clone()).or_insert_with(|| Entry {
             maintenance: new.clone(),
             nodes: BTreeSet::new(),
             taken: BTreeSet::new(),
             rejoined: BTreeSet::new(),
+            departed: new.status.left_nodes.iter().map(|node| node.name.as_str().into()).collect(),
+            looks_for_departed: new.is_observed(),
             label_keys: BTreeSet::new(),
             pushed_by: BTreeSet::new(),
             last_written: None,
@@ -131,6 +138,10 @@ impl Index {
             left: None,
         });
         entry.maintenance = new.clone();
+        // Whom its author leaves out has not left by itself.
+        if old.as_ref().is_some_and(|old| old.selector != new.selector) {
+            entry.departed.clear();
+        }
         entry.label_keys = label_keys(&new);
         self.heed_labels();
         if selects_otherwise {
@@ -163,11 +174,12 @@ impl Index {
     /// Which nodes it selects now.
     fn select(&mut self, name: &Arc<str>) {
         let Some(entry) = self.maintenances.get_mut(name) else { return };
-        let selector = entry.maintenance.selector.clone();
+        let maintenance = entry.maintenance.clone();
         let mut changed = Vec::new();
         for (node, place) in &mut self.nodes {
-            let is_selected = selector.matches(node, &place.node.labels);
-            if is_selected != place.selected_by.contains(name) {
+            let was_selected = place.selected_by.contains(name);
+            let is_selected = maintenance.selects(&place.node, was_selected);
+            if is_selected != was_selected {
                 changed.push(node.clone());
                 if is_selected {
                     place.selected_by.insert(name.clone());
@@ -267,7 +279,10 @@ impl Index {
             let selecting: BTreeSet<Arc<str>> = self
                 .maintenances
                 .values()
-                .filter(|entry| entry.maintenance.selector.matches(&name, &node.labels))
+                .filter(|entry| {
+                    let was_selected = place.selected_by.contains(&entry.maintenance.name);
+                    entry.maintenance.selects(&node, was_selected)
+                })
                 .map(|entry| entry.maintenance.name.clone())
                 .collect();
             let before = std::mem::replace(&mut place.selected_by, selecting.clone());
@@ -276,11 +291,15 @@ impl Index {
                     entry.left = None;
                     if selecting.contains(maintenance) {
                         entry.nodes.insert(name.clone());
+                        entry.departed.remove(&name);
                         if old.is_some() && entry.maintenance.targets.has(&name) {
                             entry.rejoined.insert(name.clone());
                         }
                     } else {
                         entry.nodes.remove(&name);
+                        if entry.maintenance.holds() {
+                            entry.departed.insert(name.clone());
+                        }
                     }
                 }
                 self.now.insert(Item::Maintenance(maintenance.clone()));
@@ -299,6 +318,9 @@ impl Index {
         self.look_at_maintenances_of(name);
         let Some(place) = self.nodes.remove(name) else { return };
         self.board.forget(name);
+        for entry in self.maintenances.values_mut() {
+            entry.departed.remove(name);
+        }
         for maintenance in place.selected_by {
             if let Some(entry) = self.maintenances.get_mut(&maintenance) {
                 entry.nodes.remove(name);

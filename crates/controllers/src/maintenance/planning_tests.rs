@@ -182,6 +182,98 @@ fn a_node_that_comes_back_before_the_status_could_be_written_starts_at_the_first
     assert!(is_asked(&index, "low") && !is_asked(&index, "high"));
 }
 
+/// The node without the label that selects it.
+fn relabelled(name: &str, version: u32) -> Node {
+    let labels = Arc::default();
+    Node { labels, resource_version: version.to_string(), ..node(name, name, 0, true) }
+}
+
+fn drained(status: &Value) -> (&str, &str) {
+    let condition = &status["conditions"][0];
+    (condition["status"].as_str().unwrap(), condition["reason"].as_str().unwrap())
+}
+
+#[test]
+fn a_node_that_takes_its_labels_off_is_never_drained() {
+    let mut index = Index::default();
+    index.maintenance_seen(maintenance(1, json!({}), &json!({})));
+    for name in ["n1", "n2"] {
+        index.node_seen(node(name, name, 0, true), at(0));
+    }
+    index.pod_seen(pod("p", "n2", 0, json!({})));
+    write(&mut index, 2, json!({}));
+    index.node_seen(relabelled("n2", 2), at(10));
+    let (_, decision, _) = {
+        index.resolve(at(1000));
+        index.decide_maintenance(&"m".into(), at(1000)).unwrap()
+    };
+    let told =
+        decision.effects.iter().any(|effect| matches!(effect, Effect::Tell(it) if it.reason == "NodeLeft"));
+    assert!(told, "{decision:?}");
+    let status = write(&mut index, 3, json!({}));
+    assert_eq!((drained(&status), &status["leftNodes"]), (("False", "NodesLeft"), &json!([{"name": "n2"}])));
+    // Also for the next manager, whether it is told so by the status or finds out by itself.
+    for status in [status.clone(), {
+        let mut before = status.clone();
+        before["leftNodes"] = json!([]);
+        before["conditions"][0]["observedGeneration"] = 1.into();
+        before["nodeStatuses"] = json!([{"nodeRef": {"name": "n1"}}, {"nodeRef": {"name": "n2"}}]);
+        before
+    }] {
+        index = Index::default();
+        let mut seen = maintenance(4, json!({}), &status);
+        seen.generation = 1;
+        index.maintenance_seen(seen);
+        index.node_seen(node("n1", "n1", 0, true), at(0));
+        index.node_seen(relabelled("n2", 2), at(0));
+        assert_eq!(drained(&write(&mut index, 5, json!({}))), ("False", "NodesLeft"));
+    }
+    index.node_gone(&"n2".into());
+    assert_eq!(drained(&write(&mut index, 6, json!({}))), ("True", "Drained"), "it is not there any more");
+}
+
+#[test]
+fn whom_the_author_leaves_out_has_not_left_by_itself() {
+    let mut index = Index::default();
+    index.maintenance_seen(maintenance(1, json!({}), &json!({})));
+    for name in ["n1", "n2"] {
+        index.node_seen(node(name, name, 0, true), at(0));
+    }
+    let status = write(&mut index, 2, json!({}));
+    let by_name = json!({"nodeSelector": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+    ]}});
+    index.maintenance_seen(maintenance(3, by_name.clone(), &status));
+    assert_eq!(drained(&write(&mut index, 4, by_name)), ("True", "Drained"));
+}
+
+#[test]
+fn a_maintenance_that_keeps_its_nodes_drains_one_that_takes_its_labels_and_marks_off() {
+    let mut index = Index::default();
+    let kept = |version, status: &Value| Maintenance {
+        keeps_nodes: true,
+        ..maintenance(version, json!({}), status)
+    };
+    index.maintenance_seen(kept(1, &json!({})));
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    index.pod_seen(pod("p", "n1", 0, json!({})));
+    let status = write(&mut index, 2, json!({}));
+    index.maintenance_seen(kept(3, &status));
+    let bare = Node { held_by: None, remembers: false, phase: None, ..relabelled("n1", 2) };
+    for is_restarted in [false, true] {
+        if is_restarted {
+            index = Index::default();
+            index.maintenance_seen(kept(3, &status));
+            index.pod_seen(pod("p", "n1", 0, json!({})));
+        }
+        index.node_seen(bare.clone(), at(10));
+        index.resolve(at(10));
+        assert!(is_asked(&index, "p"), "restarted: {is_restarted}");
+        let (_, decision) = index.decide_node("n1", at(10)).unwrap();
+        assert!(matches!(decision.effects[0], NodeEffect::Hold { .. }), "{decision:?}");
+    }
+}
+
 #[test]
 fn another_node_by_the_same_name_starts_at_the_first_entry() {
     let mut index = Index::default();

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use usher_api::NodeMaintenanceStage as Stage;
+use usher_api::names::KEEP_NODES_ANNOTATION;
 use usher_api::{DrainStatus, NodeMaintenanceStatus};
 
 use super::decision::{Decision, Effect, Notice};
 use super::nodes::{MaintenanceState, NodeState};
 use super::targets::reached;
 use super::written::{PLAIN_BYTES, json_bytes};
-use super::{eta, status};
+use super::{eta, status, words};
 use crate::snapshot::Maintenance;
 
 /// Counts that go down are written no more often than this, while the status is small.
@@ -59,6 +60,8 @@ pub struct Case<'a> {
     pub maintenance: &'a Maintenance,
     /// Sorted by name.
     pub nodes: &'a [View<'a>],
+    /// Nodes that have lost the labels by which it selected them, and that it has let go.
+    pub departed: &'a BTreeSet<Arc<str>>,
     /// Where its drain stands, once it has begun.
     pub drain: Option<MaintenanceState>,
     /// The pods on its nodes that are asked to leave and that nothing ends, as people know them.
@@ -153,6 +156,7 @@ fn is_only_expectation(old: &NodeMaintenanceStatus, new: &NodeMaintenanceStatus)
         nodes,
         drain_status,
         node_statuses,
+        left_nodes,
         drain_target_lists,
         drain_target_sets,
         conditions,
@@ -161,7 +165,7 @@ fn is_only_expectation(old: &NodeMaintenanceStatus, new: &NodeMaintenanceStatus)
     let drain =
         drain_status.clone().map(|drain| DrainStatus { expected_finish_time: before.map(Time), ..drain });
     (stage_statuses, nodes, &drain) == (&old.stage_statuses, &old.nodes, &old.drain_status)
-        && (node_statuses, conditions) == (&old.node_statuses, &old.conditions)
+        && (node_statuses, left_nodes, conditions) == (&old.node_statuses, &old.left_nodes, &old.conditions)
         && (drain_target_lists, drain_target_sets) == (&old.drain_target_lists, &old.drain_target_sets)
 }
 
@@ -203,6 +207,16 @@ fn tell_news(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Eff
             ),
         };
         effects.push(Effect::Tell(notice));
+    }
+    let is_told = |node: &&Arc<str>| old.left_nodes.iter().any(|left| *left.name == ***node);
+    let left: Vec<&str> = case.departed.iter().filter(|node| !is_told(node)).map(|node| &**node).collect();
+    if !left.is_empty() {
+        let message = format!(
+            "{} lost the labels by which this maintenance selects nodes: uncordoned, and its pods stay; whoever changed them \
+             may put them back, and the annotation {KEEP_NODES_ANNOTATION}=true keeps nodes in",
+            words::some(&left)
+        );
+        effects.push(Effect::Tell(Notice::warning("NodeLeft", message)));
     }
     let older: BTreeSet<Arc<str>> = case.pushed_by.iter().cloned().chain(ahead(case)).collect();
     if !older.is_empty() {

@@ -97,6 +97,7 @@ impl Scene {
             waits_for: vec![],
         });
         let case = Case {
+            departed: &BTreeSet::new(),
             maintenance: &self.maintenance,
             nodes: &[view],
             drain,
@@ -217,6 +218,7 @@ fn a_maintenance_without_nodes_is_not_drained() {
     let scene = Scene::new(maintenance("Drain", true, false, &json!({})));
     let none = BTreeSet::new();
     let case = Case {
+        departed: &BTreeSet::new(),
         maintenance: &scene.maintenance,
         nodes: &[],
         drain: None,
@@ -344,6 +346,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
         older,
     };
     let case = Case {
+        departed: &BTreeSet::new(),
         maintenance: &scene.maintenance,
         nodes: &[view],
         drain: Some(MaintenanceState {

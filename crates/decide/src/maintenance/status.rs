@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::names::{DRAINED_CONDITION, STATUS_COMPLETE_CONDITION};
+use usher_api::node_maintenance::LEFT_NODES_MAX;
 use usher_api::{DrainStatus, NodeMaintenanceStatus, NodeReference, NodeStatus, StageStatus};
 
 use super::stages::{Case, Refusal, View};
@@ -24,6 +25,8 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
     let maintenance = case.maintenance;
     let old = &maintenance.status;
     let mut status = NodeMaintenanceStatus { nodes: number(case.nodes.len()), ..old.clone() };
+    let departed = case.departed.iter().take(LEFT_NODES_MAX);
+    status.left_nodes = departed.map(|node| NodeReference { name: node.to_string() }).collect();
     let mut left_out = Some(0);
     match maintenance.stage() {
         Stage::Idle => started(&mut status, Stage::Idle, now),
@@ -200,6 +203,13 @@ fn show_drained(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timest
     let at_the_end = case.drain.as_ref().is_some_and(|drain| drain.is_at_the_end);
     let (value, reason, message) = if case.nodes.is_empty() {
         ("False", "NoNodes", NO_NODES.to_string())
+    } else if !case.departed.is_empty() && drained && at_the_end {
+        let departed: Vec<&str> = case.departed.iter().map(|node| &**node).collect();
+        let message = format!(
+            "all pods have left the nodes that are selected, but {} lost the labels by which it was: it was not drained",
+            words::some(&departed)
+        );
+        ("False", "NodesLeft", message)
     } else if !uncordoned.is_empty() {
         ("False", "Cordoning", format!("waiting until {} is cordoned", words::some(&uncordoned)))
     } else if drained && at_the_end {

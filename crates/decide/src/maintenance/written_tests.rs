@@ -117,6 +117,7 @@ impl Scene {
         }
         let views: Vec<View<'_>> = self.names.iter().map(|name| view(self, name)).collect();
         let case = Case {
+            departed: &BTreeSet::new(),
             maintenance: &maintenance,
             nodes: &views,
             drain: Some(self.board.maintenance(0)),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_api::names::MAINTENANCE_COMPLETION_FINALIZER;
+use usher_api::names::{KEEP_NODES_ANNOTATION, MAINTENANCE_COMPLETION_FINALIZER};
 use usher_api::{DrainLimit, NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus, StageStatus};
 
+use super::Node;
 use crate::maintenance::plan::Plan;
 use crate::maintenance::selector::NodeMatcher;
 use crate::maintenance::written::{Written, json_bytes};
@@ -20,6 +21,8 @@ pub struct Maintenance {
     pub is_deleting: bool,
     pub finalizers: Vec<String>,
     pub selector: Arc<NodeMatcher>,
+    /// A node that was selected once stays, whatever becomes of its labels.
+    pub keeps_nodes: bool,
     /// The stage that is asked for.
     pub wanted: NodeMaintenanceStage,
     pub plan: Arc<Plan>,
@@ -63,6 +66,22 @@ impl Maintenance {
         self.is_under_way() && self.stage() == NodeMaintenanceStage::Drain
     }
 
+    /// Whether it selects the node; `was_selected` is whether it did before.
+    pub fn selects(&self, node: &Node, was_selected: bool) -> bool {
+        self.selector.matches(&node.name, &node.labels)
+            || (self.keeps_nodes && self.holds() && (was_selected || self.lists(&node.name)))
+    }
+
+    /// Its status has the node.
+    pub fn lists(&self, node: &str) -> bool {
+        self.status.node_statuses.iter().any(|status| status.node_ref.name == node)
+    }
+
+    /// Its status is about the spec that it has now.
+    pub fn is_observed(&self) -> bool {
+        self.status.conditions.iter().any(|it| it.observed_generation == Some(self.generation))
+    }
+
     pub fn position(&self) -> usize {
         let position = self.status.drain_status.as_ref().map_or(0, |drain| drain.plan_position);
         usize::try_from(position).unwrap_or(0).min(self.plan.last())
@@ -99,6 +118,9 @@ impl From<NodeMaintenance> for Maintenance {
             is_deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.unwrap_or_default(),
             selector: Arc::new(NodeMatcher::new(&spec.node_selector)),
+            keeps_nodes: meta
+                .annotations
+                .is_some_and(|all| all.get(KEEP_NODES_ANNOTATION).is_some_and(|value| value == "true")),
             wanted: spec.stage,
             plan: Arc::new(Plan::new(&spec.drain_plan)),
             limit: spec.drain_limit,
