@@ -287,6 +287,7 @@ pub struct EvictionRequestStatus {
 
     /// Conditions with which interceptors share more about the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }

@@ -21,6 +21,9 @@ pub mod names;
 pub mod node_maintenance;
 mod schema;
 
+/// So many conditions a status has room for.
+pub const CONDITIONS_MAX: usize = 16;
+
 pub use eviction_request::{
     EvictionRequest, EvictionRequestCancellationPolicy, EvictionRequestSpec, EvictionRequestStatus,
     Interceptor, LocalPodReference,

@@ -301,6 +301,7 @@ pub struct NodeMaintenanceStatus {
     /// Conditions; "Drained" is true once all targeted pods have terminated on all selected nodes, of which there is at least one.
     /// "StatusComplete" is there only where it is False: the status could not be written, or nodes had to be left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }

@@ -1,9 +1,11 @@
 //! Schemas of Kubernetes' own types, made as strict here as Kubernetes makes them where it uses them itself.
 
 use k8s_openapi::api::core::v1::NodeSelector;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
+
+use crate::CONDITIONS_MAX;
 
 /// A node selector needs a term and known operators; a typo must not become a selector that matches nothing.
 pub fn node_selector(generator: &mut SchemaGenerator) -> Schema {
@@ -30,6 +32,25 @@ pub fn label_selector(generator: &mut SchemaGenerator) -> Schema {
         "enum",
         json!(["In", "NotIn", "Exists", "DoesNotExist"]),
     );
+    schema
+}
+
+/// Conditions within the limits that Kubernetes has for its own, and no more than somebody reads: whoever may write a status cannot
+/// fill the object.
+pub fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = Vec::<Condition>::json_schema(generator);
+    schema.insert("maxItems".to_owned(), json!(CONDITIONS_MAX));
+    let mut limit = |name: &str, keyword: &str, value: Value| {
+        at(&mut schema, &format!("/items/properties/{name}"), keyword, value);
+    };
+    limit("type", "maxLength", json!(316));
+    limit("type", "minLength", json!(1));
+    limit("status", "enum", json!(["True", "False", "Unknown"]));
+    limit("reason", "minLength", json!(1));
+    limit("reason", "maxLength", json!(1024));
+    limit("reason", "pattern", json!("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"));
+    limit("message", "maxLength", json!(32768));
+    limit("observedGeneration", "minimum", json!(0));
     schema
 }
 

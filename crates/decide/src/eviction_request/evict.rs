@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use usher_api::CONDITIONS_MAX;
 use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 
 use super::{Answer, Attempt, Case, Left, Refusal, SelectingBudget};
@@ -211,6 +212,8 @@ fn condition(status: &str, reason: &str, message: String, since: Timestamp) -> C
 fn with_condition(request: &Request, condition: Condition) -> usher_api::EvictionRequestStatus {
     let mut status = request.status.clone();
     status.conditions.retain(|other| other.type_ != condition.type_);
+    // Whoever filled the list does not keep us from saying what is the matter.
+    status.conditions.truncate(CONDITIONS_MAX - 1);
     status.conditions.push(condition);
     status
 }

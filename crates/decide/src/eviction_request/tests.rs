@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
 use usher_api::eviction_request::selection_order;
@@ -782,6 +782,24 @@ mod garbage_collection {
 
 mod limits {
     use super::*;
+
+    #[test]
+    fn who_fills_the_conditions_does_not_keep_us_from_saying_what_is_the_matter() {
+        let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
+        let condition = |number: usize| Condition {
+            type_: format!("example.com/{number}"),
+            status: "True".into(),
+            reason: "R".into(),
+            message: String::new(),
+            last_transition_time: Time(at(0)),
+            observed_generation: None,
+        };
+        request.status.conditions = (0..usher_api::CONDITIONS_MAX).map(condition).collect();
+        let decision = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(0));
+        let conditions = &written(&decision).unwrap().conditions;
+        assert_eq!(conditions.len(), usher_api::CONDITIONS_MAX);
+        assert!(conditions.iter().any(|condition| condition.type_ == BLOCKED_CONDITION));
+    }
 
     #[test]
     fn an_administrator_gets_past_interceptors_also_where_cancellation_is_forbidden() {

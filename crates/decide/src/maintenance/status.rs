@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use usher_api::CONDITIONS_MAX;
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::names::{DRAINED_CONDITION, STATUS_COMPLETE_CONDITION};
 use usher_api::node_maintenance::LEFT_NODES_MAX;
@@ -269,6 +270,10 @@ fn set(
     };
     match at {
         Some(at) => status.conditions[at] = condition,
-        None => status.conditions.push(condition),
+        None => {
+            // Whoever filled the list does not keep us from saying what is the matter.
+            status.conditions.truncate(CONDITIONS_MAX - 1);
+            status.conditions.push(condition);
+        }
     }
 }
