@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use usher_controllers::maintenance::Index;
+use usher_decide::maintenance::index::Index;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
 
 const NODES: usize = 5000;

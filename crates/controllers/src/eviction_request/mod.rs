@@ -4,7 +4,6 @@
 //! request. Nothing is decided before all watches have told what there is. Everything needed to go on is in the API
 //! objects, so it can be ended at any point.
 
-mod index;
 mod observer;
 
 use std::sync::Arc;
@@ -19,11 +18,11 @@ use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Outcome, Requests, spans};
 use usher_decide::decision::Effect;
+use usher_decide::eviction_request::index::{Decided, Index};
 use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, DaemonSetOnWire, Key, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 pub use crate::observer::Nobody;
-pub use index::{Decided, Index};
 pub use observer::Observer;
 
 use crate::feeds::{self, Ear};

@@ -5,15 +5,7 @@
 //! is in the API objects: the position in the plan and the targets in the status of the maintenance, who holds a node
 //! and what it was before on the node, and who requests an eviction on the request.
 
-mod decisions;
-mod estimate;
-mod groups;
-mod index;
 mod observer;
-mod planning;
-#[cfg(test)]
-mod planning_tests;
-mod tally;
 
 use std::sync::Arc;
 
@@ -27,12 +19,11 @@ use tracing::Instrument as _;
 use usher_api::NodeMaintenance;
 use usher_apply::{Clock, Events, Failure, Maintenances, spans};
 use usher_decide::maintenance::decision::{Effect, NodeEffect};
+use usher_decide::maintenance::index::{Index, Item, PodDecision};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
 
 pub use crate::observer::Nobody;
-pub use decisions::PodDecision;
-pub use index::{Index, Item};
-pub use observer::{Cause, Observer};
+pub use observer::Observer;
 
 use crate::feeds::Ear;
 use crate::guard::{Panicked, guarded, guarded_async};

@@ -1,33 +1,10 @@
 //! Somebody who counts: metrics hear of everything here, and decide nothing.
 
 use jiff::Timestamp;
+use usher_decide::maintenance::decision::Cause;
 use usher_decide::snapshot::Maintenance;
 
 use crate::observer::{Nobody, QueueObserver};
-
-/// What keeps a maintenance from going on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
-    /// Nodes that are not cordoned yet.
-    Cordon,
-    /// Another maintenance that has not come as far.
-    Maintenance,
-    /// Pods that are asked to leave and have not left.
-    Pods,
-}
-
-impl Cause {
-    pub const ALL: [Self; 3] = [Self::Cordon, Self::Maintenance, Self::Pods];
-
-    /// One word, for labels of metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cordon => "Cordon",
-            Self::Maintenance => "Maintenance",
-            Self::Pods => "Pods",
-        }
-    }
-}
 
 /// Hears what happens. All methods may be left out.
 pub trait Observer: QueueObserver {

@@ -13,13 +13,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::{NodeStatus, StageStatus};
+use usher_decide::maintenance::decision::Cause;
 use usher_decide::snapshot::Maintenance;
 
 use super::ByReason;
 use super::counting::{self, Counted, Counting, Errors};
 use super::queue::QueueCounts;
 use super::waits::Waits;
-use crate::maintenance::{Cause, Observer};
+use crate::maintenance::Observer;
 
 /// From a second to a week.
 const STAGE_SECONDS: [f64; 12] =

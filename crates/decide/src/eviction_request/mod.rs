@@ -5,6 +5,7 @@
 
 mod end;
 mod evict;
+pub mod index;
 mod refusal;
 #[cfg(test)]
 mod tests;

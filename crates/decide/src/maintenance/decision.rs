@@ -88,3 +88,27 @@ impl Notice {
         Self { is_warning: true, ..Self::normal(reason, message) }
     }
 }
+
+/// What keeps a maintenance from going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// Nodes that are not cordoned yet.
+    Cordon,
+    /// Another maintenance that has not come as far.
+    Maintenance,
+    /// Pods that are asked to leave and have not left.
+    Pods,
+}
+
+impl Cause {
+    pub const ALL: [Self; 3] = [Self::Cordon, Self::Maintenance, Self::Pods];
+
+    /// One word, for labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cordon => "Cordon",
+            Self::Maintenance => "Maintenance",
+            Self::Pods => "Pods",
+        }
+    }
+}

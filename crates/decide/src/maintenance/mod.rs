@@ -7,6 +7,7 @@
 //! - [`targets`]: the pods that are asked to leave a node; [`written`]: how the status shows and remembers them.
 //! - [`progress`]: how overlapping maintenances move through their plans together.
 //! - [`board`]: where they and their nodes stand, kept up with every change; [`words`] for people.
+//! - [`index`]: all that is known of maintenances, nodes, pods and requests, and the decisions on one of them.
 //! - [`eta`]: when a drain is expected to be done.
 //! - [`selector`]: which nodes a maintenance means; [`waves`]: how many of them at once.
 
@@ -16,6 +17,7 @@ pub mod eta;
 #[cfg(test)]
 mod eta_tests;
 pub mod hold;
+pub mod index;
 pub mod nodes;
 pub mod plan;
 pub mod pods;

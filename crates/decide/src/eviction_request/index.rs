@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use usher_decide::budgets::{Ledger, PATIENCE, Place};
-use usher_decide::decision::{Decision, Effect};
-use usher_decide::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
-use usher_decide::snapshot::{Budget, DaemonSet, Key, Pod, Request};
-use usher_decide::waiting_on::WaitingOn;
+use crate::budgets::{Ledger, PATIENCE, Place};
+use crate::decision::{Decision, Effect};
+use crate::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
+use crate::snapshot::{Budget, DaemonSet, Key, Pod, Request};
+use crate::waiting_on::WaitingOn;
 
 #[derive(Debug, Default)]
 pub struct Index {

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use usher_decide::maintenance::board::Board;
-use usher_decide::maintenance::nodes::Node;
-use usher_decide::maintenance::plan::PodClass;
-use usher_decide::maintenance::progress::{Draining, Number};
-use usher_decide::maintenance::targets::Targets;
-use usher_decide::maintenance::waves::{self, Candidate};
+use crate::maintenance::board::Board;
+use crate::maintenance::nodes::Node;
+use crate::maintenance::plan::PodClass;
+use crate::maintenance::progress::{Draining, Number};
+use crate::maintenance::targets::Targets;
+use crate::maintenance::waves::{self, Candidate};
 
-use super::index::{Entry, Index, Place};
+use super::{Entry, Index, Place};
 
 impl Entry {
     /// The node is drained, once it is its turn: it carries the mark, or has targets. What was targeted stays so where somebody

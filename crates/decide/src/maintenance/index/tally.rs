@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_decide::maintenance::eta::Workload;
-use usher_decide::maintenance::nodes::Pods;
-use usher_decide::maintenance::plan::PodClass;
-use usher_decide::maintenance::pods;
-use usher_decide::snapshot::{Key, Pod, Request};
+use crate::maintenance::eta::Workload;
+use crate::maintenance::nodes::Pods;
+use crate::maintenance::plan::PodClass;
+use crate::maintenance::pods;
+use crate::snapshot::{Key, Pod, Request};
 
 use super::groups::{self, Group, Groups};
 

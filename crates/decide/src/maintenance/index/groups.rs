@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_decide::maintenance::eta::Workload;
-use usher_decide::snapshot::Pod;
+use crate::maintenance::eta::Workload;
+use crate::snapshot::Pod;
 
 pub type Number = u32;
 
@@ -103,7 +103,7 @@ impl Groups {
 mod tests {
     use super::*;
     use serde_json::json;
-    use usher_decide::snapshot::PodOnWire;
+    use crate::snapshot::PodOnWire;
 
     fn pod(owner: &str) -> Pod {
         let pod: PodOnWire = serde_json::from_value(json!({"metadata": {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_decide::maintenance::eta::Group;
-use usher_decide::maintenance::progress::Number;
-use usher_decide::maintenance::waves;
+use crate::maintenance::eta::Group;
+use crate::maintenance::progress::Number;
+use crate::maintenance::waves;
 
 use super::groups;
-use super::index::{Entry, Index};
+use super::{Entry, Index};
 use super::tally::Change;
 
 /// The pods on the nodes of a maintenance, by group.
@@ -87,8 +87,8 @@ impl Index {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use usher_decide::maintenance::decision::Effect;
-    use usher_decide::snapshot::{
+    use crate::maintenance::decision::Effect;
+    use crate::snapshot::{
         Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire,
     };
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(expected(&mut index, 1160), Some(1160 + 3 * 60), "the next ones are a minute apart");
         // A pod that ended has left, and one of a later entry of the plan comes after all others.
         let mut ended = pod("db-2", "n1", "db", 0);
-        ended.phase = usher_decide::snapshot::Phase::Succeeded;
+        ended.phase = crate::snapshot::Phase::Succeeded;
         index.resolve(at(1219));
         index.pod_seen(ended);
         index.pod_seen(pod("late", "n2", "db", 2_000_000_000));

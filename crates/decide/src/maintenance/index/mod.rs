@@ -3,22 +3,32 @@
 //! A plain struct: changes go in, what they concern comes out of [`Index::concerned`]. Decisions read it through
 //! [`Index::decide_maintenance`], [`Index::decide_node`] and [`Index::decide_pod`].
 
+mod decisions;
+mod estimate;
+mod groups;
+mod planning;
+#[cfg(test)]
+mod planning_tests;
+mod tally;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::NodeMaintenanceStage as Stage;
-use usher_decide::maintenance::board::Board;
-use usher_decide::maintenance::eta::Experience;
-use usher_decide::maintenance::hold::Fight;
-use usher_decide::maintenance::pods;
-use usher_decide::maintenance::progress::Number;
-use usher_decide::maintenance::stages::Refusal;
-use usher_decide::maintenance::written::{self, Written};
-use usher_decide::snapshot::{Key, Maintenance, Node, Pod, Request};
+use crate::maintenance::board::Board;
+use crate::maintenance::eta::Experience;
+use crate::maintenance::hold::Fight;
+use crate::maintenance::pods;
+use crate::maintenance::progress::Number;
+use crate::maintenance::stages::Refusal;
+use crate::maintenance::written::{self, Written};
+use crate::snapshot::{Key, Maintenance, Node, Pod, Request};
 
-use super::estimate::Left;
-use super::tally::{Change, Tally};
+use estimate::Left;
+use tally::{Change, Tally};
+
+pub use decisions::PodDecision;
 
 /// Counts are looked at again no more often than this; what changes targets at once.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::NodeMaintenanceStage as Stage;
-use usher_decide::maintenance::decision::{Decision, Effect, NodeEffect, PodEffect};
-use usher_decide::maintenance::hold;
-use usher_decide::maintenance::pods;
-use usher_decide::maintenance::progress::Number;
-use usher_decide::maintenance::stages::{self, Refusal, View};
-use usher_decide::snapshot::{Key, Maintenance, Node, NodePhase, Pod, Request};
+use crate::maintenance::decision::{Decision, Effect, NodeEffect, PodEffect};
+use crate::maintenance::hold;
+use crate::maintenance::pods;
+use crate::maintenance::progress::Number;
+use crate::maintenance::stages::{self, Refusal, View};
+use crate::snapshot::{Key, Maintenance, Node, NodePhase, Pod, Request};
 
-use super::index::{Entry, Index, Item, Place};
-use super::observer::Cause;
+use super::{Entry, Index, Item, Place};
+use crate::maintenance::decision::Cause;
 
 /// A status that was not taken is tried again after this, then after twice as long each time.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);

@@ -1,6 +1,6 @@
 use super::*;
 use serde_json::{Value, json};
-use usher_decide::snapshot::{PodOnWire, RequestOnWire};
+use crate::snapshot::{PodOnWire, RequestOnWire};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use usher_decide::maintenance::decision::{Effect, NodeEffect, PodEffect};
-use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
+use crate::maintenance::decision::{Effect, NodeEffect, PodEffect};
+use crate::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
 
-use super::index::{Index, Item};
+use super::{Index, Item};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
