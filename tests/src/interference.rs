@@ -347,8 +347,15 @@ impl Scene {
             let maintenance = self.living.maintenance(name).await?;
             let status = &maintenance["status"];
             let condition = &status["conditions"][0];
+            // Who took its labels off was not drained.
+            let left = status["leftNodes"].as_array().cloned().unwrap_or_default();
+            let is_wrong = |left: &&Value| {
+                selected.iter().any(|node| node["metadata"]["name"] == left["name"])
+                    || !nodes.iter().any(|node| node["metadata"]["name"] == left["name"])
+            };
+            ensure!(left.iter().find(is_wrong).is_none(), "{name}: {left:?} have not left");
             ensure!(
-                is_drained(&maintenance) == (!selected.is_empty() && !self.has_daemons),
+                is_drained(&maintenance) == (!selected.is_empty() && !self.has_daemons && left.is_empty()),
                 "{name}: {} nodes, and {condition}",
                 selected.len(),
             );

@@ -70,13 +70,12 @@ impl Standing {
         let are_hidden = budgets.is_none();
         let budgets = budgets.unwrap_or_default();
         // With room in the budget the manager decides whose it is; here it is enough that there is some.
-        let granted = budgets.iter().all(|budget| budget.allowed > 0);
+        let mut has_room = budgets.iter().all(|budget| budget.allowed > 0);
         let target = pod.map_or(Target::Gone, Target::Found);
         // Who the pod belongs to, and what the manager was told, is taken as it is said.
         let (has_daemon_set, interceptors_limit) = (true, None);
-        let case =
-            Case { request, pod: target, budgets, attempt, granted, has_daemon_set, interceptors_limit };
-        let decision = decide(&case, now);
+        let case = Case { request, pod: target, budgets, attempt, has_daemon_set, interceptors_limit };
+        let decision = decide(&case, &mut has_room, now);
         let (due, recheck_at) = (due(&decision), decision.recheck_at);
         let waits = match (decision.waiting_on, due) {
             (Some(waiting_on), _) => Waits::On(waiting_on),

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::CONDITIONS_MAX;
 use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 
-use super::{Answer, Attempt, Case, Left, Refusal, SelectingBudget};
+use super::{Answer, Attempt, Case, Claim, Left, Refusal, Room, SelectingBudget};
 use crate::decision::{About, Decision, Effect, Notice, limited};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
@@ -16,7 +16,7 @@ pub const BLOCKED_CONDITION: &str = "EvictionBlocked";
 
 const EVERYBODY: &[About] = &[About::Request, About::Pod, About::Owner];
 
-pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Decision {
+pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, now: Timestamp) -> Decision {
     let request = case.request;
     if let Some(deletion) = pod.deletion {
         let waiting_on = WaitingOn::Termination { grace_ends: deletion, finalizers: pod.finalizers.clone() };
@@ -41,8 +41,14 @@ pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Dec
     {
         return decision;
     }
-    match &in_the_way[..] {
-        [budget] if !free && !case.granted => {
+    let [budget] = &in_the_way[..] else { return evict(request, left) };
+    if free {
+        return evict(request, left);
+    }
+    match room.claim(case, pod, budget) {
+        Claim::Granted => evict(request, left),
+        Claim::Later => Decision::default(),
+        Claim::Waits => {
             let waiting_on = WaitingOn::Budget {
                 name: budget.key.name.to_string(),
                 rule: budget.rule.clone(),
@@ -58,7 +64,6 @@ pub fn decide(case: &Case<'_>, pod: &Pod, left: Left<'_>, now: Timestamp) -> Dec
                 queued(request, waiting_on, now)
             }
         }
-        _ => evict(request, left),
     }
 }
 

@@ -6,12 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
 use crate::budgets::{Ledger, PATIENCE, Place};
 use crate::decision::{Decision, Effect};
-use crate::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
+use crate::eviction_request::{Answer, Attempt, Case, Claim, Refusal, Room, SelectingBudget, Target, decide};
 use crate::snapshot::{Budget, DaemonSet, Key, Pod, Request};
-use crate::waiting_on::WaitingOn;
+use jiff::{SignedDuration, Timestamp};
 
 #[derive(Debug, Default)]
 pub struct Index {
@@ -201,39 +200,9 @@ impl Index {
         entry.attempt = Attempt::remembered(&entry.request, budgets, now).map(Box::new);
     }
 
-    /// Decides on a request, and enters it at its budget or takes it from there.
+    /// Decides on a request. Where it depends on a budget, the request claims room there, else it leaves the budget at which it was.
     pub fn decide(&mut self, key: &Key, now: Timestamp) -> Option<Decided> {
         self.remember_attempt(key, now);
-        let (mut decided, budget) = self.decide_as_it_is(key, now)?;
-        if let Some(budget) = budget {
-            if let Some(pod) = &decided.pod {
-                let (pod, node, since) = (pod.key.name.clone(), pod.node.clone(), decided.request.created);
-                let attempt = self.requests.get(key).and_then(|entry| entry.attempt.as_deref());
-                let back_off = attempt
-                    .map(|attempt| attempt.retry_at(&decided.request.pod_uid).max(attempt.at + PATIENCE));
-                let not_before = back_off.unwrap_or(now);
-                let place = Place { request: key.clone(), pod, node, since, not_before };
-                self.ledger.wait(&budget, place, back_off.is_some());
-                self.to_ask.insert(budget.clone());
-            }
-            // There may be room at once; then it never waits, and nobody is told that it does.
-            let turn = self.ledger.grant(&budget, now);
-            if self.ledger.is_granted(key) {
-                decided = self.decide_as_it_is(key, now)?.0;
-            }
-            decided.turn = turn.filter(|turn| turn != key);
-        } else if !decided.evicts() {
-            self.leave(key);
-        }
-        if decided.evicts() && self.ledger.comes_later(key) {
-            decided.decision = Decision::default();
-        }
-        Some(decided)
-    }
-
-    /// The decision, and the budget at which the request is to wait.
-    fn decide_as_it_is(&self, key: &Key, now: Timestamp) -> Option<(Decided, Option<Key>)> {
-        let granted = self.ledger.is_granted(key);
         let entry = self.requests.get(key).filter(|entry| !entry.over)?;
         let request = entry.request.clone();
         let pod = self.pods.get(&request.pod_key()).cloned();
@@ -248,23 +217,28 @@ impl Index {
             (Some(pod), Some(budgets)) => budgets.values().filter(|budget| budget.selects(pod)).collect(),
             _ => Vec::new(),
         };
-        let attempt = entry.attempt.as_deref();
         let case = Case {
             request: &request,
             pod: target,
             budgets: &selecting,
-            attempt,
-            granted,
+            attempt: entry.attempt.as_deref(),
             has_daemon_set: pod.as_deref().is_some_and(|pod| pod.is_daemon() && self.has_daemon_set(pod)),
             interceptors_limit: self.interceptors_limit,
         };
-        let decision = decide(&case, now);
-        let budget = match (&decision.waiting_on, &selecting[..]) {
-            (Some(WaitingOn::Budget { .. }), [budget]) => Some(budget.key.clone()),
-            _ => None,
-        };
+        let mut room = Claims { ledger: &mut self.ledger, now, claimed: None };
+        let decision = decide(&case, &mut room, now);
+        let claimed = room.claimed;
         let budgets = pod.as_deref().map(|pod| SelectingBudget::all(&selecting, pod)).unwrap_or_default();
-        Some((Decided { request, pod, decision, turn: None, budgets }, budget))
+        let mut decided = Decided { request, pod, decision, turn: None, budgets };
+        match claimed {
+            Some(Claimed { to_ask, turn }) => {
+                self.to_ask.extend(to_ask);
+                decided.turn = turn.filter(|turn| turn != key);
+            }
+            None if !decided.evicts() => self.leave(key),
+            None => {}
+        }
+        Some(decided)
     }
 
     /// Whose turn begins at a budget, because it has room or to try a budget that does not move. Also when to ask again.
@@ -325,6 +299,50 @@ impl Index {
         // The watch is behind: the pod must not look alive until it has caught up.
         if self.pods.get(&pod_key).is_some_and(|pod| pod.uid == uid) {
             self.pods.remove(&pod_key);
+        }
+    }
+}
+
+/// Claims room of the ledger for one request.
+struct Claims<'a> {
+    ledger: &'a mut Ledger,
+    now: Timestamp,
+    claimed: Option<Claimed>,
+}
+
+#[derive(Default)]
+struct Claimed {
+    /// The budget at which the request has begun to wait.
+    to_ask: Option<Key>,
+    /// Whose turn has begun there.
+    turn: Option<Key>,
+}
+
+impl Room for Claims<'_> {
+    fn claim(&mut self, case: &Case<'_>, pod: &Pod, budget: &Budget) -> Claim {
+        let request = case.request;
+        let mut claimed = Claimed::default();
+        if !self.ledger.is_granted(&request.key) {
+            let back_off =
+                case.attempt.map(|attempt| attempt.retry_at(&request.pod_uid).max(attempt.at + PATIENCE));
+            let place = Place {
+                request: request.key.clone(),
+                pod: pod.key.name.clone(),
+                node: pod.node.clone(),
+                since: request.created,
+                not_before: back_off.unwrap_or(self.now),
+            };
+            self.ledger.wait(&budget.key, place, back_off.is_some());
+            claimed.to_ask = Some(budget.key.clone());
+            claimed.turn = self.ledger.grant(&budget.key, self.now);
+        }
+        self.claimed = Some(claimed);
+        if !self.ledger.is_granted(&request.key) {
+            Claim::Waits
+        } else if self.ledger.comes_later(&request.key) {
+            Claim::Later
+        } else {
+            Claim::Granted
         }
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
-use serde_json::{Value, json};
 use crate::snapshot::{PodOnWire, RequestOnWire};
+use crate::waiting_on::WaitingOn;
+use serde_json::{Value, json};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -43,15 +43,36 @@ pub struct Case<'a> {
     pub budgets: &'a [&'a Budget],
     /// What became of the last eviction that was tried.
     pub attempt: Option<&'a Attempt>,
-    /// Whether the pod's budget has room, and the room is this pod's: see [`crate::budgets::Ledger`].
-    pub granted: bool,
     /// The controller that the pod names exists, where it is a DaemonSet.
     pub has_daemon_set: bool,
     /// How long all interceptors of a pod may take together.
     pub interceptors_limit: Option<SignedDuration>,
 }
 
-pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
+/// What a budget answers to a pod that wants to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// There is room, and it is this pod's: it goes now.
+    Granted,
+    /// The room is this pod's, and others with room go before it. It is told when its turn comes.
+    Later,
+    /// There is no room.
+    Waits,
+}
+
+/// Who gives out the room that budgets have: see [`crate::budgets::Ledger`].
+pub trait Room {
+    fn claim(&mut self, case: &Case<'_>, pod: &Pod, budget: &Budget) -> Claim;
+}
+
+/// There is room for everybody, or for nobody.
+impl Room for bool {
+    fn claim(&mut self, _: &Case<'_>, _: &Pod, _: &Budget) -> Claim {
+        if *self { Claim::Granted } else { Claim::Waits }
+    }
+}
+
+pub fn decide(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision {
     let request = case.request;
     let pod = match case.pod {
         Target::NeverSeen => return Decision::wait(WaitingOn::PodLookup).act(Effect::LookUpPod),
@@ -67,7 +88,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         return end::withdraw(request, now);
     }
     if let Some(left) = turn::none_left(case, now) {
-        return evict::decide(case, pod, left, now);
+        return evict::decide(case, room, pod, left, now);
     }
     match turn(request, now) {
         Turn::Pass { to, why } => pass(request, &to.interceptor_class, why, now),
@@ -84,7 +105,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             Decision { recheck_at, ..decision }
         }
         Turn::Unknown { class } => Decision::wait(WaitingOn::UnknownInterceptor { class: class.to_string() }),
-        Turn::Nobody(left) => evict::decide(case, pod, left, now),
+        Turn::Nobody(left) => evict::decide(case, room, pod, left, now),
     }
 }
 

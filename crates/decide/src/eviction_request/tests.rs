@@ -86,13 +86,22 @@ fn budget(name: &str, allowed: i32) -> Budget {
     }
 }
 
+/// Where no budget has room.
+fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
+    super::decide(case, &mut false, now)
+}
+
+/// Where the budget gives its room to the pod.
+fn granted(case: &Case<'_>, now: Timestamp) -> Decision {
+    super::decide(case, &mut true, now)
+}
+
 fn case<'a>(request: &'a Request, pod: &'a Pod) -> Case<'a> {
     Case {
         request,
         pod: Target::Found(pod),
         budgets: &[],
         attempt: None,
-        granted: false,
         has_daemon_set: true,
         interceptors_limit: None,
     }
@@ -472,7 +481,7 @@ mod budgets {
             matches!(&waiting.waiting_on, Some(WaitingOn::Budget { name, allowed: 0, .. }) if name == "web")
         );
         assert_eq!(written(&waiting).unwrap().failed_api_eviction_counter, 0, "nothing was tried");
-        assert!(evicts(&decide(&Case { budgets: &[&budget], granted: true, ..case(&request, &pod) }, at(0))));
+        assert!(evicts(&granted(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(0))));
     }
 
     #[test]
@@ -546,8 +555,8 @@ mod budgets {
         for (refusal, then, now_there) in refusals {
             let budgets = SelectingBudget::all(&then, &pod);
             let attempt = Attempt { budgets, ..refused(refusal.clone(), 100, 8) };
-            let base = Case { attempt: Some(&attempt), granted: true, ..case(&request, &pod) };
-            let decided = decide(&Case { budgets: &now_there, ..base }, at(101));
+            let base = Case { attempt: Some(&attempt), ..case(&request, &pod) };
+            let decided = granted(&Case { budgets: &now_there, ..base }, at(101));
             assert!(evicts(&decided), "{refusal:?}: {decided:?}");
         }
         let attempt = Attempt {
@@ -555,7 +564,7 @@ mod budgets {
             ..refused(Refusal::Server { code: 500, message: "more than one".into() }, 100, 8)
         };
         let both = Case { budgets: &[&a, &b], attempt: Some(&attempt), ..case(&request, &pod) };
-        assert!(!evicts(&decide(&both, at(101))), "it is still there");
+        assert!(!evicts(&granted(&both, at(101))), "it is still there");
     }
 
     #[test]
@@ -641,7 +650,7 @@ mod budgets {
         let base = Case { budgets: &[&budget], attempt: Some(&attempt), ..case(&request, &pod) };
         let waiting = decide(&base, at(10));
         assert!(matches!(waiting.waiting_on, Some(WaitingOn::Budget { .. })) && waiting.recheck_at.is_none());
-        assert!(evicts(&decide(&Case { granted: true, ..base }, at(10))));
+        assert!(evicts(&granted(&base, at(10))));
     }
 }
 

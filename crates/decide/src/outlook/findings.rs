@@ -205,18 +205,17 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
         is_progress_corrected: false,
     };
     let budgets: Vec<&snapshot::Budget> = budgets.iter().map(|budget| &budget.budget).collect();
-    let granted = budgets.iter().all(|budget| budget.allowed > 0);
-    let decided = |attempt: Option<&Attempt>| {
+    let mut has_room = budgets.iter().all(|budget| budget.allowed > 0);
+    let mut decided = |attempt: Option<&Attempt>| {
         let case = Case {
             request: &request,
             pod: Target::Found(pod),
             budgets: &budgets,
             attempt,
-            granted,
             has_daemon_set: true,
             interceptors_limit: None,
         };
-        decide(&case, now).waiting_on
+        decide(&case, &mut has_room, now).waiting_on
     };
     if budgets.len() < 2 {
         return decided(None);

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
-use usher_api::NodeMaintenanceStage as Stage;
 use crate::maintenance::decision::{Decision, Effect, NodeEffect, PodEffect};
 use crate::maintenance::hold;
 use crate::maintenance::pods;
 use crate::maintenance::progress::Number;
 use crate::maintenance::stages::{self, Refusal, View};
 use crate::snapshot::{Key, Maintenance, Node, NodePhase, Pod, Request};
+use jiff::{SignedDuration, Timestamp};
+use usher_api::NodeMaintenanceStage as Stage;
 
 use super::{Entry, Index, Item, Place};
 use crate::maintenance::decision::Cause;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use crate::maintenance::eta::Group;
 use crate::maintenance::progress::Number;
 use crate::maintenance::waves;
+use jiff::Timestamp;
 
 use super::groups;
-use super::{Entry, Index};
 use super::tally::Change;
+use super::{Entry, Index};
 
 /// The pods on the nodes of a maintenance, by group.
 pub(super) type Left = BTreeMap<groups::Number, u32>;
@@ -86,11 +86,9 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
     use crate::maintenance::decision::Effect;
-    use crate::snapshot::{
-        Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire,
-    };
+    use crate::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
+    use serde_json::{Value, json};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

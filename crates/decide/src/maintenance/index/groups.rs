@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use crate::maintenance::eta::Workload;
 use crate::snapshot::Pod;
+use jiff::Timestamp;
 
 pub type Number = u32;
 
@@ -102,8 +102,8 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
     use crate::snapshot::PodOnWire;
+    use serde_json::json;
 
     fn pod(owner: &str) -> Pod {
         let pod: PodOnWire = serde_json::from_value(json!({"metadata": {

@@ -14,8 +14,6 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
-use usher_api::NodeMaintenanceStage as Stage;
 use crate::maintenance::board::Board;
 use crate::maintenance::eta::Experience;
 use crate::maintenance::hold::Fight;
@@ -24,6 +22,8 @@ use crate::maintenance::progress::Number;
 use crate::maintenance::stages::Refusal;
 use crate::maintenance::written::{self, Written};
 use crate::snapshot::{Key, Maintenance, Node, Pod, Request};
+use jiff::{SignedDuration, Timestamp};
+use usher_api::NodeMaintenanceStage as Stage;
 
 use estimate::Left;
 use tally::{Change, Tally};

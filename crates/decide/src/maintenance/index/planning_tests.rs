@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
 use crate::maintenance::decision::{Effect, NodeEffect, PodEffect};
 use crate::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::{Index, Item};
 

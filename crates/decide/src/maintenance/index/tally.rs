@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use crate::maintenance::eta::Workload;
 use crate::maintenance::nodes::Pods;
 use crate::maintenance::plan::PodClass;
 use crate::maintenance::pods;
 use crate::snapshot::{Key, Pod, Request};
+use jiff::Timestamp;
 
 use super::groups::{self, Group, Groups};
 
