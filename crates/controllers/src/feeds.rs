@@ -9,52 +9,45 @@ use tokio::task::JoinSet;
 use usher_decide::snapshot::{Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::intern::Interner;
-use crate::watch::{NewsStream, Told, follow};
+use crate::watch::{EventStream, WatchEvent, watch};
 
-/// What a controller hears of pods and requests. The watches end with the last one who hears of them.
-pub struct Ear {
-    pub(crate) pods: UnboundedReceiver<Told<Arc<Pod>, Key>>,
-    pub(crate) requests: UnboundedReceiver<Told<Arc<Request>, Key>>,
+/// What a controller is told of pods and requests. The watches end with the last subscription.
+pub struct Subscription {
+    pub(crate) pods: UnboundedReceiver<WatchEvent<Arc<Pod>, Key>>,
+    pub(crate) requests: UnboundedReceiver<WatchEvent<Arc<Request>, Key>>,
     pub(crate) watches: Arc<JoinSet<()>>,
 }
 
-/// The two ends of what is told.
-type Line<T> = (UnboundedSender<Told<Arc<T>, Key>>, UnboundedReceiver<Told<Arc<T>, Key>>);
-
 /// Starts the watches, for so many controllers.
 #[must_use]
-pub fn listen<const N: usize>(client: &Client) -> [Ear; N] {
-    let lines: [(Line<Pod>, Line<Request>); N] = std::array::from_fn(|_| (unbounded(), unbounded()));
+pub fn subscribe(client: &Client, controllers: usize) -> Vec<Subscription> {
+    let (to_pods, pods): (Vec<_>, Vec<_>) = (0..controllers).map(|_| unbounded()).unzip();
+    let (to_requests, requests): (Vec<_>, Vec<_>) = (0..controllers).map(|_| unbounded()).unzip();
     let mut watches = JoinSet::new();
     let mut interner = Interner::default();
-    watches.spawn(tell(
-        follow::<PodOnWire, Pod>(client.clone()),
-        lines.each_ref().map(|((to, _), _)| to.clone()),
-        move |pod| interner.pod(pod),
-    ));
+    watches.spawn(tell(watch::<PodOnWire, Pod>(client.clone()), to_pods, move |pod| interner.pod(pod)));
     let mut interner = Interner::default();
-    watches.spawn(tell(
-        follow::<RequestOnWire, Request>(client.clone()),
-        lines.each_ref().map(|(_, (to, _))| to.clone()),
-        move |request| interner.request(request),
-    ));
+    watches.spawn(tell(watch::<RequestOnWire, Request>(client.clone()), to_requests, move |request| {
+        interner.request(request);
+    }));
     let watches = Arc::new(watches);
-    lines.map(|((_, pods), (_, requests))| Ear { pods, requests, watches: watches.clone() })
+    let both = pods.into_iter().zip(requests);
+    both.map(|(pods, requests)| Subscription { pods, requests, watches: watches.clone() }).collect()
 }
 
-async fn tell<T, const N: usize>(
-    mut news: NewsStream<Told<T, Key>>,
-    to: [UnboundedSender<Told<Arc<T>, Key>>; N],
+async fn tell<T>(
+    mut events: EventStream<WatchEvent<T, Key>>,
+    to: Vec<UnboundedSender<WatchEvent<Arc<T>, Key>>>,
     mut slim: impl FnMut(&mut T),
 ) {
-    while let Some(told) = news.next().await {
-        let told = told.map(|mut object| {
+    while let Some(event) = events.next().await {
+        let event = event.map(|mut object| {
             slim(&mut object);
             Arc::new(object)
         });
-        for ear in &to {
-            // Whoever does not listen any more does not hear it.
-            let _ = ear.unbounded_send(told.clone());
+        for subscriber in &to {
+            // Whoever does not listen any more is not told.
+            let _ = subscriber.unbounded_send(event.clone());
         }
     }
 }

@@ -6,6 +6,7 @@
 //! - [`metrics`]: what can be measured.
 //! - [`pulse`]: whether the loop still turns.
 //! - [`maintenance`]: the node maintenance controller.
+//! - [`reconcile`]: the loop that all controllers share.
 //! - [`queue`]: what is to be looked at, and when.
 //! - [`watch`]: watches that go on, whatever somebody wrote into an object.
 //!
@@ -22,17 +23,23 @@ pub mod observer;
 mod pauses;
 pub mod pulse;
 pub mod queue;
+pub mod reconcile;
 pub mod watch;
+
+use std::future::pending;
 
 use usher_apply::Clock;
 
 /// Both controllers on the same watches, with nobody to measure them, until the future is dropped.
 pub async fn run_both(client: kube::Client, clock: Clock) {
-    let [for_requests, for_maintenances] = feeds::listen(&client);
-    let (nobody, stop) = (Box::new(observer::Nobody), std::future::pending());
+    let mut subscriptions = feeds::subscribe(&client, 2).into_iter();
+    let (Some(for_requests), Some(for_maintenances)) = (subscriptions.next(), subscriptions.next()) else {
+        return;
+    };
     let options = eviction_request::Options::default();
-    let (for_all, at) = (client.clone(), clock.clone());
-    let requests = eviction_request::run_until(for_requests, for_all, at, options, nobody, stop);
-    let maintenances = maintenance::run(for_maintenances, client, clock, Box::new(observer::Nobody));
+    let nobody = || Box::new(observer::Nobody);
+    let (other, at) = (client.clone(), clock.clone());
+    let requests = eviction_request::run_until(for_requests, other, at, options, nobody(), pending());
+    let maintenances = maintenance::run_until(for_maintenances, client, clock, nobody(), pending());
     futures::future::join(requests, maintenances).await;
 }

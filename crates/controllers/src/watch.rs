@@ -21,7 +21,7 @@ use crate::pauses::Pauses;
 /// Timers are set for no longer than this, so that they always fit.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-pub type NewsStream<N> = Pin<Box<dyn Stream<Item = N> + Send>>;
+pub type EventStream<E> = Pin<Box<dyn Stream<Item = E> + Send>>;
 
 /// What an object is kept by.
 pub trait Keyed {
@@ -59,7 +59,7 @@ fn key_in_namespace(metadata: &ObjectMeta) -> Key {
 
 /// A watch that starts anew after errors, with pauses that grow until a whole list was read. Objects that cannot be read are
 /// counted and told, and left out: whoever wrote them holds up nobody else.
-pub fn follow<W, T>(client: Client) -> NewsStream<Told<T, T::Key>>
+pub fn watch<W, T>(client: Client) -> EventStream<WatchEvent<T, T::Key>>
 where
     W: kube::Resource<DynamicType = ()>
         + Clone
@@ -120,19 +120,19 @@ fn summary(why: &watcher::Error) -> String {
 
 /// What a watch tells of one kind.
 #[derive(Debug, Clone)]
-pub enum Told<T, K> {
-    Seen(T),
-    Gone(K),
+pub enum WatchEvent<T, K> {
+    Applied(T),
+    Deleted(K),
     /// A new list is complete: what is not in it is gone.
-    Only(Arc<HashSet<K>>),
+    Listed(Arc<HashSet<K>>),
 }
 
-impl<T, K> Told<T, K> {
-    pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Told<U, K> {
+impl<T, K> WatchEvent<T, K> {
+    pub fn map<U>(self, into: impl FnOnce(T) -> U) -> WatchEvent<U, K> {
         match self {
-            Self::Seen(object) => Told::Seen(into(object)),
-            Self::Gone(key) => Told::Gone(key),
-            Self::Only(there) => Told::Only(there),
+            Self::Applied(object) => WatchEvent::Applied(into(object)),
+            Self::Deleted(key) => WatchEvent::Deleted(key),
+            Self::Listed(there) => WatchEvent::Listed(there),
         }
     }
 }
@@ -156,23 +156,23 @@ impl<T: Keyed> Reader<T> {
     fn read<W: kube::Resource<DynamicType = ()>>(
         &mut self,
         event: watcher::Event<Lenient<W>>,
-    ) -> Option<Told<T, T::Key>>
+    ) -> Option<WatchEvent<T, T::Key>>
     where
         T: From<W>,
     {
         match event {
-            watcher::Event::Apply(object) => self.object(object).map(Told::Seen),
+            watcher::Event::Apply(object) => self.object(object).map(WatchEvent::Applied),
             watcher::Event::InitApply(object) => {
                 // One that cannot be read is there all the same.
                 let key = T::key_of(object.meta());
                 let read = self.object(object);
                 self.listed.insert(read.as_ref().map_or(key, T::key));
-                read.map(Told::Seen)
+                read.map(WatchEvent::Applied)
             }
             watcher::Event::Delete(object) => {
                 let key = T::key_of(object.meta());
                 self.forget(&key);
-                Some(Told::Gone(key))
+                Some(WatchEvent::Deleted(key))
             }
             watcher::Event::Init => {
                 self.listed.clear();
@@ -182,7 +182,7 @@ impl<T: Keyed> Reader<T> {
                 let listed = std::mem::take(&mut self.listed);
                 self.unreadable.retain(|key| listed.contains(key));
                 unreadable::count(&self.kind, self.unreadable.len());
-                Some(Told::Only(Arc::new(listed)))
+                Some(WatchEvent::Listed(Arc::new(listed)))
             }
         }
     }

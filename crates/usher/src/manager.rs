@@ -14,14 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use usher_apply::Clock;
+use usher_controllers::feeds::{self, Subscription};
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{eviction_request, feeds, maintenance};
+use usher_controllers::{eviction_request, maintenance};
 
 use crate::local::interruption;
 use gates::{Gate, Gates};
@@ -178,39 +181,39 @@ impl Parts {
         election.run(self.stopping.clone(), || self.act()).await;
     }
 
-    /// Both controllers, as far as their gates are on.
+    /// The controllers whose gates are on, until they are to stop.
     async fn act(&self) {
         let _leading = Leading::begin(self);
+        let controllers = self.controllers();
+        let subscriptions = feeds::subscribe(&self.client, controllers.len());
+        let running = controllers.into_iter().zip(subscriptions).map(|(it, from)| self.start(it, from));
+        self.health.pulse().beside(futures::future::join_all(running)).await;
+    }
+
+    fn controllers(&self) -> Vec<Controller> {
         let gates = &self.arguments.feature_gates;
-        let (client, clock) = (&self.client, &self.clock);
-        let [for_requests, for_maintenances] = feeds::listen(client);
-        // What is told to somebody who does not listen would be kept for ever.
-        let for_requests = gates.is_on(Gate::EvictionRequestApi).then_some(for_requests);
-        let for_maintenances = gates.is_on(Gate::DeclarativeNodeMaintenance).then_some(for_maintenances);
-        let requests = async {
-            if let Some(ear) = for_requests {
-                let health = self.health.clone();
-                let observer = self.metrics.observer(move || health.synced(Controller::EvictionRequests));
-                let (client, clock) = (client.clone(), clock.clone());
+        let all = [
+            (Gate::EvictionRequestApi, Controller::EvictionRequests),
+            (Gate::DeclarativeNodeMaintenance, Controller::NodeMaintenances),
+        ];
+        all.into_iter().filter(|(gate, _)| gates.is_on(*gate)).map(|(_, controller)| controller).collect()
+    }
+
+    fn start(&self, controller: Controller, from: Subscription) -> BoxFuture<'static, ()> {
+        let (client, clock, stop) = (self.client.clone(), self.clock.clone(), self.stopped());
+        let health = self.health.clone();
+        let synced = move || health.synced(controller);
+        match controller {
+            Controller::EvictionRequests => {
                 let options = self.arguments.request_options();
-                eviction_request::run_until(ear, client, clock, options, observer, self.stopped()).await;
-            } else {
-                self.stopped().await;
+                let observer = self.metrics.observer(synced);
+                eviction_request::run_until(from, client, clock, options, observer, stop).boxed()
             }
-        };
-        let maintenances = async {
-            if let Some(ear) = for_maintenances {
-                let health = self.health.clone();
-                let observer =
-                    self.metrics.maintenance_observer(move || health.synced(Controller::NodeMaintenances));
-                // It may end anywhere: what it was about to write, the next one writes.
-                tokio::select! {
-                    () = maintenance::run(ear, client.clone(), clock.clone(), observer) => {}
-                    () = self.stopped() => {}
-                }
+            Controller::NodeMaintenances => {
+                let observer = self.metrics.maintenance_observer(synced);
+                maintenance::run_until(from, client, clock, observer, stop).boxed()
             }
-        };
-        self.health.pulse().beside(async { tokio::join!(requests, maintenances) }).await;
+        }
     }
 
     fn stopped(&self) -> impl Future<Output = ()> + use<> {
@@ -228,13 +231,7 @@ struct Leading<'a>(&'a Parts);
 impl<'a> Leading<'a> {
     fn begin(parts: &'a Parts) -> Self {
         parts.metrics.leads(&parts.arguments.lease_name, true);
-        let gates = &parts.arguments.feature_gates;
-        let controllers = [
-            (Gate::EvictionRequestApi, Controller::EvictionRequests),
-            (Gate::DeclarativeNodeMaintenance, Controller::NodeMaintenances),
-        ];
-        let acting = controllers.into_iter().filter(|(gate, _)| gates.is_on(*gate));
-        parts.health.acts(acting.map(|(_, controller)| controller));
+        parts.health.acts(parts.controllers());
         Self(parts)
     }
 }

@@ -202,8 +202,9 @@ pub async fn control(url: &str) -> Result<()> {
     let tell = synced.clone();
     let observer = metrics.observer(move || tell.store(true, Ordering::Release));
     let begun = Instant::now();
-    let [for_requests, for_maintenances] = feeds::listen(&client);
-    let stop = std::future::pending();
+    let mut subscriptions = feeds::subscribe(&client, 2);
+    let for_requests = subscriptions.remove(0);
+    let for_maintenances = subscriptions.remove(0);
     let maintenances = metrics.maintenance_observer(|| ());
     let controllers = tokio::spawn(join(
         eviction_request::run_until(
@@ -212,9 +213,15 @@ pub async fn control(url: &str) -> Result<()> {
             Clock::system(),
             eviction_request::Options::default(),
             observer,
-            stop,
+            std::future::pending(),
         ),
-        maintenance::run(for_maintenances, client, Clock::system(), maintenances),
+        maintenance::run_until(
+            for_maintenances,
+            client,
+            Clock::system(),
+            maintenances,
+            std::future::pending(),
+        ),
     ));
     until(begun, || synced.load(Ordering::Acquire)).await?;
     let told = begun.elapsed();
