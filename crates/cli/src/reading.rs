@@ -156,7 +156,9 @@ fn convert<K: Resource<DynamicType = ()> + DeserializeOwned>(
 
 /// Who wrote a field when is nice to know, and no more.
 fn drop_unreadable_times(object: &mut Value) {
-    for entry in object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
+    for entry in
+        object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten()
+    {
         let is_unreadable = entry.get("time").is_some_and(|time| Time::deserialize(time).is_err());
         if let (true, Some(entry)) = (is_unreadable, entry.as_object_mut()) {
             entry.remove("time");
@@ -277,7 +279,10 @@ mod tests {
         let (object, notes) = noting(async { (read(&hostile).object(), read(&hostile).object()).0 }).await;
         assert!(object.unwrap().status.is_none());
         let [note] = &notes.into_iter().collect::<Vec<_>>()[..] else { panic!("named once") };
-        assert!(note.starts_with("the status of NodeMaintenance m cannot be read and is left out: "), "{note}");
+        assert!(
+            note.starts_with("the status of NodeMaintenance m cannot be read and is left out: "),
+            "{note}"
+        );
     }
 
     #[tokio::test]

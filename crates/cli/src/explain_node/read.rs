@@ -31,7 +31,8 @@ pub async fn find(client: &Client, name: &str) -> Result<NodeFound, Error> {
     };
     let cordoned_by = cordoned_by(&node);
     let node = node.into();
-    let maintenances: Vec<Maintenance> = list_as(&Api::<Read<NodeMaintenance>>::all(client.clone()), None).await?;
+    let maintenances: Vec<Maintenance> =
+        list_as(&Api::<Read<NodeMaintenance>>::all(client.clone()), None).await?;
     Ok(NodeFound { pods: pods_of(client, name).await?, maintenances, node, cordoned_by })
 }
 

@@ -51,7 +51,8 @@ impl Followed {
         let on_nodes = Some(OnNodes::of(&maintenance));
         let scope = Scope { on_nodes, may_hide_requests: true, ..Scope::default() };
         let live = Live::start(client, &scope).await?;
-        let news = watch_object::<Read<NodeMaintenance>>(Api::all(client.clone()), &maintenance.name_any()).default_backoff();
+        let news = watch_object::<Read<NodeMaintenance>>(Api::all(client.clone()), &maintenance.name_any())
+            .default_backoff();
         Ok(Self { maintenance, is_gone: false, live, is_of_other_nodes: false, news: Box::pin(news) })
     }
 

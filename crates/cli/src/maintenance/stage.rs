@@ -174,10 +174,13 @@ async fn end(
         return Ok(Ending::Done);
     }
     let timeout = arguments.timeout.filter(|timeout| !timeout.is_zero());
-    let over = await_condition(Api::<Read<NodeMaintenance>>::all(client.clone()), name, |one: Option<&Read<_>>| match one {
-        Some(one) => one.as_object().is_some_and(|one| is_over(Some(one))),
-        None => is_over(None),
-    });
+    let over =
+        await_condition(Api::<Read<NodeMaintenance>>::all(client.clone()), name, |one: Option<&Read<_>>| {
+            match one {
+                Some(one) => one.as_object().is_some_and(|one| is_over(Some(one))),
+                None => is_over(None),
+            }
+        });
     let ending = tokio::select! {
         over = over => {
             over.map_err(|why| Error::Server(why.to_string()))?;
