@@ -137,7 +137,7 @@ impl Place {
         for (line, code, part) in [
             ("requests", 0, "web"),
             ("requests", 0, "spoiled"),
-            ("explain web", 0, "budget b"),
+            ("explain web", 0, "Budgets       b "),
             ("explain spoiled", 0, "a.example.com"),
             ("explain node/n1", 0, "n1"),
             ("explain node/n2", 0, "n2"),
@@ -145,7 +145,7 @@ impl Place {
             ("maintenance describe odd", 0, "n2"),
             ("maintenance describe good", 0, "n1"),
             ("maintenance list -o json", 0, never),
-            ("drain n1 n2 --name both --dry-run --force", 1, "Dry run: 2 nodes with 2 pods"),
+            ("drain n1 n2 --name both --dry-run --force", 0, "Dry run: 2 nodes with 2 pods"),
             ("drain n2 --name second --force --wait=false", 0, "maintenance second created"),
             ("evict spoiled", 0, "already requested by a.example.com"),
             ("cancel spoiled --requester a.example.com", 0, "withdrawn"),
