@@ -34,6 +34,9 @@ pub struct Until {
     pub ignores_daemons: bool,
 }
 
+/// A look at the maintenance: how it is, or that it is gone.
+type Seen = watcher::Result<Option<Read<NodeMaintenance>>>;
+
 /// A maintenance and its pods, kept up to date.
 pub struct Followed {
     pub maintenance: NodeMaintenance,
@@ -42,7 +45,7 @@ pub struct Followed {
     pub live: Live,
     /// Nothing has happened since the nodes were read and were others than its status speaks of.
     is_of_other_nodes: bool,
-    news: Pin<Box<dyn Stream<Item = watcher::Result<Option<Read<NodeMaintenance>>>> + Send>>,
+    news: Pin<Box<dyn Stream<Item = Seen> + Send>>,
 }
 
 impl Followed {

@@ -16,11 +16,9 @@ pub struct ClusterRead {
 }
 
 pub async fn cluster(client: &Client) -> Result<ClusterRead, Error> {
-    let (nodes, pods, maintenances): (
-        Api<Read<NodeOnWire>>,
-        Api<Read<PodOnWire>>,
-        Api<Read<NodeMaintenance>>,
-    ) = (Api::all(client.clone()), Api::all(client.clone()), Api::all(client.clone()));
+    let nodes: Api<Read<NodeOnWire>> = Api::all(client.clone());
+    let pods: Api<Read<PodOnWire>> = Api::all(client.clone());
+    let maintenances: Api<Read<NodeMaintenance>> = Api::all(client.clone());
     let budgets: Api<Read<PodDisruptionBudget>> = Api::all(client.clone());
     let (budgets, budgets_are_hidden) = match list_as(&budgets, None).await {
         Ok(budgets) => (budgets, false),
