@@ -49,9 +49,9 @@ pub async fn run(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     if arguments.output.is_some() {
-        return exactly(explain_all(arguments, surroundings, streams)).await;
+        return exactly(Box::pin(explain_all(arguments, surroundings, streams))).await;
     }
-    explain_all(arguments, surroundings, streams).await
+    Box::pin(explain_all(arguments, surroundings, streams)).await
 }
 
 async fn explain_all(

@@ -125,7 +125,8 @@ pub async fn run(
     let mut out = terminal::Escaped::new(streams.out, surroundings.colours);
     let mut err = terminal::Escaped::new(streams.err, surroundings.colours);
     let streams = Streams { out: &mut out, err: &mut err };
-    let (ended, notes) = reading::noting(run_one(command, surroundings, streams)).await;
+    // A command is a large future, which is not to be moved about on the stack.
+    let (ended, notes) = reading::noting(Box::pin(run_one(command, surroundings, streams))).await;
     for note in notes {
         writeln!(err, "warning: {note}")?;
     }

@@ -115,7 +115,7 @@ mod tests {
         write!(Escaped::new(&mut out, true), "\x1b[1mhead\x1b[0m\n\x1b[2J\x1b[31m\rx\n").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\x1b[1mhead\x1b[0m\n^[[2J^[[31m\\rx\n");
         let mut out = Vec::new();
-        write!(Escaped::new(&mut out, false), "\x1b[1mhead\x1b[0m\n").unwrap();
+        writeln!(Escaped::new(&mut out, false), "\x1b[1mhead\x1b[0m").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "^[[1mhead^[[0m\n");
     }
 }
