@@ -16,6 +16,7 @@ pub mod interference;
 pub mod kubectl;
 pub mod living;
 pub mod maintenances;
+pub mod manifests;
 pub mod report;
 pub mod request_calm;
 pub mod request_hours;

@@ -11,6 +11,7 @@ use usher_api::{EvictionRequest, EvictionRequestSpec};
 use crate::Error;
 use crate::arguments::Requester;
 use crate::error::{is_code, is_missing};
+use crate::reading::{Read, sent};
 
 /// The name under which these writes appear in `managedFields`.
 pub const FIELD_MANAGER: &str = "usher-cli";
@@ -45,7 +46,7 @@ pub async fn ask(
     deadline: Option<i32>,
     dry_run: bool,
 ) -> Result<Asked, Error> {
-    let requests: Api<EvictionRequest> = Api::namespaced(client.clone(), &pod.namespace);
+    let requests: Api<Read<EvictionRequest>> = Api::namespaced(client.clone(), &pod.namespace);
     let mut spec = EvictionRequestSpec::for_pod(&pod.name, &pod.uid);
     spec.progress_deadline_seconds = deadline.unwrap_or(spec.progress_deadline_seconds);
     let wanted = EvictionRequest {
@@ -59,14 +60,15 @@ pub async fn ask(
         status: None,
     };
     let post = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_string()) };
+    let wanted = sent(wanted)?;
     for _ in 0..ATTEMPTS {
         match requests.create(&post, &wanted).await {
-            Ok(created) => return Ok(Asked::Created(Box::new(created))),
+            Ok(created) => return Ok(Asked::Created(Box::new(created.wanted()?))),
             Err(why) if is_code(&why, 409) => {}
             Err(why) => return Err(why.into()),
         }
         let known = match requests.get(&pod.uid).await {
-            Ok(known) => known,
+            Ok(known) => known.wanted()?,
             Err(why) if is_missing(&why) => continue,
             Err(why) => return Err(why.into()),
         };
@@ -122,10 +124,10 @@ pub async fn withdraw(
     request: &str,
     whose: &Whose,
 ) -> Result<Withdrawn, Error> {
-    let requests: Api<EvictionRequest> = Api::namespaced(client.clone(), namespace);
+    let requests: Api<Read<EvictionRequest>> = Api::namespaced(client.clone(), namespace);
     for _ in 0..ATTEMPTS {
         let known = match requests.get(request).await {
-            Ok(known) => known,
+            Ok(known) => known.wanted()?,
             Err(why) if is_missing(&why) => return Ok(Withdrawn::NoRequest),
             Err(why) => return Err(why.into()),
         };
@@ -143,7 +145,7 @@ pub async fn withdraw(
 
 /// Sets the finalizers if the request is still the one that was read; `None` if it is not.
 async fn write(
-    requests: &Api<EvictionRequest>,
+    requests: &Api<Read<EvictionRequest>>,
     known: &EvictionRequest,
     finalizers: &[String],
     dry_run: bool,
@@ -154,7 +156,7 @@ async fn write(
     let parameters =
         PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
     match requests.patch(&known.name_any(), &parameters, &Patch::Merge(&patch)).await {
-        Ok(written) => Ok(Some(written)),
+        Ok(written) => Ok(Some(written.wanted()?)),
         Err(why) if is_code(&why, 409) || is_missing(&why) => Ok(None),
         Err(why) => Err(why.into()),
     }

@@ -7,6 +7,7 @@ use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy as Policy};
 use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
 use crate::ask::{Whose, Withdrawn, withdraw};
 use crate::evict::find;
+use crate::reading::Read;
 use crate::world::list;
 use crate::{Ending, Error, Streams, Surroundings};
 
@@ -80,7 +81,7 @@ pub async fn run(
 }
 
 async fn of_pod_that_is_gone(client: &Client, namespace: &str, pod: &str) -> Result<Option<String>, Error> {
-    let requests: Api<EvictionRequest> = Api::namespaced(client.clone(), namespace);
+    let requests: Api<Read<EvictionRequest>> = Api::namespaced(client.clone(), namespace);
     let all = list(&requests, None).await?;
     Ok(all.into_iter().find(|request| request.spec.pod_ref.name == pod).map(|request| request.name_any()))
 }

@@ -8,6 +8,7 @@ use usher_decide::snapshot::Node;
 use crate::arguments::Connection;
 use crate::ask::FIELD_MANAGER;
 use crate::maintenance::selection::{NodeArguments, read_nodes};
+use crate::reading::Read;
 use crate::{Ending, Error, Streams, Surroundings};
 
 #[derive(Debug, clap::Args)]
@@ -66,7 +67,7 @@ async fn each(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let all = read_nodes(client).await?;
-    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
+    let nodes: Api<Read<k8s_openapi::api::core::v1::Node>> = Api::all(client.clone());
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
     let mut ending = Ending::Done;
     for node in wanted.among(&all)? {

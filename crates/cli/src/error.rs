@@ -2,6 +2,8 @@
 
 use kube::core::Status;
 
+use crate::terminal::escaped;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -147,7 +149,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    escaped(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 #[cfg(test)]

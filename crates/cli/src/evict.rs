@@ -11,6 +11,7 @@ use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Reques
 use crate::ask::{Asked, PodTarget, ask};
 use crate::error::is_missing;
 use crate::explain::interceptors as count;
+use crate::reading::Read;
 use crate::wait::{self, Hints, Subject};
 use crate::world::list;
 use crate::{Ending, Error, Streams, Surroundings, span};
@@ -136,7 +137,7 @@ pub async fn find(
     namespace: &str,
     wanted: &PodArguments,
 ) -> Result<Vec<Result<FullPod, Error>>, Error> {
-    let pods: Api<FullPod> = Api::namespaced(client.clone(), namespace);
+    let pods: Api<Read<FullPod>> = Api::namespaced(client.clone(), namespace);
     if let Some(selector) = &wanted.selector {
         let found = list(&pods, Some(selector)).await?;
         if found.is_empty() {
@@ -152,7 +153,7 @@ pub async fn find(
     names.dedup();
     let found = names.iter().map(|name| async {
         match pods.get(name).await {
-            Ok(pod) => Ok(Ok(pod)),
+            Ok(pod) => Ok(pod.wanted()),
             Err(why) if is_missing(&why) => {
                 Ok(Err(Error::NoSuchPod { namespace: namespace.to_string(), name: name.clone() }))
             }

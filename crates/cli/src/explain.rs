@@ -18,6 +18,7 @@ use crate::connect::Connected;
 use crate::error::{is_code, is_missing};
 use crate::explain_node::{self, NodeExplanation};
 use crate::output::{Structured, list_of};
+use crate::reading::{Read, exactly};
 use crate::world::{World, list};
 use crate::{Ending, Error, Streams, Surroundings};
 pub use explanation::{Explanation, Found, event_time, explain, interceptors};
@@ -43,6 +44,17 @@ const DEFAULT_NAMESPACE: &str = "usher-system";
 const REPORTER: &str = "usher";
 
 pub async fn run(
+    arguments: Arguments,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    if arguments.output.is_some() {
+        return exactly(Box::pin(explain_all(arguments, surroundings, streams))).await;
+    }
+    Box::pin(explain_all(arguments, surroundings, streams)).await
+}
+
+async fn explain_all(
     arguments: Arguments,
     surroundings: &Surroundings,
     streams: Streams<'_>,
@@ -170,16 +182,16 @@ fn subject(text: &str) -> Result<Subject, String> {
 }
 
 async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Error> {
-    let pods: Api<FullPod> = Api::namespaced(client.clone(), namespace);
-    let requests: Api<EvictionRequest> = Api::namespaced(client.clone(), namespace);
+    let pods: Api<Read<FullPod>> = Api::namespaced(client.clone(), namespace);
+    let requests: Api<Read<EvictionRequest>> = Api::namespaced(client.clone(), namespace);
     let pod = match pods.get(name).await {
-        Ok(pod) => Some(pod),
+        Ok(pod) => Some(pod.wanted()?),
         Err(why) if is_missing(&why) => None,
         Err(why) => return Err(why.into()),
     };
     let request = match &pod {
         Some(pod) => match requests.get(&pod.uid().unwrap_or_default()).await {
-            Ok(request) => Some(request),
+            Ok(request) => request.object(),
             Err(why) if is_missing(&why) => None,
             Err(why) => return Err(why.into()),
         },
@@ -212,9 +224,9 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Err
 
 /// Who may not read events gets an explanation without them.
 pub async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Event>, Error> {
-    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let events: Api<Read<Event>> = Api::namespaced(client.clone(), namespace);
     match events.list(&ListParams::default().fields(&format!("involvedObject.uid={uid}"))).await {
-        Ok(events) => Ok(events.items),
+        Ok(events) => Ok(events.items.into_iter().filter_map(Read::object).collect()),
         Err(why) if is_code(&why, 403) => Ok(Vec::new()),
         Err(why) => Err(why.into()),
     }
@@ -222,19 +234,19 @@ pub async fn events_of(client: &Client, namespace: &str, uid: &str) -> Result<Ve
 
 /// The manager may be installed in any namespace. Who may not look into all of them looks into the usual one.
 pub async fn leader(client: &Client) -> Leader {
-    let everywhere: Api<Lease> = Api::all(client.clone());
+    let everywhere: Api<Read<Lease>> = Api::all(client.clone());
     let named = ListParams::default().fields(&format!("metadata.name={MANAGER_LEASE}"));
     let leases = match everywhere.list(&named).await {
         Ok(leases) => leases.items,
         Err(_) => {
-            let usual: Api<Lease> = Api::namespaced(client.clone(), DEFAULT_NAMESPACE);
+            let usual: Api<Read<Lease>> = Api::namespaced(client.clone(), DEFAULT_NAMESPACE);
             match usual.get(MANAGER_LEASE).await {
                 Ok(lease) => vec![lease],
                 Err(_) => return Leader::Unknown,
             }
         }
     };
-    let renewed = leases.into_iter().filter_map(|lease| {
+    let renewed = leases.into_iter().filter_map(Read::object).filter_map(|lease| {
         let namespace = lease.namespace()?;
         Some((lease.spec?.renew_time?.0, namespace))
     });

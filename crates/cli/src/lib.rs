@@ -3,7 +3,8 @@
 //!
 //! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
 //! where a request stands is asked of `usher-decide` ([`standing`]) and never worked out here. What people see is made
-//! by pure functions of objects and the time: the table in [`requests`], the progress in [`wait`], the text in
+//! by pure functions of objects and the time; objects are read leniently, and their strings made harmless for terminals, in one
+//! place ([`reading`], [`terminal`]): the table in [`requests`], the progress in [`wait`], the text in
 //! [`explain`] and [`explain_node`], the dry run of a drain in [`outlook`]. [`maintenance`] has the same of node
 //! maintenances, on which [`drain`] is built. Only the commands themselves talk to the server.
 //!
@@ -24,6 +25,7 @@ mod live;
 mod maintenance;
 mod outlook;
 mod output;
+mod reading;
 mod requests;
 #[cfg(test)]
 mod samples;
@@ -33,6 +35,7 @@ mod span;
 mod standing;
 mod surroundings;
 mod table;
+mod terminal;
 mod wait;
 mod world;
 
@@ -42,6 +45,7 @@ use std::process::ExitCode;
 pub use arguments::DEFAULT_REQUESTER;
 pub use error::Error;
 pub use surroundings::Surroundings;
+pub use terminal::escaped_lines;
 
 /// The commands for people.
 #[derive(Debug, clap::Subcommand)]
@@ -114,6 +118,22 @@ pub struct Streams<'a> {
 /// # Errors
 /// The command could not do its work. The error is one line that says what to do, and a list below it if there is one.
 pub async fn run(
+    command: Command,
+    surroundings: &Surroundings,
+    streams: Streams<'_>,
+) -> Result<Ending, Error> {
+    let mut out = terminal::Escaped::new(streams.out, surroundings.colours);
+    let mut err = terminal::Escaped::new(streams.err, surroundings.colours);
+    let streams = Streams { out: &mut out, err: &mut err };
+    // A command is a large future, which is not to be moved about on the stack.
+    let (ended, notes) = reading::noting(Box::pin(run_one(command, surroundings, streams))).await;
+    for note in notes {
+        writeln!(err, "warning: {note}")?;
+    }
+    ended
+}
+
+async fn run_one(
     command: Command,
     surroundings: &Surroundings,
     streams: Streams<'_>,

@@ -15,12 +15,13 @@ use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request,
 
 use crate::Error;
 use crate::maintenance::selection::only_name;
+use crate::reading::Read;
 use crate::world::{World, key_of, scoped};
 
 enum News {
-    Pod(Event<PodOnWire>),
-    Request(Event<RequestOnWire>),
-    Budget(Event<BudgetOnWire>),
+    Pod(Event<Read<PodOnWire>>),
+    Request(Event<Read<RequestOnWire>>),
+    Budget(Event<Read<BudgetOnWire>>),
     /// A watch failed; it starts anew by itself.
     Failed {
         kind: Kind,
@@ -212,7 +213,7 @@ impl Live {
 pub fn learn<K: Resource<DynamicType = ()>, V>(
     known: &mut BTreeMap<Key, V>,
     listed: &mut Listed,
-    event: Event<K>,
+    event: Event<Read<K>>,
     read: impl Fn(K) -> V,
     mut tell: impl FnMut(Option<&V>, Option<&V>),
 ) {
@@ -224,9 +225,18 @@ pub fn learn<K: Resource<DynamicType = ()>, V>(
             if is_listed {
                 listed.names.insert(key.clone());
             }
-            let after = read(object);
-            tell(known.get(&key), Some(&after));
-            known.insert(key, after);
+            match object.object().map(&read) {
+                Some(after) => {
+                    tell(known.get(&key), Some(&after));
+                    known.insert(key, after);
+                }
+                // It is there, but nothing can be said of it any more.
+                None => {
+                    if let Some(before) = known.remove(&key) {
+                        tell(Some(&before), None);
+                    }
+                }
+            }
         }
         Event::InitDone => {
             known.retain(|key, before| {
@@ -246,7 +256,12 @@ pub fn learn<K: Resource<DynamicType = ()>, V>(
     }
 }
 
-fn follow<K>(api: Api<K>, config: watcher::Config, kind: Kind, into: fn(Event<K>) -> News) -> NewsStream
+fn follow<K>(
+    api: Api<Read<K>>,
+    config: watcher::Config,
+    kind: Kind,
+    into: fn(Event<Read<K>>) -> News,
+) -> NewsStream
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {

@@ -26,6 +26,7 @@ use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 
 use crate::arguments::Connection;
 use crate::error::is_missing;
+use crate::reading::Read;
 use crate::{Ending, Error, Streams, Surroundings, drain};
 use draft::DraftArguments;
 
@@ -126,7 +127,12 @@ async fn start(
 
 /// The maintenance of that name.
 async fn get(client: &Client, name: &str) -> Result<NodeMaintenance, Error> {
-    let maintenances: Api<NodeMaintenance> = Api::all(client.clone());
+    read(client, name).await?.wanted()
+}
+
+/// The same, whether or not it can be understood.
+async fn read(client: &Client, name: &str) -> Result<Read<NodeMaintenance>, Error> {
+    let maintenances: Api<Read<NodeMaintenance>> = Api::all(client.clone());
     maintenances.get(name).await.map_err(|why| if is_missing(&why) { missing(name) } else { why.into() })
 }
 

@@ -13,8 +13,9 @@ use usher_api::EvictionRequest;
 use crate::arguments::{Connection, selector};
 use crate::live::{Live, Scope};
 use crate::output::{Output, Structured, list_of, name_of};
+use crate::reading::Read;
 use crate::screen::Screen;
-use crate::world::{World, list, scoped};
+use crate::world::{World, list_exactly, scoped};
 use crate::{Ending, Error, Streams, Surroundings};
 use rows::{Changes, Columns, table};
 
@@ -102,8 +103,8 @@ async fn objects(
     client: &Client,
     namespace: Option<&str>,
     labels: Option<&str>,
-) -> Result<Vec<EvictionRequest>, Error> {
-    list(&scoped::<EvictionRequest>(client, namespace), labels).await
+) -> Result<Vec<Read<EvictionRequest>>, Error> {
+    list_exactly(&scoped::<EvictionRequest>(client, namespace), labels).await
 }
 
 pub fn say_if_hidden(world: &World, err: &mut (dyn std::io::Write + Send)) -> Result<(), Error> {

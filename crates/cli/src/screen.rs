@@ -3,6 +3,8 @@
 use console::{Term, measure_text_width, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::terminal::escaped_lines;
+
 pub struct Screen(ProgressBar);
 
 /// In letters and lines.
@@ -31,6 +33,7 @@ impl Screen {
     /// not all of it could be removed again.
     pub fn draw(&self, text: &str) {
         let width = self.size().width;
+        let text = escaped_lines(text, true);
         let lines = text.trim_end().lines().map(|line| truncate_str(line, width, "…"));
         self.0.set_message(lines.collect::<Vec<_>>().join("\n"));
     }

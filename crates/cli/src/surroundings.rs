@@ -8,6 +8,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::Client;
 
+use crate::terminal::{ALARMING, BOLD, PLAIN};
+
 /// How kubectl finds its plugins.
 const PLUGIN_FILE: &str = "kubectl-usher";
 
@@ -48,15 +50,15 @@ impl Surroundings {
     }
 
     pub fn bold(&self, text: &str) -> String {
-        self.coloured("1", text)
+        self.coloured(BOLD, text)
     }
 
     pub fn alarming(&self, text: &str) -> String {
-        self.coloured("33", text)
+        self.coloured(ALARMING, text)
     }
 
     fn coloured(&self, code: &str, text: &str) -> String {
-        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+        if self.colours { format!("{code}{text}{PLAIN}") } else { text.to_string() }
     }
 }
 

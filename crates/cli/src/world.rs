@@ -10,6 +10,7 @@ use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request,
 
 use crate::Error;
 use crate::error::{is_code, is_missing};
+use crate::reading::Read;
 
 /// So many objects are read at a time.
 const PAGE: u32 = 500;
@@ -66,7 +67,7 @@ impl World {
     }
 
     pub async fn read_budgets(&mut self, client: &Client, namespace: Option<&str>) -> Result<(), Error> {
-        match list_raw::<BudgetOnWire, Budget>(&scoped(client, namespace), None).await {
+        match list_raw(&scoped(client, namespace), None, understood::<BudgetOnWire, Budget>).await {
             Ok(budgets) => {
                 self.budgets = budgets.into_iter().map(|budget| (budget.key.clone(), budget)).collect();
             }
@@ -78,7 +79,7 @@ impl World {
 }
 
 /// All objects of a namespace, or of all.
-pub fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+pub fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<Read<K>>
 where
     K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
 {
@@ -89,40 +90,59 @@ where
 }
 
 async fn read_pod(client: &Client, request: &Request) -> Result<Option<Pod>, Error> {
-    let pods: Api<PodOnWire> = Api::namespaced(client.clone(), &request.key.namespace);
+    let pods: Api<Read<PodOnWire>> = Api::namespaced(client.clone(), &request.key.namespace);
     match pods.get(&request.pod_name).await {
-        Ok(pod) => Ok(Some(pod.into())),
+        Ok(pod) => Ok(pod.object().map(Pod::from)),
         Err(why) if is_missing(&why) => Ok(None),
         Err(why) => Err(why.into()),
     }
 }
 
-pub async fn list<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, Error>
+pub async fn list<K>(api: &Api<Read<K>>, labels: Option<&str>) -> Result<Vec<K>, Error>
 where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     list_as(api, labels).await
 }
 
 /// The same, with each page made smaller before the next one is read.
-pub async fn list_as<K, T>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<T>, Error>
+pub async fn list_as<K, T>(api: &Api<Read<K>>, labels: Option<&str>) -> Result<Vec<T>, Error>
 where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     T: From<K>,
 {
-    list_raw(api, labels).await.map_err(|why| match (labels, Error::from(why)) {
+    list_raw(api, labels, understood).await.map_err(|why| with_selector(labels, why))
+}
+
+/// The same, exactly as the server sent them, whether or not they can be understood.
+pub async fn list_exactly<K>(api: &Api<Read<K>>, labels: Option<&str>) -> Result<Vec<Read<K>>, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    list_raw(api, labels, Some).await.map_err(|why| with_selector(labels, why))
+}
+
+fn understood<K: Resource<DynamicType = ()>, T: From<K>>(read: Read<K>) -> Option<T> {
+    read.object().map(T::from)
+}
+
+fn with_selector(labels: Option<&str>, why: kube::Error) -> Error {
+    match (labels, Error::from(why)) {
         (Some(labels), Error::Refused(why)) => Error::Refused(format!(
             "the selector {labels:?} is not understood: {why}; write for example app=web"
         )),
         (_, other) => other,
-    })
+    }
 }
 
 /// Page by page. A list that takes so long that the server has forgotten its beginning starts anew.
-async fn list_raw<K, T>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<T>, kube::Error>
+async fn list_raw<K, T>(
+    api: &Api<Read<K>>,
+    labels: Option<&str>,
+    convert: impl Fn(Read<K>) -> Option<T>,
+) -> Result<Vec<T>, kube::Error>
 where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-    T: From<K>,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let mut parameters = ListParams::default().limit(PAGE);
     parameters.label_selector = labels.map(str::to_string);
@@ -131,7 +151,7 @@ where
         match api.list(&parameters).await {
             Ok(page) => {
                 let more = page.metadata.continue_.filter(|token| !token.is_empty());
-                all.extend(page.items.into_iter().map(T::from));
+                all.extend(page.items.into_iter().filter_map(&convert));
                 match more {
                     Some(token) => parameters.continue_token = Some(token),
                     None => return Ok(all),

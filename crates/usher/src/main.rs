@@ -99,7 +99,7 @@ fn ended(result: Result<usher_cli::Ending, usher_cli::Error>) -> ExitCode {
         Ok(ending) => ending.into(),
         Err(why) => {
             if !why.is_broken_pipe() {
-                eprintln!("error: {why}");
+                eprintln!("error: {}", usher_cli::escaped_lines(&why.to_string(), false));
             }
             why.code().into()
         }

@@ -83,6 +83,66 @@ async fn the_chart_and_the_kustomization_make_the_same_objects() {
     }
 }
 
+/// A kustomization that adds a component to what is installed.
+async fn with_component(component: &str) -> BTreeMap<String, Value> {
+    let folder = std::env::temp_dir().join(format!("usher-{component}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = folder.canonicalize().unwrap();
+    // It takes relative paths only.
+    let up = "../".repeat(folder.components().count() - 1);
+    let deploy = format!("{up}{}", deploy().display().to_string().trim_start_matches('/'));
+    let text = format!(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [{deploy}]\ncomponents: [{deploy}/{component}]\n"
+    );
+    std::fs::write(folder.join("kustomization.yaml"), text).unwrap();
+    let made = tokio::spawn({
+        let folder = folder.clone();
+        async move { kustomized(&folder).await }
+    });
+    let made = made.await;
+    std::fs::remove_dir_all(folder).unwrap();
+    made.unwrap()
+}
+
+#[tokio::test]
+async fn the_choices_are_the_same_in_the_chart_and_in_kustomize() {
+    if usher_testbed::skip_real("the_choices_are_the_same_in_the_chart_and_in_kustomize") {
+        return;
+    }
+    let rights = |objects: &BTreeMap<String, Value>| {
+        let roles =
+            objects.iter().filter(|(key, _)| key.starts_with("Role ") || key.starts_with("ClusterRole "));
+        roles.map(|(_, role)| role["rules"].to_string()).collect::<String>()
+    };
+    let plain = rendered(&["--include-crds"]).await;
+    assert!(rights(&plain).contains("secrets") && rights(&plain).contains("webhookconfigurations"));
+    for (component, values) in
+        [("strict", "strict=true"), ("outside-certificates", "certificates.secretName=usher-webhook-tls")]
+    {
+        let chart = rendered(&["--include-crds", "--set", values]).await;
+        let mut base = with_component(component).await;
+        base.remove("Namespace - usher-system").expect("kustomize makes the namespace");
+        assert_eq!(chart.keys().collect::<Vec<_>>(), base.keys().collect::<Vec<_>>(), "{component}");
+        for (key, object) in &base {
+            assert_eq!(
+                &chart[key], object,
+                "{component}, {key}: the chart on the left, kustomize on the right"
+            );
+        }
+        let is_outside = component == "outside-certificates";
+        assert_eq!(rights(&chart).contains("secrets"), !is_outside, "{component}");
+        assert_eq!(rights(&chart).contains("webhookconfigurations"), !is_outside, "{component}");
+        assert_ne!(chart, plain, "{component} changes something");
+    }
+    let values = "certificates.secretName=s,certificates.injectFrom=usher-system/webhook";
+    let chart = rendered(&["--set", values]).await;
+    let configuration = &chart["ValidatingWebhookConfiguration - usher"];
+    assert_eq!(
+        configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"],
+        "usher-system/webhook"
+    );
+}
+
 #[tokio::test]
 async fn values_are_checked_and_reach_the_manager() {
     if usher_testbed::skip_real("values_are_checked_and_reach_the_manager") {
@@ -116,7 +176,7 @@ async fn values_are_checked_and_reach_the_manager() {
 #[test]
 fn no_right_is_a_wildcard_and_secrets_are_read_by_name() {
     let mut rules = 0;
-    for file in ["cluster-role.yaml", "role.yaml"] {
+    for file in ["cluster-role.yaml", "role.yaml", "certificates-role.yaml"] {
         let text = std::fs::read_to_string(deploy().join("base").join(file)).unwrap();
         for (key, object) in objects(&text) {
             for rule in object["rules"].as_array().into_iter().flatten() {
@@ -129,6 +189,9 @@ fn no_right_is_a_wildcard_and_secrets_are_read_by_name() {
                     assert!(rule["resourceNames"].is_array(), "{key}: {rule}");
                 }
                 assert!(!has("resources", "secrets") || !has("verbs", "list"), "{key}: {rule}");
+                let deletes_others =
+                    (has("resources", "pods") || has("resources", "nodes")) && has("verbs", "delete");
+                assert!(!deletes_others, "the manager deletes neither pods nor nodes, {key}: {rule}");
             }
         }
     }

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use usher_webhook::{Admission, Endpoint};
 
 const UID: &str = "5d9c";
+/// As whom admission itself asks.
+const MANAGER: &str = "system:serviceaccount:usher-system:usher-manager";
 
 /// An API server that allows what it is told to and has one pod, and remembers what it was asked.
 #[derive(Clone)]
@@ -43,6 +45,10 @@ impl Server {
         let body = request.into_body().collect_bytes().await.unwrap();
         let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
         let pod = sent["spec"]["resourceAttributes"]["name"].as_str();
+        if path.ends_with("/selfsubjectreviews") {
+            let me = json!({"status": {"userInfo": {"username": MANAGER}}});
+            return Response::new(Body::from(me.to_string().into_bytes()));
+        }
         let (asked, answer) = if path.ends_with("/subjectaccessreviews") {
             let user = sent["spec"]["user"].as_str().unwrap();
             let allowed = if pod.is_none() { self.all } else { self.one };
@@ -137,4 +143,17 @@ async fn what_cannot_be_found_out_is_refused_as_a_failure() {
     assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(500)), "{answer}");
     let message = answer["status"]["message"].as_str().unwrap();
     assert!(message.starts_with("whether you may delete pod web cannot be found out"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_manager_needs_no_right_to_delete_the_pods_whose_requests_it_writes() {
+    let server = Server::new(false, false);
+    let admission = server.admission();
+    let mut written = review("UPDATE", "Allow");
+    for (user, allowed) in [(MANAGER, true), ("system:serviceaccount:default:usher-manager", false)] {
+        written["request"]["userInfo"]["username"] = user.into();
+        let body = written.to_string();
+        let answer = admission.answer(Endpoint::CheckRequests, body.as_bytes()).await.unwrap();
+        assert_eq!(answer["response"]["allowed"], allowed, "{user}: {answer}");
+    }
 }

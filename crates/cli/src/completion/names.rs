@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Client, Resource};
 use usher_api::NodeMaintenance;
 
 use super::Kind;
 use crate::arguments::Connection;
 use crate::connect::Connected;
+use crate::reading;
 use crate::{Error, Surroundings};
 
 /// Who presses Tab does not wait longer.
@@ -32,28 +33,23 @@ async fn find(
         return connection.contexts();
     }
     let Connected { client, namespace } = connection.open(surroundings).await?;
-    let pods = || Api::<Pod>::namespaced(client.clone(), &namespace);
+    let pods = || of::<Pod>(&client, Some(&namespace));
     match kind {
-        Kind::Pods => of(pods()).await,
-        Kind::Nodes => of(everywhere::<Node>(&client)).await,
+        Kind::Pods => pods().await,
+        Kind::Nodes => of::<Node>(&client, None).await,
         Kind::PodsAndNodes => {
-            let (pods, nodes) = tokio::try_join!(of(pods()), of(everywhere::<Node>(&client)))?;
+            let (pods, nodes) = tokio::try_join!(pods(), of::<Node>(&client, None))?;
             Ok(pods.into_iter().chain(nodes.iter().map(|node| format!("node/{node}"))).collect())
         }
-        Kind::Maintenances => of(everywhere::<NodeMaintenance>(&client)).await,
-        Kind::Namespaces => of(everywhere::<Namespace>(&client)).await,
+        Kind::Maintenances => of::<NodeMaintenance>(&client, None).await,
+        Kind::Namespaces => of::<Namespace>(&client, None).await,
         Kind::Contexts => Ok(Vec::new()),
     }
 }
 
-fn everywhere<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
-    Api::all(client.clone())
-}
-
-async fn of<K>(api: Api<K>) -> Result<Vec<String>, Error>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    let list = api.list_metadata(&ListParams::default().limit(MANY)).await?;
-    Ok(list.items.iter().map(|object| object.name_any()).collect())
+async fn of<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Result<Vec<String>, Error> {
+    Ok(reading::names::<K>(client, namespace, &ListParams::default().limit(MANY)).await?)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
+use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::{EvictionRequest, NodeMaintenance};
@@ -14,6 +14,7 @@ use super::explanation::NodeFound;
 use crate::Error;
 use crate::error::is_missing;
 use crate::explain::{Found, leader};
+use crate::reading::{self, Read};
 use crate::world::{World, list_as};
 
 /// So many requests are asked for at a time.
@@ -22,27 +23,28 @@ const AT_ONCE: usize = 16;
 const OFFERED: usize = 3;
 
 pub async fn find(client: &Client, name: &str) -> Result<NodeFound, Error> {
-    let nodes: Api<NodeOnWire> = Api::all(client.clone());
+    let nodes: Api<Read<NodeOnWire>> = Api::all(client.clone());
     let node = match nodes.get(name).await {
-        Ok(node) => node,
+        Ok(node) => node.wanted()?,
         Err(why) if is_missing(&why) => return Err(unknown(client, name).await?),
         Err(why) => return Err(why.into()),
     };
     let cordoned_by = cordoned_by(&node);
     let node = node.into();
-    let maintenances: Vec<Maintenance> = list_as(&Api::<NodeMaintenance>::all(client.clone()), None).await?;
+    let maintenances: Vec<Maintenance> =
+        list_as(&Api::<Read<NodeMaintenance>>::all(client.clone()), None).await?;
     Ok(NodeFound { pods: pods_of(client, name).await?, maintenances, node, cordoned_by })
 }
 
 /// The pods that a drain waits for, each with its request and the budgets of its namespace.
 async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
-    let pods: Api<FullPod> = Api::all(client.clone());
+    let pods: Api<Read<FullPod>> = Api::all(client.clone());
     let pods = pods.list(&ListParams::default().fields(&format!("spec.nodeName={node}"))).await?;
     let is_there = |pod: &FullPod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         !Phase::parse(phase.unwrap_or_default()).is_terminal()
     };
-    let pods: Vec<FullPod> = pods.items.into_iter().filter(is_there).collect();
+    let pods: Vec<FullPod> = pods.items.into_iter().filter_map(Read::object).filter(is_there).collect();
     let mut worlds: BTreeMap<String, World> = BTreeMap::new();
     for pod in &pods {
         let namespace = pod.namespace().unwrap_or_default();
@@ -54,9 +56,9 @@ async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
     let (worlds, leader) = (&worlds, &leader);
     let found = stream::iter(pods).map(|pod| async move {
         let namespace = pod.namespace().unwrap_or_default();
-        let requests: Api<EvictionRequest> = Api::namespaced(client.clone(), &namespace);
+        let requests: Api<Read<EvictionRequest>> = Api::namespaced(client.clone(), &namespace);
         let request = match requests.get(&pod.uid().unwrap_or_default()).await {
-            Ok(request) => Some(request),
+            Ok(request) => request.object(),
             Err(why) if is_missing(&why) => None,
             Err(why) => return Err(Error::from(why)),
         };
@@ -83,9 +85,7 @@ fn cordoned_by(node: &NodeOnWire) -> Option<String> {
 }
 
 async fn unknown(client: &Client, name: &str) -> Result<Error, Error> {
-    let nodes: Api<FullNode> = Api::all(client.clone());
-    let names = nodes.list_metadata(&ListParams::default()).await?;
-    let names: Vec<String> = names.items.iter().map(|node| node.name_any()).collect();
+    let names = reading::names::<NodeOnWire>(client, None, &ListParams::default()).await?;
     let close = close_to(name, &names);
     let offer = if close.is_empty() { String::new() } else { format!("did you mean {}? ", close.join(", ")) };
     Ok(Error::Refused(format!("there is no node {name:?}: {offer}kubectl get nodes lists all")))

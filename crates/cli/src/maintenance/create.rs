@@ -10,6 +10,7 @@ use super::selection::{is_by_name, selected};
 use crate::Error;
 use crate::ask::FIELD_MANAGER;
 use crate::error::is_code;
+use crate::reading::{Read, sent};
 use crate::world::list;
 
 /// Others may create maintenances at the same time, but hardly so often.
@@ -43,7 +44,7 @@ pub async fn create(
     nodes: &[Node],
     program: &str,
 ) -> Result<Made, Error> {
-    let maintenances: Api<NodeMaintenance> = Api::all(client.clone());
+    let maintenances: Api<Read<NodeMaintenance>> = Api::all(client.clone());
     let post = PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_string()) };
     let mut unchecked = guards;
     for _ in 0..ATTEMPTS {
@@ -60,8 +61,8 @@ pub async fn create(
                 }
                 let mut wanted = draft.clone();
                 wanted.metadata.name = Some(name);
-                match maintenances.create(&post, &wanted).await {
-                    Ok(created) => return Ok(Made::Created(Box::new(created))),
+                match maintenances.create(&post, &sent(wanted)?).await {
+                    Ok(created) => return Ok(Made::Created(Box::new(created.wanted()?))),
                     // Somebody was faster: look again.
                     Err(why) if is_code(&why, 409) => {}
                     Err(why) => return Err(why.into()),

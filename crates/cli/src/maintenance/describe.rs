@@ -7,8 +7,8 @@ use usher_api::NodeMaintenance;
 use super::create::overlaps;
 use super::description::{Found, render};
 use super::follow::{Until, until_drained};
-use super::get;
 use super::progress::Progress;
+use super::read;
 use super::selection::read_nodes;
 use crate::arguments::Connection;
 use crate::explain::events_of;
@@ -42,11 +42,12 @@ pub async fn run(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
-    let maintenance = get(&client, &arguments.name).await?;
+    let maintenance = read(&client, &arguments.name).await?;
     if let Some(format) = arguments.output {
         streams.out.write_all(format.render(&maintenance)?.as_bytes())?;
         return Ok(Ending::Done);
     }
+    let maintenance = maintenance.wanted()?;
     let events = events(&client, &maintenance).await?;
     let all = list(&Api::all(client.clone()), None).await?;
     let nodes = read_nodes(&client).await?;

@@ -15,6 +15,7 @@ use super::picture::{Said, drained, not_drained, picture};
 use super::progress::{self, Progress, is_drained_by_now, is_without_nodes};
 use super::selection::read_nodes;
 use crate::live::{Live, OnNodes, Scope};
+use crate::reading::Read;
 use crate::requests::say_if_hidden;
 use crate::screen::Screen;
 use crate::wait::out_of_time;
@@ -33,6 +34,9 @@ pub struct Until {
     pub ignores_daemons: bool,
 }
 
+/// A look at the maintenance: how it is, or that it is gone.
+type Seen = watcher::Result<Option<Read<NodeMaintenance>>>;
+
 /// A maintenance and its pods, kept up to date.
 pub struct Followed {
     pub maintenance: NodeMaintenance,
@@ -41,7 +45,7 @@ pub struct Followed {
     pub live: Live,
     /// Nothing has happened since the nodes were read and were others than its status speaks of.
     is_of_other_nodes: bool,
-    news: Pin<Box<dyn Stream<Item = watcher::Result<Option<NodeMaintenance>>> + Send>>,
+    news: Pin<Box<dyn Stream<Item = Seen> + Send>>,
 }
 
 impl Followed {
@@ -50,7 +54,8 @@ impl Followed {
         let on_nodes = Some(OnNodes::of(&maintenance));
         let scope = Scope { on_nodes, may_hide_requests: true, ..Scope::default() };
         let live = Live::start(client, &scope).await?;
-        let news = watch_object(Api::all(client.clone()), &maintenance.name_any()).default_backoff();
+        let news = watch_object::<Read<NodeMaintenance>>(Api::all(client.clone()), &maintenance.name_any())
+            .default_backoff();
         Ok(Self { maintenance, is_gone: false, live, is_of_other_nodes: false, news: Box::pin(news) })
     }
 
@@ -60,10 +65,13 @@ impl Followed {
             changed = self.live.changed() => progress.note(changed?),
             news = self.news.next() => match news {
                 // Another one of the same name is another one.
-                Some(Ok(Some(now))) if now.metadata.uid == self.maintenance.metadata.uid => {
-                    progress.observe(&now);
-                    self.maintenance = now;
-                    self.is_of_other_nodes = false;
+                Some(Ok(Some(now))) if now.uid() == self.maintenance.metadata.uid => {
+                    // While it cannot be read, what was known of it is what is known.
+                    if let Some(now) = now.object() {
+                        progress.observe(&now);
+                        self.maintenance = now;
+                        self.is_of_other_nodes = false;
+                    }
                 }
                 Some(Ok(_)) => self.is_gone = true,
                 // The watch starts anew by itself.

@@ -7,6 +7,7 @@ use usher_decide::outlook::{Pod, PodOnWire};
 
 use super::picture::plural;
 use crate::Error;
+use crate::reading::Read;
 use crate::world::list_as;
 
 /// What was agreed to.
@@ -92,7 +93,7 @@ impl GuardArguments {
 }
 
 async fn pods_of(client: &Client, nodes: &[String]) -> Result<Vec<Pod>, Error> {
-    let api: Api<PodOnWire> = Api::all(client.clone());
+    let api: Api<Read<PodOnWire>> = Api::all(client.clone());
     if nodes.len() > FEW {
         let all: Vec<Pod> = list_as(&api, None).await?;
         return Ok(all.into_iter().filter(|pod| nodes.iter().any(|node| **node == *pod.pod.node)).collect());
@@ -100,7 +101,7 @@ async fn pods_of(client: &Client, nodes: &[String]) -> Result<Vec<Pod>, Error> {
     let mut pods = Vec::new();
     for node in nodes {
         let there = api.list(&ListParams::default().fields(&format!("spec.nodeName={node}"))).await?;
-        pods.extend(there.items.into_iter().map(Pod::from));
+        pods.extend(there.items.into_iter().filter_map(Read::object).map(Pod::from));
     }
     Ok(pods)
 }

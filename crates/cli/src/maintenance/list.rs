@@ -14,8 +14,9 @@ use super::rows::{Changes, table};
 use crate::arguments::Connection;
 use crate::live::{Listed, learn};
 use crate::output::{Output, Structured, list_of, name_of};
+use crate::reading::Read;
 use crate::screen::Screen;
-use crate::world::{key_of, list};
+use crate::world::{key_of, list_exactly};
 use crate::{Ending, Error, Streams, Surroundings};
 
 #[derive(Debug, clap::Args)]
@@ -47,7 +48,7 @@ pub async fn run(
     if arguments.watch {
         return follow(&client, wide, surroundings, streams).await;
     }
-    let maintenances: Vec<NodeMaintenance> = list(&Api::all(client), None).await?;
+    let maintenances: Vec<Read<NodeMaintenance>> = list_exactly(&Api::all(client), None).await?;
     match arguments.output {
         Some(Output::Json) => {
             write!(streams.out, "{}", Structured::Json.render(&list_of(&maintenances))?)?;
@@ -62,7 +63,8 @@ pub async fn run(
         }
         _ if maintenances.is_empty() => writeln!(streams.err, "{NONE}")?,
         _ => {
-            let known = maintenances.into_iter().map(|one| (key_of(&one), one)).collect();
+            let understood = maintenances.into_iter().filter_map(Read::object);
+            let known = understood.map(|one| (key_of(&one), one)).collect();
             write!(streams.out, "{}", table(&known, wide, surroundings.width, surroundings.now()))?;
         }
     }
@@ -76,7 +78,7 @@ async fn follow(
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let api: Api<NodeMaintenance> = Api::all(client.clone());
+    let api: Api<Read<NodeMaintenance>> = Api::all(client.clone());
     let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
     let mut known: BTreeMap<Key, NodeMaintenance> = BTreeMap::new();
     let mut listed = Listed::default();

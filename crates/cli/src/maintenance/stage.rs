@@ -12,12 +12,13 @@ use super::create::names_of;
 use super::guards::GuardArguments;
 use super::release;
 use super::selection::read_nodes;
-use super::{get, missing};
+use super::{get, missing, read};
 use crate::arguments::Connection;
 use crate::ask::FIELD_MANAGER;
 use crate::drain::{DryRun, Waiting, follow};
 use crate::error::{MANAGER_PODS, is_code, is_missing};
 use crate::outlook;
+use crate::reading::Read;
 use crate::wait::out_of_time;
 use crate::{Ending, Error, Streams, Surroundings};
 
@@ -142,18 +143,19 @@ pub async fn cancel(
     let client = arguments.connection.open(surroundings).await?.client;
     let name = &arguments.name;
     let before = read_nodes(&client).await?;
-    let known = get(&client, name).await?;
-    let maintenances: Api<NodeMaintenance> = Api::all(client.clone());
-    let preconditions = Preconditions { uid: known.metadata.uid.clone(), resource_version: None };
+    let known = read(&client, name).await?;
+    let maintenances: Api<Read<NodeMaintenance>> = Api::all(client.clone());
+    // Whatever it looks like, it can be deleted.
+    let uid = known.uid();
+    let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     match maintenances.delete(name, &parameters).await {
         Ok(_) => {}
         Err(why) if is_missing(&why) => {}
         Err(why) => return Err(why.into()),
     }
-    let was = known.spec.stage;
-    writeln!(streams.out, "maintenance {name} is being deleted; it was in stage {was:?}")?;
-    let uid = known.metadata.uid.clone();
+    let was = known.object().map(|known| format!("; it was in stage {:?}", known.spec.stage));
+    writeln!(streams.out, "maintenance {name} is being deleted{}", was.unwrap_or_default())?;
     let is_gone = move |one: Option<&NodeMaintenance>| one.is_none_or(|one| one.metadata.uid != uid);
     end(&client, &arguments, &before, is_gone, surroundings, streams).await
 }
@@ -172,7 +174,13 @@ async fn end(
         return Ok(Ending::Done);
     }
     let timeout = arguments.timeout.filter(|timeout| !timeout.is_zero());
-    let over = await_condition(Api::<NodeMaintenance>::all(client.clone()), name, is_over);
+    let over =
+        await_condition(Api::<Read<NodeMaintenance>>::all(client.clone()), name, |one: Option<&Read<_>>| {
+            match one {
+                Some(one) => one.as_object().is_some_and(|one| is_over(Some(one))),
+                None => is_over(None),
+            }
+        });
     let ending = tokio::select! {
         over = over => {
             over.map_err(|why| Error::Server(why.to_string()))?;
@@ -215,7 +223,7 @@ fn told(moved: &Moved, stage: Stage) -> String {
 }
 
 async fn move_to(client: &Client, name: &str, stage: Stage, program: &str) -> Result<Moved, Error> {
-    let maintenances: Api<NodeMaintenance> = Api::all(client.clone());
+    let maintenances: Api<Read<NodeMaintenance>> = Api::all(client.clone());
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
     for _ in 0..ATTEMPTS {
         let known = get(client, name).await?;
@@ -233,7 +241,7 @@ async fn move_to(client: &Client, name: &str, stage: Stage, program: &str) -> Re
             "spec": {"stage": stage},
         });
         match maintenances.patch(name, &parameters, &Patch::Merge(&patch)).await {
-            Ok(moved) => return Ok(Moved::Now(Box::new(moved))),
+            Ok(moved) => return Ok(Moved::Now(Box::new(moved.wanted()?))),
             Err(why) if is_code(&why, 409) => {}
             Err(why) if is_missing(&why) => return Err(missing(name)),
             Err(why) => return Err(why.into()),

@@ -6,18 +6,20 @@ use usher_api::NodeMaintenance;
 use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire};
 
 use crate::Error;
+use crate::reading::Read;
 use crate::world::list_as;
 
-pub struct Read {
+pub struct ClusterRead {
     pub cluster: Cluster,
     /// Budgets may not be read, so nothing can be said about them.
     pub budgets_are_hidden: bool,
 }
 
-pub async fn cluster(client: &Client) -> Result<Read, Error> {
-    let (nodes, pods, maintenances): (Api<NodeOnWire>, Api<PodOnWire>, Api<NodeMaintenance>) =
-        (Api::all(client.clone()), Api::all(client.clone()), Api::all(client.clone()));
-    let budgets: Api<PodDisruptionBudget> = Api::all(client.clone());
+pub async fn cluster(client: &Client) -> Result<ClusterRead, Error> {
+    let nodes: Api<Read<NodeOnWire>> = Api::all(client.clone());
+    let pods: Api<Read<PodOnWire>> = Api::all(client.clone());
+    let maintenances: Api<Read<NodeMaintenance>> = Api::all(client.clone());
+    let budgets: Api<Read<PodDisruptionBudget>> = Api::all(client.clone());
     let (budgets, budgets_are_hidden) = match list_as(&budgets, None).await {
         Ok(budgets) => (budgets, false),
         Err(Error::Forbidden(_)) => (Vec::new(), true),
@@ -29,5 +31,5 @@ pub async fn cluster(client: &Client) -> Result<Read, Error> {
         pods: list_as(&pods, None).await?,
         budgets,
     };
-    Ok(Read { cluster, budgets_are_hidden })
+    Ok(ClusterRead { cluster, budgets_are_hidden })
 }

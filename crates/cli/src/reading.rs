@@ -1,0 +1,308 @@
+//! Objects as they are read for people: leniently, and with strings that a terminal only prints.
+//!
+//! The server takes more than our types do, such as a time in the year 9999 in `managedFields`, and anybody who may write one object can
+//! put it there. Such an object must not keep others from being seen. So each object is taken as JSON first and converted by itself: as
+//! it is, else without times that cannot be read, else without its status. One that still cannot be read is left out and named, once.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::future::Future;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::ListParams;
+use kube::core::{ObjectList, Request};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::Error;
+use crate::terminal::escaped;
+
+/// An object that was read, whether or not it could be understood.
+#[derive(Debug, Clone)]
+pub struct Read<K> {
+    /// Exactly as the server sent it.
+    raw: Value,
+    /// Name, namespace, uid and version; nothing else.
+    metadata: ObjectMeta,
+    /// `Err` says why it cannot be understood.
+    object: Result<K, String>,
+}
+
+impl<K: Resource<DynamicType = ()>> Read<K> {
+    /// The object, unless it has to be left out; then it is named.
+    pub fn object(self) -> Option<K> {
+        match self.object {
+            Ok(object) => Some(object),
+            Err(why) => {
+                note(format!("{} cannot be read and is left out: {why}", told::<K>(&self.metadata)));
+                None
+            }
+        }
+    }
+
+    /// The object that was asked for.
+    ///
+    /// # Errors
+    /// It cannot be understood.
+    pub fn wanted(self) -> Result<K, Error> {
+        let Self { metadata, object, .. } = self;
+        object.map_err(|why| {
+            Error::Refused(format!(
+                "{} cannot be read: {why}; see it with kubectl get -o yaml",
+                told::<K>(&metadata)
+            ))
+        })
+    }
+
+    /// The object, if it can be understood.
+    pub fn as_object(&self) -> Option<&K> {
+        self.object.as_ref().ok()
+    }
+}
+
+fn told<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> String {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let place = metadata.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    format!("{} {place}{name}", K::kind(&()))
+}
+
+/// The names of a kind are those of the type within.
+impl<K: Resource<DynamicType = ()>> Resource for Read<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// As the server sent it.
+impl<K> Serialize for Read<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.raw.serialize(serializer)
+    }
+}
+
+impl<'de, K: Resource<DynamicType = ()> + DeserializeOwned> Deserialize<'de> for Read<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Value::deserialize(deserializer)?;
+        let text = |field: &str| raw["metadata"][field].as_str().map(|text| escaped(text).into_owned());
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        let object = convert::<K>(&raw, &metadata);
+        Ok(Self { raw, metadata, object })
+    }
+}
+
+/// An object of our own, to be sent.
+pub fn sent<K: Resource<DynamicType = ()> + Serialize>(object: K) -> Result<Read<K>, Error> {
+    let raw = serde_json::to_value(&object).map_err(|why| Error::Server(why.to_string()))?;
+    Ok(Read { raw, metadata: object.meta().clone(), object: Ok(object) })
+}
+
+fn convert<K: Resource<DynamicType = ()> + DeserializeOwned>(
+    raw: &Value,
+    metadata: &ObjectMeta,
+) -> Result<K, String> {
+    let mut value = Cow::Borrowed(raw);
+    if escapes() && has_unsafe_text(raw) {
+        escape(value.to_mut());
+    }
+    let first = match K::deserialize(&*value) {
+        Ok(object) => return Ok(object),
+        Err(why) => why,
+    };
+    drop_unreadable_times(value.to_mut());
+    if let Ok(object) = K::deserialize(&*value) {
+        return Ok(object);
+    }
+    let why = escaped(&first.to_string()).into_owned();
+    if value.to_mut().as_object_mut().is_some_and(|fields| fields.remove("status").is_some())
+        && let Ok(object) = K::deserialize(&*value)
+    {
+        note(format!("the status of {} cannot be read and is left out: {why}", told::<K>(metadata)));
+        return Ok(object);
+    }
+    Err(why)
+}
+
+/// Who wrote a field when is nice to know, and no more.
+fn drop_unreadable_times(object: &mut Value) {
+    for entry in
+        object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten()
+    {
+        let is_unreadable = entry.get("time").is_some_and(|time| Time::deserialize(time).is_err());
+        if let (true, Some(entry)) = (is_unreadable, entry.as_object_mut()) {
+            entry.remove("time");
+        }
+    }
+}
+
+fn has_unsafe_text(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(crate::terminal::is_unsafe),
+        Value::Array(all) => all.iter().any(has_unsafe_text),
+        Value::Object(fields) => fields.values().any(has_unsafe_text),
+        _ => false,
+    }
+}
+
+fn escape(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = escaped(text).into_owned(),
+        Value::Array(all) => all.iter_mut().for_each(escape),
+        Value::Object(fields) => fields.values_mut().for_each(escape),
+        _ => {}
+    }
+}
+
+/// What is kept of a command's reading: what has to be said in the end.
+#[derive(Default)]
+struct Reading {
+    notes: RefCell<BTreeSet<String>>,
+}
+
+tokio::task_local! {
+    static READING: Reading;
+    /// Strings are wanted as they are, because they are printed as JSON or YAML.
+    static EXACT: ();
+}
+
+/// Runs a command, and returns what could not be read meanwhile, each named once.
+pub async fn noting<T>(command: impl Future<Output = T>) -> (T, BTreeSet<String>) {
+    READING
+        .scope(Reading::default(), async {
+            let done = command.await;
+            (done, READING.with(|reading| reading.notes.take()))
+        })
+        .await
+}
+
+/// Reads strings as they are, for output that escapes by itself.
+pub async fn exactly<T>(reading: impl Future<Output = T>) -> T {
+    EXACT.scope((), reading).await
+}
+
+fn escapes() -> bool {
+    EXACT.try_with(|()| ()).is_err()
+}
+
+fn note(text: String) {
+    // Outside of a command, which is in tests of single functions, nobody listens.
+    let _ = READING.try_with(|reading| reading.notes.borrow_mut().insert(text));
+}
+
+/// The names of a kind's objects. Nothing else of them is asked for.
+///
+/// # Errors
+/// As the server answers.
+pub async fn names<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    namespace: Option<&str>,
+    parameters: &ListParams,
+) -> Result<Vec<String>, kube::Error> {
+    #[derive(Debug, Clone, Deserialize)]
+    struct Named {
+        metadata: Name,
+    }
+    #[derive(Debug, Clone, Deserialize)]
+    struct Name {
+        name: String,
+    }
+    let request = Request::new(K::url_path(&(), namespace)).list_metadata(parameters);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let named: ObjectList<Named> = client.request(request).await?;
+    Ok(named.items.into_iter().map(|one| escaped(&one.metadata.name).into_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use usher_api::NodeMaintenance;
+
+    fn maintenance() -> Value {
+        json!({
+            "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+            "metadata": {"name": "m", "uid": "u", "managedFields": [{"manager": "x", "operation": "Update"}]},
+            "spec": {"stage": "Idle", "reason": "a\u{1b}b\nc", "nodeSelector": {"nodeSelectorTerms": []}},
+        })
+    }
+
+    fn read(value: &Value) -> Read<NodeMaintenance> {
+        Read::deserialize(value).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_time_in_the_year_9999_does_not_make_an_object_unreadable() {
+        let mut hostile = maintenance();
+        hostile["metadata"]["managedFields"][0]["time"] = json!("9999-12-31T23:59:59Z");
+        serde_json::from_value::<NodeMaintenance>(hostile.clone()).unwrap_err();
+        let (object, notes) = noting(async { read(&hostile).object() }).await;
+        assert_eq!(object.unwrap().metadata.managed_fields.unwrap()[0].manager.as_deref(), Some("x"));
+        assert!(notes.is_empty(), "{notes:?}");
+    }
+
+    #[tokio::test]
+    async fn an_object_whose_status_cannot_be_read_is_read_without_and_named_once() {
+        let mut hostile = maintenance();
+        hostile["status"] = json!({"conditions": [{"type": "Drained", "status": "True", "reason": "", "message": "",
+            "lastTransitionTime": "9999-12-31T23:59:59Z"}]});
+        let (object, notes) = noting(async { (read(&hostile).object(), read(&hostile).object()).0 }).await;
+        assert!(object.unwrap().status.is_none());
+        let [note] = &notes.into_iter().collect::<Vec<_>>()[..] else { panic!("named once") };
+        assert!(
+            note.starts_with("the status of NodeMaintenance m cannot be read and is left out: "),
+            "{note}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_is_left_out_and_named_once() {
+        let mut hostile = maintenance();
+        hostile["spec"]["stage"] = json!("Never");
+        let (objects, notes) = noting(async { [read(&hostile).object(), read(&hostile).object()] }).await;
+        assert_eq!(objects.iter().flatten().count(), 0);
+        let [note] = &notes.into_iter().collect::<Vec<_>>()[..] else { panic!("named once") };
+        assert!(note.starts_with("NodeMaintenance m cannot be read and is left out: "), "{note}");
+        let refused = read(&hostile).wanted().unwrap_err().to_string();
+        assert!(refused.starts_with("NodeMaintenance m cannot be read: "), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn strings_are_escaped_for_people_and_exact_in_what_is_printed_as_json() {
+        let read_one = read(&maintenance());
+        assert_eq!(serde_json::to_value(&read_one).unwrap(), maintenance());
+        assert_eq!(read_one.object().unwrap().spec.reason, "a^[b\\nc");
+        let exact = exactly(async { read(&maintenance()).object() }).await;
+        assert_eq!(exact.unwrap().spec.reason, "a\u{1b}b\nc");
+    }
+}

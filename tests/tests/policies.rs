@@ -1,0 +1,365 @@
+//! The policies of `deploy/` against users of few rights. On the real API server alone: the embedded one evaluates no policies.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
+
+use http::Method;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use usher_tests::{Answer, Request, TestCluster, crds, manifests};
+
+const ADMIN: &str = "admin";
+const MANAGER: &str = "system:serviceaccount:usher-system:usher-manager";
+/// May delete pods and write requests, and has no role of the strict choice.
+const TENANT: &str = "tenant";
+/// May use the requester a.example.com in addition.
+const ALICE: &str = "alice";
+/// May answer for the class db.example.com in addition.
+const DATABASE: &str = "database";
+/// Has the roles of the strict choice for all names.
+const OPERATOR: &str = "operator";
+
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+const REQUESTS: &str = "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/shop/evictionrequests";
+const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
+const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+
+fn requester(name: &str) -> String {
+    format!("requester.evictionrequest.coordination.k8s.io/name_{name}")
+}
+
+struct Scene {
+    cluster: TestCluster,
+}
+
+impl Scene {
+    async fn new(policies: &[&str]) -> Self {
+        let cluster = TestCluster::real().await.unwrap();
+        crds::install(&cluster).await.unwrap();
+        for namespace in ["shop", "other", "usher-system"] {
+            cluster.created("/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await.unwrap();
+        }
+        let account = json!({"metadata": {"name": "default"}});
+        cluster.created("/api/v1/namespaces/shop/serviceaccounts", &account).await.unwrap();
+        let roles =
+            ["base/cluster-role.yaml", "base/role.yaml", "base/certificates-role.yaml", "strict/roles.yaml"];
+        manifests::install(&cluster, &roles).await.unwrap();
+        manifests::install(&cluster, policies).await.unwrap();
+        let scene = Self { cluster };
+        let writer = json!([
+            {"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["evictionrequests", "evictionrequests/status"], "verbs": ["*"]},
+            {"apiGroups": ["nodemaintenance.k8s.io"], "resources": ["nodemaintenances", "nodemaintenances/status"], "verbs": ["*"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "delete"]},
+        ]);
+        scene.role("writer", &writer).await;
+        let one = |resource: &str, verb: &str, name: &str| json!([{"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": [resource], "verbs": [verb], "resourceNames": [name]}]);
+        scene.role("use-a", &one("requesters", "use", "a.example.com")).await;
+        scene.role("intercept-db", &one("interceptorclasses", "intercept", "db.example.com")).await;
+        for user in [TENANT, ALICE, DATABASE, OPERATOR] {
+            scene.bind(None, "writer", user).await;
+        }
+        scene.bind(Some("shop"), "use-a", ALICE).await;
+        scene.bind(Some("shop"), "intercept-db", DATABASE).await;
+        scene.bind(None, "usher-requester", OPERATOR).await;
+        scene.bind(None, "usher-interceptor", OPERATOR).await;
+        scene
+    }
+
+    async fn role(&self, name: &str, rules: &Value) {
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
+        manifests::create(&self.cluster, &role).await.unwrap();
+    }
+
+    async fn bind(&self, namespace: Option<&str>, role: &str, user: &str) {
+        let group = "rbac.authorization.k8s.io";
+        let kind = if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
+        let binding = json!({
+            "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": format!("{role}-{user}"), "namespace": namespace},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        });
+        manifests::create(&self.cluster, &binding).await.unwrap();
+    }
+
+    async fn send(&self, user: &str, method: Method, path: &str, body: &Value) -> Answer {
+        let mut request = Request::with_json(method.clone(), path, body);
+        if method == Method::PATCH {
+            let kind = if body.is_array() { "json-patch" } else { "merge-patch" };
+            request.headers = vec![("content-type".to_owned(), format!("application/{kind}+json"))];
+        }
+        if user != ADMIN {
+            request.headers.push(("impersonate-user".to_owned(), user.to_owned()));
+        }
+        if user == MANAGER {
+            request.headers.push(("impersonate-group".to_owned(), "system:serviceaccounts".to_owned()));
+        }
+        self.cluster.send(ADMIN, request).await.unwrap()
+    }
+
+    async fn expect(&self, what: &str, user: &str, path: &str, body: &Value, code: u16, part: &str) {
+        // What has a kind is a whole object.
+        let method = if body.get("kind").is_some() { Method::POST } else { Method::PATCH };
+        let answer = self.send(user, method, path, body).await;
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        assert!(
+            answer.status == code && message.contains(part),
+            "{what}, by {user}: {} {}",
+            answer.status,
+            answer.body
+        );
+    }
+
+    /// A policy counts some seconds after it was created.
+    async fn until_refused(&self, user: &str, path: &str, body: &Value) {
+        for _ in 0..500 {
+            if self.send(user, Method::PATCH, &format!("{path}?dryRun=All"), body).await.status >= 400 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        panic!("{path} is never refused to {user}");
+    }
+
+    /// A request for a pod, by an administrator. Its path.
+    async fn request(&self, pod: &str, finalizers: &[String], interceptors: &Value) -> String {
+        let object =
+            json!({"metadata": {"name": pod}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let uid = self.cluster.created(PODS, &object).await.unwrap()["metadata"]["uid"].clone();
+        let request = json!({
+            "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+            "metadata": {"name": uid, "finalizers": finalizers},
+            "spec": {"podRef": {"name": pod, "uid": uid}, "interceptors": interceptors},
+        });
+        self.cluster.created(REQUESTS, &request).await.unwrap();
+        format!("{REQUESTS}/{}", uid.as_str().unwrap())
+    }
+}
+
+fn condition(kind: &str, message: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": "R", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+#[tokio::test]
+async fn conditions_are_limited_and_those_of_the_manager_are_its_own_on_the_real_server() {
+    if usher_testbed::skip_real("policies: limits of conditions") {
+        return;
+    }
+    let scene = Scene::new(&["policies.yaml"]).await;
+    let path = scene.request("web", &[requester("a.example.com")], &json!([])).await + "/status";
+    let many = |count: usize, letters: usize| -> Vec<Value> {
+        (0..count).map(|number| condition(&format!("T{number}"), &"x".repeat(letters))).collect()
+    };
+    let status = |conditions: Vec<Value>| json!({"status": {"conditions": conditions}});
+    scene.until_refused(TENANT, &path, &status(many(1, 1025))).await;
+    let with_ours = [many(1, 1), vec![condition("EvictionBlocked", "mine")]].concat();
+    for (what, user, conditions, code, part) in [
+        ("as many as others need", TENANT, many(16, 1024), 200, ""),
+        ("one too many", TENANT, many(17, 1), 422, "at most 16 items"),
+        ("too long", TENANT, many(1, 1025), 422, "1024 letters at most"),
+        ("the manager's own", TENANT, with_ours.clone(), 422, "EvictionBlocked is the manager's"),
+        ("the manager writes what it likes", MANAGER, with_ours.clone(), 200, ""),
+        ("left as it is", TENANT, with_ours, 200, ""),
+        ("removed", TENANT, many(1, 1), 422, "EvictionBlocked is the manager's"),
+        ("the manager may say more", MANAGER, many(16, 2000), 200, ""),
+    ] {
+        scene.expect(what, user, &path, &status(conditions), code, part).await;
+    }
+    // What is there already is nobody's obstacle.
+    scene.expect("progress", TENANT, &path, &json!({"status": {"message": "going on"}}), 200, "").await;
+
+    let selector = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]});
+    let maintenance = json!({"apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+        "metadata": {"name": "m"}, "spec": {"nodeSelector": selector}});
+    scene.cluster.created(MAINTENANCES, &maintenance).await.unwrap();
+    let path = format!("{MAINTENANCES}/m/status");
+    for (what, user, conditions, code, part) in [
+        ("not drained", TENANT, vec![condition("Drained", "lie")], 422, "are the manager's"),
+        ("one too many", TENANT, many(17, 1), 422, "at most 16 items"),
+        ("others", TENANT, many(16, 1), 200, ""),
+        ("drained", MANAGER, vec![condition("Drained", "true")], 200, ""),
+    ] {
+        scene.expect(what, user, &path, &status(conditions), code, part).await;
+    }
+}
+
+#[tokio::test]
+async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle_on_the_real_server() {
+    if usher_testbed::skip_real("policies: webhook configurations") {
+        return;
+    }
+    let scene = Scene::new(&["policies.yaml"]).await;
+    let bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
+    for object in manifests::objects("webhooks.yaml").unwrap() {
+        // Nobody answers here, and nothing of this test is to wait for that.
+        let mut object = object;
+        for hook in object["webhooks"].as_array_mut().unwrap() {
+            hook["failurePolicy"] = "Ignore".into();
+        }
+        manifests::create(&scene.cluster, &object).await.unwrap();
+        let kind = object["kind"].as_str().unwrap().to_lowercase() + "s";
+        let path = format!("{CONFIGURATIONS}/{kind}/usher");
+        let url = json!([{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://evil.example.com/"}}]);
+        scene.until_refused(MANAGER, &path, &url).await;
+        let rule =
+            json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]});
+        let mut another = object["webhooks"][0].clone();
+        another["name"] = "more.example.com".into();
+        let refused = "can change nothing of webhook configurations but caBundle";
+        for (what, patch) in [
+            ("elsewhere", url.clone()),
+            (
+                "another service",
+                json!([{"op": "replace", "path": "/webhooks/0/clientConfig/service/name", "value": "evil"}]),
+            ),
+            ("more", json!([{"op": "add", "path": "/webhooks/0/rules/-", "value": rule}])),
+            ("another hook", json!([{"op": "add", "path": "/webhooks/-", "value": another}])),
+            ("no hook", json!([{"op": "remove", "path": "/webhooks/0"}])),
+            ("failing", json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}])),
+            (
+                "all namespaces",
+                json!([{"op": "replace", "path": "/webhooks/1/namespaceSelector", "value": {"matchLabels": {"a": "b"}}}]),
+            ),
+            (
+                "conditions",
+                json!([{"op": "add", "path": "/webhooks/0/matchConditions", "value": [{"name": "a", "expression": "true"}]}]),
+            ),
+            ("slow", json!([{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30}])),
+            (
+                "an owner",
+                json!([{"op": "add", "path": "/metadata/ownerReferences",
+                "value": [{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x"}]}]),
+            ),
+            (
+                "a finalizer",
+                json!([{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/stay"]}]),
+            ),
+        ] {
+            scene.expect(&format!("{kind}: {what}"), MANAGER, &path, &patch, 403, refused).await;
+        }
+        let trusted = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]);
+        scene.expect(&format!("{kind}: the bundle"), MANAGER, &path, &trusted, 200, "").await;
+        scene.expect(&format!("{kind}: the administrator"), ADMIN, &path, &url, 200, "").await;
+    }
+}
+
+#[tokio::test]
+async fn the_manager_needs_no_right_to_delete_pods_to_write_a_status_on_the_real_server() {
+    if usher_testbed::skip_real("policies: the manager's own status") {
+        return;
+    }
+    let scene = Scene::new(&["policies.yaml"]).await;
+    let path = scene.request("web", &[requester("a.example.com")], &json!([])).await + "/status";
+    let report = json!({"status": {"message": "going on"}});
+    // Somebody with the manager's rights and another name may not.
+    scene.bind(None, "usher-manager", "imitator").await;
+    scene.until_refused("imitator", &path, &report).await;
+    scene.expect("imitated", "imitator", &path, &report, 403, "may not delete pod web").await;
+    scene.expect("written", MANAGER, &path, &report, 200, "").await;
+}
+
+#[tokio::test]
+async fn strict_requesters_are_who_they_say_they_are_on_the_real_server() {
+    if usher_testbed::skip_real("policies: strict requesters") {
+        return;
+    }
+    let scene = Scene::new(&["policies.yaml", "strict/policies.yaml"]).await;
+    let (a, b) = (requester("a.example.com"), requester("b.example.com"));
+    let path = scene.request("web", &[], &json!([])).await;
+    let with = |finalizers: &[&String]| json!({"metadata": {"finalizers": finalizers}});
+    scene.until_refused(TENANT, &path, &with(&[&a])).await;
+    let foreign = "example.com/stay".to_owned();
+    let garbage = "foregroundDeletion".to_owned();
+    for (what, user, finalizers, code, part) in [
+        (
+            "asks as another",
+            TENANT,
+            with(&[&a]),
+            403,
+            "tenant may not ask or withdraw as a.example.com in namespace shop",
+        ),
+        ("asks as herself", ALICE, with(&[&a]), 200, ""),
+        ("asks as another", ALICE, with(&[&a, &b]), 403, "may not ask or withdraw as b.example.com"),
+        ("withdraws for another", TENANT, with(&[]), 403, "may not ask or withdraw as a.example.com"),
+        (
+            "withdraws in the place of another",
+            DATABASE,
+            with(&[&b]),
+            403,
+            "may not ask or withdraw as b.example.com, a.example.com",
+        ),
+        ("holds it up", TENANT, with(&[&a, &foreign]), 403, "only finalizers of requesters can be added"),
+        ("holds it up", OPERATOR, with(&[&a, &foreign]), 403, "only finalizers of requesters can be added"),
+        (
+            "leaves them alone",
+            TENANT,
+            json!({"metadata": {"finalizers": [a], "labels": {"x": "y"}}}),
+            200,
+            "",
+        ),
+        ("is collected", TENANT, with(&[&a, &garbage]), 200, ""),
+        ("asks for all", OPERATOR, with(&[&a, &b, &requester("c.example.com")]), 200, ""),
+        ("withdraws for all", OPERATOR, with(&[]), 200, ""),
+        ("asks as the manager", MANAGER, with(&[&requester("nodemaintenance.k8s.io")]), 200, ""),
+        (
+            "withdraws the manager's",
+            ALICE,
+            with(&[]),
+            403,
+            "may not ask or withdraw as nodemaintenance.k8s.io",
+        ),
+    ] {
+        scene.expect(what, user, &path, &finalizers, code, part).await;
+    }
+    // A right in one namespace is none in another; and creating is asking as well.
+    let request = json!({"apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+        "metadata": {"name": "u", "finalizers": [a]}, "spec": {"podRef": {"name": "p", "uid": "u"}}});
+    let elsewhere = REQUESTS.replace("/shop/", "/other/");
+    let refused = "may not ask or withdraw as a.example.com in namespace other";
+    scene.expect("elsewhere", ALICE, &elsewhere, &request, 403, refused).await;
+    scene.expect("created", ALICE, REQUESTS, &request, 201, "").await;
+    // Many names cost no more than one.
+    let many: Vec<String> = (0..100).map(|number| requester(&format!("r{number}.example.com"))).collect();
+    let many = json!({"metadata": {"finalizers": many}});
+    scene.expect("many", ALICE, &path, &many, 403, "may not ask or withdraw as").await;
+    scene.expect("many", OPERATOR, &path, &many, 200, "").await;
+}
+
+#[tokio::test]
+async fn strict_interceptors_answer_for_their_own_class_on_the_real_server() {
+    if usher_testbed::skip_real("policies: strict interceptors") {
+        return;
+    }
+    let scene = Scene::new(&["policies.yaml", "strict/policies.yaml"]).await;
+    let interceptors = json!([
+        {"interceptorClass": "db.example.com", "priority": 200},
+        {"interceptorClass": "web.example.com", "priority": 100},
+    ]);
+    let path = scene.request("web", &[requester("a.example.com")], &interceptors).await + "/status";
+    let turn = json!({"status": {"activeInterceptorClass": "db.example.com", "progressTimestamp": Timestamp::now().to_string()}});
+    scene.until_refused(DATABASE, &path, &turn).await;
+    let report = json!({"status": {"message": "half done"}});
+    let done = json!({"status": {"activeInterceptorCompleted": true}});
+    let next =
+        json!({"status": {"activeInterceptorClass": "web.example.com", "activeInterceptorCompleted": false}});
+    for (what, user, status, code, part) in [
+        ("takes the turn", DATABASE, &turn, 403, "turns are given by the manager"),
+        ("before its turn", DATABASE, &report, 403, "nobody but the manager writes the status"),
+        ("gives the turn", MANAGER, &turn, 200, ""),
+        (
+            "answers for another",
+            TENANT,
+            &done,
+            403,
+            "tenant may not answer for interceptor db.example.com in namespace shop",
+        ),
+        ("answers for another", ALICE, &report, 403, "may not answer for interceptor db.example.com"),
+        ("reports", DATABASE, &report, 200, ""),
+        ("reports", OPERATOR, &report, 200, ""),
+        ("completes", DATABASE, &done, 200, ""),
+        ("passes the turn on", DATABASE, &next, 403, "turns are given by the manager"),
+        ("gives the next turn", MANAGER, &next, 200, ""),
+        ("after its turn", DATABASE, &done, 403, "database may not answer for interceptor web.example.com"),
+        ("any class", OPERATOR, &done, 200, ""),
+    ] {
+        scene.expect(what, user, &path, status, code, part).await;
+    }
+}
