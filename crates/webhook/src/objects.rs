@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 use usher_api::{
     EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, LocalPodReference, NodeMaintenance,
@@ -18,6 +18,11 @@ use usher_api::{
 use usher_decide::admission::FoundPod;
 
 type Piece<'a> = Option<&'a RawValue>;
+
+/// The longest field that is read; the server lets annotations have 256 KiB.
+const FIELD_MAX: usize = 512 << 10;
+/// The longest spec that is read: a maintenance of 5,000 nodes by name has about 600 KiB.
+const SPEC_MAX: usize = 1 << 20;
 
 /// An object, taken apart at its first level.
 #[derive(Debug, Default, Clone, Copy)]
@@ -98,7 +103,9 @@ struct PodRef<'a> {
 
 /// The piece as this type, if it is one.
 fn read<T: DeserializeOwned>(piece: Piece<'_>) -> Option<T> {
-    piece.and_then(|piece| serde_json::from_str(piece.get()).ok())
+    piece
+        .filter(|piece| piece.get().len() <= FIELD_MAX)
+        .and_then(|piece| serde_json::from_str(piece.get()).ok())
 }
 
 fn split<'a, T: Deserialize<'a> + Default>(piece: Piece<'a>) -> T {
@@ -145,11 +152,32 @@ impl<'a> Object<'a> {
     }
 
     fn spec<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.spec.map_or("null", RawValue::get))
+        let text = self.spec.map_or("null", RawValue::get);
+        if text.len() > SPEC_MAX {
+            return Err(serde_json::Error::custom("spec is too long"));
+        }
+        serde_json::from_str(text)
+    }
+
+    /// A field that is too long to be read would be lost if the object were changed.
+    fn check_lengths(&self) -> Result<(), serde_json::Error> {
+        let meta: Metadata<'_> = split(self.metadata);
+        for (name, piece) in [
+            ("labels", meta.labels),
+            ("annotations", meta.annotations),
+            ("finalizers", meta.finalizers),
+            ("ownerReferences", meta.owner_references),
+        ] {
+            if piece.is_some_and(|piece| piece.get().len() > FIELD_MAX) {
+                return Err(serde_json::Error::custom(format!("metadata.{name} is too long")));
+            }
+        }
+        Ok(())
     }
 
     /// The status matters to no verdict.
     pub fn maintenance(&self) -> Result<NodeMaintenance, serde_json::Error> {
+        self.check_lengths()?;
         Ok(NodeMaintenance { metadata: self.meta(), spec: self.spec()?, status: None })
     }
 
@@ -159,6 +187,7 @@ impl<'a> Object<'a> {
         namespace: &str,
         before: Option<&Self>,
     ) -> Result<EvictionRequest, serde_json::Error> {
+        self.check_lengths()?;
         Ok(self.request_with(self.spec()?, namespace, before))
     }
 

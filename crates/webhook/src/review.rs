@@ -2,7 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use usher_decide::admission::{Changes, Denial, Verdict};
@@ -26,12 +27,23 @@ pub(crate) struct Request<'a> {
     pub sub_resource: String,
     #[serde(default)]
     pub namespace: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "caller")]
     pub user_info: Caller,
     #[serde(default, borrow)]
     pub object: Option<&'a RawValue>,
     #[serde(default, borrow)]
     pub old_object: Option<&'a RawValue>,
+}
+
+/// Who belongs to thousands of groups still has less; lists of tiny pieces would take many times their length.
+const CALLER_MAX: usize = 128 << 10;
+
+fn caller<'de, D: Deserializer<'de>>(from: D) -> Result<Caller, D::Error> {
+    let text = <&RawValue>::deserialize(from)?.get();
+    if text.len() > CALLER_MAX {
+        return Err(D::Error::custom("userInfo is too long"));
+    }
+    serde_json::from_str(text).map_err(D::Error::custom)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
