@@ -39,7 +39,7 @@ pub enum NoClients {
 }
 
 /// Clients with a certificate.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Clients {
     authorities: Arc<dyn ClientCertVerifier>,
     names: Vec<ServerName<'static>>,
