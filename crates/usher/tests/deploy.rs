@@ -94,7 +94,7 @@ async fn values_are_checked_and_reach_the_manager() {
         ("featureGates.X=true", "X"),
         ("traces.otlpEndpoint=c:4318", "otlpEndpoint"),
         ("networkPolicy.apiServers={anywhere}", "apiServers"),
-        ("networkPolicy.scraperNamespaceLabels=null", "scraperNamespaceLabels"),
+        ("networkPolicy.apiServerPorts={https}", "apiServerPorts"),
     ] {
         let output = helm(&["--set", wrong]).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
