@@ -93,6 +93,7 @@ async fn values_are_checked_and_reach_the_manager() {
         ("nonsense=1", "nonsense"),
         ("featureGates.X=true", "X"),
         ("traces.otlpEndpoint=c:4318", "otlpEndpoint"),
+        ("image.digest=latest", "digest"),
         ("networkPolicy.apiServers={anywhere}", "apiServers"),
         ("networkPolicy.apiServerPorts={https}", "apiServerPorts"),
     ] {
@@ -106,6 +107,11 @@ async fn values_are_checked_and_reach_the_manager() {
     let container =
         &chart["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], "usher:9.9.9");
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let by_digest = rendered(&["--set", &format!("image.digest={digest}")]).await;
+    let image =
+        &by_digest["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(image["image"], format!("usher@{digest}"));
     assert_eq!(
         container["args"][0],
         "--feature-gates=DeclarativeNodeMaintenance=true,EvictionRequestAPI=false"

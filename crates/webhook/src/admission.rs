@@ -149,9 +149,13 @@ impl Admission {
         let read = match operation {
             Operation::Connect => return review::answer(&uid, &Verdict::allow()),
             Operation::Create => object.request(&namespace, None).map(|new| (new, None)),
-            Operation::Update => old_object
-                .request(&namespace, None)
-                .and_then(|old| Ok((old, Some(object.request(&namespace, Some(&old_object))?)))),
+            Operation::Update => {
+                match (old_object.request(&namespace, None), object.request(&namespace, Some(&old_object))) {
+                    (Ok(old), new) => new.map(|new| (old, Some(new))),
+                    // What is there cannot be read, and must not stay for ever: the schema judges what becomes of it.
+                    (Err(_), _) => Ok((old_object.request_to_delete(&namespace), None)),
+                }
+            }
             Operation::Delete => Ok((old_object.request_to_delete(&namespace), None)),
         };
         let (subject, new) = match read {
@@ -184,7 +188,8 @@ impl Admission {
             }
         };
         let mut verdict = match (operation, &new) {
-            (Operation::Update, Some(new)) => {
+            (Operation::Update, new) => {
+                let new = new.as_ref().unwrap_or(&subject);
                 eviction_request::on_update(&subject, new, &access, (self.clock)())
             }
             (Operation::Delete, _) => eviction_request::on_delete(&subject, found.as_ref(), &access),

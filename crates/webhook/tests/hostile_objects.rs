@@ -221,12 +221,15 @@ async fn a_maintenance_whose_selector_cannot_be_read_is_for_who_may_delete_all_n
 }
 
 #[tokio::test]
-async fn a_request_of_any_shape_can_be_deleted_by_who_may_delete_its_pod() {
+async fn a_request_of_any_shape_can_be_deleted_and_released_by_who_may_delete_its_pod() {
     for object in [json!(null), json!([]), json!({"spec": 5}), json!({"spec": {"podRef": {"name": 5}}})] {
         for allows in [true, false] {
-            let review = json!({"operation": "DELETE", "oldObject": object});
-            let answer = ask(&Server::new(allows), Endpoint::CheckRequests, review).await;
-            assert_eq!(answer["allowed"], allows, "{object}: {answer}");
+            let deleted = json!({"operation": "DELETE", "oldObject": object});
+            let released = json!({"operation": "UPDATE", "object": object, "oldObject": object});
+            for review in [deleted, released] {
+                let answer = ask(&Server::new(allows), Endpoint::CheckRequests, review).await;
+                assert_eq!(answer["allowed"], allows, "{object}: {answer}");
+            }
         }
     }
 }
