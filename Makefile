@@ -3,50 +3,56 @@ CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 # Seeds of each kind that `make seeds` runs.
 SEEDS ?= 200
+# The version of cargo-deny that `make deny` was tried with.
+DENY = 0.19.0
 
-.PHONY: help demo test test-fast seeds soak check bench record image
+.PHONY: help demo test test-fast seeds soak check deny bench record image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: toolchain ## what Usher does for pods, on an embedded cluster, in under a minute
-	$(CARGO) run -p usher -- demo
+	$(CARGO) run --locked -p usher -- demo
 
 test: toolchain ## all tests, on the embedded cluster and on a real control plane (built once, needs Go)
-	$(CARGO) run -p usher-testbed -- build
-	$(CARGO) test --workspace
+	$(CARGO) run --locked -p usher-testbed -- build
+	$(CARGO) test --locked --workspace
 
 test-fast: toolchain ## the tests that need no real control plane
 	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
-	USHER_SKIP_REAL=1 $(CARGO) test --workspace
+	USHER_SKIP_REAL=1 $(CARGO) test --locked --workspace
 
 seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, interference and callers with few rights, in virtual time
-	USHER_SEEDS=$(SEEDS) $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
+	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
 
 soak: toolchain ## ten times as many seeds, and 2,000 of the cluster itself: hours
-	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
-	USHER_SEEDS=2000 $(CARGO) test --release -p usher-tests --test faults a_cluster_finds
+	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
+	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test faults a_cluster_finds
 
 check: toolchain ## format, lints, generated files, dependency direction
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	hack/check-generated
 	hack/check-dependencies
 
+deny: toolchain ## advisories, licences, bans and sources of the crates we depend on (needs the network for the advisories)
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: $(CARGO) install --locked cargo-deny --version $(DENY)"; exit 1; }
+	$(CARGO) deny --locked --workspace check --hide-inclusion-graph
+
 bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, eviction requests, planning
-	$(CARGO) run -p usher-testbed -- build
-	$(CARGO) bench -p usher-tests --bench store
-	$(CARGO) bench -p usher-tests --bench life
-	$(CARGO) bench -p usher-tests --bench seeds
-	$(CARGO) bench -p usher-tests --bench requests
-	$(CARGO) bench -p usher-tests --bench drain
-	$(CARGO) bench -p usher-controllers --bench maintenance
+	$(CARGO) run --locked -p usher-testbed -- build
+	$(CARGO) bench --locked -p usher-tests --bench store
+	$(CARGO) bench --locked -p usher-tests --bench life
+	$(CARGO) bench --locked -p usher-tests --bench seeds
+	$(CARGO) bench --locked -p usher-tests --bench requests
+	$(CARGO) bench --locked -p usher-tests --bench drain
+	$(CARGO) bench --locked -p usher-controllers --bench maintenance
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again
-	USHER_RECORD=1 $(CARGO) test -p usher-tests --test conformance the_recordings
-	USHER_RECORD=1 $(CARGO) test -p usher-tests --test scenarios real_cluster_and
-	USHER_RECORD=1 $(CARGO) test -p usher-tests --test request_scenarios real_cluster_and
-	USHER_RECORD=1 $(CARGO) test -p usher-tests --test maintenance_scenarios real_cluster_and
+	USHER_RECORD=1 $(CARGO) test --locked -p usher-tests --test conformance the_recordings
+	USHER_RECORD=1 $(CARGO) test --locked -p usher-tests --test scenarios real_cluster_and
+	USHER_RECORD=1 $(CARGO) test --locked -p usher-tests --test request_scenarios real_cluster_and
+	USHER_RECORD=1 $(CARGO) test --locked -p usher-tests --test maintenance_scenarios real_cluster_and
 
 image: toolchain ## the container image of the manager, with docker, podman or buildah
 	hack/image

@@ -7,6 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 
 /// The longest pause after failures.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// So many failures in a row are no accident.
+const REPEATED: u32 = 3;
+/// What failed so often rests for so long, also if something changes.
+const REST: SignedDuration = SignedDuration::from_secs(1);
 /// There is always room for so many at once.
 const USUAL_RUSH: usize = 1024;
 
@@ -31,6 +35,8 @@ struct Entry {
     state: State,
     time: Option<Timestamp>,
     failures: u32,
+    /// When it last failed.
+    failed: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -47,6 +53,12 @@ impl Entry {
     fn is_idle(&self) -> bool {
         self.state == State::Idle && self.time.is_none() && self.failures == 0
     }
+
+    /// What fails again and again is not looked at at once, whoever asks for it: else two that wake each other would never rest.
+    fn rests_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let until = self.failed.filter(|_| self.failures >= REPEATED)? + REST;
+        (now < until).then_some(until)
+    }
 }
 
 impl<K> Default for Queue<K> {
@@ -59,6 +71,13 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// Look at it soon. Returns whether it was not waiting already.
     pub fn add(&mut self, key: K, now: Timestamp) -> bool {
         let entry = self.entries.entry(key.clone()).or_default();
+        if entry.state == State::Idle
+            && let Some(until) = entry.rests_until(now)
+        {
+            let at = entry.time.map_or(until, |time| time.min(until));
+            self.set_time(&key, Some(at));
+            return false;
+        }
         match &mut entry.state {
             State::Busy { again, .. } => !std::mem::replace(again, true),
             State::Queued { .. } => false,
@@ -137,6 +156,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         let entry = self.entries.entry(key.clone()).or_default();
         let pause = SignedDuration::from_millis(100_i64 << entry.failures.min(20)).min(LONGEST_PAUSE);
         entry.failures = entry.failures.saturating_add(1);
+        entry.failed = Some(now);
         self.set_time(key, Some(now + pause));
     }
 
@@ -199,6 +219,30 @@ mod tests {
         assert_eq!(not_at_once(Some(at(0)), at(1000)), Some(at(1020)));
         assert_eq!(not_at_once(Some(at(5000)), at(1000)), Some(at(5000)));
         assert_eq!(not_at_once(None, at(1000)), None);
+    }
+
+    #[test]
+    fn what_fails_again_and_again_rests_whoever_asks_for_it() {
+        let mut queue = Queue::default();
+        let mut looks = 0;
+        queue.add("a", at(0));
+        // Somebody asks for it while it is worked on, each time, and no time passes.
+        while let Some((key, _)) = queue.take(at(0)) {
+            looks += 1;
+            assert!(looks < 10, "it never rests");
+            queue.add(key, at(0));
+            queue.retry(&key, at(0));
+            queue.done(&key, at(0));
+        }
+        assert_eq!(looks, 3);
+        assert_eq!(queue.next_time(), Some(at(400)), "its own pause is shorter still");
+        for _ in 0..9 {
+            queue.retry(&"a", at(0));
+        }
+        assert!(!queue.add("a", at(500)));
+        assert_eq!(queue.next_time(), Some(at(1000)), "a change is not waited for until the pause ends");
+        queue.wake(at(1000));
+        assert!(queue.take(at(1000)).is_some());
     }
 
     #[test]

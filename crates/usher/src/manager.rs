@@ -5,6 +5,7 @@ mod gates;
 mod health;
 mod http;
 mod logs;
+mod scrapers;
 mod traces;
 mod webhook;
 
@@ -20,15 +21,18 @@ use jiff::SignedDuration;
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 use usher_apply::Clock;
 use usher_controllers::feeds::{self, Subscription};
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
 use usher_controllers::{eviction_request, maintenance};
+use usher_webhook::Clients;
 
 use crate::local::interruption;
 use gates::{Gate, Gates};
 use health::{Controller, Health};
+use scrapers::Scrapers;
 use traces::Traces;
 
 #[derive(clap::Args)]
@@ -53,9 +57,13 @@ pub struct Arguments {
     /// evicted, within its disruption budgets, also while an interceptor reports progress. 0: as long as they report progress.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     interceptors_time_limit: SignedDuration,
-    /// Where /metrics is served, over plain HTTP.
+    /// Where /metrics is served.
     #[arg(long, default_value = "0.0.0.0:8080")]
     metrics_address: SocketAddr,
+    /// Serve metrics over HTTPS, with the webhook's certificate, and only to who may get the path /metrics in the cluster.
+    /// Without it they are served to everybody, over plain HTTP: for an address such as 127.0.0.1.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    metrics_authorization: bool,
     /// Where /healthz and /readyz are served, over plain HTTP.
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
@@ -96,21 +104,44 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> anyhow::Result<()> {
+    let clients = arguments.webhook.clients()?;
     let client = arguments.access.client().await?;
     let clock = Clock::system();
     let (metrics, health) = (Metrics::new(clock.clone()), Health::default());
     let (stop, stopping) = watch::channel(false);
     let admission = listen("--webhook-address", arguments.webhook.address).await?;
 
-    let scrapes = http::serve(listen("--metrics-address", arguments.metrics_address).await?, {
+    let is_secure = arguments.metrics_authorization;
+    if !is_secure && !arguments.metrics_address.ip().is_loopback() {
+        tracing::warn!("metrics are served to everybody who reaches their port: see --metrics-authorization");
+    }
+    let scrapers = is_secure.then(|| Scrapers::new(client.clone()));
+    let tls = is_secure.then(|| health.certificate.server_config(None)).transpose()?;
+    // One request per connection: there is nothing to gain from another protocol.
+    let tls = tls.map(|mut config| {
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    });
+    let scrapes = http::serve(listen("--metrics-address", arguments.metrics_address).await?, tls, {
         let metrics = metrics.clone();
-        move |path| http::metrics(&metrics, path)
+        move |path, headers| {
+            let (metrics, scrapers) = (metrics.clone(), scrapers.clone());
+            async move {
+                match scrapers {
+                    Some(scrapers) => match scrapers.refuse("/metrics", &headers).await {
+                        None => http::metrics(&metrics, &path),
+                        refused => refused,
+                    },
+                    None => http::metrics(&metrics, &path),
+                }
+            }
+        }
     });
-    let probes = http::serve(listen("--health-address", arguments.health_address).await?, {
+    let probes = http::serve(listen("--health-address", arguments.health_address).await?, None, {
         let health = health.clone();
-        move |path| http::health(&health, path)
+        move |path, _| std::future::ready(http::health(&health, &path))
     });
-    let parts = Parts { client, clock, metrics, health, stopping, arguments: Arc::new(arguments) };
+    let parts = Parts { client, clients, clock, metrics, health, stopping, arguments: Arc::new(arguments) };
     let mut work = std::pin::pin!(parts.run(admission));
     tokio::select! {
         // Neither ends by itself.
@@ -138,6 +169,8 @@ async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> 
 /// What every part of the manager needs.
 struct Parts {
     client: Client,
+    /// Whom the webhook talks to.
+    clients: Option<Clients>,
     clock: Clock,
     metrics: Metrics,
     health: Health,

@@ -153,6 +153,9 @@ async fn values_are_checked_and_reach_the_manager() {
         ("nonsense=1", "nonsense"),
         ("featureGates.X=true", "X"),
         ("traces.otlpEndpoint=c:4318", "otlpEndpoint"),
+        ("image.digest=latest", "digest"),
+        ("networkPolicy.apiServers={anywhere}", "apiServers"),
+        ("networkPolicy.apiServerPorts={https}", "apiServerPorts"),
     ] {
         let output = helm(&["--set", wrong]).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -164,6 +167,11 @@ async fn values_are_checked_and_reach_the_manager() {
     let container =
         &chart["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], "usher:9.9.9");
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let by_digest = rendered(&["--set", &format!("image.digest={digest}")]).await;
+    let image =
+        &by_digest["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(image["image"], format!("usher@{digest}"));
     assert_eq!(
         container["args"][0],
         "--feature-gates=DeclarativeNodeMaintenance=true,EvictionRequestAPI=false"
@@ -173,10 +181,59 @@ async fn values_are_checked_and_reach_the_manager() {
     assert_eq!(account["metadata"]["annotations"]["a"], "b");
 }
 
+#[tokio::test]
+async fn the_network_is_narrowed_to_whom_the_manager_has_to_talk() {
+    if usher_testbed::skip_real("the_network_is_narrowed_to_whom_the_manager_has_to_talk") {
+        return;
+    }
+    const POLICY: &str = "NetworkPolicy usher-system usher-manager";
+    let ports = |rule: &Value| -> Vec<String> {
+        rule["ports"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|port| port["port"].to_string().replace('"', ""))
+            .collect()
+    };
+    let usual = rendered(&[]).await;
+    let spec = &usual[POLICY]["spec"];
+    let ingress: Vec<_> = spec["ingress"].as_array().unwrap().iter().map(ports).collect();
+    assert_eq!(ingress, [["webhook"], ["metrics"]], "probes come from the node and nobody else");
+    assert!(spec["ingress"][1]["from"][0]["namespaceSelector"]["matchLabels"]["metrics"] == "enabled");
+    assert_eq!(spec["egress"].as_array().unwrap().len(), 2, "names and API servers");
+    let manager = &usual["Deployment usher-system usher-manager"]["spec"]["template"];
+    for (label, value) in spec["podSelector"]["matchLabels"].as_object().unwrap() {
+        assert_eq!(&manager["metadata"]["labels"][label], value, "the policy is about the manager");
+    }
+    let named: Vec<&Value> = manager["spec"]["containers"][0]["ports"].as_array().unwrap().iter().collect();
+    for port in ["webhook", "metrics"] {
+        assert!(named.iter().any(|named| named["name"] == port), "{port}");
+    }
+
+    for (endpoint, wanted) in [
+        ("http://c:4318", "4318"),
+        ("http://collector.observability:4318/v1/traces", "4318"),
+        ("https://c.example.com/x:1", "443"),
+        ("http://c", "80"),
+    ] {
+        let chart = rendered(&["--set", &format!("traces.otlpEndpoint={endpoint}")]).await;
+        assert_eq!(ports(&chart[POLICY]["spec"]["egress"][2]), [wanted], "{endpoint}");
+    }
+    let values = "networkPolicy.apiServers={10.0.0.0/24},metrics.authorization=false";
+    let chart = rendered(&["--set", values]).await;
+    assert_eq!(chart[POLICY]["spec"]["ingress"][0]["from"][0]["ipBlock"]["cidr"], "10.0.0.0/24");
+    assert!(!chart.contains_key("ClusterRole - usher-metrics-authorization"));
+    let arguments = chart["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"]
+        [0]["args"]
+        .to_string();
+    assert!(arguments.contains("--metrics-authorization=false"), "{arguments}");
+    assert!(!rendered(&["--set", "networkPolicy.enabled=false"]).await.contains_key(POLICY));
+}
+
 #[test]
 fn no_right_is_a_wildcard_and_secrets_are_read_by_name() {
     let mut rules = 0;
-    for file in ["cluster-role.yaml", "role.yaml", "certificates-role.yaml"] {
+    for file in ["cluster-role.yaml", "role.yaml", "certificates-role.yaml", "metrics-role.yaml"] {
         let text = std::fs::read_to_string(deploy().join("base").join(file)).unwrap();
         for (key, object) in objects(&text) {
             for rule in object["rules"].as_array().into_iter().flatten() {

@@ -95,12 +95,17 @@ impl Scene {
     }
 
     async fn manager(&self, gates: &str) -> Manager {
+        self.manager_with(gates, false).await
+    }
+
+    async fn manager_with(&self, gates: &str, is_authorized: bool) -> Manager {
         let (metrics, health, webhook) = (free_address(), free_address(), free_address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
         command.arg("manager").arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["--namespace", "usher-system", "--log-format", "json", "--feature-gates", gates]);
         command.args(["--metrics-address", &metrics.to_string(), "--health-address", &health.to_string()]);
         command.args(["--webhook-address", &webhook.to_string(), "--webhook-name", "localhost"]);
+        command.arg(format!("--metrics-authorization={is_authorized}"));
         let process = command.kill_on_drop(true).spawn().unwrap();
         let manager = Manager { process, metrics, health, webhook };
         let begun = Instant::now();
@@ -298,6 +303,78 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     scene.gone("pod", "c").await;
     scene.gone(REQUEST, &c).await;
     second.end().await;
+    scene.plane.stop().await.unwrap();
+}
+
+/// The status line and the rest of what a scraper with this token gets over HTTPS, which trusts what the Secret says.
+async fn scrape(address: SocketAddr, authority: &str, token: Option<&str>) -> String {
+    use rustls::pki_types::pem::PemObject as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let mut roots = rustls::RootCertStore::empty();
+    for root in rustls::pki_types::CertificateDer::pem_slice_iter(authority.as_bytes()) {
+        roots.add(root.unwrap()).unwrap();
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let name = "usher-webhook.usher-system.svc".try_into().unwrap();
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    stream.write_all(format!("GET /metrics HTTP/1.1\r\nHost: m\r\n{token}\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    // It does not always say goodbye as TLS wants it.
+    let _ = stream.read_to_string(&mut answer).await;
+    answer
+}
+
+/// As in deploy/README.md: the role that is shipped, and the token of a service account.
+#[tokio::test]
+async fn metrics_are_for_who_may_get_them_by_its_service_accounts_token() {
+    if usher_testbed::skip_real("metrics behind the rights of their readers") {
+        return;
+    }
+    let scene = Scene::start(1, &[&["-k", "deploy"]]).await;
+    let manager = scene.manager_with(ON, true).await;
+    let secret = [
+        "get",
+        "secret",
+        "usher-webhook-certificates",
+        "-n",
+        "usher-system",
+        "-o=go-template={{index .data \"ca.crt\" | base64decode}}",
+    ];
+    let authority = scene.kubectl(&secret, None).await;
+    for account in ["prometheus", "tenant"] {
+        scene.kubectl(&["create", "serviceaccount", account], None).await;
+    }
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "scraper",
+        "--clusterrole=usher-metrics-reader",
+        "--serviceaccount=default:prometheus",
+    ];
+    scene.kubectl(&bind, None).await;
+    let prometheus = scene.kubectl(&["create", "token", "prometheus"], None).await;
+    let tenant = scene.kubectl(&["create", "token", "tenant"], None).await;
+    let forged = format!("{}x", prometheus.trim());
+    for (token, wanted) in [
+        (Some(prometheus.trim()), "200 OK"),
+        (Some(tenant.trim()), "403 Forbidden"),
+        (Some(forged.as_str()), "401 Unauthorized"),
+        (None, "401 Unauthorized"),
+    ] {
+        let answer = scrape(manager.metrics, &authority, token).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {wanted}")), "{wanted}: {answer}");
+        assert_eq!(answer.contains("leader_election_master_status"), wanted == "200 OK", "{answer}");
+    }
+    manager.end().await;
     scene.plane.stop().await.unwrap();
 }
 

@@ -11,7 +11,9 @@ use usher_decide::admission::{
     Access, FoundPod, Verdict, eviction_request, node_cordon, pods as pod_verdicts,
 };
 
-use crate::review::{self, Annotated, Cordoned, Operation, Request, Review};
+use crate::failures::kind_of;
+use crate::objects::{Object, is_namespace, is_pod_name};
+use crate::review::{self, Operation, Request, Review};
 use crate::rights::Rights;
 use crate::{Clock, system_clock};
 use crate::{maintenances, pods};
@@ -109,33 +111,26 @@ impl Admission {
     /// # Errors
     /// The body is no AdmissionReview. Everything else is an answer.
     pub async fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Value, NoReview> {
-        match endpoint {
-            Endpoint::CheckPods => {
-                let review: Review<Annotated> = serde_json::from_slice(body)?;
-                let uid = review.request.uid.clone();
-                Ok(review::answer(&uid, &self.check_pod(review.request)))
-            }
-            Endpoint::FillRequests | Endpoint::CheckRequests => {
-                let review: Review<Value> = serde_json::from_slice(body)?;
-                Ok(self.judge_request(endpoint, review.request).await)
-            }
+        let request = serde_json::from_slice::<Review<'_>>(body)?.request;
+        Ok(match endpoint {
+            Endpoint::CheckPods => review::answer(&request.uid, &self.check_pod(&request)),
+            Endpoint::FillRequests | Endpoint::CheckRequests => self.judge_request(endpoint, request).await,
             Endpoint::FillMaintenances | Endpoint::CheckMaintenances => {
-                let review: Review<Value> = serde_json::from_slice(body)?;
-                Ok(maintenances::judge(&self.client, &self.rights, endpoint, review.request).await)
+                maintenances::judge(&self.client, &self.rights, endpoint, request).await
             }
             Endpoint::WarnOfNodes => {
-                let Request { uid, object, .. } = serde_json::from_slice::<Review<Cordoned>>(body)?.request;
-                let node = object.unwrap_or_default();
-                let held_by = node.annotation(NODE_HELD_BY_ANNOTATION);
-                let verdict = node_cordon::on_update(node.name(), held_by, node.is_unschedulable());
-                Ok(review::answer(&uid, &verdict))
+                let node = Object::new(request.object);
+                let annotations = node.annotations();
+                let held_by = annotations.get(NODE_HELD_BY_ANNOTATION).map_or("", String::as_str);
+                let verdict = node_cordon::on_update(&node.name(), held_by, node.is_unschedulable());
+                review::answer(&request.uid, &verdict)
             }
-        }
+        })
     }
 
-    fn check_pod(&self, request: Request<Annotated>) -> Verdict {
+    fn check_pod(&self, request: &Request<'_>) -> Verdict {
         let on = self.enabled.load(Ordering::Relaxed);
-        let annotations = |object: Option<Annotated>| object.unwrap_or_default().annotations();
+        let annotations = |object| Object::new(object).annotations();
         match request.operation {
             Operation::Create if on => pod_verdicts::on_create(&annotations(request.object)),
             Operation::Update if on => {
@@ -145,28 +140,31 @@ impl Admission {
         }
     }
 
-    async fn judge_request(&self, endpoint: Endpoint, request: Request<Value>) -> Value {
-        let Request { uid, operation, namespace, sub_resource, user_info, object, old_object, .. } = request;
-        let read = |object: Option<Value>| {
-            let mut read: EvictionRequest = serde_json::from_value(object.unwrap_or_default())?;
-            read.metadata.namespace = Some(namespace.clone());
-            Ok::<_, serde_json::Error>(read)
-        };
-        let (subject, new) = match operation {
+    async fn judge_request(&self, endpoint: Endpoint, request: Request<'_>) -> Value {
+        let Request { uid, operation, namespace, sub_resource, user_info, object, old_object } = request;
+        if !is_namespace(&namespace) {
+            return review::malformed(&uid, "request.namespace is no name of a namespace");
+        }
+        let (object, old_object) = (Object::new(object), Object::new(old_object));
+        let read = match operation {
             Operation::Connect => return review::answer(&uid, &Verdict::allow()),
-            Operation::Create => (read(object), None),
-            Operation::Update => (read(old_object), Some(read(object))),
-            Operation::Delete => (read(old_object), None),
+            Operation::Create => object.request(&namespace, None).map(|new| (new, None)),
+            Operation::Update => {
+                match (old_object.request(&namespace, None), object.request(&namespace, Some(&old_object))) {
+                    (Ok(old), new) => new.map(|new| (old, Some(new))),
+                    // What is there cannot be read, and must not stay for ever: the schema judges what becomes of it.
+                    (Err(_), _) => Ok((old_object.request_to_delete(&namespace), None)),
+                }
+            }
+            Operation::Delete => Ok((old_object.request_to_delete(&namespace), None)),
         };
-        let (subject, new) = match (subject, new.transpose()) {
-            (Ok(subject), Ok(new)) => (subject, new),
+        let (subject, new) = match read {
+            Ok(read) => read,
             // The schema is checked after the changes are made, and says it better.
-            (Err(_), _) | (_, Err(_)) if endpoint == Endpoint::FillRequests => {
+            Err(_) if endpoint == Endpoint::FillRequests => {
                 return review::answer(&uid, &Verdict::allow());
             }
-            (Err(why), _) | (_, Err(why)) => {
-                return review::unreadable::<EvictionRequest>(&uid, &why.to_string());
-            }
+            Err(why) => return review::unreadable::<EvictionRequest>(&uid, &why.to_string()),
         };
 
         let pod = &subject.spec.pod_ref.name;
@@ -175,18 +173,23 @@ impl Admission {
             // Interceptors must not lose their turns because we cannot ask; the API server's own policy asks as well.
             Err(_) if sub_resource == "status" => Access::Allowed,
             Err(why) => {
-                let what = format!("whether you may delete pod {pod} cannot be found out: {why}; try again");
+                let what = format!(
+                    "whether you may delete pod {pod} cannot be found out: {}; try again",
+                    kind_of(&why)
+                );
                 return review::failure(&uid, &what);
             }
         };
         let found = match self.pod_for(operation, &subject, &namespace, &access).await {
             Ok(found) => found,
             Err(why) => {
-                return review::failure(&uid, &format!("pod {pod} cannot be looked up: {why}; try again"));
+                let what = format!("pod {pod} cannot be looked up: {}; try again", kind_of(&why));
+                return review::failure(&uid, &what);
             }
         };
         let mut verdict = match (operation, &new) {
-            (Operation::Update, Some(new)) => {
+            (Operation::Update, new) => {
+                let new = new.as_ref().unwrap_or(&subject);
                 eviction_request::on_update(&subject, new, &access, (self.clock)())
             }
             (Operation::Delete, _) => eviction_request::on_delete(&subject, found.as_ref(), &access),
@@ -218,8 +221,8 @@ impl Admission {
             Operation::Delete => eviction_request::forbids_deletion(subject),
             Operation::Update | Operation::Connect => false,
         };
-        // An empty name would read the list; whatever it is, no pod has it.
-        if !matters || *access != Access::Allowed || wanted.name.is_empty() {
+        // It becomes part of a path. An empty name would read the list, others something else; no pod has it.
+        if !matters || *access != Access::Allowed || !is_pod_name(wanted) {
             return Ok(None);
         }
         pods::find(&self.client, namespace, &wanted.name).await

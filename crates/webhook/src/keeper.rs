@@ -18,6 +18,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::certificates::Certificates;
+use crate::failures::kind_of;
 use crate::rotation::{Lifetimes, Step, next_step};
 use crate::tls::{ServingCertificate, Unusable};
 use crate::{Clock, configurations, system_clock};
@@ -36,7 +37,8 @@ const ROUND_MAX: usize = 10;
 pub enum KeeperError {
     /// The API server did not do as asked.
     #[error(
-        "{what}: {why}; the manager needs get, create and update on this Secret, get and patch on its webhook configurations"
+        "{what}: {}; the manager needs get, create and update on this Secret, get and patch on its webhook configurations",
+        kind_of(why)
     )]
     Api {
         /// What was tried.
@@ -153,7 +155,7 @@ impl Keeper {
         let data = stored.as_ref().and_then(|secret| secret.data.as_ref()?.get(ALL));
         let held = data.and_then(|data| {
             let read = serde_json::from_slice(&data.0);
-            read.inspect_err(|why| tracing::warn!(%why, "what is in the Secret is replaced")).ok()
+            read.inspect_err(|_| tracing::warn!("what is in the Secret cannot be read, and is replaced")).ok()
         });
         Ok((stored, held))
     }

@@ -4,18 +4,24 @@
 //! replicas may serve at once; they share nothing but a Secret.
 //!
 //! Where to start reading:
-//! - [`admission`]: from a review to its answer, `maintenances` for those of nodes; `pods` and [`rights`] are what it asks the cluster.
-//! - [`server`]: HTTPS with limits.
+//! - [`admission`]: from a review to its answer, `maintenances` for those of nodes, `objects` for what is read of them; `pods` and [`rights`] are what it asks the cluster.
+//! - [`server`]: HTTPS with limits: on [`connections`], on [`memory`], and on who its [`clients`] are.
+//! - [`failures`]: what may be told of a call that failed.
 //! - [`configurations`]: what is registered with the API server, and why it cannot stop a cluster.
 //! - [`rotation`]: when certificates change, purely; [`certificates`] makes them, [`keeper`] keeps them in a Secret and in the
 //!   configurations, [`directory`] takes existing ones instead, [`tls`] swaps them under a running server.
 
 pub mod admission;
 pub mod certificates;
+pub mod clients;
 pub mod configurations;
+pub mod connections;
 pub mod directory;
+pub mod failures;
 pub mod keeper;
 mod maintenances;
+pub mod memory;
+mod objects;
 mod pods;
 mod review;
 pub mod rights;
@@ -26,9 +32,10 @@ pub mod tls;
 use std::sync::Arc;
 
 pub use admission::{Admission, Endpoint};
+pub use clients::Clients;
 pub use directory::Directory;
 pub use keeper::Keeper;
-pub use server::serve;
+pub use server::{serve, serve_clients};
 pub use tls::ServingCertificate;
 
 /// Where the time comes from; tests give their own.

@@ -4,11 +4,24 @@
 //! just now must not be missed.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::api::GetParams;
+use kube::core::Request;
+use kube::{Client, Resource as _};
+use serde_json::value::RawValue;
 use usher_decide::admission::FoundPod;
 
-/// The pod that has this name now.
+use crate::objects::Object;
+
+/// The pod that has this name now. Both names have been checked: they become a path.
 pub(crate) async fn find(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<FoundPod>> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    Ok(pods.get_opt(name).await?.map(FoundPod::from))
+    let path = Request::new(Pod::url_path(&(), Some(namespace)));
+    let request = path.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+    match client.request_text(request).await {
+        Ok(text) => {
+            let pod: &RawValue = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+            Ok(Some(Object::new(Some(pod)).pod()))
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(why) => Err(why),
+    }
 }

@@ -2,22 +2,24 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use usher_decide::admission::{Changes, Denial, Verdict};
 
 use crate::rights::Caller;
 
-/// What the API server asks. `T` is what is read of the objects.
+/// What the API server asks. The objects are left as they are until somebody needs a part of them.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Review<T> {
-    pub request: Request<T>,
+pub(crate) struct Review<'a> {
+    #[serde(borrow)]
+    pub request: Request<'a>,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
-pub(crate) struct Request<T> {
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Request<'a> {
     pub uid: String,
     pub operation: Operation,
     /// Empty for the object itself.
@@ -25,16 +27,23 @@ pub(crate) struct Request<T> {
     pub sub_resource: String,
     #[serde(default)]
     pub namespace: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "caller")]
     pub user_info: Caller,
-    #[serde(default = "none")]
-    pub object: Option<T>,
-    #[serde(default = "none")]
-    pub old_object: Option<T>,
+    #[serde(default, borrow)]
+    pub object: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    pub old_object: Option<&'a RawValue>,
 }
 
-fn none<T>() -> Option<T> {
-    None
+/// Who belongs to thousands of groups still has less; lists of tiny pieces would take many times their length.
+const CALLER_MAX: usize = 128 << 10;
+
+fn caller<'de, D: Deserializer<'de>>(from: D) -> Result<Caller, D::Error> {
+    let text = <&RawValue>::deserialize(from)?.get();
+    if text.len() > CALLER_MAX {
+        return Err(D::Error::custom("userInfo is too long"));
+    }
+    serde_json::from_str(text).map_err(D::Error::custom)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -44,56 +53,6 @@ pub(crate) enum Operation {
     Update,
     Delete,
     Connect,
-}
-
-/// What admission reads of a pod.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Annotated {
-    #[serde(default)]
-    metadata: Metadata,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Metadata {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-impl Annotated {
-    pub fn annotations(self) -> BTreeMap<String, String> {
-        self.metadata.annotations.unwrap_or_default()
-    }
-}
-
-/// What admission reads of a node.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Cordoned {
-    #[serde(default)]
-    metadata: Metadata,
-    #[serde(default)]
-    spec: Schedulability,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Schedulability {
-    #[serde(default)]
-    unschedulable: bool,
-}
-
-impl Cordoned {
-    pub fn name(&self) -> &str {
-        &self.metadata.name
-    }
-
-    pub fn annotation(&self, name: &str) -> &str {
-        self.metadata.annotations.as_ref().and_then(|all| all.get(name)).map_or("", String::as_str)
-    }
-
-    pub fn is_unschedulable(&self) -> bool {
-        self.spec.unschedulable
-    }
 }
 
 /// The answer to the review with this UID.
@@ -119,6 +78,12 @@ pub(crate) fn answer(uid: &str, verdict: &Verdict) -> Value {
 /// The answer when no verdict could be made: not the caller's fault, so the caller may try again.
 pub(crate) fn failure(uid: &str, what: &str) -> Value {
     let status = json!({"status": "Failure", "code": 500, "reason": "InternalError", "message": what});
+    reviewed(json!({"uid": uid, "allowed": false, "status": status}))
+}
+
+/// The answer to a review that no API server would send.
+pub(crate) fn malformed(uid: &str, what: &str) -> Value {
+    let status = json!({"status": "Failure", "code": 400, "reason": "BadRequest", "message": what});
     reviewed(json!({"uid": uid, "allowed": false, "status": status}))
 }
 

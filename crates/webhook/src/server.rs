@@ -7,31 +7,39 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::{Admission, Endpoint};
+use crate::clients::Clients;
+use crate::connections::{Connection, Connections, Exchange, Limits};
+use crate::memory::{Memory, NotWhole};
 use crate::tls::ServingCertificate;
 
-/// An AdmissionReview has the object twice, and an object has 1.5 MiB at most; encoded it may be longer.
-const BODY_MAX: usize = 8 << 20;
-/// Shorter than the API server's patience, so that it gets a reason and not silence.
-const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+/// API servers say how long they wait; this much earlier they get a reason instead of silence.
+const MARGIN: Duration = Duration::from_millis(200);
+/// For whoever does not say it, and for whoever says more than any of our configurations.
+const PATIENCE: [u64; 2] = [3, 10];
+/// Reviews come in one piece from a server nearby.
+const BODY_WITHIN: Duration = Duration::from_secs(2);
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 const HEADERS_WITHIN: Duration = Duration::from_secs(5);
 /// How long open requests may take when the server ends.
 const END_WITHIN: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// API servers keep a few each. More wait to be accepted.
-const CONNECTIONS_MAX: usize = 1024;
+/// API servers keep a few connections each, and close idle ones after 90 s.
+const LIMITS: Limits =
+    Limits { connections: 256, first_request_within: Duration::from_secs(5), idle: Duration::from_secs(120) };
+/// What a connection may hold of what nobody has read yet.
+const WINDOW: u32 = 128 << 10;
+const HEADERS_MAX: usize = 16 << 10;
 
 /// Serves admission until `shutdown`, then lets open requests finish.
 ///
@@ -43,19 +51,30 @@ pub async fn serve(
     certificate: Arc<ServingCertificate>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), rustls::Error> {
-    let tls = TlsAcceptor::from(Arc::new(certificate.server_config()?));
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    serve_clients(listener, admission, certificate, None, shutdown).await
+}
+
+/// As [`serve`], and only to these clients.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub async fn serve_clients(
+    listener: TcpListener,
+    admission: Arc<Admission>,
+    certificate: Arc<ServingCertificate>,
+    clients: Option<Clients>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), rustls::Error> {
+    let tls = TlsAcceptor::from(Arc::new(certificate.server_config(clients)?));
+    let service = Service { admission, memory: Memory::default() };
+    let connections = Connections::new(LIMITS);
     let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
+    let mut tasks = JoinSet::new();
     tokio::pin!(shutdown);
     loop {
-        let free = tokio::select! {
-            () = &mut shutdown => break,
-            Ok(free) = room.clone().acquire_owned() => free,
-        };
         let stream = tokio::select! {
             () = &mut shutdown => break,
-            Some(_) = connections.join_next() => continue,
+            Some(_) = tasks.join_next() => continue,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(why) => {
@@ -66,10 +85,16 @@ pub async fn serve(
                 }
             },
         };
-        let (tls, admission, watcher) = (tls.clone(), admission.clone(), graceful.watcher());
-        connections.spawn(async move {
-            connection(stream, tls, admission, watcher).await;
-            drop(free);
+        let Some(place) = connections.enter() else {
+            tracing::debug!("no room: all connections are being answered");
+            continue;
+        };
+        let (tls, service, watcher) = (tls.clone(), service.clone(), graceful.watcher());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = connection(stream, tls, service, place.clone(), watcher) => {}
+                () = place.overstayed() => tracing::debug!("a connection made way"),
+            }
         });
     }
     drop(listener);
@@ -79,16 +104,36 @@ pub async fn serve(
     Ok(())
 }
 
-async fn connection(stream: TcpStream, tls: TlsAcceptor, admission: Arc<Admission>, watcher: Watcher) {
+async fn connection(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    service: Service,
+    place: Connection,
+    watcher: Watcher,
+) {
     let stream = match timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(why)) => return tracing::debug!(%why, "no TLS session"),
         Err(_) => return tracing::debug!("no TLS session in time"),
     };
-    let service = hyper::service::service_fn(move |request| respond::<Incoming>(admission.clone(), request));
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let (service, exchange) = (service.clone(), place.begin());
+        async move { Ok::<_, Infallible>(service.respond(request, exchange).await) }
+    });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).max_concurrent_streams(250);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .max_buf_size(2 * HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE)
+        .max_concurrent_streams(100)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_header_list_size(HEADERS_MAX as u32);
     let served = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
     if let Err(why) = served.await {
         tracing::debug!(%why, "a connection ended early");
@@ -97,41 +142,66 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, admission: Arc<Admissio
 
 type Answer = Response<Full<Bytes>>;
 
-async fn respond<B>(admission: Arc<Admission>, request: Request<B>) -> Result<Answer, Infallible>
-where
-    B: Body,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    let answer = timeout(ANSWER_WITHIN, handle(&admission, request)).await;
-    Ok(answer.unwrap_or_else(|_| plain(StatusCode::GATEWAY_TIMEOUT, "the cluster did not answer in time")))
+#[derive(Clone)]
+struct Service {
+    admission: Arc<Admission>,
+    memory: Memory,
 }
 
-async fn handle<B>(admission: &Admission, request: Request<B>) -> Answer
-where
-    B: Body,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    let Some(endpoint) = Endpoint::at(request.uri().path()) else {
-        return plain(StatusCode::NOT_FOUND, "there is no webhook at this path");
-    };
-    if request.method() != Method::POST {
-        return plain(StatusCode::METHOD_NOT_ALLOWED, "an AdmissionReview is sent by POST");
+impl Service {
+    async fn respond<B>(&self, request: Request<B>, exchange: Exchange) -> Answer
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let patience = patience(request.uri().query());
+        let answer = timeout(patience, self.handle(request, exchange)).await;
+        answer.unwrap_or_else(|_| plain(StatusCode::GATEWAY_TIMEOUT, "the cluster did not answer in time"))
     }
-    let body = match Limited::new(request.into_body(), BODY_MAX).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(why) if why.is::<LengthLimitError>() => {
-            return plain(StatusCode::PAYLOAD_TOO_LARGE, "the AdmissionReview is too large");
+
+    async fn handle<B>(&self, request: Request<B>, mut exchange: Exchange) -> Answer
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let Some(endpoint) = Endpoint::at(request.uri().path()) else {
+            return plain(StatusCode::NOT_FOUND, "there is no webhook at this path");
+        };
+        if request.method() != Method::POST {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "an AdmissionReview is sent by POST");
         }
-        Err(why) => return plain(StatusCode::BAD_REQUEST, &format!("the body did not come whole: {why}")),
-    };
-    match admission.answer(endpoint, &body).await {
-        Ok(review) => json(&review.to_string()),
-        Err(why) => plain(StatusCode::BAD_REQUEST, &why.to_string()),
+        let body = self.memory.collect(request.into_body(), &exchange);
+        let body = match timeout(BODY_WITHIN, body).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(NotWhole::TooLarge)) => {
+                return plain(StatusCode::PAYLOAD_TOO_LARGE, "the AdmissionReview is too large");
+            }
+            Ok(Err(NotWhole::Broken)) => {
+                return plain(StatusCode::BAD_REQUEST, "the body did not come whole");
+            }
+            Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body did not come whole in time"),
+        };
+        exchange.is_whole();
+        let Ok(_memory) = self.memory.to_judge(body.bytes.len()).await else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "too many reviews at a time");
+        };
+        match self.admission.answer(endpoint, &body.bytes).await {
+            Ok(review) => json(review.to_string()),
+            Err(why) => plain(StatusCode::BAD_REQUEST, &why.to_string()),
+        }
     }
 }
 
-fn json(body: &str) -> Answer {
-    let mut answer = Response::new(Full::from(body.to_owned()));
+/// How long an API server waits for the answer, as it says in its address: `?timeout=3s`.
+fn patience(query: Option<&str>) -> Duration {
+    let mut pairs = query.into_iter().flat_map(|query| query.split('&'));
+    let told = pairs.find_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok());
+    let [usual, most] = PATIENCE;
+    Duration::from_secs(told.unwrap_or(usual).clamp(1, most)) - MARGIN
+}
+
+fn json(body: String) -> Answer {
+    let mut answer = Response::new(Full::from(body));
     answer
         .headers_mut()
         .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
@@ -147,7 +217,11 @@ fn plain(status: StatusCode, text: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::BodyExt as _;
     use kube::client::Body as ClientBody;
+
+    use crate::configurations::{self, Target};
+    use crate::memory::REVIEW_MAX;
 
     /// Asks an API server that never answers.
     async fn ask(method: Method, path: &str, body: impl Into<Bytes>) -> (u16, String) {
@@ -156,7 +230,9 @@ mod tests {
         });
         let admission = Arc::new(Admission::new(kube::Client::new(silent, "default")));
         let request = Request::builder().method(method).uri(path).body(Full::new(body.into())).unwrap();
-        let Ok(answer) = respond(admission, request).await;
+        let service = Service { admission, memory: Memory::default() };
+        let place = Connections::new(LIMITS).enter().unwrap();
+        let answer = service.respond(request, place.begin()).await;
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -165,8 +241,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn garbage_gets_an_error_and_nothing_else() {
         let path = Endpoint::CheckRequests.path();
-        let huge = vec![b' '; BODY_MAX + 1];
-        let no_object = r#"{"request": {"uid": "1", "operation": "CREATE"}}"#;
+        let huge = vec![b' '; REVIEW_MAX + 1];
+        let no_object = r#"{"request": {"uid": "1", "operation": "CREATE", "namespace": "shop"}}"#;
         let cases: [(&str, Method, &str, Vec<u8>, u16); 9] = [
             ("another path", Method::POST, "/validate/secrets", vec![], 404),
             ("another method", Method::GET, path, vec![], 405),
@@ -201,8 +277,28 @@ mod tests {
                 "metadata": {"name": "u"}, "spec": {"podRef": {"name": "p", "uid": "u"}},
             },
         }});
-        let start = tokio::time::Instant::now();
-        let (status, _) = ask(Method::POST, Endpoint::CheckRequests.path(), review.to_string()).await;
-        assert_eq!((status, start.elapsed()), (504, ANSWER_WITHIN));
+        for (timeout, wanted) in
+            [("?timeout=1s", 800), ("?timeout=10s", 9800), ("", 2800), ("?timeout=99s", 9800)]
+        {
+            let start = tokio::time::Instant::now();
+            let path = format!("{}{timeout}", Endpoint::CheckRequests.path());
+            let (status, _) = ask(Method::POST, &path, review.to_string()).await;
+            assert_eq!((status, start.elapsed().as_millis()), (504, wanted), "{timeout}");
+        }
+    }
+
+    #[test]
+    fn no_api_server_waits_longer_than_the_webhook_tries() {
+        let target = Target::Service { namespace: configurations::NAMESPACE.to_owned() };
+        let both = [configurations::mutating(&target), configurations::validating(&target, "usher-system")];
+        let mut hooks = 0;
+        for hook in both.iter().flat_map(|all| all["webhooks"].as_array().unwrap()) {
+            let seconds = hook["timeoutSeconds"].as_u64().unwrap();
+            let tried = patience(Some(&format!("timeout={seconds}s")));
+            assert!(tried < Duration::from_secs(seconds), "{hook}");
+            assert!(tried >= Duration::from_secs(seconds) - 2 * MARGIN, "{hook}");
+            hooks += 1;
+        }
+        assert_eq!(hooks, 7);
     }
 }

@@ -8,6 +8,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use crate::clients::Clients;
+
 /// Why a certificate cannot be served with.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
@@ -45,16 +47,22 @@ impl ServingCertificate {
         self.current.read().is_some()
     }
 
-    /// The settings of a server that shows this certificate, whichever it is at the time.
+    /// The settings of a server that shows this certificate, whichever it is at the time, and talks to these clients or to all.
     ///
     /// # Errors
     /// TLS cannot be set up at all.
-    pub fn server_config(self: &Arc<Self>) -> Result<rustls::ServerConfig, rustls::Error> {
+    pub fn server_config(
+        self: &Arc<Self>,
+        clients: Option<Clients>,
+    ) -> Result<rustls::ServerConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(self.clone());
+        let builder =
+            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let builder = match clients {
+            Some(clients) => builder.with_client_cert_verifier(Arc::new(clients)),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(self.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }

@@ -14,7 +14,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
-use usher_apply::Clock;
+use usher_apply::{Clock, summary};
 
 pub use decision::Times;
 use decision::{Seen, Step, decide};
@@ -116,7 +116,9 @@ impl Election {
             match timeout(self.times.renew_within, self.try_to_acquire(known)).await {
                 Ok(Ok(true)) => return true,
                 Ok(Ok(false)) => {}
-                Ok(Err(why)) => tracing::warn!(lease = self.name, %why, "the lease cannot be had"),
+                Ok(Err(why)) => {
+                    tracing::warn!(lease = self.name, why = summary(&why), "the lease cannot be had")
+                }
                 Err(_) => tracing::warn!(lease = self.name, "the server does not answer about the lease"),
             }
             tokio::select! {
@@ -155,7 +157,9 @@ impl Election {
             let begun = Instant::now();
             match timeout_at(deadline, self.renew(known)).await {
                 Ok(Ok(())) => known.renewed = Some(begun),
-                Ok(Err(why)) => tracing::warn!(lease = self.name, %why, "the lease could not be renewed"),
+                Ok(Err(why)) => {
+                    tracing::warn!(lease = self.name, why = summary(&why), "the lease could not be renewed")
+                }
                 Err(_) => tracing::warn!(lease = self.name, "the lease could not be renewed in time"),
             }
         }
@@ -180,7 +184,11 @@ impl Election {
         match timeout(RELEASE_WITHIN, self.write(known, "", Duration::from_secs(1))).await {
             Ok(Ok(())) => tracing::info!(lease = self.name, "released"),
             Ok(Err(why)) => {
-                tracing::warn!(lease = self.name, %why, "not released: others wait until it ends")
+                tracing::warn!(
+                    lease = self.name,
+                    why = summary(&why),
+                    "not released: others wait until it ends"
+                )
             }
             Err(_) => tracing::warn!(lease = self.name, "not released in time: others wait until it ends"),
         }

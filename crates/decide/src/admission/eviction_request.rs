@@ -90,16 +90,13 @@ pub fn forbids_deletion(request: &EvictionRequest) -> bool {
 }
 
 fn check_access(request: &EvictionRequest, access: &Access) -> Option<Refusal> {
-    let Access::Denied { user, reason } = access else { return None };
+    let Access::Denied { user } = access else { return None };
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     let name = &request.spec.pod_ref.name;
-    let mut message = format!(
+    let message = format!(
         "{user:?} may not delete pod {name} in namespace {namespace}, and so may not ask for its eviction: have a role bound \
          that allows the verb delete on pods there"
     );
-    if !reason.is_empty() {
-        message = format!("{message} ({reason})");
-    }
     Some(Refusal::new(Rule::CallerMayDeletePod, "spec.podRef", message))
 }
 
@@ -150,10 +147,11 @@ fn check_pod<'a>(
         return None;
     };
     if pod.uid != wanted.uid {
+        // Who may delete a pod need not be one who may read it: its UID is for who knows it.
         let message = format!(
-            "pod {} in namespace {namespace} has the UID {}, not {}: the pod you mean is gone, or the UID is wrong; to evict \
-             the present one use its UID",
-            wanted.name, pod.uid, wanted.uid
+            "pod {} in namespace {namespace} has another UID than {}: the pod you mean is gone, or the UID is wrong; to evict the \
+             present one use its UID",
+            wanted.name, wanted.uid
         );
         refusals.push(Refusal::new(Rule::PodHasUid, "spec.podRef.uid", message));
         return None;

@@ -125,7 +125,7 @@ fn pod_exists_and_pod_has_uid_and_pod_is_not_terminal() {
     let phase = |phase: &str| FoundPod { phase: phase.to_owned(), ..pod() };
     for (pod, wanted, code, part) in [
         (None, vec![Rule::PodExists], 404, "there is no pod web-1 in namespace shop"),
-        (Some(other), vec![Rule::PodHasUid], 409, "has the UID another, not 0b5c6a6e"),
+        (Some(other), vec![Rule::PodHasUid], 409, "has another UID than 0b5c6a6e"),
         (Some(phase("Succeeded")), vec![Rule::PodIsNotTerminal], 409, "has ended already (Succeeded)"),
         (Some(phase("Failed")), vec![Rule::PodIsNotTerminal], 409, "has ended already (Failed)"),
     ] {
@@ -406,7 +406,7 @@ fn deletion_forbidden() {
 
 #[test]
 fn caller_may_delete_pod() {
-    let denied = Access::Denied { user: "mallory".to_owned(), reason: String::new() };
+    let denied = Access::Denied { user: "mallory".to_owned() };
     let request = started(|_| {});
     // Not even whether the pod exists is told.
     for pod in [None, Some(pod())] {

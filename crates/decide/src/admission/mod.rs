@@ -169,7 +169,5 @@ pub enum Access {
     Denied {
         /// Who asked.
         user: String,
-        /// What the authorizers say about it; may be empty.
-        reason: String,
     },
 }

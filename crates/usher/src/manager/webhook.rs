@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 use usher_webhook::configurations::{SECRET, Target};
-use usher_webhook::{Admission, Directory, Keeper};
+use usher_webhook::{Admission, Clients, Directory, Keeper, serve_clients};
 
 use super::Parts;
 use super::gates::Gate;
@@ -31,6 +31,24 @@ pub struct Arguments {
     /// A further name under which API servers call the webhook, if it is not reached as a Service.
     #[arg(long, value_name = "NAME")]
     webhook_name: Vec<String>,
+    /// A file of certificate authorities, in PEM. With it, the webhook talks only to API servers that show a client certificate
+    /// of one of them. The file is read once, at the start.
+    #[arg(long, value_name = "FILE")]
+    webhook_client_ca: Option<PathBuf>,
+    /// The DNS names, separated by commas, one of which such a client certificate must have as a subject alternative name. Without
+    /// it any certificate of these authorities will do.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "webhook_client_ca")]
+    webhook_client_names: Vec<String>,
+}
+
+impl Arguments {
+    /// Whom the webhook talks to: everybody, unless authorities are named.
+    pub fn clients(&self) -> anyhow::Result<Option<Clients>> {
+        let Some(file) = &self.webhook_client_ca else { return Ok(None) };
+        let hint = || format!("--webhook-client-ca {} cannot be used", file.display());
+        let authorities = std::fs::read(file).with_context(hint)?;
+        Ok(Some(Clients::new(&authorities, &self.webhook_client_names).with_context(hint)?))
+    }
 }
 
 /// Serves until the manager is to stop.
@@ -41,7 +59,8 @@ pub async fn run(parts: &Parts, listener: TcpListener) -> anyhow::Result<()> {
     let clock: usher_webhook::Clock = Arc::new(move || clock.now());
     let gate = Arc::new(AtomicBool::new(arguments.feature_gates.is_on(Gate::EvictionRequestApi)));
     let admission = Admission::new(parts.client.clone()).with_clock(clock.clone()).with_gate(gate);
-    let served = usher_webhook::serve(listener, Arc::new(admission), certificate.clone(), parts.stopped());
+    let clients = parts.clients.clone();
+    let served = serve_clients(listener, Arc::new(admission), certificate.clone(), clients, parts.stopped());
     let kept = async {
         match &arguments.webhook.cert_dir {
             Some(folder) => Directory::new(folder, certificate).run(parts.stopped()).await,
