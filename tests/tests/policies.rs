@@ -363,3 +363,29 @@ async fn strict_interceptors_answer_for_their_own_class_on_the_real_server() {
         scene.expect(what, user, &path, status, code, part).await;
     }
 }
+
+#[tokio::test]
+async fn only_who_may_skip_interceptors_does_so_on_the_real_server() {
+    if usher_testbed::skip_real("policies: who may skip interceptors") {
+        return;
+    }
+    let scene = Scene::new(&["policies.yaml"]).await;
+    let rule = json!([{
+        "apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["evictionrequests/interceptors"], "verbs": ["skip"],
+    }]);
+    scene.role("skip", &rule).await;
+    scene.bind(Some("shop"), "skip", ALICE).await;
+    let path = scene.request("p", &[requester("a.example.com")], &json!([])).await;
+    let skip = |why: Value| json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/skip-interceptors": why}}});
+    let why = skip(json!("the rack burns"));
+    scene.until_refused(TENANT, &path, &why).await;
+    scene.expect("the annotation", TENANT, &path, &why, 403, "may not skip the interceptors of").await;
+    let status = format!("{path}/status");
+    scene.expect("a label", TENANT, &path, &json!({"metadata": {"labels": {"a": "b"}}}), 200, "").await;
+    scene.expect("the annotation", ALICE, &path, &why, 200, "").await;
+    scene.expect("another label", TENANT, &path, &json!({"metadata": {"labels": {"a": "c"}}}), 200, "").await;
+    scene.expect("the status", TENANT, &status, &json!({"status": {"message": "m"}}), 200, "").await;
+    scene.expect("another reason", TENANT, &path, &skip(json!("mine")), 403, "may not skip").await;
+    scene.expect("no reason", TENANT, &path, &skip(Value::Null), 200, "").await;
+    scene.expect("the annotation", ADMIN, &path, &why, 200, "").await;
+}
