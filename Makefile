@@ -3,10 +3,12 @@ CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 # Seeds of each kind that `make seeds` runs.
 SEEDS ?= 200
+# How long `make fuzz` takes, all targets together.
+SECONDS ?= 60
 # The version of cargo-deny that `make deny` was tried with.
 DENY = 0.19.0
 
-.PHONY: help demo test test-fast seeds soak check deny bench record image
+.PHONY: help demo test test-fast seeds soak check deny fuzz bench record image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +40,9 @@ check: toolchain ## format, lints, generated files, dependency direction
 deny: toolchain ## advisories, licences, bans and sources of the crates we depend on (needs the network for the advisories)
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: $(CARGO) install --locked cargo-deny --version $(DENY)"; exit 1; }
 	$(CARGO) deny --locked --workspace check --hide-inclusion-graph
+
+fuzz: toolchain ## SECONDS=60 of fuzzing: reviews, watch events, annotations, drain plans, kubeconfigs (stable Rust, needs a C++ compiler)
+	hack/fuzz $(SECONDS)
 
 bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, eviction requests, planning
 	$(CARGO) run --locked -p usher-testbed -- build
