@@ -41,18 +41,17 @@ fuzz_target!(|data: &[u8]| {
     if let Some(request) = &request {
         let targets = [pod.as_ref().map(Target::Found), Some(Target::Gone), Some(Target::NeverSeen)];
         for target in targets.into_iter().flatten() {
-            for granted in [true, false] {
+            for mut granted in [true, false] {
                 let case = Case {
                     request,
                     pod: target,
                     budgets: &budgets,
                     attempt: None,
-                    granted,
                     has_daemon_set: granted,
                     interceptors_limit: granted.then(|| SignedDuration::from_hours(12)),
                 };
                 for now in [now, Timestamp::MIN, Timestamp::MAX] {
-                    let _ = decide(&case, now);
+                    let _ = decide(&case, &mut granted, now);
                 }
             }
         }
