@@ -2,14 +2,14 @@
 //!
 //! The server takes more than our types do, such as a time in the year 9999 in `managedFields`, and anybody who may write one object can
 //! put it there. Such an object must not keep others from being seen. So each object is taken as JSON first and converted by itself: as
-//! it is, else without times that cannot be read, else without its status. One that still cannot be read is left out and named, once.
+//! it is, else with times that can be read, else without its status. One that still cannot be read is left out and named, once.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::Future;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::core::{ObjectList, Request};
 use kube::{Client, Resource};
@@ -140,7 +140,7 @@ fn convert<K: Resource<DynamicType = ()> + DeserializeOwned>(
         Ok(object) => return Ok(object),
         Err(why) => why,
     };
-    drop_unreadable_times(value.to_mut());
+    usher_api::lenient::correct(value.to_mut());
     if let Ok(object) = K::deserialize(&*value) {
         return Ok(object);
     }
@@ -152,18 +152,6 @@ fn convert<K: Resource<DynamicType = ()> + DeserializeOwned>(
         return Ok(object);
     }
     Err(why)
-}
-
-/// Who wrote a field when is nice to know, and no more.
-fn drop_unreadable_times(object: &mut Value) {
-    for entry in
-        object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten()
-    {
-        let is_unreadable = entry.get("time").is_some_and(|time| Time::deserialize(time).is_err());
-        if let (true, Some(entry)) = (is_unreadable, entry.as_object_mut()) {
-            entry.remove("time");
-        }
-    }
 }
 
 fn has_unsafe_text(value: &Value) -> bool {

@@ -113,7 +113,7 @@ impl Turn {
         let gone = match status.code {
             404 => true,
             409 => {
-                let pod = self.pods().get_opt(&self.held.pod.name).await?;
+                let pod = self.find_pod().await?;
                 PodSight::of(pod.as_ref(), &self.held.pod.uid) == PodSight::Gone
             }
             _ => false,

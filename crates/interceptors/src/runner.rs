@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use usher_api::EvictionRequest;
+use usher_api::lenient::Lenient;
 
 use crate::class::InterceptorClass;
 use crate::clock::{Clock, SystemClock};
@@ -97,7 +98,7 @@ impl InterceptorRunner {
 
     /// Runs until dropped. Handlers end with it, where they stand; the next process goes on.
     pub async fn run(self, handler: impl Handler) -> Infallible {
-        let requests: Api<EvictionRequest> = match &self.namespace {
+        let requests: Api<Lenient<EvictionRequest>> = match &self.namespace {
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
             None => Api::all(self.client.clone()),
         };
@@ -117,13 +118,13 @@ impl InterceptorRunner {
                     Some(Ok(watcher::Event::InitApply(request))) => {
                         // Only what is followed already can be missed in a list.
                         let key = Key::of(&request);
-                        turns.saw(request);
+                        turns.saw_one(request);
                         if turns.entries.contains_key(&key) {
                             listed.insert(key);
                         }
                     }
                     Some(Ok(watcher::Event::InitDone)) => turns.only(&std::mem::take(&mut listed)),
-                    Some(Ok(watcher::Event::Apply(request))) => turns.saw(request),
+                    Some(Ok(watcher::Event::Apply(request))) => turns.saw_one(request),
                     Some(Ok(watcher::Event::Delete(request))) => turns.gone(&Key::of(&request)),
                     Some(Err(error)) => {
                         tracing::warn!(%error, "eviction requests cannot be watched, trying again");
@@ -148,7 +149,7 @@ struct Key {
 }
 
 impl Key {
-    fn of(request: &EvictionRequest) -> Self {
+    fn of(request: &impl kube::Resource) -> Self {
         Self { namespace: request.namespace().unwrap_or_default(), name: request.name_any() }
     }
 }
@@ -171,6 +172,14 @@ struct Turns<H> {
 }
 
 impl<H: Handler> Turns<H> {
+    /// Whatever somebody wrote into a request of his keeps nobody from answering the others.
+    fn saw_one(&mut self, request: Lenient<EvictionRequest>) {
+        match request.read() {
+            Ok(request) => self.saw(request),
+            Err(request) => tracing::warn!("eviction request {request}"),
+        }
+    }
+
     fn saw(&mut self, request: EvictionRequest) {
         let key = Key::of(&request);
         let request = Arc::new(request);

@@ -13,6 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
+use usher_api::lenient::Lenient;
 use usher_api::{
     EvictionRequest, EvictionRequestCancellationPolicy, EvictionRequestStatus, LocalPodReference,
 };
@@ -119,7 +120,7 @@ impl Turn {
     /// # Errors
     /// The API server did not answer.
     pub async fn pod(&self) -> Result<Option<Pod>, kube::Error> {
-        let found = self.pods().get_opt(&self.held.pod.name).await?;
+        let found = self.find_pod().await?;
         Ok(found.filter(|pod| pod.uid().as_ref() == Some(&self.held.pod.uid)))
     }
 
@@ -327,13 +328,13 @@ impl Turn {
             });
             match requests.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(written) => {
-                    self.held.latest.set(Arc::new(written));
+                    self.held.latest.set(Arc::new(read(written)?));
                     return Ok(());
                 }
                 Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {}
                 Err(other) => return Err(other.into()),
             }
-            let fresh = requests.get_opt(name).await?;
+            let fresh = requests.get_opt(name).await?.map(read).transpose()?;
             self.settle(fresh.as_ref()).await?;
             if let Some(fresh) = fresh {
                 self.held.latest.set(Arc::new(fresh));
@@ -348,7 +349,7 @@ impl Turn {
         let judged = |pod| judge(&self.held.class, Some(&self.held.uid), seen, pod);
         let state = match judged(PodSight::NotLooked) {
             TurnState::LookAtPod => {
-                let pod = self.pods().get_opt(&self.held.pod.name).await?;
+                let pod = self.find_pod().await?;
                 judged(PodSight::of(pod.as_ref(), &self.held.pod.uid))
             }
             state => state,
@@ -379,7 +380,7 @@ impl Turn {
 
     /// Finds out how a request has ended, or that it has not: one may also leave a watch by its labels.
     pub(crate) async fn look_closer(&self) -> Result<(), kube::Error> {
-        let fresh = self.requests().get_opt(&self.held.pod.uid).await?;
+        let fresh = self.requests().get_opt(&self.held.pod.uid).await?.map(read).transpose()?;
         match self.settle(fresh.as_ref()).await {
             Err(TurnError::Api(error)) => Err(error),
             Ok(()) | Err(TurnError::Lost(_) | TurnError::Contended(_)) => Ok(()),
@@ -401,11 +402,23 @@ impl Turn {
         self.held.clock.now()
     }
 
-    fn requests(&self) -> Api<EvictionRequest> {
+    fn requests(&self) -> Api<Lenient<EvictionRequest>> {
         Api::namespaced(self.held.client.clone(), &self.held.namespace)
     }
 
-    pub(crate) fn pods(&self) -> Api<Pod> {
+    pub(crate) fn pods(&self) -> Api<Lenient<Pod>> {
         Api::namespaced(self.held.client.clone(), &self.held.namespace)
     }
+
+    /// The pod that has the name now.
+    pub(crate) async fn find_pod(&self) -> Result<Option<Pod>, kube::Error> {
+        self.pods().get_opt(&self.held.pod.name).await?.map(read).transpose()
+    }
+}
+
+/// What cannot be read is an answer that cannot be read.
+fn read<K>(object: Lenient<K>) -> Result<K, kube::Error> {
+    object.read().map_err(|object| {
+        kube::Error::SerdeError(serde_json::Error::io(std::io::Error::other(object.to_string())))
+    })
 }
