@@ -128,7 +128,7 @@ impl Place {
         for name in ["good", "spoiled", "odd"] {
             assert!(listed.out.contains(&format!("\n{name} ")), "{listed:?}");
         }
-        assert_eq!(listed.err, "", "times that nobody can tell are the last that one can");
+        assert_eq!(listed.err, "", "times that nobody can tell are read as late ones");
         for (line, code, part) in [
             ("requests", 0, "web"),
             ("requests", 0, "spoiled"),

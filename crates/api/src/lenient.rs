@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Times that cannot be told are read as the last one that can, or as the first.
-const LAST: &str = "9999-12-30T22:00:00Z";
+/// Times that cannot be told are read as one late enough for everybody, with room to add to it, or as the first.
+const LAST: &str = "9000-01-01T00:00:00Z";
 const FIRST: &str = "1970-01-01T00:00:00Z";
 
 /// An object, or who it is and why it cannot be read.
@@ -90,7 +90,7 @@ fn identity(metadata: &Value) -> ObjectMeta {
     }
 }
 
-/// Makes times that cannot be told the first or the last that can, and takes out what is null. Texts of people are left alone.
+/// Makes times that cannot be told early or late ones that can, and takes out what is null. Texts of people are left alone.
 pub fn correct(value: &mut Value) {
     match value {
         Value::String(text) if is_a_time(text) && text.parse::<Timestamp>().is_err() => {

@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use usher_decide::decision::{Decision, Effect};
-use usher_decide::eviction_request::{Attempt, BLOCKED_CONDITION, Case, Refusal, Target, Turn, decide, turn};
+use usher_decide::decision::Effect;
+use usher_decide::eviction_request::{
+    Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, Target, Turn, decide, turn,
+};
 use usher_decide::snapshot::{Budget, Pod, Request};
 use usher_decide::waiting_on::{Unevictable, WaitingOn};
 

@@ -5,22 +5,31 @@ use usher_api::EvictionRequestStatus;
 
 use crate::waiting_on::WaitingOn;
 
-/// Effects in their order, what is waited for, and when to look again even if nothing changes.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Decision {
-    pub effects: Vec<Effect>,
-    pub waiting_on: Option<WaitingOn>,
+/// Effects in their order, what is waited for, and when to look again even if nothing changes. On requests, maintenances, nodes
+/// and whatever else is decided on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision<E, W> {
+    pub effects: Vec<E>,
+    pub waiting_on: Option<W>,
     pub recheck_at: Option<Timestamp>,
 }
 
-impl Decision {
-    pub fn wait(waiting_on: WaitingOn) -> Self {
-        Self { recheck_at: waiting_on.until(), waiting_on: Some(waiting_on), effects: Vec::new() }
+impl<E, W> Default for Decision<E, W> {
+    fn default() -> Self {
+        Self { effects: Vec::new(), waiting_on: None, recheck_at: None }
     }
+}
 
-    pub fn act(mut self, effect: Effect) -> Self {
+impl<E, W> Decision<E, W> {
+    pub fn act(mut self, effect: E) -> Self {
         self.effects.push(effect);
         self
+    }
+}
+
+impl Decision<Effect, WaitingOn> {
+    pub fn wait(waiting_on: WaitingOn) -> Self {
+        Self { recheck_at: waiting_on.until(), waiting_on: Some(waiting_on), effects: Vec::new() }
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Leader {
 
 impl Leader {
     fn is_fresh(&self, now: Timestamp) -> bool {
-        matches!(self, Self::Renewed { at, .. } if now < *at + LEASE_PATIENCE)
+        matches!(self, Self::Renewed { at, .. } if now.duration_since(*at) < LEASE_PATIENCE)
     }
 }
 
@@ -95,5 +95,5 @@ pub fn manager(
     );
     let retry = known.attempt.map(|attempt| attempt.retry_at(&request.pod_uid));
     let since = [Some(changed), silent.then(|| overdue_at(request)), retry].into_iter().flatten().max()?;
-    (now >= since + PATIENCE).then(|| ManagerFacts { due, due_since: since, leader: known.leader.clone() })
+    (now.duration_since(since) >= PATIENCE).then(|| ManagerFacts { due, due_since: since, leader: known.leader.clone() })
 }

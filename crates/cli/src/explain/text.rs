@@ -126,7 +126,7 @@ pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Times
     };
     let since = span::since(manager.due_since, now);
     let told = match &manager.leader {
-        Leader::Renewed { at, namespace } if now < *at + LEASE_PATIENCE => format!(
+        Leader::Renewed { at, namespace } if now.duration_since(*at) < LEASE_PATIENCE => format!(
             "the manager runs, but should {due} since {since}: look at its logs in namespace {namespace}"
         ),
         Leader::Renewed { at, namespace } => format!(

@@ -233,7 +233,7 @@ fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String>
 }
 
 fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timestamp) -> Option<String> {
-    let is_late = now >= progress.started + MOMENT;
+    let is_late = now.duration_since(progress.started) >= MOMENT;
     (maintenance.status.is_none() && is_late)
         .then(|| format!("not started yet: check that the manager runs, with {MANAGER_PODS}"))
 }

@@ -216,10 +216,10 @@ impl Reconciler for Controller {
 
 impl Controller {
     fn reconcile_maintenance(&mut self, name: &Arc<str>, now: Timestamp) -> Reconciled<Done> {
-        let Some((maintenance, decision, cause)) = self.index.decide_maintenance(name, now) else {
+        let Some((maintenance, decision)) = self.index.decide_maintenance(name, now) else {
             return Reconciled::waits(None);
         };
-        self.observer.waits(name, cause, now);
+        self.observer.waits(name, decision.waiting_on, now);
         let (again, effects) = (decision.recheck_at, decision.effects);
         if effects.is_empty() {
             return Reconciled::waits(again);

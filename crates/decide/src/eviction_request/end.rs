@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
-use super::BLOCKED_CONDITION;
-use crate::decision::{About, Decision, Effect, Notice};
+use super::{BLOCKED_CONDITION, Decision};
+use crate::decision::{About, Effect, Notice};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::WaitingOn;
 

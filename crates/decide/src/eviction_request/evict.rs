@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::CONDITIONS_MAX;
 use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 
-use super::{Answer, Attempt, Case, Claim, Left, Refusal, Room, SelectingBudget};
-use crate::decision::{About, Decision, Effect, Notice, limited};
+use super::{Answer, Attempt, Case, Claim, Decision, Left, Refusal, Room, SelectingBudget};
+use crate::decision::{About, Effect, Notice, limited};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
 

@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::budgets::{Ledger, PATIENCE, Place};
-use crate::decision::{Decision, Effect};
-use crate::eviction_request::{Answer, Attempt, Case, Claim, Refusal, Room, SelectingBudget, Target, decide};
+use crate::decision::Effect;
+use crate::eviction_request::{
+    Answer, Attempt, Case, Claim, Decision, Refusal, Room, SelectingBudget, Target, decide,
+};
 use crate::snapshot::{Budget, DaemonSet, Key, Pod, Request};
 use jiff::{SignedDuration, Timestamp};
 

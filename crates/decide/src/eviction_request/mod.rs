@@ -19,9 +19,12 @@ pub use evict::BLOCKED_CONDITION;
 pub use refusal::{Answer, Attempt, LONGEST_PAUSE, Refusal, SelectingBudget};
 pub use turn::{Left, Passing, Turn, overdue_at, turn};
 
-use crate::decision::{About, Decision, Effect, Notice};
+use crate::decision::{self, About, Effect, Notice};
 use crate::snapshot::{Budget, Pod, Request};
 use crate::waiting_on::WaitingOn;
+
+/// What is decided on a request.
+pub type Decision = decision::Decision<Effect, WaitingOn>;
 
 /// What is known of the pod that a request names.
 #[derive(Debug, Clone, Copy)]

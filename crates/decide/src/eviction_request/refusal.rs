@@ -219,7 +219,8 @@ impl Attempt {
         let spread =
             uid.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 100;
         let extra = pause.as_millis() / 10 * i128::from(spread) / 100;
-        self.at + pause + SignedDuration::from_millis(i64::try_from(extra).unwrap_or(0))
+        let pause = pause + SignedDuration::from_millis(i64::try_from(extra).unwrap_or(0));
+        self.at.checked_add(pause).unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -3,22 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::NodeMaintenanceStatus;
 
-/// Effects in their order, and when to look again even if nothing changes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Decision<E> {
-    pub effects: Vec<E>,
-    pub recheck_at: Option<Timestamp>,
-}
-
-impl<E> Default for Decision<E> {
-    fn default() -> Self {
-        Self { effects: Vec::new(), recheck_at: None }
-    }
-}
+/// What is decided on a maintenance, or on one of its nodes.
+pub type Decision<E> = crate::decision::Decision<E, Cause>;
 
 /// A write to the maintenance that was looked at: its UID and resourceVersion are preconditions.
 #[derive(Debug, Clone, PartialEq)]

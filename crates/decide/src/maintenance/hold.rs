@@ -138,7 +138,7 @@ fn release(node: &Node) -> Decision<NodeEffect> {
     } else {
         let_go.into_iter().chain(show).collect()
     };
-    Decision { effects, recheck_at: None }
+    Decision { effects, ..Decision::default() }
 }
 
 fn shown(node: &Node) -> Option<(&str, &str, &str)> {

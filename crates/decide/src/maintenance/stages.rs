@@ -12,7 +12,7 @@ use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::names::KEEP_NODES_ANNOTATION;
 use usher_api::{DrainStatus, NodeMaintenanceStatus};
 
-use super::decision::{Decision, Effect, Notice};
+use super::decision::{Cause, Decision, Effect, Notice};
 use super::nodes::{MaintenanceState, NodeState};
 use super::targets::reached;
 use super::written::{PLAIN_BYTES, json_bytes};
@@ -79,6 +79,19 @@ pub struct Case<'a> {
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
+    Decision { waiting_on: cause(case), ..next(case, now) }
+}
+
+/// What keeps it from going on.
+fn cause(case: &Case<'_>) -> Option<Cause> {
+    match &case.drain {
+        None => (case.maintenance.drains() && !case.nodes.is_empty()).then_some(Cause::Cordon),
+        Some(drain) if drain.evicting > 0 => Some(Cause::Pods),
+        Some(drain) => (!drain.waits_for.is_empty()).then_some(Cause::Maintenance),
+    }
+}
+
+fn next(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
     let maintenance = case.maintenance;
     let stage = maintenance.stage();
     let begins = matches!(stage, Stage::Cordon | Stage::Drain) && !maintenance.has_begun();
@@ -121,7 +134,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
 /// Rather than try the same again and again: people are told, once, and it is tried later.
 fn tell_refusal(case: &Case<'_>, refusal: &Refusal, now: Timestamp) -> Decision<Effect> {
     let status = status::with_refusal(case, refusal, now);
-    let mut decision = Decision { effects: Vec::new(), recheck_at: Some(refusal.until) };
+    let mut decision = Decision { recheck_at: Some(refusal.until), ..Decision::default() };
     if status.conditions != case.maintenance.status.conditions {
         let message = format!("the status could not be written: {}", refusal.message);
         decision.effects.push(Effect::Tell(Notice::warning(refusal.reason, message)));
@@ -170,7 +183,7 @@ fn is_only_expectation(old: &NodeMaintenanceStatus, new: &NodeMaintenanceStatus)
 }
 
 fn act(effects: Vec<Effect>) -> Decision<Effect> {
-    Decision { effects, recheck_at: None }
+    Decision { effects, ..Decision::default() }
 }
 
 /// Something other than counts and words has changed.

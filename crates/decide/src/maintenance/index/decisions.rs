@@ -13,7 +13,6 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::NodeMaintenanceStage as Stage;
 
 use super::{Entry, Index, Item, Place};
-use crate::maintenance::decision::Cause;
 
 /// A status that was not taken is tried again after this, then after twice as long each time.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
@@ -40,7 +39,7 @@ impl Index {
         &mut self,
         name: &Arc<str>,
         now: Timestamp,
-    ) -> Option<(Arc<Maintenance>, Decision<Effect>, Option<Cause>)> {
+    ) -> Option<(Arc<Maintenance>, Decision<Effect>)> {
         self.know_left(name);
         self.know_departed(name);
         let entry = self.maintenances.get(name)?;
@@ -54,12 +53,6 @@ impl Index {
         let views: Vec<View<'_>> =
             entry.nodes.iter().filter_map(|node| self.view(maintenance, number, node)).collect();
         let drain = number.map(|number| self.board.maintenance(number));
-        let cause = match (&drain, maintenance.drains()) {
-            (None, true) if !entry.nodes.is_empty() => Some(Cause::Cordon),
-            (Some(drain), _) if drain.evicting > 0 => Some(Cause::Pods),
-            (Some(drain), _) if !drain.waits_for.is_empty() => Some(Cause::Maintenance),
-            _ => None,
-        };
         // They are named once nobody else is leaving.
         let is_in_vain = views.iter().all(|view| view.staying == view.evicting);
         let staying = if is_in_vain { self.staying(entry) } else { BTreeSet::new() };
@@ -77,7 +70,7 @@ impl Index {
             expected_finish: number.and_then(|number| self.expected_finish(entry, number, now)),
         };
         let decision = stages::decide(&case, now);
-        Some((maintenance.clone(), decision, cause))
+        Some((maintenance.clone(), decision))
     }
 
     /// Nodes may have left while nobody watched: its status has them.

@@ -153,7 +153,7 @@ mod tests {
     /// What would be written.
     fn expected(index: &mut Index, now: i64) -> Option<i64> {
         index.resolve(at(now));
-        let (_, decision, _) = index.decide_maintenance(&"m".into(), at(now)).unwrap();
+        let (_, decision) = index.decide_maintenance(&"m".into(), at(now)).unwrap();
         decision.effects.into_iter().find_map(|effect| match effect {
             Effect::WriteStatus(status) => Some(status.drain_status?.expected_finish_time?.0.as_second()),
             _ => None,

@@ -77,7 +77,7 @@ fn request(pod: &str, version: u32, blocked: bool) -> Request {
 /// Looks at the maintenance, and writes what it decides on, as the controller does.
 fn write(index: &mut Index, version: u32, spec: Value) -> Value {
     index.resolve(at(1000));
-    let (_, decision, _) = index.decide_maintenance(&"m".into(), at(1000)).unwrap();
+    let (_, decision) = index.decide_maintenance(&"m".into(), at(1000)).unwrap();
     let status = decision.effects.into_iter().find_map(|effect| match effect {
         Effect::WriteStatus(status) => Some(json!(status)),
         _ => None,
@@ -203,7 +203,7 @@ fn a_node_that_takes_its_labels_off_is_never_drained() {
     index.pod_seen(pod("p", "n2", 0, json!({})));
     write(&mut index, 2, json!({}));
     index.node_seen(relabelled("n2", 2), at(10));
-    let (_, decision, _) = {
+    let (_, decision) = {
         index.resolve(at(1000));
         index.decide_maintenance(&"m".into(), at(1000)).unwrap()
     };
@@ -354,7 +354,7 @@ fn a_finalizer_that_somebody_takes_away_lets_go_of_nothing() {
     let bare = Maintenance { finalizers: Vec::new(), ..maintenance(3, json!({}), &status) };
     index.maintenance_seen(bare);
     index.resolve(at(1000));
-    let (_, decision, _) = index.decide_maintenance(&"m".into(), at(1000)).unwrap();
+    let (_, decision) = index.decide_maintenance(&"m".into(), at(1000)).unwrap();
     assert_eq!(decision.effects, [Effect::AddFinalizer]);
     assert!(index.decide_pod(&Key::new("ns", "p")).is_none(), "its request is left alone");
     let (_, decision) = index.decide_node("n1", at(1000)).unwrap();
