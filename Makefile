@@ -5,10 +5,12 @@ export CARGO_TERM_COLOR ?= auto
 SEEDS ?= 200
 # How long `make fuzz` takes, all targets together.
 SECONDS ?= 60
+# How long `make attacks` attacks.
+ATTACK_SECONDS ?= 600
 # The version of cargo-deny that `make deny` was tried with.
 DENY = 0.19.0
 
-.PHONY: help demo test test-fast seeds soak check deny fuzz bench record image
+.PHONY: help demo test test-fast seeds soak attacks check deny fuzz bench record image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +32,10 @@ seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, 
 soak: toolchain ## ten times as many seeds, and 2,000 of the cluster itself: hours
 	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
 	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test faults a_cluster_finds
+
+attacks: toolchain ## ten minutes (ATTACK_SECONDS=) of users with few rights and strangers against a manager on a real control plane
+	$(CARGO) run --locked -p usher-testbed -- build
+	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test --locked --workspace --test attacks -- --nocapture
 
 check: toolchain ## format, lints, generated files, dependency direction
 	$(CARGO) fmt --all --check

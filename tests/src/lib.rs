@@ -12,6 +12,7 @@ pub mod counted;
 pub mod crds;
 pub mod follower;
 pub mod guide;
+pub mod hostile;
 pub mod interference;
 pub mod kubectl;
 pub mod living;

@@ -15,10 +15,8 @@ use usher_decide::snapshot::{
     RequestOnWire,
 };
 use usher_tests::cluster::ADMIN;
+use usher_tests::hostile::{LAST_SECOND, places, values};
 use usher_tests::{Request, TestCluster, crds};
-
-/// The API server takes it, and `jiff::Timestamp` does not.
-const LAST_SECOND: &str = "9999-12-31T23:59:59Z";
 
 struct Kind {
     name: &'static str,
@@ -138,58 +136,6 @@ fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Values that are of the right type in JSON, and all the same not what one expects.
-fn hostile(value: &Value) -> Vec<Value> {
-    let mut all = match value {
-        Value::String(_) => vec![
-            json!(""),
-            json!(LAST_SECOND),
-            json!("9999-12-31T23:59:59.999999999Z"),
-            json!("0000-01-01T00:00:00Z"),
-            json!("0001-01-01T00:00:00+23:59"),
-            json!("2016-12-31T23:59:60Z"),
-            json!("2026-01-01T24:00:00Z"),
-            json!("2026-01-01t00:00:00z"),
-            json!("\u{202e}\u{0}\u{1b}[2J\u{feff}💥"),
-            json!("x".repeat(40_000)),
-            json!("9e999"),
-            json!("-1"),
-        ],
-        Value::Number(_) => [i64::MAX, i64::MIN, i64::from(i32::MAX) + 1, i64::from(i32::MIN), -1, 0]
-            .into_iter()
-            .map(Value::from)
-            .chain([json!(1.5), json!(1e300), json!("50%"), json!("-7%"), json!("999999999999%")])
-            .collect(),
-        Value::Bool(given) => vec![json!(!given)],
-        Value::Array(_) => vec![json!([])],
-        Value::Object(_) => vec![json!({})],
-        Value::Null => vec![],
-    };
-    all.push(Value::Null);
-    all
-}
-
-/// Every place in the object, as JSON pointers.
-fn places(value: &Value, at: &str, found: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-                found.push(at.clone());
-                places(value, &at, found);
-            }
-        }
-        Value::Array(values) => {
-            for (number, value) in values.iter().enumerate() {
-                let at = format!("{at}/{number}");
-                found.push(at.clone());
-                places(value, &at, found);
-            }
-        }
-        _ => {}
-    }
-}
-
 async fn json_patch(cluster: &TestCluster, path: &str, patch: &Value) -> (u16, Value) {
     let mut request = Request::with_json(Method::PATCH, path, patch);
     request.headers[0].1 = "application/json-patch+json".to_owned();
@@ -216,11 +162,10 @@ async fn put_values_everywhere(cluster: &TestCluster) {
         assert_eq!(status.status, 200, "{}: {:#}", kind.name, status.body);
         let (mut tried, mut taken, mut unread) = (0, 0, Vec::new());
         for (subresource, base) in [("", created), ("/status", status.body)] {
-            let mut found = Vec::new();
-            places(&base, "", &mut found);
+            let found = places(&base);
             let is_written_here = |place: &&String| (place.starts_with("/status")) != subresource.is_empty();
             for place in found.iter().filter(is_written_here) {
-                for value in hostile(base.pointer(place).unwrap()) {
+                for value in values(base.pointer(place).unwrap()) {
                     let patch = json!([{"op": "replace", "path": place, "value": value}]);
                     let (code, body) =
                         json_patch(cluster, &format!("{path}{subresource}?dryRun=All"), &patch).await;

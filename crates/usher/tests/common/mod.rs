@@ -1,6 +1,7 @@
 //! The real control plane with what `deploy/` installs, for the tests of the manager.
 
 pub mod calls;
+pub mod manager;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
