@@ -213,7 +213,7 @@ pub async fn until(client: &Client, path: &str, what: &str, wanted: impl Fn(&Val
             return;
         }
         // Who looks for what held it up finds it here.
-        if begun.elapsed() > SLACK / 2 && !is_told {
+        if begun.elapsed() > SLACK && !is_told {
             is_told = true;
             println!("{path} takes long until it {what}: {}", object["status"]);
             let world = look(client).await;
