@@ -321,6 +321,11 @@ async fn strict_requesters_are_who_they_say_they_are_on_the_real_server() {
     let many = json!({"metadata": {"finalizers": many}});
     scene.expect("many", ALICE, &path, &many, 403, "may not ask or withdraw as").await;
     scene.expect("many", OPERATOR, &path, &many, 200, "").await;
+    // Deleting is withdrawing for all of them.
+    let deleted = scene.send(TENANT, Method::DELETE, &path, &json!({})).await;
+    assert_eq!(deleted.status, 403, "{}", deleted.body);
+    let deleted = scene.send(OPERATOR, Method::DELETE, &path, &json!({})).await;
+    assert_eq!(deleted.status, 200, "{}", deleted.body);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! from reading the list that it is in. [`Lenient`] reads one after another, and says of which it could not make sense.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -67,7 +68,7 @@ impl<'de, K: serde::de::DeserializeOwned> Deserialize<'de> for Lenient<K> {
 
 /// Once more, with times that can be told, and without what is null.
 fn read_again<K: serde::de::DeserializeOwned>(text: &str) -> Lenient<K> {
-    let mut value: Value = serde_json::from_str(text).unwrap_or_default();
+    let mut value = value_of(text);
     correct(&mut value);
     let metadata = identity(&value["metadata"]);
     match serde_json::from_value(value) {
@@ -77,6 +78,33 @@ fn read_again<K: serde::de::DeserializeOwned>(text: &str) -> Lenient<K> {
             Lenient::Unreadable(Box::new(Unreadable { metadata, why: why.to_owned() }))
         }
     }
+}
+
+/// The object as JSON. What is nested deeper than anybody reads is left out: `managedFields` may be, and nothing is decided by what is
+/// that deep in them.
+pub fn value_of(text: &str) -> Value {
+    if let Ok(value) = serde_json::from_str(text) {
+        return value;
+    }
+    let mut fields = shallow(text);
+    if let Some(metadata) = fields.get("metadata").and_then(Value::as_str).map(str::to_owned) {
+        fields.insert("metadata".to_owned(), Value::Object(read_each(shallow(&metadata))));
+    }
+    Value::Object(read_each(fields))
+}
+
+/// The fields of an object, each as its text.
+fn shallow(text: &str) -> serde_json::Map<String, Value> {
+    let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).unwrap_or_default();
+    fields.into_iter().map(|(name, text)| (name, Value::String(text.get().to_owned()))).collect()
+}
+
+fn read_each(fields: serde_json::Map<String, Value>) -> serde_json::Map<String, Value> {
+    let read = |(name, text): (String, Value)| match text {
+        Value::String(text) => serde_json::from_str(&text).ok().map(|value| (name, value)),
+        value => Some((name, value)),
+    };
+    fields.into_iter().filter_map(read).collect()
 }
 
 fn identity(metadata: &Value) -> ObjectMeta {
@@ -189,6 +217,22 @@ mod tests {
             let written = read.metadata.managed_fields.unwrap()[0].time.as_ref().unwrap().0;
             assert_eq!(written, wanted.parse::<Timestamp>().unwrap(), "{time}");
         }
+    }
+
+    #[test]
+    fn fields_that_are_nested_without_end_keep_nobody_from_reading() {
+        let nested = format!("{}1{}", "{\"f:a\":".repeat(5000), "}".repeat(5000));
+        let mut object = maintenance("m");
+        object["metadata"]["managedFields"] = json!([{"manager": "x", "fieldsV1": "NESTED"}]);
+        object["spec"]["stage"] = json!("Cordon");
+        let text = object.to_string().replace("\"NESTED\"", &nested);
+        let read: Lenient<NodeMaintenance> = serde_json::from_str(&text).unwrap();
+        let read = read.read().unwrap();
+        assert_eq!(read.metadata.name.as_deref(), Some("m"));
+        assert_eq!(read.spec.stage, crate::NodeMaintenanceStage::Cordon);
+        let odd = text.replace("\"Cordon\"", "\"Odd\"");
+        let unread: Lenient<NodeMaintenance> = serde_json::from_str(&odd).unwrap();
+        assert_eq!(unread.read().unwrap_err().metadata.resource_version.as_deref(), Some("7"));
     }
 
     #[test]

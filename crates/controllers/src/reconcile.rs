@@ -127,10 +127,13 @@ pub async fn run<R: Reconciler>(
     }
 }
 
+/// An item, and what came of its effects.
+type Work<R> = BoxFuture<'static, (<R as Reconciler>::Item, Result<<R as Reconciler>::Done, Panicked>)>;
+
 struct Loop<R: Reconciler> {
     reconciler: R,
     queue: Queue<R::Item>,
-    under_way: FuturesUnordered<BoxFuture<'static, (R::Item, Result<R::Done, Panicked>)>>,
+    under_way: FuturesUnordered<Work<R>>,
     clock: Clock,
     has_synced: bool,
 }

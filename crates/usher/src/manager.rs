@@ -106,6 +106,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
 async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let clients = arguments.webhook.clients()?;
     let client = arguments.access.client().await?;
+    // What strangers cause has connections of its own: the lease is renewed and pods are evicted beside it.
+    let for_strangers = arguments.access.client().await?;
     let clock = Clock::system();
     let (metrics, health) = (Metrics::new(clock.clone()), Health::default());
     let (stop, stopping) = watch::channel(false);
@@ -115,7 +117,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     if !is_secure && !arguments.metrics_address.ip().is_loopback() {
         tracing::warn!("metrics are served to everybody who reaches their port: see --metrics-authorization");
     }
-    let scrapers = is_secure.then(|| Scrapers::new(client.clone()));
+    let scrapers = is_secure.then(|| Scrapers::new(for_strangers.clone()));
     let tls = is_secure.then(|| health.certificate.server_config(None)).transpose()?;
     // One request per connection: there is nothing to gain from another protocol.
     let tls = tls.map(|mut config| {
@@ -141,7 +143,16 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         let health = health.clone();
         move |path, _| std::future::ready(http::health(&health, &path))
     });
-    let parts = Parts { client, clients, clock, metrics, health, stopping, arguments: Arc::new(arguments) };
+    let parts = Parts {
+        client,
+        for_strangers,
+        clients,
+        clock,
+        metrics,
+        health,
+        stopping,
+        arguments: Arc::new(arguments),
+    };
     let mut work = std::pin::pin!(parts.run(admission));
     tokio::select! {
         // Neither ends by itself.
@@ -169,6 +180,8 @@ async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> 
 /// What every part of the manager needs.
 struct Parts {
     client: Client,
+    /// For admission and metrics.
+    for_strangers: Client,
     /// Whom the webhook talks to.
     clients: Option<Clients>,
     clock: Clock,

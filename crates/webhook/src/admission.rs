@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube::Client;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use usher_api::EvictionRequest;
 use usher_api::names::NODE_HELD_BY_ANNOTATION;
 use usher_decide::admission::{
@@ -72,12 +73,17 @@ impl Endpoint {
 #[error("no AdmissionReview of admission.k8s.io/v1: {0}")]
 pub struct NoReview(#[from] serde_json::Error);
 
+/// So many reviews are judged at a time; others wait, as long as their callers do.
+const REVIEWS_MAX: usize = 32;
+
 /// Admission for one cluster.
 pub struct Admission {
     client: Client,
     rights: Rights,
     enabled: Arc<AtomicBool>,
     clock: Clock,
+    /// Each review costs the API server some calls: strangers cannot have it flooded.
+    at_a_time: Semaphore,
 }
 
 impl Admission {
@@ -88,6 +94,7 @@ impl Admission {
             rights: Rights::new(client),
             enabled: Arc::new(AtomicBool::new(true)),
             clock: system_clock(),
+            at_a_time: Semaphore::new(REVIEWS_MAX),
         }
     }
 
@@ -112,6 +119,8 @@ impl Admission {
     /// The body is no AdmissionReview. Everything else is an answer.
     pub async fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Value, NoReview> {
         let request = serde_json::from_slice::<Review<'_>>(body)?.request;
+        // It is never closed.
+        let _one_of_few = self.at_a_time.acquire().await.ok();
         Ok(match endpoint {
             Endpoint::CheckPods => review::answer(&request.uid, &self.check_pod(&request)),
             Endpoint::FillRequests | Endpoint::CheckRequests => self.judge_request(endpoint, request).await,

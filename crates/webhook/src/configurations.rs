@@ -16,8 +16,8 @@
 
 use serde_json::{Value, json};
 use usher_api::names::{
-    EVICTION_REQUEST_GROUP, INTERCEPTOR_ANNOTATION_PREFIX, MAINTENANCE_COMPLETION_FINALIZER,
-    NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_GROUP, VERSION,
+    EVICTION_REQUEST_GROUP, INTERCEPTOR_ANNOTATION_PREFIX, KEEP_NODES_ANNOTATION,
+    MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_GROUP, VERSION,
 };
 
 use crate::admission::Endpoint;
@@ -161,8 +161,15 @@ fn decides_on_nodes() -> String {
     };
     let owners =
         |of: &str| format!("(has({of}.metadata.ownerReferences) ? {of}.metadata.ownerReferences : [])");
+    let keeps = |of: &str| {
+        format!(
+            "(has({of}.metadata.annotations) && '{KEEP_NODES_ANNOTATION}' in {of}.metadata.annotations ? {of}.metadata.annotations['{KEEP_NODES_ANNOTATION}'] : '')"
+        )
+    };
     format!(
-        "object == null || oldObject == null || has(request.subResource) || object.spec != oldObject.spec || {} != {} || {} != {}",
+        "object == null || oldObject == null || has(request.subResource) || object.spec != oldObject.spec || {} != {} || {} != {} || {} != {}",
+        keeps("object"),
+        keeps("oldObject"),
         holds("object"),
         holds("oldObject"),
         owners("object"),

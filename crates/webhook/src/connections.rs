@@ -1,8 +1,9 @@
 //! The open connections of a server, and which one makes way when there is no room for another.
 //!
 //! Everybody who reaches a port can open connections and say nothing. They are all accepted, so that the newest always gets its
-//! chance, and the one that has the least to lose is closed for it: first whoever has not sent a request yet, then whoever is
-//! sending one, then whoever was answered and waits; the longest first. Who is being answered stays.
+//! chance, and the one that has the least to lose is closed for it: first whoever has not sent a request in time, then whoever was
+//! answered and waits, then whoever has only just come, then whoever is sending a request; the longest first. Who is being
+//! answered stays. Those who have only just come take a quarter of the room from the others, and make way for each other beyond.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,10 @@ use tokio::time::Instant;
 
 /// A review of the largest size comes in a fraction of this from a server nearby.
 const SLOW: Duration = Duration::from_millis(200);
+
+/// An API server has sent its first request after a fraction of this. Until then, whoever comes makes way for nobody but those who
+/// come later.
+const HANDSHAKE: Duration = Duration::from_secs(1);
 
 /// How many connections a server keeps, and how long they may be of no use.
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +58,10 @@ struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Silent,
-    Sending,
     Idle,
+    /// It has only just come, and is in its handshake.
+    Coming,
+    Sending,
     Answering,
 }
 
@@ -64,6 +71,7 @@ impl Entry {
             Self { answering: 1.., .. } => Stage::Answering,
             Self { coming: 1.., .. } => Stage::Sending,
             Self { is_served: true, .. } => Stage::Idle,
+            Self { since, .. } if since.elapsed() < HANDSHAKE => Stage::Coming,
             _ => Stage::Silent,
         }
     }
@@ -89,10 +97,16 @@ impl Connections {
     /// Takes in a connection, for which another one is closed if need be. `None`: all others are being answered.
     pub fn enter(&self) -> Option<Connection> {
         let mut open = self.open.lock();
-        if open.by_number.len() >= self.limits.connections
-            && !open.close(|_, stage, _| stage < Stage::Answering)
-        {
-            return None;
+        if open.by_number.len() >= self.limits.connections {
+            // A part of the room is for those who come, and no more than that while others have been served.
+            let is_new = |stage| matches!(stage, Stage::Silent | Stage::Coming);
+            let new = open.by_number.values().filter(|entry| is_new(entry.stage())).count();
+            let are_many = new >= self.limits.connections.div_ceil(4);
+            let made_way = (are_many && open.close(|_, stage, _| is_new(stage)))
+                || open.close(|_, stage, _| stage < Stage::Answering);
+            if !made_way {
+                return None;
+            }
         }
         let number = open.next;
         open.next += 1;
@@ -134,7 +148,7 @@ impl Connection {
             let until = match self.0.all.open.lock().by_number.get(&self.0.number) {
                 None => return,
                 Some(entry) => match entry.stage() {
-                    Stage::Silent => entry.since + first_request_within,
+                    Stage::Silent | Stage::Coming => entry.since + first_request_within,
                     Stage::Idle => entry.since + idle,
                     // Requests have their own limits; look again later.
                     Stage::Sending | Stage::Answering => Instant::now() + first_request_within,
@@ -247,6 +261,21 @@ mod tests {
         }
         assert!(!is_open(rest.first().unwrap()) && is_open(rest.last().unwrap()));
         assert!(is_open(&served) && is_open(&sending), "silent ones go first");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_was_served_once_does_not_push_out_who_is_in_its_handshake() {
+        let all = connections(4);
+        let served: Vec<Connection> = (0..4).map(|_| all.enter().unwrap()).collect();
+        for connection in &served {
+            let mut exchange = connection.begin();
+            exchange.is_whole();
+        }
+        let newcomer = all.enter().unwrap();
+        assert!(!is_open(&served[0]) && is_open(&newcomer), "who waits for the longest goes");
+        let _next = all.enter().unwrap();
+        assert!(!is_open(&newcomer), "a quarter of the room is for those who come");
+        assert!(served[1..].iter().all(is_open), "however many they are");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@
 //! pods or nodes for it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
@@ -57,17 +58,23 @@ pub(crate) struct Rights {
     manager: OnceCell<String>,
 }
 
+/// By a hash of the question that strangers cannot foresee: what they send is not kept.
 #[derive(Default)]
 struct Consents {
-    until: HashMap<Question, Instant>,
+    hashers: [RandomState; 2],
+    until: HashMap<[u64; 2], Instant>,
 }
 
 impl Consents {
-    fn holds(&self, question: &Question, now: Instant) -> bool {
-        self.until.get(question).is_some_and(|until| now < *until)
+    fn key(&self, question: &Question) -> [u64; 2] {
+        self.hashers.each_ref().map(|hasher| hasher.hash_one(question))
     }
 
-    fn remember(&mut self, question: Question, now: Instant) {
+    fn holds(&self, question: &Question, now: Instant) -> bool {
+        self.until.get(&self.key(question)).is_some_and(|until| now < *until)
+    }
+
+    fn remember(&mut self, question: &Question, now: Instant) {
         if self.until.len() >= ROOM {
             self.until.retain(|_, until| now < *until);
         }
@@ -75,7 +82,7 @@ impl Consents {
             // So many callers in so short a time: asking again is cheaper than keeping them in order.
             self.until.clear();
         }
-        self.until.insert(question, now + REMEMBERED);
+        self.until.insert(self.key(question), now + REMEMBERED);
     }
 }
 
@@ -145,7 +152,7 @@ impl Rights {
         }
         let is_allowed = self.ask(&question).await?.allowed;
         if is_allowed {
-            self.consents.lock().remember(question, Instant::now());
+            self.consents.lock().remember(&question, Instant::now());
         }
         Ok(is_allowed)
     }
@@ -200,7 +207,7 @@ mod tests {
     fn consent_is_remembered_for_a_while_and_for_the_same_caller_only() {
         let start = Instant::now();
         let mut consents = Consents::default();
-        consents.remember(question(1), start);
+        consents.remember(&question(1), start);
         assert!(consents.holds(&question(1), start + REMEMBERED - Duration::from_millis(1)));
         assert!(!consents.holds(&question(1), start + REMEMBERED));
         assert!(!consents.holds(&question(2), start));
@@ -214,7 +221,7 @@ mod tests {
         let start = Instant::now();
         let mut consents = Consents::default();
         for number in 0..3 * ROOM {
-            consents.remember(question(number), start);
+            consents.remember(&question(number), start);
             assert!(consents.until.len() <= ROOM);
         }
         assert!(consents.holds(&question(3 * ROOM - 1), start));

@@ -95,5 +95,9 @@ pub fn manager(
     );
     let retry = known.attempt.map(|attempt| attempt.retry_at(&request.pod_uid));
     let since = [Some(changed), silent.then(|| overdue_at(request)), retry].into_iter().flatten().max()?;
-    (now.duration_since(since) >= PATIENCE).then(|| ManagerFacts { due, due_since: since, leader: known.leader.clone() })
+    (now.duration_since(since) >= PATIENCE).then(|| ManagerFacts {
+        due,
+        due_since: since,
+        leader: known.leader.clone(),
+    })
 }

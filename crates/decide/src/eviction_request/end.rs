@@ -59,23 +59,18 @@ pub fn finish(request: &Request, ending: Ending<'_>) -> Decision {
 /// Who holds a request that is withdrawn by a finalizer has so long: nobody can ask for the pod before it is gone.
 const HOLDING_MAX: SignedDuration = SignedDuration::from_secs(60);
 
-/// The garbage collector takes these away by itself.
-const OF_THE_GARBAGE_COLLECTOR: [&str; 2] = ["foregroundDeletion", "orphan"];
-
 /// No requester is left. Whoever wants to hear of it has a finalizer of its own.
 pub fn withdraw(request: &Request, now: Timestamp) -> Decision {
     let held_by = request.other_finalizers();
     let mut decision = Decision::default();
     let until = request.deleted.map(|at| at.checked_add(HOLDING_MAX).unwrap_or(Timestamp::MAX));
-    let (kept, foreign): (Vec<String>, Vec<String>) =
-        held_by.iter().cloned().partition(|name| OF_THE_GARBAGE_COLLECTOR.contains(&name.as_str()));
-    if until.is_some_and(|until| now >= until) && !foreign.is_empty() {
+    if until.is_some_and(|until| now >= until) && !held_by.is_empty() {
         let message = format!(
             "{} held the withdrawn request for {} seconds, and nobody could ask for the pod; taken off",
-            foreign.join(", "),
+            held_by.join(", "),
             HOLDING_MAX.as_secs()
         );
-        return decision.act(Effect::KeepFinalizers(kept)).act(Notice::warning(
+        return decision.act(Effect::KeepFinalizers(Vec::new())).act(Notice::warning(
             &[About::Request, About::Pod],
             "FinalizersRemoved",
             message,

@@ -163,6 +163,9 @@ impl Index {
 
     /// The requests whose pods may be evicted now, or not any more.
     pub fn daemon_set_seen(&mut self, set: DaemonSet) -> Vec<Key> {
+        if set.is_deleting {
+            return self.daemon_set_gone(&set.key);
+        }
         let is_new = self.daemon_sets.insert(set.key.clone(), set.uid.clone()).as_ref() != Some(&set.uid);
         if is_new { self.requests_in(&set.key.namespace) } else { Vec::new() }
     }

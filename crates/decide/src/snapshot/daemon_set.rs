@@ -8,12 +8,18 @@ use super::{DaemonSetOnWire, Key};
 pub struct DaemonSet {
     pub key: Key,
     pub uid: Arc<str>,
+    /// It makes no pods any more.
+    pub is_deleting: bool,
 }
 
 impl From<DaemonSetOnWire> for DaemonSet {
     fn from(set: DaemonSetOnWire) -> Self {
         let text = |text: Option<String>| text.unwrap_or_default();
         let meta = set.metadata;
-        Self { key: Key::new(text(meta.namespace), text(meta.name)), uid: text(meta.uid).into() }
+        Self {
+            is_deleting: meta.deletion_timestamp.is_some(),
+            key: Key::new(text(meta.namespace), text(meta.name)),
+            uid: text(meta.uid).into(),
+        }
     }
 }

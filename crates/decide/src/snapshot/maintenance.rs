@@ -1,5 +1,6 @@
 //! A node maintenance, with its selector and plan read once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -7,6 +8,7 @@ use usher_api::names::{KEEP_NODES_ANNOTATION, MAINTENANCE_COMPLETION_FINALIZER};
 use usher_api::{DrainLimit, NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus, StageStatus};
 
 use super::Node;
+use crate::admission::node_rights::{Needed, needed};
 use crate::maintenance::plan::Plan;
 use crate::maintenance::selector::NodeMatcher;
 use crate::maintenance::written::{Written, json_bytes};
@@ -21,6 +23,8 @@ pub struct Maintenance {
     pub is_deleting: bool,
     pub finalizers: Vec<String>,
     pub selector: Arc<NodeMatcher>,
+    /// The nodes that it names, if it can mean no others.
+    pub names: Option<Arc<BTreeSet<String>>>,
     /// A node that was selected once stays, whatever becomes of its labels.
     pub keeps_nodes: bool,
     /// The stage that is asked for.
@@ -68,8 +72,14 @@ impl Maintenance {
 
     /// Whether it selects the node; `was_selected` is whether it did before.
     pub fn selects(&self, node: &Node, was_selected: bool) -> bool {
+        let was_held = || was_selected || node.is_held_by(&self.name) || self.lists(&node.name);
         self.selector.matches(&node.name, &node.labels)
-            || (self.keeps_nodes && self.holds() && (was_selected || self.lists(&node.name)))
+            || (self.keeps_nodes && self.holds() && self.may_mean(&node.name) && was_held())
+    }
+
+    /// Whoever made it may delete all nodes, or those that it names: no mark or status makes it mean another.
+    fn may_mean(&self, node: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.contains(node))
     }
 
     /// Its status has the node.
@@ -105,6 +115,10 @@ impl Maintenance {
 
 impl From<NodeMaintenance> for Maintenance {
     fn from(maintenance: NodeMaintenance) -> Self {
+        let names = match needed(None, Some(&maintenance)) {
+            Needed::All { .. } => None,
+            Needed::Named(names) => Some(Arc::new(names.into_iter().collect())),
+        };
         let (meta, spec) = (maintenance.metadata, maintenance.spec);
         let rest_bytes = json_bytes(&meta) + json_bytes(&spec);
         let status = maintenance.status.unwrap_or_default();
@@ -117,6 +131,7 @@ impl From<NodeMaintenance> for Maintenance {
             created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             is_deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.unwrap_or_default(),
+            names,
             selector: Arc::new(NodeMatcher::new(&spec.node_selector)),
             keeps_nodes: meta
                 .annotations

@@ -155,7 +155,8 @@ impl Index {
         entry.label_keys = label_keys(&new);
         self.heed_labels();
         if selects_otherwise {
-            self.select(&name);
+            let is_by_author = old.as_ref().is_none_or(|old| old.selector != new.selector);
+            self.select(&name, is_by_author);
         }
         let before = old.map(|old| old.targets.clone()).unwrap_or_default();
         let retargeted = self.retargeted(&name, &before);
@@ -181,8 +182,8 @@ impl Index {
         self.maintenances.values_mut().for_each(|entry| entry.left = None);
     }
 
-    /// Which nodes it selects now.
-    fn select(&mut self, name: &Arc<str>) {
+    /// Which nodes it selects now. Whom its author does not leave out has left by itself.
+    fn select(&mut self, name: &Arc<str>, is_by_author: bool) {
         let Some(entry) = self.maintenances.get_mut(name) else { return };
         let maintenance = entry.maintenance.clone();
         let mut changed = Vec::new();
@@ -197,6 +198,9 @@ impl Index {
                 } else {
                     place.selected_by.remove(name);
                     entry.nodes.remove(node);
+                    if !is_by_author && maintenance.holds() {
+                        entry.departed.insert(node.clone());
+                    }
                 }
             }
         }

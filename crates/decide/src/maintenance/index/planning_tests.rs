@@ -275,6 +275,44 @@ fn a_maintenance_that_keeps_its_nodes_drains_one_that_takes_its_labels_and_marks
 }
 
 #[test]
+fn no_status_makes_a_maintenance_of_named_nodes_keep_another() {
+    let by_name = json!({"nodeSelector": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+    ]}});
+    let forged = json!({"nodeStatuses": [{"nodeRef": {"name": "n1"}}, {"nodeRef": {"name": "n2"}}]});
+    let mut index = Index::default();
+    index.maintenance_seen(Maintenance { keeps_nodes: true, ..maintenance(1, by_name, &forged) });
+    for name in ["n1", "n2"] {
+        index.node_seen(node(name, name, 0, true), at(0));
+    }
+    index.pod_seen(pod("victim", "n2", 0, json!({})));
+    index.resolve(at(1));
+    assert!(!is_asked(&index, "victim"));
+    let (_, decision) = index.decide_node("n2", at(1)).unwrap();
+    assert!(
+        decision.effects.iter().any(|effect| matches!(effect, NodeEffect::Release { .. })),
+        "{decision:?}"
+    );
+}
+
+#[test]
+fn whoever_stops_a_maintenance_from_keeping_its_nodes_makes_none_of_them_drained() {
+    let mut index = Index::default();
+    let kept = |version, status: &Value, keeps_nodes| Maintenance {
+        keeps_nodes,
+        ..maintenance(version, json!({}), status)
+    };
+    index.maintenance_seen(kept(1, &json!({}), true));
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    index.node_seen(node("n2", "n2", 0, true), at(0));
+    let status = write(&mut index, 2, json!({}));
+    index.maintenance_seen(kept(3, &status, true));
+    index.node_seen(relabelled("n1", 2), at(10));
+    index.maintenance_seen(kept(4, &status, false));
+    assert_eq!(drained(&write(&mut index, 5, json!({}))), ("False", "NodesLeft"));
+}
+
+#[test]
 fn another_node_by_the_same_name_starts_at_the_first_entry() {
     let mut index = Index::default();
     let spec = || json!({"drainPlan": plan()});
