@@ -23,7 +23,7 @@ pub use wire::{BudgetOnWire, DaemonSetOnWire, PodOnWire, RequestOnWire};
 pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
 
 /// A name in a namespace. Many maps hold it, so it is a single pointer.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<Name>);
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +43,12 @@ impl Deref for Key {
 
     fn deref(&self) -> &Name {
         &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

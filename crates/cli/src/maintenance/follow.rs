@@ -9,10 +9,11 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::NodeMaintenance;
+use usher_api::names::KEEP_NODES_ANNOTATION;
 
 use super::create::{is_active, names_of};
 use super::picture::{Said, drained, not_drained, picture};
-use super::progress::{self, Progress, is_drained_by_now, is_without_nodes};
+use super::progress::{self, Progress, is_drained_by_now, is_without_nodes, lost_nodes};
 use super::selection::read_nodes;
 use crate::live::{Live, OnNodes, Scope};
 use crate::reading::Read;
@@ -108,6 +109,8 @@ impl Followed {
 async fn is_of_its_nodes(client: &Client, maintenance: &NodeMaintenance) -> bool {
     let Some(status) = &maintenance.status else { return false };
     match read_nodes(client).await {
+        // Which nodes it keeps although their labels say otherwise, only the manager knows.
+        Ok(_) if maintenance.annotations().get(KEEP_NODES_ANNOTATION).is_some_and(|it| it == "true") => true,
         Ok(nodes) => progress::is_of(status, &names_of(maintenance, &nodes)),
         // Who may not see nodes has to believe what is said of them.
         Err(Error::Forbidden(_)) => true,
@@ -208,6 +211,10 @@ fn tell_end(
         Ending::Withdrawn if is_without_nodes(maintenance) => {
             let told = "not drained: no node is selected any more; those that were have been let go";
             write!(streams.err, "{told}\n{}", goes_on(program, &name))?;
+        }
+        Ending::Withdrawn if lost_nodes(maintenance).is_some() => {
+            let message = lost_nodes(maintenance).unwrap_or_default();
+            write!(streams.err, "not drained: {message}\n{}", goes_on(program, &name))?;
         }
         Ending::Withdrawn => {
             writeln!(streams.err, "not drained: maintenance {name} was completed or cancelled before")?;

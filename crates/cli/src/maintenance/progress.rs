@@ -368,7 +368,7 @@ pub fn ending(maintenance: Option<&NodeMaintenance>, progress: &Progress) -> Opt
     {
         Some(Ending::Done)
     } else {
-        is_without_nodes(maintenance).then_some(Ending::Withdrawn)
+        (is_without_nodes(maintenance) || lost_nodes(maintenance).is_some()).then_some(Ending::Withdrawn)
     }
 }
 
@@ -381,6 +381,13 @@ pub fn is_drained_by_now(maintenance: &NodeMaintenance) -> bool {
 pub fn is_without_nodes(maintenance: &NodeMaintenance) -> bool {
     super::create::is_active(maintenance)
         && drained_by_now(maintenance).is_some_and(|condition| condition.reason == "NoNodes")
+}
+
+/// The drain is over, but for nodes that lost the labels by which they were selected: what is said of them.
+pub fn lost_nodes(maintenance: &NodeMaintenance) -> Option<&str> {
+    let is_at_work = super::create::is_active(maintenance);
+    let condition = drained_by_now(maintenance).filter(|it| is_at_work && it.reason == "NodesLeft")?;
+    Some(&condition.message)
 }
 
 fn drained_by_now(maintenance: &NodeMaintenance) -> Option<&Condition> {

@@ -265,6 +265,14 @@ fn a_drain_without_nodes_is_not_done() {
 }
 
 #[test]
+fn a_drain_whose_nodes_lost_their_labels_ends_and_is_not_done() {
+    let status = drained_status("False", "NodesLeft", None);
+    let maintenance = with_status(maintenance("m", "Drain", &["a"], json!({})), status);
+    assert_eq!(ending(Some(&maintenance), &Progress::new(now())), Some(Ending::Withdrawn));
+    assert!(super::progress::lost_nodes(&maintenance).is_some());
+}
+
+#[test]
 fn what_was_said_before_the_last_change_does_not_end_a_drain() {
     let mut maintenance = maintenance("m", "Drain", &["a"], json!({}));
     maintenance.metadata.generation = Some(3);
