@@ -776,7 +776,8 @@ mod garbage_collection {
         assert_eq!(taken_off.effects[0], none, "also what makes the garbage collector wait for others");
         let Effect::Tell(notice) = &taken_off.effects[1] else { panic!("{taken_off:?}") };
         assert!(
-            notice.is_warning && notice.message.starts_with("notify.example.com/hear held"),
+            notice.is_warning
+                && notice.message.starts_with("notify.example.com/hear, foregroundDeletion held"),
             "{notice:?}"
         );
         request.deleted = Some(Timestamp::MAX);

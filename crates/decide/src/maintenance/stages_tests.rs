@@ -271,7 +271,9 @@ fn counts_are_written_once_a_second_and_targets_at_once() {
     };
     let first = scene.decide(0);
     scene.written(&first);
-    assert_eq!(scene.decide(5), Decision::default(), "nothing is written twice");
+    let again = scene.decide(5);
+    assert!(again.effects.is_empty() && again.recheck_at.is_none(), "nothing is written twice");
+    assert_eq!(again.waiting_on, Some(super::decision::Cause::Pods));
     scene.last_written = Some(at(5));
     scene.pods = (3, 1);
     let decision = scene.decide(5);
