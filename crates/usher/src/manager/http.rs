@@ -23,7 +23,7 @@ use super::health::Health;
 
 /// Kubelets and scrapers need few, and send their request at once. They are answered and closed.
 const LIMITS: Limits =
-    Limits { connections: 64, first_request_within: Duration::from_secs(2), idle: Duration::from_secs(2) };
+    Limits { connections: 256, first_request_within: Duration::from_secs(2), idle: Duration::from_secs(2) };
 const HEADERS_MAX: usize = 16 << 10;
 const TEXT: &str = "text/plain; charset=utf-8";
 
