@@ -15,7 +15,7 @@ use super::moves::{Call, MAINTENANCES, REQUESTS, World};
 use super::users::{BUDGETS, EDGE, IN_ENVIRONMENTS, IN_NODE_LABELS, IN_SECRETS, NAMESPACES, RACK, SHOP};
 
 /// For the noise of a machine on which everything runs, and for pods of tenants that are not there without attackers.
-pub const SLACK: Duration = Duration::from_secs(30);
+pub const SLACK: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug)]
