@@ -33,9 +33,9 @@ use tally::Move;
 use users::{EDGE, IN_ENVIRONMENTS, IN_NODE_LABELS, IN_SECRETS};
 
 const BASELINE_ROUNDS: usize = 3;
-/// Of all interceptors of a pod together.
 /// What the tests of others, on the same machine, may add to a round.
 const NOISE: Duration = Duration::from_secs(30);
+/// Of all interceptors of a pod together.
 const INTERCEPTORS_LIMIT: &str = "--interceptors-time-limit=3s";
 const RESIDENT_MAX_KIB: u64 = 400 << 10;
 
