@@ -3,7 +3,6 @@
 //! API servers take what our types do not, such as the year 9999 in a time: whoever may write one object could keep everybody
 //! from reading the list that it is in. [`Lenient`] reads one after another, and says of which it could not make sense.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -149,38 +148,55 @@ fn is_a_time(text: &str) -> bool {
     begins_with_a_date(text.as_bytes())
 }
 
-impl<K: Resource<DynamicType = ()>> Resource for Lenient<K> {
-    type DynamicType = ();
-    type Scope = K::Scope;
+/// Makes a type that holds an object a resource of the same kind: `resource_within!(Holder, meta, meta_mut)`, with two functions from
+/// the holder to the metadata.
+#[macro_export]
+macro_rules! resource_within {
+    ($holder:ident, $meta:expr, $meta_mut:expr) => {
+        impl<K: ::kube::Resource<DynamicType = ()>> ::kube::Resource for $holder<K> {
+            type DynamicType = ();
+            type Scope = K::Scope;
 
-    fn kind((): &()) -> Cow<'_, str> {
-        K::kind(&())
-    }
+            fn kind((): &()) -> ::std::borrow::Cow<'_, str> {
+                K::kind(&())
+            }
 
-    fn group((): &()) -> Cow<'_, str> {
-        K::group(&())
-    }
+            fn group((): &()) -> ::std::borrow::Cow<'_, str> {
+                K::group(&())
+            }
 
-    fn version((): &()) -> Cow<'_, str> {
-        K::version(&())
-    }
+            fn version((): &()) -> ::std::borrow::Cow<'_, str> {
+                K::version(&())
+            }
 
-    fn plural((): &()) -> Cow<'_, str> {
-        K::plural(&())
-    }
+            fn plural((): &()) -> ::std::borrow::Cow<'_, str> {
+                K::plural(&())
+            }
 
-    fn meta(&self) -> &ObjectMeta {
-        match self {
-            Self::Read(object) => object.meta(),
-            Self::Unreadable(object) => &object.metadata,
+            fn meta(&self) -> &::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                $meta(self)
+            }
+
+            fn meta_mut(&mut self) -> &mut ::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                $meta_mut(self)
+            }
         }
-    }
+    };
+}
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        match self {
-            Self::Read(object) => object.meta_mut(),
-            Self::Unreadable(object) => &mut object.metadata,
-        }
+resource_within!(Lenient, metadata, metadata_mut);
+
+fn metadata<K: Resource<DynamicType = ()>>(object: &Lenient<K>) -> &ObjectMeta {
+    match object {
+        Lenient::Read(object) => object.meta(),
+        Lenient::Unreadable(object) => &object.metadata,
+    }
+}
+
+fn metadata_mut<K: Resource<DynamicType = ()>>(object: &mut Lenient<K>) -> &mut ObjectMeta {
+    match object {
+        Lenient::Read(object) => object.meta_mut(),
+        Lenient::Unreadable(object) => &mut object.metadata,
     }
 }
 

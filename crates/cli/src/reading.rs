@@ -70,34 +70,14 @@ fn told<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> String {
     format!("{} {place}{name}", K::kind(&()))
 }
 
-/// The names of a kind are those of the type within.
-impl<K: Resource<DynamicType = ()>> Resource for Read<K> {
-    type DynamicType = ();
-    type Scope = K::Scope;
+usher_api::resource_within!(Read, metadata, metadata_mut);
 
-    fn kind((): &()) -> Cow<'_, str> {
-        K::kind(&())
-    }
+fn metadata<K>(read: &Read<K>) -> &ObjectMeta {
+    &read.metadata
+}
 
-    fn group((): &()) -> Cow<'_, str> {
-        K::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        K::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        K::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
+fn metadata_mut<K>(read: &mut Read<K>) -> &mut ObjectMeta {
+    &mut read.metadata
 }
 
 /// As the server sent it.

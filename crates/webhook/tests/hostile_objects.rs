@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::convert::Infallible;
+mod common;
+
 use std::sync::Arc;
 
 use http::{Request, Response};
@@ -51,11 +52,10 @@ impl Server {
 
     fn admission(&self) -> Admission {
         let server = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
+        common::admission(move |request| {
             let server = server.clone();
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        Admission::new(kube::Client::new(service, "default"))
+            async move { server.answer(request).await }
+        })
     }
 
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
