@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use usher_apply::Clock;
-use usher_controllers::run_both;
+use usher_controllers::run_all;
 use usher_tests::counted::{counted, own_client};
 use usher_tests::kubectl::Kubectl;
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, NODES, PODS, node, workload};
@@ -52,7 +52,7 @@ async fn measure() -> Result<()> {
     }
     let kubectl = Kubectl::new(&cluster).await?;
     let (client, calls) = counted(own_client(&cluster).await?);
-    let manager = tokio::spawn(run_both(client, Clock::system()));
+    let manager = tokio::spawn(run_all(client, Clock::system()));
 
     fill(&cluster, &kubectl).await?;
     println!("filled; the maintenance begins");

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use usher_apply::Clock;
 use usher_cluster::faults::{Fault, Matcher, Outage, Refusal, Rule, When};
 use usher_cluster::life;
-use usher_controllers::run_both;
+use usher_controllers::run_all;
 
 use crate::chaos::Process;
 use crate::living::{DAEMON_SETS, Living, NODES, PODS, TIMES, bare_pod, node, template};
@@ -58,7 +58,7 @@ pub async fn hands_everywhere(seed: u64, trace: Trace) -> Result<()> {
     let judge = witness.clone();
     let mut manager = Process::new(&scene.living.cluster, "manager", move |run| {
         let clock = run.clock.clone();
-        run_both(judge.client(&run.name), Clock::from_fn(move || clock.now()))
+        run_all(judge.client(&run.name), Clock::from_fn(move || clock.now()))
     });
     let start = scene.living.cluster.server().now();
     scene.living.cluster.faults().set(scene.rules(start));

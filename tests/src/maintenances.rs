@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use usher_apply::Clock;
 use usher_cli::Surroundings;
 use usher_cluster::Cluster;
-use usher_controllers::run_both;
+use usher_controllers::run_all;
 
 use crate::living::{Living, NODES};
 use crate::witness::Witness;
@@ -31,7 +31,7 @@ impl Drop for Manager {
 pub fn start_manager(cluster: &Cluster, witness: &Witness) -> Manager {
     let server = cluster.server().clone();
     let clock = Clock::from_fn(move || server.now());
-    Manager(tokio::spawn(run_both(witness.client("manager-1"), clock)))
+    Manager(tokio::spawn(run_all(witness.client("manager-1"), clock)))
 }
 
 /// A living cluster with the definitions on it, and the manager if it is started.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use usher_api::{NodeMaintenance, PodType};
 use usher_apply::Clock;
 use usher_cluster::faults::{Fault, Matcher, Refusal, Rule, When};
-use usher_controllers::run_both;
+use usher_controllers::run_all;
 use usher_decide::maintenance::plan::PodClass;
 use usher_decide::maintenance::written::Written;
 use usher_tests::budget_watch::{BudgetWatch, Watched};
@@ -34,7 +34,7 @@ const MEBIBYTE: usize = 1 << 20;
 async fn manager(run: Run) {
     let time = run.clock.clone();
     let clock = Clock::from_fn(move || time.now());
-    run_both(run.client, clock).await;
+    run_all(run.client, clock).await;
 }
 
 /// What goes wrong for the manager, and for a second one that believes to lead.

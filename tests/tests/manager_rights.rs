@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use usher_apply::Clock;
 use usher_cluster::User;
 use usher_controllers::leader::Election;
-use usher_controllers::run_both;
+use usher_controllers::run_all;
 use usher_tests::living::{BUDGETS, DAEMON_SETS, Living, NODES, PODS, bare_pod, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
 use usher_tests::manifests;
@@ -153,7 +153,7 @@ impl Scene {
         manager.spawn(async move {
             let (_stop, stopping) = watch::channel(false);
             let election = Election::new(client.clone(), NAMESPACE, "usher-manager", "me", clock.clone());
-            election.run(stopping, || run_both(client.clone(), clock.clone())).await;
+            election.run(stopping, || run_all(client.clone(), clock.clone())).await;
         });
         Self { living, _manager: manager }
     }

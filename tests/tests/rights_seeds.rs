@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tower::{ServiceBuilder, ServiceExt as _};
 use usher_apply::Clock;
 use usher_cluster::User;
-use usher_controllers::run_both;
+use usher_controllers::run_all;
 use usher_tests::living::{Living, NODES, PODS, bare_pod, node};
 use usher_tests::maintenances::{MAINTENANCES, of_label};
 use usher_tests::requests::REQUESTS;
@@ -299,7 +299,7 @@ async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
     let server = living.cluster.server().clone();
     let clock = Clock::from_fn(move || server.now());
     let mut manager = JoinSet::new();
-    manager.spawn(run_both(client, clock));
+    manager.spawn(run_all(client, clock));
 
     living.create(MAINTENANCES, &of_label("admin", "Drain", "kubernetes.io/hostname", &HELD)).await?;
     let world = World { living, touched, trace };

@@ -8,6 +8,7 @@
 //! - [`node_maintenance`]: the intent to empty a set of nodes, in an order.
 //! - [`interceptor_annotation`]: how a pod names its interceptors, and [`interceptor_rules`] for what is allowed there.
 //! - [`names`]: every well-known string.
+//! - [`workloads`]: the bundled interceptors, and how workloads opt in and out of them; [`report`]: what an interceptor reports.
 //! - [`lenient`]: lists in which some objects cannot be read.
 //! - [`crd`]: the definitions that are installed; `deploy/crds` is generated from them.
 
@@ -19,7 +20,9 @@ pub mod interceptor_rules;
 pub mod lenient;
 pub mod names;
 pub mod node_maintenance;
+pub mod report;
 mod schema;
+pub mod workloads;
 
 /// So many conditions a status has room for.
 pub const CONDITIONS_MAX: usize = 16;

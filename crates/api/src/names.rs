@@ -36,6 +36,17 @@ pub const NODE_WAS_UNSCHEDULABLE_ANNOTATION: &str = "nodemaintenance.k8s.io/was-
 /// Node annotation: the phase of the maintenance that the node is in.
 pub const NODE_PHASE_ANNOTATION: &str = "nodemaintenance.k8s.io/phase";
 
+/// Annotation of a workload, or of a namespace for all workloads in it, that stands for the specification's
+/// `.spec.evictionRequestStrategy`: see [`crate::workloads::Strategy`].
+pub const EVICTION_REQUEST_STRATEGY_ANNOTATION: &str =
+    "evictionrequest.coordination.k8s.io/eviction-request-strategy";
+/// Scheduling gate of a pod that its DaemonSet makes for a node whose maintenance has taken the one before off.
+pub const MAINTENANCE_SCHEDULING_GATE: &str = "nodemaintenance.k8s.io/held";
+/// The namespace that the manager runs in, unless it is installed elsewhere.
+pub const MANAGER_NAMESPACE: &str = "usher-system";
+/// The ConfigMap, in the manager's namespace, that tells admission which DaemonSet pods are kept off which nodes.
+pub const HELD_NODES_CONFIG_MAP: &str = "usher-held-nodes";
+
 /// NodeMaintenance condition: all targeted pods have terminated on all selected nodes.
 pub const DRAINED_CONDITION: &str = "Drained";
 /// Condition of a NodeMaintenance whose status could not be written, or does not name all nodes. Absent if all is well.

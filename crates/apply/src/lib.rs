@@ -2,6 +2,7 @@
 //!
 //! - [`requests`]: the effects of a decision on an eviction request.
 //! - [`maintenances`]: those on a maintenance, its nodes and its pods.
+//! - [`interceptions`]: those of the bundled interceptors.
 //! - [`refusal`]: what the server's answer to an eviction means.
 //! - [`events`]: telling people, once and not per retry.
 //! - [`spans`]: what tracing shows of it.
@@ -11,6 +12,7 @@
 
 pub mod clock;
 pub mod events;
+pub mod interceptions;
 pub mod maintenances;
 pub mod refusal;
 pub mod requests;
@@ -18,5 +20,6 @@ pub mod spans;
 
 pub use clock::Clock;
 pub use events::Events;
+pub use interceptions::Interceptions;
 pub use maintenances::Maintenances;
 pub use requests::{Failure, Outcome, Requests, summary};

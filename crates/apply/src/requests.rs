@@ -272,7 +272,7 @@ pub(crate) fn remember(written: &ObjectMeta, version: &mut String) {
 }
 
 /// What the server will not take before somebody changes something: it is tried again, later and later, and told.
-fn failure_of_write(why: Error) -> Failure {
+pub(crate) fn failure_of_write(why: Error) -> Failure {
     let Error::Api(status) = why else { return failure_of(why) };
     let reason = match status.code {
         401 | 403 => "NotAllowed",

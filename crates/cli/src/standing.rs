@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use usher_api::workloads::Strategy;
 use usher_decide::decision::Effect;
 use usher_decide::eviction_request::{
     Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, Target, Turn, decide, turn,
@@ -75,8 +76,8 @@ impl Standing {
         let mut has_room = budgets.iter().all(|budget| budget.allowed > 0);
         let target = pod.map_or(Target::Gone, Target::Found);
         // Who the pod belongs to, and what the manager was told, is taken as it is said.
-        let (has_daemon_set, interceptors_limit) = (true, None);
-        let case = Case { request, pod: target, budgets, attempt, has_daemon_set, interceptors_limit };
+        let (daemon_set, interceptors_limit) = (Some(Strategy::Default), None);
+        let case = Case { request, pod: target, budgets, attempt, daemon_set, interceptors_limit };
         let decision = decide(&case, &mut has_room, now);
         let (due, recheck_at) = (due(&decision), decision.recheck_at);
         let waits = match (decision.waiting_on, due) {
@@ -220,6 +221,9 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
         },
         WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod } => {
             "never evicted: DaemonSet pod".to_string()
+        }
+        WaitingOn::NotEvictable { pod: Unevictable::DaemonSetStays } => {
+            "stays: its DaemonSet opted out".to_string()
         }
         WaitingOn::NotEvictable { pod: Unevictable::MirrorPod } => "never evicted: static pod".to_string(),
         WaitingOn::Finalizers { names } => format!("finalizer {}", names.join(", ")),

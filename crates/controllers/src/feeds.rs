@@ -1,4 +1,4 @@
-//! Pods and requests are watched once in a process, and kept once, whichever controllers look at them.
+//! What several controllers look at is watched once in a process, and kept once.
 
 use std::sync::Arc;
 
@@ -6,48 +6,118 @@ use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use kube::Client;
 use tokio::task::JoinSet;
-use usher_decide::snapshot::{Key, Pod, PodOnWire, Request, RequestOnWire};
+use usher_api::NodeMaintenance;
+use usher_decide::snapshot::{
+    DaemonSet, DaemonSetOnWire, Maintenance, Namespace, NamespaceOnWire, Pod, PodOnWire, Request,
+    RequestOnWire,
+};
 
 use crate::intern::Interner;
-use crate::watch::{EventStream, WatchEvent, watch};
+use crate::watch::{EventStream, Keyed, WatchEvent, watch};
 
-/// What a controller is told of pods and requests. The watches end with the last subscription.
-pub struct Subscription {
-    pub(crate) pods: UnboundedReceiver<WatchEvent<Arc<Pod>, Key>>,
-    pub(crate) requests: UnboundedReceiver<WatchEvent<Arc<Request>, Key>>,
-    pub(crate) watches: Arc<JoinSet<()>>,
-}
+/// What a subscriber is told of one kind.
+type Told<T> = WatchEvent<Arc<T>, <T as Keyed>::Key>;
+pub(crate) type Subscription<T> = UnboundedReceiver<Told<T>>;
 
-/// Starts the watches, for so many controllers.
-#[must_use]
-pub fn subscribe(client: &Client, controllers: usize) -> Vec<Subscription> {
-    let (to_pods, pods): (Vec<_>, Vec<_>) = (0..controllers).map(|_| unbounded()).unzip();
-    let (to_requests, requests): (Vec<_>, Vec<_>) = (0..controllers).map(|_| unbounded()).unzip();
-    let mut watches = JoinSet::new();
-    let mut interner = Interner::default();
-    watches.spawn(tell(watch::<PodOnWire, Pod>(client.clone()), to_pods, move |pod| interner.pod(pod)));
-    let mut interner = Interner::default();
-    watches.spawn(tell(watch::<RequestOnWire, Request>(client.clone()), to_requests, move |request| {
-        interner.request(request);
-    }));
-    let watches = Arc::new(watches);
-    let both = pods.into_iter().zip(requests);
-    both.map(|(pods, requests)| Subscription { pods, requests, watches: watches.clone() }).collect()
-}
+/// Those who have subscribed to one kind.
+struct Feed<T: Keyed>(Vec<UnboundedSender<Told<T>>>);
 
-async fn tell<T>(
-    mut events: EventStream<WatchEvent<T, Key>>,
-    to: Vec<UnboundedSender<WatchEvent<Arc<T>, Key>>>,
-    mut slim: impl FnMut(&mut T),
-) {
-    while let Some(event) = events.next().await {
-        let event = event.map(|mut object| {
-            slim(&mut object);
-            Arc::new(object)
-        });
-        for subscriber in &to {
-            // Whoever does not listen any more is not told.
-            let _ = subscriber.unbounded_send(event.clone());
-        }
+impl<T: Keyed> Feed<T> {
+    fn subscribe(&mut self) -> Subscription<T> {
+        let (sender, receiver) = unbounded();
+        self.0.push(sender);
+        receiver
     }
+}
+
+impl<T: Keyed> Default for Feed<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// The watches that controllers share. All subscribe, then they are started; what nobody subscribed to is not watched.
+#[derive(Default)]
+pub struct Feeds {
+    pods: Feed<Pod>,
+    requests: Feed<Request>,
+    maintenances: Feed<Maintenance>,
+    daemon_sets: Feed<DaemonSet>,
+    namespaces: Feed<Namespace>,
+}
+
+impl Feeds {
+    pub(crate) fn pods(&mut self) -> Subscription<Pod> {
+        self.pods.subscribe()
+    }
+
+    pub(crate) fn requests(&mut self) -> Subscription<Request> {
+        self.requests.subscribe()
+    }
+
+    pub(crate) fn maintenances(&mut self) -> Subscription<Maintenance> {
+        self.maintenances.subscribe()
+    }
+
+    pub(crate) fn daemon_sets(&mut self) -> Subscription<DaemonSet> {
+        self.daemon_sets.subscribe()
+    }
+
+    pub(crate) fn namespaces(&mut self) -> Subscription<Namespace> {
+        self.namespaces.subscribe()
+    }
+
+    /// Starts the watches. They end when this is dropped.
+    #[must_use]
+    pub fn start(self, client: &Client) -> JoinSet<()> {
+        let mut watches = JoinSet::new();
+        let (mut for_pods, mut for_requests) = (Interner::default(), Interner::default());
+        feed(
+            &mut watches,
+            self.pods,
+            || watch::<PodOnWire, Pod>(client.clone()),
+            move |pod| for_pods.pod(pod),
+        );
+        feed(
+            &mut watches,
+            self.requests,
+            || watch::<RequestOnWire, Request>(client.clone()),
+            move |request| {
+                for_requests.request(request);
+            },
+        );
+        feed(
+            &mut watches,
+            self.maintenances,
+            || watch::<NodeMaintenance, Maintenance>(client.clone()),
+            |_| {},
+        );
+        feed(&mut watches, self.daemon_sets, || watch::<DaemonSetOnWire, DaemonSet>(client.clone()), |_| {});
+        feed(&mut watches, self.namespaces, || watch::<NamespaceOnWire, Namespace>(client.clone()), |_| {});
+        watches
+    }
+}
+
+fn feed<T: Keyed + Send + Sync + 'static>(
+    watches: &mut JoinSet<()>,
+    Feed(to): Feed<T>,
+    watch: impl FnOnce() -> EventStream<WatchEvent<T, T::Key>>,
+    mut slim: impl FnMut(&mut T) + Send + 'static,
+) {
+    if to.is_empty() {
+        return;
+    }
+    let mut events = watch();
+    watches.spawn(async move {
+        while let Some(event) = events.next().await {
+            let event = event.map(|mut object| {
+                slim(&mut object);
+                Arc::new(object)
+            });
+            for subscriber in &to {
+                // Whoever does not listen any more is not told.
+                let _ = subscriber.unbounded_send(event.clone());
+            }
+        }
+    });
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`eviction_request`]: the eviction request controller.
 //! - [`feeds`]: the watches that controllers share.
+//! - [`interceptors`]: the bundled interceptors.
 //! - [`leader`]: one of several replicas acts.
 //! - [`metrics`]: what can be measured.
 //! - [`pulse`]: whether the loop still turns.
@@ -15,6 +16,7 @@
 pub mod eviction_request;
 pub mod feeds;
 mod guard;
+pub mod interceptors;
 mod intern;
 pub mod leader;
 pub mod maintenance;
@@ -28,18 +30,22 @@ pub mod watch;
 
 use std::future::pending;
 
+use usher_api::names::MANAGER_NAMESPACE;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 
-/// Both controllers on the same watches, with nobody to measure them, until the future is dropped.
-pub async fn run_both(client: kube::Client, clock: Clock) {
-    let mut subscriptions = feeds::subscribe(&client, 2).into_iter();
-    let (Some(for_requests), Some(for_maintenances)) = (subscriptions.next(), subscriptions.next()) else {
-        return;
-    };
-    let options = eviction_request::Options::default();
+/// All controllers on the same watches, with nobody to measure them, until the future is dropped. They
+/// are those of a manager in its usual namespace.
+pub async fn run_all(client: kube::Client, clock: Clock) {
+    let mut feeds = feeds::Feeds::default();
     let nobody = || Box::new(observer::Nobody);
-    let (other, at) = (client.clone(), clock.clone());
-    let requests = eviction_request::run_until(for_requests, other, at, options, nobody(), pending());
-    let maintenances = maintenance::run_until(for_maintenances, client, clock, nobody(), pending());
-    futures::future::join(requests, maintenances).await;
+    let options = eviction_request::Options::default();
+    let (on, at) = (|| client.clone(), || clock.clone());
+    let requests = eviction_request::run_until(&mut feeds, on(), at(), options, nobody(), pending());
+    let maintenances = maintenance::run_until(&mut feeds, on(), at(), nobody(), pending());
+    let answers = BundledInterceptor::ALL.map(|which| {
+        interceptors::run_until(which, &mut feeds, on(), at(), MANAGER_NAMESPACE, nobody(), pending())
+    });
+    let _watches = feeds.start(&client);
+    futures::future::join3(requests, maintenances, futures::future::join_all(answers)).await;
 }

@@ -14,7 +14,10 @@ use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource as _};
 use usher_api::lenient::Lenient;
 use usher_apply::Clock;
-use usher_decide::snapshot::{Budget, DaemonSet, Key, Maintenance, Node, Pod, Request};
+pub use usher_decide::snapshot::WatchEvent;
+use usher_decide::snapshot::{
+    Budget, DaemonSet, Key, Maintenance, Namespace, Node, Pod, Request, StatefulSet,
+};
 
 use crate::pauses::Pauses;
 
@@ -49,8 +52,8 @@ macro_rules! keyed {
     };
 }
 
-keyed!(Pod, Request, Budget, DaemonSet: key as Key, key_in_namespace);
-keyed!(Maintenance, Node: name as Arc<str>, |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default().into());
+keyed!(Pod, Request, Budget, DaemonSet, StatefulSet: key as Key, key_in_namespace);
+keyed!(Maintenance, Namespace, Node: name as Arc<str>, |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default().into());
 
 fn key_in_namespace(metadata: &ObjectMeta) -> Key {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -116,25 +119,6 @@ fn summary(why: &watcher::Error) -> String {
         _ => "failed".to_owned(),
     };
     format!("{what} {failure}")
-}
-
-/// What a watch tells of one kind.
-#[derive(Debug, Clone)]
-pub enum WatchEvent<T, K> {
-    Applied(T),
-    Deleted(K),
-    /// A new list is complete: what is not in it is gone.
-    Listed(Arc<HashSet<K>>),
-}
-
-impl<T, K> WatchEvent<T, K> {
-    pub fn map<U>(self, into: impl FnOnce(T) -> U) -> WatchEvent<U, K> {
-        match self {
-            Self::Applied(object) => WatchEvent::Applied(into(object)),
-            Self::Deleted(key) => WatchEvent::Deleted(key),
-            Self::Listed(there) => WatchEvent::Listed(there),
-        }
-    }
 }
 
 /// So many objects that cannot be read are named in the log; the others are counted.

@@ -8,12 +8,14 @@
 //! - [`eviction_request`]: the life of one request, from its first turn to its end.
 //! - [`budgets`]: who may go when a disruption budget allows some, and not all.
 //! - [`admission`]: verdicts on what others write.
+//! - [`interceptors`]: the bundled ones, for DaemonSets and StatefulSets.
 //! - [`outlook`]: what a maintenance that does not exist yet would do.
 
 pub mod admission;
 pub mod budgets;
 pub mod decision;
 pub mod eviction_request;
+pub mod interceptors;
 pub mod maintenance;
 pub mod outlook;
 pub mod snapshot;

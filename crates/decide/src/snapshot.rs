@@ -1,26 +1,28 @@
 //! What decisions look at: slim objects that hold only what somebody decides by, so that 150,000 of them fit in memory.
 
 mod budget;
-mod daemon_set;
 mod maintenance;
 mod node;
 mod pod;
 mod request;
+mod watch_event;
 mod wire;
+mod workload;
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
 pub use budget::{Budget, BudgetRule, UnhealthyPolicy};
-pub use daemon_set::DaemonSet;
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
-pub use pod::{Owner, Phase, Pod};
+pub use pod::{Owner, Phase, Pod, Waiting};
 pub use request::Request;
-pub use wire::{BudgetOnWire, DaemonSetOnWire, PodOnWire, RequestOnWire};
+pub use watch_event::WatchEvent;
+pub use wire::{BudgetOnWire, DaemonSetOnWire, NamespaceOnWire, PodOnWire, RequestOnWire, StatefulSetOnWire};
 pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
+pub use workload::{DaemonSet, Namespace, RollingUpdate, StatefulSet};
 
 /// A name in a namespace. Many maps hold it, so it is a single pointer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

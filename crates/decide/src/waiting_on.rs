@@ -1,6 +1,7 @@
 //! What an eviction waits for. Conditions, messages, events and explanations are all made from this.
 
 use jiff::Timestamp;
+use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 
 use crate::eviction_request::Refusal;
 use crate::snapshot::BudgetRule;
@@ -49,6 +50,8 @@ pub enum WaitingOn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unevictable {
     DaemonSetPod,
+    /// Its DaemonSet says that its pods stay.
+    DaemonSetStays,
     MirrorPod,
 }
 
@@ -96,6 +99,7 @@ impl WaitingOn {
             Self::Evicted { .. } => "Evicted",
             Self::Termination { .. } => "Terminating",
             Self::NotEvictable { pod: Unevictable::DaemonSetPod } => "DaemonSetPod",
+            Self::NotEvictable { pod: Unevictable::DaemonSetStays } => "DaemonSetStays",
             Self::NotEvictable { pod: Unevictable::MirrorPod } => "MirrorPod",
             Self::Finalizers { .. } => "Finalizers",
             Self::PodLookup => "PodLookup",
@@ -132,6 +136,9 @@ impl WaitingOn {
             }
             Self::NotEvictable { pod: Unevictable::DaemonSetPod } => {
                 "the pod belongs to a DaemonSet, and the eviction API would only bring it back".to_string()
+            }
+            Self::NotEvictable { pod: Unevictable::DaemonSetStays } => {
+                "the pod stays: its DaemonSet opted out of eviction requests".to_string()
             }
             Self::NotEvictable { pod: Unevictable::MirrorPod } => {
                 "the pod mirrors a static pod, which only its node can end".to_string()
@@ -187,7 +194,10 @@ impl WaitingOn {
                 "wait until its grace period ends; after that, check the kubelet of its node".to_string()
             }
             Self::NotEvictable { pod: Unevictable::DaemonSetPod } => {
-                "keep the DaemonSet off the node, or give its pods an interceptor that ends them".to_string()
+                "a NodeMaintenance of its node takes it off; otherwise keep the DaemonSet off the node".to_string()
+            }
+            Self::NotEvictable { pod: Unevictable::DaemonSetStays } => {
+                format!("drains do not wait for it; to have it taken off, remove the annotation {EVICTION_REQUEST_STRATEGY_ANNOTATION}")
             }
             Self::NotEvictable { pod: Unevictable::MirrorPod } => {
                 "remove the static pod's manifest on the node".to_string()

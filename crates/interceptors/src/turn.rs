@@ -21,8 +21,8 @@ use usher_api::{
 use crate::class::InterceptorClass;
 use crate::clock::Clock;
 use crate::latest::Latest;
-use crate::report::{ConditionReport, ConditionStatus, Report, beat_interval, until_beat};
 use crate::turn_state::{Lost, PodSight, TurnState, judge};
+use usher_api::report::{ConditionReport, ConditionStatus, Report, beat_interval, until_beat};
 
 /// How often a write is tried again after somebody else was faster, and how long the first wait is.
 const ATTEMPTS: u32 = 6;

@@ -22,11 +22,12 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_controllers::feeds::{self, Subscription};
+use usher_controllers::feeds::Feeds;
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{eviction_request, maintenance};
+use usher_controllers::{eviction_request, interceptors, maintenance};
 use usher_webhook::Clients;
 
 use crate::local::interruption;
@@ -57,6 +58,10 @@ pub struct Arguments {
     /// evicted, within its disruption budgets, also while an interceptor reports progress. 0: as long as they report progress.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     interceptors_time_limit: SignedDuration,
+    /// The interceptors that answer for the pods of workloads, separated by commas: daemonset, statefulset. An empty list
+    /// switches all of them off; their pods are then left to other interceptors and the eviction API.
+    #[arg(long, value_name = "NAMES", default_value = "daemonset,statefulset", value_parser = interceptors)]
+    interceptors: Interceptors,
     /// Where /metrics is served.
     #[arg(long, default_value = "0.0.0.0:8080")]
     metrics_address: SocketAddr,
@@ -80,6 +85,34 @@ impl Arguments {
         let limit = Some(self.interceptors_time_limit).filter(|limit| !limit.is_zero());
         eviction_request::Options { interceptors_limit: limit }
     }
+
+    /// Those that are on. Without requests there is nothing to answer, and DaemonSets answer to maintenances alone.
+    fn interceptors(&self) -> Vec<BundledInterceptor> {
+        let is_on = |it: &BundledInterceptor| match it {
+            BundledInterceptor::DaemonSet => self.feature_gates.is_on(Gate::DeclarativeNodeMaintenance),
+            BundledInterceptor::StatefulSet => true,
+        };
+        let all = self.interceptors.0.iter().copied().filter(is_on);
+        all.filter(|_| self.feature_gates.is_on(Gate::EvictionRequestApi)).collect()
+    }
+}
+
+/// The bundled interceptors that are on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interceptors(pub Vec<BundledInterceptor>);
+
+fn interceptors(text: &str) -> Result<Interceptors, String> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let mut chosen = Vec::new();
+    for name in names {
+        let found = BundledInterceptor::ALL.into_iter().find(|it| it.name() == name);
+        let known = || BundledInterceptor::ALL.map(BundledInterceptor::name).join(", ");
+        chosen
+            .push(found.ok_or_else(|| format!("there is no interceptor {name:?}: use some of {}", known()))?);
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(Interceptors(chosen))
 }
 
 fn duration(text: &str) -> Result<SignedDuration, String> {
@@ -230,9 +263,9 @@ impl Parts {
     /// The controllers whose gates are on, until they are to stop.
     async fn act(&self) {
         let _leading = Leading::begin(self);
-        let controllers = self.controllers();
-        let subscriptions = feeds::subscribe(&self.client, controllers.len());
-        let running = controllers.into_iter().zip(subscriptions).map(|(it, from)| self.start(it, from));
+        let mut feeds = Feeds::default();
+        let running: Vec<_> = self.controllers().into_iter().map(|it| self.start(it, &mut feeds)).collect();
+        let _watches = feeds.start(&self.client);
         self.health.pulse().beside(futures::future::join_all(running)).await;
     }
 
@@ -242,10 +275,13 @@ impl Parts {
             (Gate::EvictionRequestApi, Controller::EvictionRequests),
             (Gate::DeclarativeNodeMaintenance, Controller::NodeMaintenances),
         ];
-        all.into_iter().filter(|(gate, _)| gates.is_on(*gate)).map(|(_, controller)| controller).collect()
+        let controllers =
+            all.into_iter().filter(|(gate, _)| gates.is_on(*gate)).map(|(_, controller)| controller);
+        let interceptors = self.arguments.interceptors().into_iter().map(Controller::Interceptor);
+        controllers.chain(interceptors).collect()
     }
 
-    fn start(&self, controller: Controller, from: Subscription) -> BoxFuture<'static, ()> {
+    fn start(&self, controller: Controller, feeds: &mut Feeds) -> BoxFuture<'static, ()> {
         let (client, clock, stop) = (self.client.clone(), self.clock.clone(), self.stopped());
         let health = self.health.clone();
         let synced = move || health.synced(controller);
@@ -253,11 +289,16 @@ impl Parts {
             Controller::EvictionRequests => {
                 let options = self.arguments.request_options();
                 let observer = self.metrics.observer(synced);
-                eviction_request::run_until(from, client, clock, options, observer, stop).boxed()
+                eviction_request::run_until(feeds, client, clock, options, observer, stop).boxed()
             }
             Controller::NodeMaintenances => {
                 let observer = self.metrics.maintenance_observer(synced);
-                maintenance::run_until(from, client, clock, observer, stop).boxed()
+                maintenance::run_until(feeds, client, clock, observer, stop).boxed()
+            }
+            Controller::Interceptor(which) => {
+                let observer = self.metrics.interceptor_observer(which, synced);
+                let namespace = &self.arguments.namespace;
+                interceptors::run_until(which, feeds, client, clock, namespace, observer, stop).boxed()
             }
         }
     }

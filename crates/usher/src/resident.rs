@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_apply::Clock;
 use usher_cluster::admission::in_process;
 use usher_cluster::{Cluster, User};
-use usher_controllers::run_both;
+use usher_controllers::run_all;
 use usher_webhook::configurations::{self, Target};
 use usher_webhook::{Admission, Endpoint};
 
@@ -40,6 +40,8 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     for (_, definition) in usher_api::crd::crds() {
         manifests::create(cluster, &serde_json::to_value(definition)?).await?;
     }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": configurations::NAMESPACE}});
+    manifests::create(cluster, &namespace).await?;
     let manager = User {
         name: configurations::manager_user(configurations::NAMESPACE),
         groups: vec!["system:masters".to_owned()],
@@ -68,5 +70,5 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     {
         manifests::create(cluster, &configuration).await.context("the webhook cannot be registered")?;
     }
-    Ok(Resident { running: tokio::spawn(run_both(client, clock)) })
+    Ok(Resident { running: tokio::spawn(run_all(client, clock)) })
 }

@@ -7,12 +7,16 @@ use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use usher_api::EvictionRequest;
-use usher_api::names::NODE_HELD_BY_ANNOTATION;
+use usher_api::names::{MANAGER_NAMESPACE, NODE_HELD_BY_ANNOTATION};
+use usher_api::workloads::BundledInterceptor;
+use usher_decide::admission::workload_pods::{self, NewPod};
 use usher_decide::admission::{
     Access, FoundPod, Verdict, eviction_request, node_cordon, pods as pod_verdicts,
 };
+use usher_decide::snapshot::PodOnWire;
 
 use crate::failures::kind_of;
+use crate::held_nodes::HeldNodes;
 use crate::objects::{Object, is_namespace, is_pod_name};
 use crate::review::{self, Operation, Request, Review};
 use crate::rights::Rights;
@@ -29,6 +33,8 @@ pub enum Endpoint {
     FillRequests,
     /// Validating, every write of eviction requests.
     CheckRequests,
+    /// Mutating, CREATE of pods of DaemonSets and StatefulSets.
+    FillPods,
     /// Validating, CREATE and UPDATE of pods.
     CheckPods,
     /// Mutating, CREATE of node maintenances and UPDATE of their plans.
@@ -41,9 +47,10 @@ pub enum Endpoint {
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::FillRequests,
         Self::CheckRequests,
+        Self::FillPods,
         Self::CheckPods,
         Self::FillMaintenances,
         Self::CheckMaintenances,
@@ -55,6 +62,7 @@ impl Endpoint {
         match self {
             Self::FillRequests => "/admit/evictionrequests",
             Self::CheckRequests => "/validate/evictionrequests",
+            Self::FillPods => "/admit/pods",
             Self::CheckPods => "/validate/pods",
             Self::FillMaintenances => "/admit/nodemaintenances",
             Self::CheckMaintenances => "/validate/nodemaintenances",
@@ -80,7 +88,10 @@ const REVIEWS_MAX: usize = 32;
 pub struct Admission {
     client: Client,
     rights: Rights,
+    held_nodes: HeldNodes,
     enabled: Arc<AtomicBool>,
+    /// The bundled interceptors that are on.
+    interceptors: Vec<BundledInterceptor>,
     clock: Clock,
     /// Each review costs the API server some calls: strangers cannot have it flooded.
     at_a_time: Semaphore,
@@ -91,8 +102,10 @@ impl Admission {
     pub fn new(client: Client) -> Self {
         Self {
             client: client.clone(),
-            rights: Rights::new(client),
+            rights: Rights::new(client.clone()),
+            held_nodes: HeldNodes::new(client, MANAGER_NAMESPACE),
             enabled: Arc::new(AtomicBool::new(true)),
+            interceptors: BundledInterceptor::ALL.to_vec(),
             clock: system_clock(),
             at_a_time: Semaphore::new(REVIEWS_MAX),
         }
@@ -113,6 +126,20 @@ impl Admission {
         self
     }
 
+    /// The manager runs in this namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        self.held_nodes = HeldNodes::new(self.client.clone(), namespace);
+        self
+    }
+
+    /// Only these bundled interceptors are on.
+    #[must_use]
+    pub fn with_interceptors(mut self, interceptors: Vec<BundledInterceptor>) -> Self {
+        self.interceptors = interceptors;
+        self
+    }
+
     /// The AdmissionReview that answers the one in `body`.
     ///
     /// # Errors
@@ -122,6 +149,7 @@ impl Admission {
         // It is never closed.
         let _one_of_few = self.at_a_time.acquire().await.ok();
         Ok(match endpoint {
+            Endpoint::FillPods => review::answer(&request.uid, &self.fill_pod(&request).await),
             Endpoint::CheckPods => review::answer(&request.uid, &self.check_pod(&request)),
             Endpoint::FillRequests | Endpoint::CheckRequests => self.judge_request(endpoint, request).await,
             Endpoint::FillMaintenances | Endpoint::CheckMaintenances => {
@@ -135,6 +163,25 @@ impl Admission {
                 review::answer(&request.uid, &verdict)
             }
         })
+    }
+
+    /// No pod has to wait for us: what cannot be found out is left out.
+    async fn fill_pod(&self, request: &Request<'_>) -> Verdict {
+        let read = request.object.map(|object| serde_json::from_str::<PodOnWire>(object.get()));
+        let (Some(Ok(pod)), Operation::Create) = (read, request.operation) else { return Verdict::allow() };
+        let pod = NewPod::read(&pod);
+        let held = if pod.may_be_held() {
+            self.held_nodes.get((self.clock)()).await.unwrap_or_else(|why| {
+                tracing::warn!(
+                    why = kind_of(&why),
+                    "which nodes are held cannot be read; a pod goes to its node"
+                );
+                Arc::default()
+            })
+        } else {
+            Arc::default()
+        };
+        workload_pods::on_create(&pod, &Object::new(request.object).annotations(), &self.interceptors, &held)
     }
 
     fn check_pod(&self, request: &Request<'_>) -> Verdict {
@@ -234,6 +281,8 @@ impl Admission {
         if !matters || *access != Access::Allowed || !is_pod_name(wanted) {
             return Ok(None);
         }
-        pods::find(&self.client, namespace, &wanted.name).await
+        let found = pods::find(&self.client, namespace, &wanted.name).await?;
+        Ok(found
+            .map(|pod| FoundPod { bundled: pod.bundled.filter(|it| self.interceptors.contains(it)), ..pod }))
     }
 }

@@ -13,6 +13,8 @@
 //!   any, updates that leave them alone, and the subresources status, binding and eviction never come here. An annotation that
 //!   gets in during an outage does no harm: when an eviction is requested, annotations that break the rules do not count.
 //!   Namespaces that the webhook itself depends on are left out altogether.
+//! - **New pods of DaemonSets and StatefulSets**: `Ignore`, and asked only where no MutatingAdmissionPolicy of the API server has
+//!   written their interceptor on them. A DaemonSet pod that comes to a node under maintenance during an outage is asked to leave again.
 
 use serde_json::{Value, json};
 use usher_api::names::{
@@ -20,12 +22,14 @@ use usher_api::names::{
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_GROUP, VERSION,
 };
 
+use usher_api::annotation_of;
+use usher_api::workloads::BundledInterceptor;
+
 use crate::admission::Endpoint;
 
 /// The name of both configurations.
 pub const NAME: &str = "usher";
-/// The namespace that the manager runs in, unless it is installed elsewhere.
-pub const NAMESPACE: &str = "usher-system";
+pub use usher_api::names::MANAGER_NAMESPACE as NAMESPACE;
 /// The Service that leads to the webhook.
 pub const SERVICE: &str = "usher-webhook";
 /// The service account of the manager.
@@ -84,7 +88,14 @@ pub fn mutating(target: &Target) -> Value {
     let mut maintenances =
         hook(("fill", NODE_MAINTENANCE_GROUP), Endpoint::FillMaintenances, target, &maintenances, "Fail", 5);
     maintenances["matchConditions"] = json!([{"name": "plan-changed", "expression": plan_changed()}]);
-    let mut hooks = [requests, maintenances];
+    let pods = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"],
+        "scope": "Namespaced",
+    });
+    let mut pods =
+        hook(("fill-pods", EVICTION_REQUEST_GROUP), Endpoint::FillPods, target, &pods, "Ignore", 1);
+    pods["matchConditions"] = json!([{"name": "not-filled-by-a-policy", "expression": not_filled()}]);
+    let mut hooks = [requests, maintenances, pods];
     for hook in &mut hooks {
         // What others change afterwards is set right again, rather than refused.
         hook["reinvocationPolicy"] = "IfNeeded".into();
@@ -140,6 +151,21 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
         {"name": "not-the-manager", "expression": not_the_manager},
     ]);
     configuration("Validating", &[requests, statuses, pods, maintenances, nodes])
+}
+
+/// True for pods of workloads with a bundled interceptor that is not written on them: where the API server has
+/// MutatingAdmissionPolicies, these have done it before.
+fn not_filled() -> String {
+    let of = |it: &BundledInterceptor| {
+        let (key, _) = annotation_of(&it.interceptor());
+        format!(
+            "(object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && o.kind == '{}' && \
+             o.apiVersion.startsWith('apps/')) && !(has(object.metadata.annotations) && '{key}' in object.metadata.annotations))",
+            it.kind()
+        )
+    };
+    let any: Vec<String> = BundledInterceptor::ALL.iter().map(of).collect();
+    format!("has(object.metadata.ownerReferences) && ({})", any.join(" || "))
 }
 
 /// True for a new maintenance, and for one that the schema refuses afterwards.

@@ -18,6 +18,7 @@ pub mod configurations;
 pub mod connections;
 pub mod directory;
 pub mod failures;
+mod held_nodes;
 pub mod keeper;
 mod maintenances;
 pub mod memory;

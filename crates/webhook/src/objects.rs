@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
+use usher_api::workloads::BundledInterceptor;
 use usher_api::{
     EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, LocalPodReference, NodeMaintenance,
 };
@@ -236,11 +237,14 @@ impl<'a> Object<'a> {
     /// A pod as found in the cluster.
     pub fn pod(&self) -> FoundPod {
         let (meta, status): (Metadata<'_>, Status<'_>) = (split(self.metadata), split(self.status));
+        let owners: Vec<OwnerReference> = read(meta.owner_references).unwrap_or_default();
+        let controller = owners.iter().find(|owner| owner.controller == Some(true));
         FoundPod {
             uid: read(meta.uid).unwrap_or_default(),
             phase: read(status.phase).unwrap_or_default(),
             labels: read(meta.labels).unwrap_or_default(),
             annotations: read(meta.annotations).unwrap_or_default(),
+            bundled: controller.and_then(|it| BundledInterceptor::of_owner(&it.api_version, &it.kind)),
         }
     }
 

@@ -118,6 +118,10 @@ fn patch(changes: &Changes) -> Value {
     if let Some(plan) = &changes.drain_plan {
         operations.push(json!({"op": "add", "path": "/spec/drainPlan", "value": plan}));
     }
+    if let Some(gates) = &changes.scheduling_gates {
+        let gates: Vec<Value> = gates.iter().map(|name| json!({"name": name})).collect();
+        operations.push(json!({"op": "add", "path": "/spec/schedulingGates", "value": gates}));
+    }
     Value::Array(operations)
 }
 

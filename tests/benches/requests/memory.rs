@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use futures::future::join;
+use futures::future::{join_all, join3, pending};
 use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -16,11 +16,14 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tower::ServiceExt as _;
+use usher_api::names::MANAGER_NAMESPACE;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_cluster::store::Key;
 use usher_cluster::{Cluster, Options};
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{eviction_request, feeds, maintenance};
+use usher_controllers::feeds::Feeds;
+use usher_controllers::{eviction_request, interceptors, maintenance};
 use usher_tests::crds;
 use usher_tests::living::{NODES, PODS, node};
 use usher_tests::requests::{DRAIN, REQUESTS};
@@ -202,27 +205,18 @@ pub async fn control(url: &str) -> Result<()> {
     let tell = synced.clone();
     let observer = metrics.observer(move || tell.store(true, Ordering::Release));
     let begun = Instant::now();
-    let mut subscriptions = feeds::subscribe(&client, 2);
-    let for_requests = subscriptions.remove(0);
-    let for_maintenances = subscriptions.remove(0);
-    let maintenances = metrics.maintenance_observer(|| ());
-    let controllers = tokio::spawn(join(
-        eviction_request::run_until(
-            for_requests,
-            client.clone(),
-            Clock::system(),
-            eviction_request::Options::default(),
-            observer,
-            std::future::pending(),
-        ),
-        maintenance::run_until(
-            for_maintenances,
-            client,
-            Clock::system(),
-            maintenances,
-            std::future::pending(),
-        ),
-    ));
+    let mut feeds = Feeds::default();
+    let (on, at) = (|| client.clone(), Clock::system);
+    let options = eviction_request::Options::default();
+    let requests = eviction_request::run_until(&mut feeds, on(), at(), options, observer, pending());
+    let maintenances =
+        maintenance::run_until(&mut feeds, on(), at(), metrics.maintenance_observer(|| ()), pending());
+    let answers = BundledInterceptor::ALL.map(|which| {
+        let observer = metrics.interceptor_observer(which, || ());
+        interceptors::run_until(which, &mut feeds, on(), at(), MANAGER_NAMESPACE, observer, pending())
+    });
+    let _watches = feeds.start(&client);
+    let controllers = tokio::spawn(join3(requests, maintenances, join_all(answers)));
     until(begun, || synced.load(Ordering::Acquire)).await?;
     let told = begun.elapsed();
     // It has caught up when it has seen to all of them once, and nobody waits any more.

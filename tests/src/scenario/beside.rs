@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use usher_apply::Clock;
 use usher_cluster::admission::in_process;
 use usher_cluster::{Cluster, User};
-use usher_controllers::{eviction_request, run_both};
+use usher_controllers::{eviction_request, run_all};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
 use usher_webhook::{Admission, Endpoint, ServingCertificate};
 
@@ -60,7 +60,7 @@ impl Usher {
             Controllers::Requests => {
                 controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)))
             }
-            Controllers::RequestsAndMaintenances => controllers.spawn(run_both(client, clock)),
+            Controllers::RequestsAndMaintenances => controllers.spawn(run_all(client, clock)),
         };
         *self.controllers.lock() = controllers;
     }

@@ -358,7 +358,7 @@ fn pod_facts(full: &FullPod, pod: &Pod) -> PodFacts {
         uid: pod.uid.to_string(),
         node: pod.node.to_string(),
         phase: phase.unwrap_or_else(|| "Pending".to_string()),
-        ready: pod.ready,
+        ready: pod.is_ready(),
         terminating_until: pod.deletion,
         owner: pod.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name)),
     }

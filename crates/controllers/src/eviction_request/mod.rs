@@ -8,18 +8,17 @@ use std::sync::Arc;
 use futures::{FutureExt, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Outcome, Requests, spans};
 use usher_decide::decision::Effect;
 use usher_decide::eviction_request::index::{Decided, Index};
-use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, DaemonSetOnWire, Key, Pod, Request};
+use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, Key, Namespace, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 pub use crate::observer::Nobody;
 pub use observer::Observer;
 
-use crate::feeds::{self, Subscription};
+use crate::feeds::Feeds;
 use crate::observer::QueueObserver;
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
@@ -33,24 +32,28 @@ pub struct Options {
 
 /// Runs the controller with watches of its own until the future is dropped.
 pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
-    let Some(subscription) = feeds::subscribe(&client, 1).pop() else { return };
-    run_until(subscription, client, clock, Options::default(), observer, std::future::pending()).await;
+    let mut feeds = Feeds::default();
+    let options = Options::default();
+    let running = run_until(&mut feeds, client.clone(), clock, options, observer, std::future::pending());
+    let _watches = feeds.start(&client);
+    running.await;
 }
 
-/// Runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub async fn run_until(
-    subscription: Subscription,
+/// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
+pub fn run_until<S: Future<Output = ()>>(
+    feeds: &mut Feeds,
     client: Client,
     clock: Clock,
     options: Options,
     observer: Box<dyn Observer>,
-    stop: impl Future<Output = ()>,
-) {
+    stop: S,
+) -> impl Future<Output = ()> + use<S> {
     let events = futures::stream::select_all([
-        subscription.pods.map(Event::Pod).boxed(),
-        subscription.requests.map(Event::Request).boxed(),
+        feeds.pods().map(Event::Pod).boxed(),
+        feeds.requests().map(Event::Request).boxed(),
         watch::<BudgetOnWire, Budget>(client.clone()).map(Event::Budget).boxed(),
-        watch::<DaemonSetOnWire, DaemonSet>(client.clone()).map(Event::DaemonSet).boxed(),
+        feeds.daemon_sets().map(Event::DaemonSet).boxed(),
+        feeds.namespaces().map(Event::Namespace).boxed(),
     ]);
     let controller = Controller {
         apply: Requests::new(client.clone(), Events::start(client, clock.clone())),
@@ -58,9 +61,8 @@ pub async fn run_until(
         index: Index::new(options.interceptors_limit),
         pending: Pending::default(),
         listed: Listed::default(),
-        _watches: subscription.watches,
     };
-    reconcile::run(controller, events, clock, stop).await;
+    reconcile::run(controller, events, clock, stop)
 }
 
 /// What the watches tell.
@@ -68,7 +70,8 @@ enum Event {
     Pod(WatchEvent<Arc<Pod>, Key>),
     Request(WatchEvent<Arc<Request>, Key>),
     Budget(WatchEvent<Budget, Key>),
-    DaemonSet(WatchEvent<DaemonSet, Key>),
+    DaemonSet(WatchEvent<Arc<DaemonSet>, Key>),
+    Namespace(WatchEvent<Arc<Namespace>, Arc<str>>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,6 +88,7 @@ struct Listed {
     requests: bool,
     budgets: bool,
     daemon_sets: bool,
+    namespaces: bool,
 }
 
 struct Done {
@@ -98,7 +102,6 @@ struct Controller {
     index: Index,
     pending: Pending<Item>,
     listed: Listed,
-    _watches: Arc<JoinSet<()>>,
 }
 
 impl Reconciler for Controller {
@@ -129,19 +132,21 @@ impl Reconciler for Controller {
                 self.listed.budgets = true;
                 self.index.only_budgets(&there)
             }
-            Event::DaemonSet(WatchEvent::Applied(set)) => self.index.daemon_set_seen(set),
-            Event::DaemonSet(WatchEvent::Deleted(key)) => self.index.daemon_set_gone(&key),
-            Event::DaemonSet(WatchEvent::Listed(there)) => {
-                self.listed.daemon_sets = true;
-                self.index.only_daemon_sets(&there)
+            Event::DaemonSet(event) => {
+                self.listed.daemon_sets |= event.is_listed();
+                self.index.daemon_sets_changed(event)
+            }
+            Event::Namespace(event) => {
+                self.listed.namespaces |= event.is_listed();
+                self.index.namespaces_changed(event)
             }
         };
         self.pending.now.extend(concerned.into_iter().map(Item::Request));
     }
 
     fn has_synced(&self) -> bool {
-        let Listed { pods, requests, budgets, daemon_sets } = self.listed;
-        pods && requests && budgets && daemon_sets
+        let Listed { pods, requests, budgets, daemon_sets, namespaces } = self.listed;
+        pods && requests && budgets && daemon_sets && namespaces
     }
 
     fn pending(&mut self, _: Timestamp) -> Pending<Item> {

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::Client;
-use tokio::task::JoinSet;
 use tracing::Instrument as _;
-use usher_api::NodeMaintenance;
 use usher_apply::{Clock, Events, Failure, Maintenances, spans};
 use usher_decide::maintenance::decision::{Effect, NodeEffect};
 use usher_decide::maintenance::index::{Index, Item, PodDecision};
@@ -21,26 +19,24 @@ use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
 pub use crate::observer::Nobody;
 pub use observer::Observer;
 
-use crate::feeds::Subscription;
+use crate::feeds::Feeds;
 use crate::observer::QueueObserver;
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
 
-/// Runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub async fn run_until(
-    subscription: Subscription,
+/// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
+pub fn run_until<S: Future<Output = ()>>(
+    feeds: &mut Feeds,
     client: Client,
     clock: Clock,
     observer: Box<dyn Observer>,
-    stop: impl Future<Output = ()>,
-) {
+    stop: S,
+) -> impl Future<Output = ()> + use<S> {
     let events = futures::stream::select_all([
-        watch::<NodeMaintenance, Maintenance>(client.clone())
-            .map(|event| Event::Maintenance(Box::new(event)))
-            .boxed(),
+        feeds.maintenances().map(Event::Maintenance).boxed(),
         watch::<NodeOnWire, Node>(client.clone()).map(|event| Event::Node(Box::new(event))).boxed(),
-        subscription.pods.map(Event::Pod).boxed(),
-        subscription.requests.map(Event::Request).boxed(),
+        feeds.pods().map(Event::Pod).boxed(),
+        feeds.requests().map(Event::Request).boxed(),
     ]);
     let controller = Controller {
         apply: Maintenances::new(client.clone(), Events::start(client, clock.clone())),
@@ -48,14 +44,13 @@ pub async fn run_until(
         index: Index::default(),
         has_changed: true,
         listed: Listed::default(),
-        _watches: subscription.watches,
     };
-    reconcile::run(controller, events, clock, stop).await;
+    reconcile::run(controller, events, clock, stop)
 }
 
 /// What the watches tell.
 enum Event {
-    Maintenance(Box<WatchEvent<Maintenance, Arc<str>>>),
+    Maintenance(WatchEvent<Arc<Maintenance>, Arc<str>>),
     Node(Box<WatchEvent<Node, Arc<str>>>),
     Pod(WatchEvent<Arc<Pod>, Key>),
     Request(WatchEvent<Arc<Request>, Key>),
@@ -93,7 +88,6 @@ struct Controller {
     /// Something was learned that plans may depend on.
     has_changed: bool,
     listed: Listed,
-    _watches: Arc<JoinSet<()>>,
 }
 
 impl Reconciler for Controller {
@@ -104,7 +98,7 @@ impl Reconciler for Controller {
     fn learn(&mut self, event: Event, now: Timestamp) {
         self.has_changed = true;
         match event {
-            Event::Maintenance(event) => match *event {
+            Event::Maintenance(event) => match event {
                 WatchEvent::Applied(maintenance) => self.maintenance_seen(maintenance, now),
                 WatchEvent::Deleted(name) => self.maintenance_gone(&name, now),
                 WatchEvent::Listed(there) => {
@@ -270,7 +264,8 @@ impl Controller {
         Reconciled { again: None, work: Some(work.instrument(span).boxed()) }
     }
 
-    fn maintenance_seen(&mut self, maintenance: Maintenance, now: Timestamp) {
+    fn maintenance_seen(&mut self, maintenance: impl Into<Arc<Maintenance>>, now: Timestamp) {
+        let maintenance = maintenance.into();
         let name = maintenance.name.clone();
         let before = self.index.maintenance(&name).cloned();
         self.index.maintenance_seen(maintenance);

@@ -6,6 +6,7 @@
 //! [`tally`]. Which request waits for what is in its status, its events and `usher explain`.
 
 mod counting;
+mod interceptor;
 mod maintenance;
 mod queue;
 pub mod tally;
@@ -22,12 +23,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_decide::eviction_request::Answer;
 use usher_decide::snapshot::{Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::eviction_request::Observer;
+use crate::observer::QueueObserver;
 use counting::{Counted, Counting, Errors};
 use maintenance::ByCause;
 use queue::{QueueCounts, Queues};
@@ -82,6 +85,8 @@ pub struct Metrics {
     registry: Arc<Registry>,
     counts: Arc<Mutex<Counts>>,
     maintenances: Arc<Mutex<maintenance::Counts>>,
+    queues: Queues,
+    interceptor_errors: Errors,
     leads: Family<ByLease, Gauge>,
     clock: Clock,
 }
@@ -119,13 +124,19 @@ impl Metrics {
             leads.clone(),
         );
         let maintenances = maintenance::Counts::new(&mut registry, queues.named("nodemaintenances"));
+        let interceptor_errors = counting::errors();
+        registry.register(
+            "bundled_interceptor_errors",
+            "Decisions of bundled interceptors that were not carried out, by why",
+            interceptor_errors.clone(),
+        );
         let (counts, maintenances) = (Arc::new(Mutex::new(counts)), Arc::new(Mutex::new(maintenances)));
         registry.register_collector(Box::new(AtRead {
             counts: counts.clone(),
             maintenances: maintenances.clone(),
             clock: clock.clone(),
         }));
-        Self { registry: Arc::new(registry), counts, maintenances, leads, clock }
+        Self { registry: Arc::new(registry), counts, maintenances, queues, interceptor_errors, leads, clock }
     }
 
     /// Whether this process leads.
@@ -146,6 +157,18 @@ impl Metrics {
         synced: impl Fn() + Send + 'static,
     ) -> Box<dyn crate::maintenance::Observer> {
         let (counts, clock) = (self.maintenances.clone(), self.clock.clone());
+        Box::new(Counting { counts, clock, synced: Box::new(synced) })
+    }
+
+    /// The same for a run of a bundled interceptor.
+    pub fn interceptor_observer(
+        &self,
+        which: BundledInterceptor,
+        synced: impl Fn() + Send + 'static,
+    ) -> Box<dyn QueueObserver> {
+        let queue = self.queues.named(which.class());
+        let counts = interceptor::Counts { errors: self.interceptor_errors.clone(), queue };
+        let (counts, clock) = (Arc::new(Mutex::new(counts)), self.clock.clone());
         Box::new(Counting { counts, clock, synced: Box::new(synced) })
     }
 

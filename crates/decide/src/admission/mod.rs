@@ -9,7 +9,7 @@
 //! - [`resolve`]: the interceptors of a pod, even of one whose annotations break the rules.
 //! - [`node_maintenance`]: CREATE, UPDATE and DELETE of maintenances; [`drain_plan`] for what is added to their plans,
 //!   [`node_rights`] for who may write them. [`node_cordon`]: warnings on nodes that they hold.
-//! - [`pods`]: annotations of pods.
+//! - [`pods`]: annotations of pods. [`workload_pods`]: what is written on new pods of workloads.
 //! - [`rules`]: every rule with its name, code and reason.
 
 pub mod drain_plan;
@@ -24,10 +24,12 @@ pub mod pods;
 pub mod resolve;
 pub mod rules;
 mod turn;
+pub mod workload_pods;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
+use usher_api::workloads::BundledInterceptor;
 use usher_api::{DrainPlanEntry, Interceptor};
 
 pub use rules::{Refusal, Rule};
@@ -71,7 +73,7 @@ impl From<Refusal> for Verdict {
     }
 }
 
-/// What admission sets on a request or a maintenance. `None` leaves the field as it is.
+/// What admission sets on a request, a maintenance or a pod. `None` leaves the field as it is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
     /// `metadata.labels`, whole.
@@ -82,6 +84,8 @@ pub struct Changes {
     pub interceptors: Option<Vec<Interceptor>>,
     /// `spec.drainPlan`, whole.
     pub drain_plan: Option<Vec<DrainPlanEntry>>,
+    /// `spec.schedulingGates`, whole, by their names.
+    pub scheduling_gates: Option<Vec<String>>,
 }
 
 impl Changes {
@@ -140,6 +144,8 @@ pub struct FoundPod {
     pub labels: BTreeMap<String, String>,
     /// Its annotations, at least those that name interceptors.
     pub annotations: BTreeMap<String, String>,
+    /// The interceptor that comes with Usher for the kind of its controller, if that is on.
+    pub bundled: Option<BundledInterceptor>,
 }
 
 impl FoundPod {
@@ -156,6 +162,7 @@ impl From<Pod> for FoundPod {
             phase: pod.status.and_then(|status| status.phase).unwrap_or_default(),
             labels: pod.metadata.labels.unwrap_or_default(),
             annotations: pod.metadata.annotations.unwrap_or_default(),
+            bundled: None,
         }
     }
 }

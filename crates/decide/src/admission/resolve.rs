@@ -12,9 +12,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use usher_api::interceptor_rules::{CONTROLLER_PRIORITY, GENERAL_SLOTS, RESERVED_PRIORITIES, RESERVED_SLOTS};
+use usher_api::interceptor_rules::{
+    CONTROLLER_PRIORITY, CONTROLLER_ROLE, GENERAL_SLOTS, RESERVED_PRIORITIES, RESERVED_SLOTS,
+};
 use usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX;
-use usher_api::{AnnotationError, Interceptor, interceptors_of};
+use usher_api::workloads::BundledInterceptor;
+use usher_api::{AnnotationError, Interceptor, annotation_of, interceptors_of};
 
 /// The interceptors in the order of their turns, and what was passed over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,6 +69,21 @@ pub fn resolve(annotations: &BTreeMap<String, String>) -> Resolved {
             }
         }
     }
+}
+
+/// The interceptors of a pod whose controller has a bundled one: it is added as if it were annotated, unless the pod names its class,
+/// or another controller, itself.
+pub fn resolve_with(annotations: &BTreeMap<String, String>, bundled: Option<BundledInterceptor>) -> Resolved {
+    let resolved = resolve(annotations);
+    let Some(bundled) = bundled else { return resolved };
+    let (key, value) = annotation_of(&bundled.interceptor());
+    let is_controller = |interceptor: &Interceptor| interceptor.role.as_deref() == Some(CONTROLLER_ROLE);
+    if annotations.contains_key(&key) || resolved.interceptors.iter().any(is_controller) {
+        return resolved;
+    }
+    let mut annotations = annotations.clone();
+    annotations.insert(key, value);
+    resolve(&annotations)
 }
 
 /// Whom the first of the steps that has anything to do passes over.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::CONDITIONS_MAX;
 use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
+use usher_api::workloads::Strategy;
 
 use super::{Answer, Attempt, Case, Claim, Decision, Left, Refusal, Room, SelectingBudget};
 use crate::decision::{About, Effect, Notice, limited};
@@ -28,7 +29,10 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
     let unevictable = if pod.is_mirror {
         Some(Unevictable::MirrorPod)
     } else {
-        (pod.is_daemon() && case.has_daemon_set).then_some(Unevictable::DaemonSetPod)
+        case.daemon_set.filter(|_| pod.is_daemon()).map(|strategy| match strategy {
+            Strategy::Off => Unevictable::DaemonSetStays,
+            Strategy::Default | Strategy::MaxUnavailable => Unevictable::DaemonSetPod,
+        })
     };
     if let Some(pod) = unevictable {
         return blocked(request, WaitingOn::NotEvictable { pod }, 0, now);

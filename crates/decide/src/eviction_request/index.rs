@@ -11,8 +11,9 @@ use crate::decision::Effect;
 use crate::eviction_request::{
     Answer, Attempt, Case, Claim, Decision, Refusal, Room, SelectingBudget, Target, decide,
 };
-use crate::snapshot::{Budget, DaemonSet, Key, Pod, Request};
+use crate::snapshot::{Budget, DaemonSet, Key, Namespace, Pod, Request, WatchEvent};
 use jiff::{SignedDuration, Timestamp};
+use usher_api::workloads::{BundledInterceptor, Strategy};
 
 #[derive(Debug, Default)]
 pub struct Index {
@@ -20,7 +21,9 @@ pub struct Index {
     requests: BTreeMap<Key, Entry>,
     /// By namespace.
     budgets: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Budget>>,
-    daemon_sets: HashMap<Key, Arc<str>>,
+    daemon_sets: HashMap<Key, Arc<DaemonSet>>,
+    /// What they say for the workloads in them.
+    namespaces: HashMap<Arc<str>, Arc<Namespace>>,
     /// How long all interceptors of a pod may take together.
     interceptors_limit: Option<SignedDuration>,
     ledger: Ledger,
@@ -162,32 +165,35 @@ impl Index {
     }
 
     /// The requests whose pods may be evicted now, or not any more.
-    pub fn daemon_set_seen(&mut self, set: DaemonSet) -> Vec<Key> {
-        if set.is_deleting {
-            return self.daemon_set_gone(&set.key);
-        }
-        let is_new = self.daemon_sets.insert(set.key.clone(), set.uid.clone()).as_ref() != Some(&set.uid);
-        if is_new { self.requests_in(&set.key.namespace) } else { Vec::new() }
+    pub fn daemon_sets_changed(&mut self, event: WatchEvent<Arc<DaemonSet>, Key>) -> Vec<Key> {
+        let changed = event.store(&mut self.daemon_sets, |set| set.key.clone());
+        let differ =
+            |(key, before): &(Key, Option<Arc<DaemonSet>>)| before.as_ref() != self.daemon_sets.get(key);
+        let namespaces: BTreeSet<_> =
+            changed.into_iter().filter(differ).map(|(key, _)| key.namespace.clone()).collect();
+        namespaces.iter().flat_map(|namespace| self.requests_in(namespace)).collect()
     }
 
-    pub fn daemon_set_gone(&mut self, key: &Key) -> Vec<Key> {
-        self.daemon_sets.remove(key);
-        self.requests_in(&key.namespace)
+    pub fn namespaces_changed(&mut self, event: WatchEvent<Arc<Namespace>, Arc<str>>) -> Vec<Key> {
+        let changed = event.store(&mut self.namespaces, |namespace| namespace.name.clone());
+        let says = |namespace: Option<&Arc<Namespace>>| namespace.and_then(|it| it.strategy.clone());
+        let differ = |(name, before): &(Arc<str>, Option<Arc<Namespace>>)| {
+            says(before.as_ref()) != says(self.namespaces.get(name))
+        };
+        changed.into_iter().filter(differ).flat_map(|(name, _)| self.requests_in(&name)).collect()
     }
 
-    pub fn only_daemon_sets(&mut self, there: &HashSet<Key>) -> Vec<Key> {
-        let mut gone: Vec<Key> =
-            self.daemon_sets.keys().filter(|key| !there.contains(key)).cloned().collect();
-        gone.sort_unstable();
-        gone.iter().flat_map(|key| self.daemon_set_gone(key)).collect()
-    }
-
-    /// The DaemonSet that the pod names is there.
-    fn has_daemon_set(&self, pod: &Pod) -> bool {
-        pod.owner.as_ref().is_some_and(|owner| {
-            let key = Key::new(pod.key.namespace.clone(), owner.name.clone());
-            self.daemon_sets.get(&key) == Some(&owner.uid)
-        })
+    /// What the DaemonSet that the pod names says, if it is there.
+    fn daemon_set(&self, pod: &Pod) -> Option<Strategy> {
+        let owner = pod.owner.as_ref().filter(|_| pod.is_daemon())?;
+        let key = Key::new(pod.key.namespace.clone(), owner.name.clone());
+        let set = self.daemon_sets.get(&key).filter(|set| set.uid == owner.uid && !set.is_deleting)?;
+        let namespace =
+            self.namespaces.get(&key.namespace).and_then(|namespace| namespace.strategy.as_deref());
+        Some(
+            Strategy::of(BundledInterceptor::DaemonSet, set.strategy.as_deref(), namespace)
+                .unwrap_or_default(),
+        )
     }
 
     fn requests_in(&self, namespace: &str) -> Vec<Key> {
@@ -227,7 +233,7 @@ impl Index {
             pod: target,
             budgets: &selecting,
             attempt: entry.attempt.as_deref(),
-            has_daemon_set: pod.as_deref().is_some_and(|pod| pod.is_daemon() && self.has_daemon_set(pod)),
+            daemon_set: pod.as_deref().and_then(|pod| self.daemon_set(pod)),
             interceptors_limit: self.interceptors_limit,
         };
         let mut room = Claims { ledger: &mut self.ledger, now, claimed: None };

@@ -14,6 +14,7 @@ mod turn;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use usher_api::EvictionRequestCancellationPolicy as Policy;
+use usher_api::workloads::Strategy;
 
 pub use evict::BLOCKED_CONDITION;
 pub use refusal::{Answer, Attempt, LONGEST_PAUSE, Refusal, SelectingBudget};
@@ -46,8 +47,8 @@ pub struct Case<'a> {
     pub budgets: &'a [&'a Budget],
     /// What became of the last eviction that was tried.
     pub attempt: Option<&'a Attempt>,
-    /// The controller that the pod names exists, where it is a DaemonSet.
-    pub has_daemon_set: bool,
+    /// What the DaemonSet that the pod names says of eviction requests, if there is such a DaemonSet.
+    pub daemon_set: Option<Strategy>,
     /// How long all interceptors of a pod may take together.
     pub interceptors_limit: Option<SignedDuration>,
 }

@@ -1,6 +1,7 @@
 //! The rules of the specification's sections Interceptor Class Selection, Eviction and Garbage Collection, by name.
 
 use std::sync::Arc;
+use usher_api::workloads::Strategy;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -59,15 +60,18 @@ fn pod() -> Pod {
     Pod {
         key: Key::new("default", "p"),
         uid: "uid-p".into(),
+        created: Timestamp::UNIX_EPOCH,
         node: "n1".into(),
         labels: Arc::new([("app".to_string(), "web".to_string())].into()),
         phase: Phase::Running,
-        ready: true,
+        ready_since: Some(Timestamp::UNIX_EPOCH),
         deletion: None,
         finalizers: Vec::new(),
         owner: None,
         is_mirror: false,
         names_interceptors: false,
+        grace_seconds: 30,
+        waiting: None,
         priority: 0,
     }
 }
@@ -102,7 +106,7 @@ fn case<'a>(request: &'a Request, pod: &'a Pod) -> Case<'a> {
         pod: Target::Found(pod),
         budgets: &[],
         attempt: None,
-        has_daemon_set: true,
+        daemon_set: Some(Strategy::Default),
         interceptors_limit: None,
     }
 }
@@ -497,8 +501,8 @@ mod budgets {
 
     #[test]
     fn pods_that_need_no_budget_pass() {
-        let not_ready = Pod { ready: false, ..pod() };
-        let pending = Pod { phase: Phase::Pending, ready: false, ..pod() };
+        let not_ready = Pod { ready_since: None, ..pod() };
+        let pending = Pod { phase: Phase::Pending, ready_since: None, ..pod() };
         let healthy = budget("web", 0);
         let unhealthy = Budget { current_healthy: 2, ..budget("web", 0) };
         let none_wanted = Budget { desired_healthy: 0, ..budget("web", 0) };
@@ -862,7 +866,7 @@ mod limits {
         let request = request(&[]);
         let (real, other) = (owner("apps/v1"), owner("example.com/v1"));
         assert!(!evicts(&decide(&case(&request, &real), at(0))));
-        assert!(evicts(&decide(&Case { has_daemon_set: false, ..case(&request, &real) }, at(0))));
+        assert!(evicts(&decide(&Case { daemon_set: None, ..case(&request, &real) }, at(0))));
         assert!(evicts(&decide(&case(&request, &other), at(0))), "a kind of another group by that name");
         assert_eq!(other.kind(), usher_api::PodType::Default);
     }

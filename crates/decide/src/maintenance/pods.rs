@@ -28,6 +28,14 @@ pub fn nothing_ends(request: &Request) -> bool {
         .is_some_and(|blocked| blocked.status == "True" && reasons.contains(&blocked.reason.as_str()))
 }
 
+/// Whether the pod stays because its workload says so: no drain waits for it.
+pub fn stays_by_choice(request: &Request) -> bool {
+    let reason = WaitingOn::NotEvictable { pod: Unevictable::DaemonSetStays }.reason();
+    request
+        .condition(BLOCKED_CONDITION)
+        .is_some_and(|blocked| blocked.status == "True" && blocked.reason == reason)
+}
+
 pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option<PodEffect> {
     if pod.phase.is_terminal() {
         return None;

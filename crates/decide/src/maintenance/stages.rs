@@ -40,6 +40,8 @@ pub struct View<'a> {
     pub evicting: u32,
     /// Those of the latter that nothing ends.
     pub staying: u32,
+    /// Pods beside these that stay because their workloads say so. Nobody waits for them.
+    pub kept: u32,
     /// Older maintenances that drain it too.
     pub older: Vec<Arc<str>>,
 }

@@ -84,6 +84,7 @@ impl Scene {
             pods,
             evicting,
             staying: self.staying,
+            kept: 0,
             older: self.older.clone(),
         };
         let drain = state.as_ref().zip(self.position).map(|(state, position)| MaintenanceState {
@@ -345,6 +346,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
         pods: 4,
         evicting: 0,
         staying: 0,
+        kept: 0,
         older,
     };
     let case = Case {

@@ -214,7 +214,7 @@ fn show_drained(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timest
     } else if !uncordoned.is_empty() {
         ("False", "Cordoning", format!("waiting until {} is cordoned", words::some(&uncordoned)))
     } else if drained && at_the_end {
-        ("True", "Drained", "all pods have left all nodes".to_string())
+        ("True", "Drained", words::drained(case.nodes.iter().map(|view| view.kept).sum()))
     } else {
         let waits =
             case.drain.as_ref().is_some_and(|drain| drain.evicting == 0 && !drain.waits_for.is_empty());

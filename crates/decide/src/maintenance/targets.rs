@@ -107,6 +107,17 @@ impl Targets {
         self.any_of.iter().any(|lists| lists.iter().all(has))
     }
 
+    /// Up to which priority pods of this type are targeted, whatever their labels.
+    pub fn up_to(&self, kind: PodType) -> Option<i32> {
+        let of_list = |list: &Arc<EntryList>| {
+            let general =
+                list.entries().iter().filter(|entry| entry.pod_type == kind && entry.pod_selector.is_none());
+            general.map(|entry| entry.pod_priority).max()
+        };
+        let of_all = |lists: &Intersection| lists.iter().map(of_list).min().flatten();
+        self.any_of.iter().filter_map(of_all).max()
+    }
+
     /// As one list, where it is one.
     pub fn entries(&self) -> Option<&[DrainPlanEntry]> {
         match &self.any_of[..] {

@@ -22,6 +22,15 @@ pub fn some(names: &[&str]) -> String {
     }
 }
 
+/// Of a maintenance, with how many pods stay because their workloads say so.
+pub fn drained(kept: u32) -> String {
+    match kept {
+        0 => "all pods have left all nodes".to_owned(),
+        1 => "all pods have left all nodes but one of a DaemonSet that opted out, which stays".to_owned(),
+        kept => format!("all pods have left all nodes but {kept} of DaemonSets that opted out, which stay"),
+    }
+}
+
 /// Of a maintenance, with the names of the pods that are left.
 pub fn nothing_ends(staying: &BTreeSet<String>) -> String {
     let names: Vec<&str> = staying.iter().map(String::as_str).collect();

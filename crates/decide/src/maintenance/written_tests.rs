@@ -112,6 +112,7 @@ impl Scene {
                 pods,
                 evicting,
                 staying: 0,
+                kept: 0,
                 older: vec![],
             }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use usher_api::workloads::Strategy;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::EvictionRequestStatus;
@@ -212,7 +213,7 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
             pod: Target::Found(pod),
             budgets: &budgets,
             attempt,
-            has_daemon_set: true,
+            daemon_set: Some(Strategy::Default),
             interceptors_limit: None,
         };
         decide(&case, &mut has_room, now).waiting_on

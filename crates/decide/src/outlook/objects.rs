@@ -189,7 +189,7 @@ impl From<PodOnWire> for Pod {
             has_local_data: spec.volumes.iter().flatten().any(|volume| volume.empty_dir.is_some()),
             pod: snapshot::Pod::from(snapshot::PodOnWire {
                 metadata,
-                spec: PodSpec { node_name: spec.node_name, priority: spec.priority },
+                spec: PodSpec { node_name: spec.node_name, priority: spec.priority, ..PodSpec::default() },
                 status,
             }),
         }

@@ -120,7 +120,7 @@ impl Budget {
         }
         let healthy_enough = self.current_healthy >= self.desired_healthy && self.desired_healthy > 0;
         pod.phase == Phase::Running
-            && !pod.ready
+            && !pod.is_ready()
             && match self.policy {
                 UnhealthyPolicy::AlwaysAllow => true,
                 UnhealthyPolicy::IfHealthyBudget => healthy_enough,

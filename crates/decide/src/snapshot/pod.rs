@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use usher_api::PodType;
+use usher_api::names::MAINTENANCE_SCHEDULING_GATE;
 
 use crate::admission::resolve::resolve;
 
 use super::Key;
-use super::wire::{MIRROR_ANNOTATION, PodOnWire};
+use super::wire::{Gate, MIRROR_ANNOTATION, PodOnWire};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -50,12 +51,14 @@ pub struct Owner {
 pub struct Pod {
     pub key: Key,
     pub uid: Arc<str>,
+    pub created: Timestamp,
     /// Empty until it is scheduled.
     pub node: Arc<str>,
     pub priority: i32,
     pub labels: Arc<BTreeMap<String, String>>,
     pub phase: Phase,
-    pub ready: bool,
+    /// Since when it is ready, if it is.
+    pub ready_since: Option<Timestamp>,
     /// Set while it terminates: when its grace ends.
     pub deletion: Option<Timestamp>,
     pub finalizers: Vec<String>,
@@ -63,12 +66,30 @@ pub struct Pod {
     pub is_mirror: bool,
     /// Its annotations name at least one interceptor that counts.
     pub names_interceptors: bool,
+    /// How many seconds it has to end.
+    pub grace_seconds: u32,
+    /// Why it has not started. Few pods wait.
+    pub waiting: Option<Box<Waiting>>,
+}
+
+/// A pod that has no node yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Waiting {
+    pub resource_version: String,
+    /// The node that its DaemonSet made it for, if the gate of node maintenance keeps it from there.
+    pub held_for: Option<Arc<str>>,
+    /// What the scheduler says, if it has found no node.
+    pub unschedulable: Option<String>,
 }
 
 impl Pod {
     /// The request that it has, if it has one: its name is the UID of the pod.
     pub fn request_key(&self) -> Key {
         Key::new(self.key.namespace.clone(), self.uid.clone())
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.ready_since.is_some()
     }
 
     pub fn is_terminating(&self) -> bool {
@@ -107,21 +128,38 @@ impl From<PodOnWire> for Pod {
                 uid: owner.uid.into(),
             })
         });
-        let mut conditions = pod.status.conditions.into_iter().flatten();
+        let conditions = pod.status.conditions.unwrap_or_default();
+        let condition =
+            |kind: &str, status: &str| conditions.iter().find(|it| it.kind == kind && it.status == status);
+        let ready = condition("Ready", "True");
+        let waiting = pod.spec.node_name.is_empty().then(|| {
+            let is_ours = |gate: &Gate| gate.name == MAINTENANCE_SCHEDULING_GATE;
+            let is_held = pod.spec.scheduling_gates.iter().flatten().any(is_ours);
+            let unscheduled = condition("PodScheduled", "False").filter(|it| it.reason == "Unschedulable");
+            Box::new(Waiting {
+                resource_version: meta.resource_version.clone().unwrap_or_default(),
+                held_for: is_held.then(|| pod.spec.only_node().into()),
+                unschedulable: unscheduled.map(|condition| condition.message.clone()),
+            })
+        });
         let annotations = meta.annotations.unwrap_or_default();
         Self {
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid),
-            node: pod.spec.node_name.into(),
+            created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            node: pod.spec.node_name.as_str().into(),
             priority: pod.spec.priority,
             labels: Arc::new(meta.labels.unwrap_or_default()),
             phase: Phase::parse(&pod.status.phase),
-            ready: conditions.any(|condition| condition.kind == "Ready" && condition.status == "True"),
+            ready_since: ready.map(|it| it.since.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
             deletion: meta.deletion_timestamp.map(|time| time.0),
             finalizers: meta.finalizers.unwrap_or_default(),
             owner,
             is_mirror: annotations.contains_key(MIRROR_ANNOTATION),
             names_interceptors: !resolve(&annotations).interceptors.is_empty(),
+            grace_seconds: u32::try_from(pod.spec.termination_grace_period_seconds.max(0))
+                .unwrap_or(u32::MAX),
+            waiting,
         }
     }
 }

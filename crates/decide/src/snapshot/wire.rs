@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{StatefulSetOrdinals, StatefulSetUpdateStrategy};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use usher_api::names::{
-    INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION,
+    EVICTION_REQUEST_STRATEGY_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION,
+    SKIP_INTERCEPTORS_ANNOTATION,
 };
 use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
 
@@ -29,11 +31,76 @@ pub struct PodOnWire {
     pub(crate) status: PodStatus,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodSpec {
     pub node_name: String,
     pub priority: i32,
+    pub termination_grace_period_seconds: i64,
+    pub scheduling_gates: Option<Vec<Gate>>,
+    /// Only that of pods which have no node yet is looked at.
+    pub affinity: Option<Affinity>,
+}
+
+impl Default for PodSpec {
+    fn default() -> Self {
+        Self {
+            node_name: String::new(),
+            priority: 0,
+            // The server writes it; what has none gets that.
+            termination_grace_period_seconds: 30,
+            scheduling_gates: None,
+            affinity: None,
+        }
+    }
+}
+
+impl PodSpec {
+    /// The node that a DaemonSet made the pod for, as its controller writes it: the one value of a field selector.
+    pub fn only_node(&self) -> &str {
+        let required = self.affinity.as_ref().and_then(|it| it.node_affinity.as_ref()?.required.as_ref());
+        let terms = required.map(|it| &it.node_selector_terms[..]).unwrap_or_default();
+        let fields =
+            terms.first().and_then(|term| term.match_fields.as_ref()).and_then(|fields| fields.first());
+        fields.and_then(|field| field.values.as_ref()?.first()).map_or("", String::as_str)
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Gate {
+    pub name: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<NodeSelector>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeSelector {
+    node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeSelectorTerm {
+    match_fields: Option<Vec<NodeField>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeField {
+    values: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -48,6 +115,12 @@ pub(crate) struct PodCondition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default, rename = "lastTransitionTime")]
+    pub since: Option<Time>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -59,11 +132,43 @@ pub struct RequestOnWire {
     pub status: Option<EvictionRequestStatus>,
 }
 
-/// Who it is, and nothing else.
+/// Who it is and how it opts in or out, and nothing else.
 #[derive(Debug, Clone, Deserialize)]
 pub struct DaemonSetOnWire {
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct NamespaceOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct StatefulSetOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: StatefulSetSpec,
+    #[serde(default)]
+    pub(crate) status: StatefulSetStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StatefulSetSpec {
+    pub replicas: Option<i32>,
+    pub min_ready_seconds: Option<i32>,
+    pub ordinals: Option<StatefulSetOrdinals>,
+    pub update_strategy: Option<StatefulSetUpdateStrategy>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StatefulSetStatus {
+    pub update_revision: Option<String>,
+    pub observed_generation: Option<i64>,
 }
 
 /// A budget changes with each pod that leaves, and half of it is about who wrote which field.
@@ -142,6 +247,8 @@ stands_for!(PodOnWire, core::Pod);
 stands_for!(RequestOnWire, EvictionRequest);
 stands_for!(BudgetOnWire, PodDisruptionBudget);
 stands_for!(DaemonSetOnWire, k8s_openapi::api::apps::v1::DaemonSet);
+stands_for!(StatefulSetOnWire, k8s_openapi::api::apps::v1::StatefulSet);
+stands_for!(NamespaceOnWire, core::Namespace);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "W: Deserialize<'de>")]
@@ -153,6 +260,7 @@ struct Slim<W> {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     labels: Option<BTreeMap<String, String>>,
+    generation: Option<i64>,
     annotations: Option<Annotations>,
     finalizers: Option<Vec<String>>,
     owner_references: Option<Vec<OwnerReference>>,
@@ -169,6 +277,7 @@ impl<W> Default for Slim<W> {
             creation_timestamp: None,
             deletion_timestamp: None,
             labels: None,
+            generation: None,
             annotations: None,
             finalizers: None,
             owner_references: None,
@@ -209,6 +318,7 @@ impl Annotations {
         key == MIRROR_ANNOTATION
             || key == INTERCEPTORS_RESOLVED_ANNOTATION
             || key == SKIP_INTERCEPTORS_ANNOTATION
+            || key == EVICTION_REQUEST_STRATEGY_ANNOTATION
             || key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
     }
 }
@@ -267,6 +377,7 @@ fn meta<W>(slim: Slim<W>) -> ObjectMeta {
         creation_timestamp: slim.creation_timestamp,
         deletion_timestamp: slim.deletion_timestamp,
         labels: slim.labels,
+        generation: slim.generation,
         annotations: slim.annotations.map(|annotations| annotations.0).filter(|kept| !kept.is_empty()),
         finalizers: slim.finalizers,
         owner_references: slim.owner_references,
@@ -307,7 +418,7 @@ mod tests {
         assert!(pod.names_interceptors);
         assert_eq!((pod.key.to_string().as_str(), &*pod.uid, &*pod.node), ("default/p", "u", "n1"));
         assert_eq!(
-            (pod.phase, pod.ready, pod.is_mirror, pod.is_daemon()),
+            (pod.phase, pod.is_ready(), pod.is_mirror, pod.is_daemon()),
             (Phase::Running, true, true, true)
         );
         assert_eq!(pod.labels["app"], "web");
@@ -320,7 +431,7 @@ mod tests {
         let pod: PodOnWire =
             serde_json::from_value(json!({"metadata": {"name": "p", "labels": null}})).unwrap();
         let pod = Pod::from(pod);
-        assert_eq!((pod.phase, pod.ready, &*pod.node), (Phase::Pending, false, ""));
+        assert_eq!((pod.phase, pod.is_ready(), &*pod.node), (Phase::Pending, false, ""));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use usher_api::workloads::BundledInterceptor;
 use usher_controllers::pulse::Pulse;
 use usher_webhook::ServingCertificate;
 
@@ -16,6 +17,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 pub enum Controller {
     EvictionRequests,
     NodeMaintenances,
+    Interceptor(BundledInterceptor),
 }
 
 impl Controller {
@@ -23,6 +25,8 @@ impl Controller {
         match self {
             Self::EvictionRequests => "eviction requests",
             Self::NodeMaintenances => "node maintenances",
+            Self::Interceptor(BundledInterceptor::DaemonSet) => "the interceptor of DaemonSets",
+            Self::Interceptor(BundledInterceptor::StatefulSet) => "the interceptor of StatefulSets",
         }
     }
 }

@@ -58,7 +58,11 @@ pub async fn run(parts: &Parts, listener: TcpListener) -> anyhow::Result<()> {
     let clock = parts.clock.clone();
     let clock: usher_webhook::Clock = Arc::new(move || clock.now());
     let gate = Arc::new(AtomicBool::new(arguments.feature_gates.is_on(Gate::EvictionRequestApi)));
-    let admission = Admission::new(parts.for_strangers.clone()).with_clock(clock.clone()).with_gate(gate);
+    let admission = Admission::new(parts.for_strangers.clone())
+        .with_clock(clock.clone())
+        .with_gate(gate)
+        .with_interceptors(arguments.interceptors())
+        .in_namespace(&arguments.namespace);
     let clients = parts.clients.clone();
     let served = serve_clients(listener, Arc::new(admission), certificate.clone(), clients, parts.stopped());
     let kept = async {

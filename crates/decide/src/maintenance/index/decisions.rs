@@ -108,6 +108,7 @@ impl Index {
             pods: sum.there,
             evicting: sum.evicting,
             staying: self.tally.count_staying_on(node),
+            kept: self.tally.count_kept_on(node),
             older: older.map(|older| older.name.as_str().into()).collect(),
         })
     }

@@ -117,7 +117,8 @@ impl Index {
         (std::mem::take(&mut self.now), std::mem::take(&mut self.later))
     }
 
-    pub fn maintenance_seen(&mut self, new: Maintenance) {
+    pub fn maintenance_seen(&mut self, new: impl Into<Arc<Maintenance>>) {
+        let new = new.into();
         let name = new.name.clone();
         let old = self.maintenances.get(&name).map(|entry| entry.maintenance.clone());
         if let Some(old) = &old {
@@ -133,7 +134,6 @@ impl Index {
         self.is_stale |= is_other;
         let selects_otherwise =
             old.as_ref().is_none_or(|old| old.selector != new.selector || old.keeps_nodes != new.keeps_nodes);
-        let new = Arc::new(new);
         let entry = self.maintenances.entry(name.clone()).or_insert_with(|| Entry {
             maintenance: new.clone(),
             nodes: BTreeSet::new(),

@@ -51,8 +51,10 @@ pub struct Tally {
 struct Counted {
     pod: Arc<Pod>,
     class: usize,
-    /// How it is counted. `None` if it is not: without a node, or ended.
+    /// How it is counted. `None` if it is not: without a node, ended, or staying by choice.
     there: Option<There>,
+    /// It is asked to leave, and stays because its workload says so.
+    is_kept: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +71,8 @@ struct OnNode {
     pods: HashSet<Key>,
     /// Those that are asked to leave and that nothing ends.
     staying: BTreeSet<Key>,
+    /// How many stay because their workloads say so.
+    kept: u32,
     counts: BTreeMap<usize, Pods>,
     groups: BTreeMap<groups::Number, u32>,
 }
@@ -103,6 +107,11 @@ impl Tally {
     pub fn count_staying_on(&self, node: &str) -> u32 {
         let count = self.nodes.get(node).map_or(0, |on| on.staying.len());
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Pods that stay because their workloads say so.
+    pub fn count_kept_on(&self, node: &str) -> u32 {
+        self.nodes.get(node).map_or(0, |on| on.kept)
     }
 
     pub fn is_staying(&self, pod: &Key) -> bool {
@@ -222,6 +231,7 @@ impl Tally {
         if let Some(on) = self.nodes.get_mut(&counted.pod.node) {
             on.pods.remove(key);
             on.staying.remove(key);
+            on.kept -= u32::from(counted.is_kept);
             if on.pods.is_empty() {
                 self.nodes.remove(&counted.pod.node);
             }
@@ -264,7 +274,8 @@ impl Tally {
     fn enter(&mut self, pod: Arc<Pod>) -> Option<Change> {
         let class = self.class_of(&pod);
         let key = pod.key.clone();
-        let there = is_there(&pod).then(|| {
+        let is_kept = is_there(&pod) && self.is_kept(&pod);
+        let there = (is_there(&pod) && !is_kept).then(|| {
             let (asked, stays) = self.asked(&pod);
             There { group: self.groups.enter(&pod, class, asked), asked, stays }
         });
@@ -278,11 +289,12 @@ impl Tally {
         if !pod.node.is_empty() {
             let on = self.nodes.entry(pod.node.clone()).or_default();
             on.pods.insert(key.clone());
+            on.kept += u32::from(is_kept);
             if there.is_some_and(|there| there.stays) {
                 on.staying.insert(key.clone());
             }
         }
-        self.pods.insert(key, Counted { pod, class, there });
+        self.pods.insert(key, Counted { pod, class, there, is_kept });
         if let Some(change) = &change {
             self.apply(change);
         }
@@ -295,7 +307,16 @@ impl Tally {
         (request.map(|request| request.created), request.is_some_and(|request| pods::nothing_ends(request)))
     }
 
+    fn is_kept(&self, pod: &Pod) -> bool {
+        self.request_of(pod).is_some_and(|request| pods::stays_by_choice(request))
+    }
+
     fn recount(&mut self, pod: &Key) -> Option<Change> {
+        let counted = self.pods.get(pod)?;
+        if counted.is_kept != (is_there(&counted.pod) && self.is_kept(&counted.pod)) {
+            let (counted, gone) = self.take_out(pod)?;
+            return gone.or(self.enter(counted.pod));
+        }
         let (now, stays) = self.asked(&self.pods.get(pod)?.pod);
         let counted = self.pods.get_mut(pod)?;
         let there = counted.there.as_mut()?;

@@ -1,11 +1,12 @@
-//! What an interceptor says of its turn, as a change of the status, and when the next sign of life is due. Pure.
+//! What an interceptor says of its turn, as a change of the status, and when the next sign of life is due. The SDK and the bundled
+//! interceptors both report by it.
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use crate::{EvictionRequestCancellationPolicy, EvictionRequestStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
-use usher_api::{EvictionRequestCancellationPolicy, EvictionRequestStatus};
 
 /// The longest message the definition accepts, in characters.
 const MESSAGE_MAX_LENGTH: usize = 32_768;
@@ -24,8 +25,8 @@ pub enum ConditionStatus {
 }
 
 /// One report. What it does not name stays as it is.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Report {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
     /// Work is being done: `progressTimestamp` becomes the present time.
     pub progress: bool,
     pub message: Option<String>,
@@ -35,8 +36,8 @@ pub(crate) struct Report {
     pub condition: Option<ConditionReport>,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct ConditionReport {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionReport {
     pub type_: String,
     pub status: ConditionStatus,
     pub reason: String,
@@ -91,12 +92,12 @@ fn with_condition(conditions: &[Condition], report: &ConditionReport, now: Times
 }
 
 /// How long signs of life are apart.
-pub(crate) fn beat_interval(deadline: Duration) -> Duration {
+pub fn beat_interval(deadline: Duration) -> Duration {
     (deadline / BEATS_PER_DEADLINE).clamp(QUICKEST_BEAT, SLOWEST_BEAT)
 }
 
 /// How long until the next sign of life is due. Whatever else was reported counts as one.
-pub(crate) fn until_beat(last: Option<Timestamp>, now: Timestamp, interval: Duration) -> Duration {
+pub fn until_beat(last: Option<Timestamp>, now: Timestamp, interval: Duration) -> Duration {
     let Some(last) = last else { return Duration::ZERO };
     let passed = Duration::try_from(now.duration_since(last).max(SignedDuration::ZERO)).unwrap_or_default();
     interval.saturating_sub(passed)

@@ -1,0 +1,120 @@
+//! The effects of the bundled interceptors: reports on requests, the end of pods, and what admission is told.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Client, Error};
+use serde_json::json;
+use tracing::Instrument as _;
+use usher_api::lenient::Lenient;
+use usher_api::names::HELD_NODES_CONFIG_MAP;
+use usher_api::report::Report;
+use usher_decide::decision::limited;
+use usher_decide::interceptors::Effect;
+use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
+
+use crate::clock::Clock;
+use crate::events::Events;
+use crate::requests::{Failure, failure_of_write};
+use crate::spans;
+
+/// The name under which reports appear in `managedFields`: not the manager's, who gives the turns.
+pub const INTERCEPTOR_FIELD_MANAGER: &str = "usher-interceptor";
+
+/// Carries out effects with this client.
+#[derive(Clone)]
+pub struct Interceptions {
+    client: Client,
+    events: Events,
+    clock: Clock,
+    /// Where the manager runs.
+    namespace: String,
+}
+
+impl Interceptions {
+    pub fn new(client: Client, events: Events, clock: Clock, namespace: String) -> Self {
+        Self { client, events, clock, namespace }
+    }
+
+    /// # Errors
+    /// It was not carried out. What the server does not take is [`Failure::Refused`].
+    pub async fn carry_out(&self, effect: &Effect) -> Result<(), Failure> {
+        match effect {
+            Effect::Report { request, report } => {
+                let span = spans::about_request("report on EvictionRequest", request);
+                self.report(request, report).instrument(span).await
+            }
+            Effect::DeletePod { pod, version } => {
+                let span = spans::work("delete Pod", &pod.key.namespace, &pod.key.name);
+                self.delete(pod, version.clone()).instrument(span).await
+            }
+            Effect::HoldNodes(data) => {
+                let span = spans::work("write ConfigMap", &self.namespace, HELD_NODES_CONFIG_MAP);
+                self.hold_nodes(data).instrument(span).await
+            }
+            Effect::Tell { namespace, workload, is_warning, reason, message } => {
+                let about = ObjectReference {
+                    api_version: Some(workload.api_version.to_string()),
+                    kind: Some(workload.kind.to_string()),
+                    name: Some(workload.name.to_string()),
+                    uid: Some(workload.uid.to_string()),
+                    namespace: Some(namespace.to_string()),
+                    ..ObjectReference::default()
+                };
+                self.events.tell_of(about, reason, limited(message.clone()), *is_warning);
+                Ok(())
+            }
+        }
+    }
+
+    async fn report(&self, request: &Request, report: &Report) -> Result<(), Failure> {
+        let patch = json!({
+            "metadata": {"uid": &*request.uid, "resourceVersion": request.resource_version},
+            "status": report.patch(&request.status, self.clock.now()),
+        });
+        let requests: Api<Lenient<RequestOnWire>> =
+            Api::namespaced(self.client.clone(), &request.key.namespace);
+        let parameters = PatchParams::apply(INTERCEPTOR_FIELD_MANAGER);
+        let written = requests.patch_status(&request.key.name, &parameters, &Patch::Merge(&patch)).await;
+        written.map(drop).map_err(failure_of_write)
+    }
+
+    async fn delete(&self, pod: &Pod, version: Option<String>) -> Result<(), Failure> {
+        let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &pod.key.namespace);
+        let preconditions = Preconditions { uid: Some(pod.uid.to_string()), resource_version: version };
+        let parameters = DeleteParams::default().preconditions(preconditions);
+        match pods.delete(&pod.key.name, &parameters).await {
+            Ok(_) => Ok(()),
+            // It is gone already.
+            Err(Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(why) => Err(failure_of_write(why)),
+        }
+    }
+
+    /// Written whole: what the manager before has left is replaced.
+    async fn hold_nodes(&self, data: &BTreeMap<String, String>) -> Result<(), Failure> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": HELD_NODES_CONFIG_MAP, "labels": {"app.kubernetes.io/name": "usher"}},
+            "data": data,
+        });
+        let object: ConfigMap =
+            serde_json::from_value(object).map_err(|why| Failure::Later(why.to_string()))?;
+        match maps.replace(HELD_NODES_CONFIG_MAP, &PostParams::default(), &object).await {
+            Ok(_) => Ok(()),
+            Err(Error::Api(status)) if status.code == 404 => {
+                match maps.create(&PostParams::default(), &object).await {
+                    Ok(_) => Ok(()),
+                    Err(Error::Api(status)) if status.code == 404 => {
+                        let message = format!("there is no namespace {}", self.namespace);
+                        Err(Failure::Refused { reason: "NoNamespace", message })
+                    }
+                    Err(why) => Err(failure_of_write(why)),
+                }
+            }
+            Err(why) => Err(failure_of_write(why)),
+        }
+    }
+}

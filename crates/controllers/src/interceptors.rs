@@ -1,0 +1,167 @@
+//! The bundled interceptors, each a controller of its own on the shared watches: [`usher_decide::interceptors`] holds what they know and
+//! decides, and [`usher_apply::Interceptions`] carries it out.
+
+use std::collections::BTreeSet;
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+
+use futures::stream::SelectAll;
+use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
+use kube::Client;
+use tracing::Instrument as _;
+use usher_api::workloads::BundledInterceptor as Which;
+use usher_apply::{Clock, Events, Failure, Interceptions, spans};
+use usher_decide::interceptors::daemon_set::DaemonSets;
+use usher_decide::interceptors::stateful_set::StatefulSets;
+use usher_decide::interceptors::{BundledInterceptor, Effect, Event, Item, Outcome};
+use usher_decide::snapshot::{StatefulSet, StatefulSetOnWire};
+
+use crate::feeds::Feeds;
+use crate::observer::QueueObserver;
+use crate::reconcile::{self, Pending, Reconciled, Reconciler};
+use crate::watch::{EventStream, watch};
+
+/// Subscribes, and returns what runs the interceptor until it is asked to stop; the calls under way are given a while to finish. The
+/// namespace is the manager's.
+pub fn run_until<S: Future<Output = ()>>(
+    which: Which,
+    feeds: &mut Feeds,
+    client: Client,
+    clock: Clock,
+    namespace: &str,
+    observer: Box<dyn QueueObserver>,
+    stop: S,
+) -> impl Future<Output = ()> + use<S> {
+    let mut streams: Vec<EventStream<Event>> = vec![
+        feeds.pods().map(Event::Pod).boxed(),
+        feeds.requests().map(Event::Request).boxed(),
+        feeds.namespaces().map(Event::Namespace).boxed(),
+    ];
+    let interceptor: Box<dyn BundledInterceptor> = match which {
+        Which::DaemonSet => {
+            streams.push(feeds.daemon_sets().map(Event::DaemonSet).boxed());
+            streams.push(feeds.maintenances().map(Event::Maintenance).boxed());
+            Box::new(DaemonSets::default())
+        }
+        Which::StatefulSet => {
+            let sets = watch::<StatefulSetOnWire, StatefulSet>(client.clone());
+            streams.push(sets.map(Event::StatefulSet).boxed());
+            Box::new(StatefulSets::default())
+        }
+    };
+    let events = Events::start(client.clone(), clock.clone());
+    let controller = Controller {
+        apply: Interceptions::new(client, events, clock.clone(), namespace.to_owned()),
+        observer,
+        which,
+        interceptor,
+        kinds: streams.len(),
+        listed: Vec::new(),
+    };
+    let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
+    reconcile::run(controller, events, clock, stop)
+}
+
+struct Controller {
+    apply: Interceptions,
+    observer: Box<dyn QueueObserver>,
+    which: Which,
+    interceptor: Box<dyn BundledInterceptor>,
+    /// So many kinds are watched.
+    kinds: usize,
+    /// What there is of these has been told.
+    listed: Vec<Discriminant<Event>>,
+}
+
+/// What came of the effects.
+struct Done {
+    outcomes: Vec<(Effect, Outcome)>,
+    failure: Option<Failure>,
+}
+
+impl Reconciler for Controller {
+    type Event = Event;
+    type Item = Item;
+    type Done = Done;
+
+    fn learn(&mut self, event: Event, now: Timestamp) {
+        if event.is_listed() && !self.listed.contains(&discriminant(&event)) {
+            self.listed.push(discriminant(&event));
+        }
+        self.interceptor.learn(event, now);
+    }
+
+    fn has_synced(&self) -> bool {
+        self.listed.len() == self.kinds
+    }
+
+    fn pending(&mut self, _: Timestamp) -> Pending<Item> {
+        let now: BTreeSet<Item> = self.interceptor.pending();
+        Pending { now: now.into_iter().collect(), ..Pending::default() }
+    }
+
+    fn reconcile(&mut self, item: &Item, now: Timestamp) -> Reconciled<Done> {
+        let decision = self.interceptor.decide(item, now);
+        let again = decision.recheck_at;
+        if decision.effects.is_empty() {
+            return Reconciled::waits(again);
+        }
+        tracing::debug!(
+            interceptor = self.which.name(),
+            ?item,
+            effects = decision.effects.len(),
+            "interceptor"
+        );
+        let apply = self.apply.clone();
+        let (namespace, name) = match item {
+            Item::Request(key) | Item::Workload(key) | Item::GatedPod(key) => (&*key.namespace, &*key.name),
+            Item::HeldNodes => ("", ""),
+        };
+        let span = spans::work("intercept", namespace, name);
+        let work = async move {
+            let mut done = Done { outcomes: Vec::new(), failure: None };
+            // What was not reported on a pod is not done to it either; others go on.
+            let mut failed: Vec<Option<Arc<str>>> = Vec::new();
+            for effect in decision.effects {
+                let pod = effect.pod_uid().cloned();
+                if failed.contains(&pod) {
+                    continue;
+                }
+                match apply.carry_out(&effect).await {
+                    Ok(()) => done.outcomes.push((effect, Outcome::Done)),
+                    Err(failure) => {
+                        failed.push(pod);
+                        if matches!(failure, Failure::Refused { .. }) {
+                            done.outcomes.push((effect, Outcome::Refused));
+                        }
+                        done.failure.get_or_insert(failure);
+                    }
+                }
+            }
+            done
+        };
+        Reconciled { again, work: Some(work.instrument(span).boxed()) }
+    }
+
+    fn finish(&mut self, _: &Item, done: Done, now: Timestamp) -> Result<(), Failure> {
+        for (effect, outcome) in &done.outcomes {
+            self.interceptor.carried_out(effect, *outcome, now);
+        }
+        done.failure.map_or(Ok(()), Err)
+    }
+
+    fn tell_failure(&mut self, item: &Item, failure: &Failure) {
+        match failure {
+            Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
+            Failure::Refused { reason, .. } => {
+                tracing::error!(?item, reason, "the server refuses what is written")
+            }
+            Failure::Outdated | Failure::Panicked => {}
+        }
+    }
+
+    fn observer(&mut self) -> &mut dyn QueueObserver {
+        &mut *self.observer
+    }
+}

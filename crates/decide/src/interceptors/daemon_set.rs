@@ -1,0 +1,514 @@
+//! DaemonSets: their pods are tied to the life of the node, so they leave only under a NodeMaintenance that has reached them, and come
+//! back when it completes.
+//!
+//! The DaemonSet controller makes a new pod at once, whatever the node is marked with. So admission gives a scheduling gate to pods
+//! that are made for a node that is held (the policies of `deploy/`, or the webhook), also while no manager runs. Which nodes are
+//! held, and up to which priority, is in a ConfigMap that is written from here, before the first pod goes. When a node is not held any
+//! more, the pods behind the gate are deleted, and their DaemonSet makes others without one: for that no right to change pods is needed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use usher_api::PodType;
+use usher_api::names::DAEMON_SET_CLASS;
+use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
+
+use super::{BundledInterceptor, Decision, Effect, Event, Item, Outcome, Wait};
+use super::{complete, has_turn, next_beat, progress};
+use crate::maintenance::plan::PodClass;
+use crate::snapshot::{DaemonSet, Key, Maintenance, Namespace, Owner, Pod, Request};
+
+/// Between two writes of the nodes that are held, and before pods are let through: the API server needs a moment to know.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
+/// A DaemonSet whose pod came back is asked again after this, then after twice as long each time.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// In the ConfigMap, before the UID of a DaemonSet whose pods stay. No node has such a name.
+pub const STAYS_PREFIX: &str = "stays_";
+
+/// Everything that a decision on one request depends on, but the time.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    pub request: &'a Arc<Request>,
+    pub pod: Option<&'a Arc<Pod>>,
+    /// The DaemonSet that the pod names, if it exists.
+    pub set: Option<&'a DaemonSet>,
+    pub strategy: Strategy,
+    /// A maintenance of the pod's node that has reached the pod.
+    pub maintenance: Option<&'a Maintenance>,
+    /// Admission keeps the next pod off the node, as far as it can.
+    pub is_held: bool,
+    /// Pods of the same DaemonSet that were taken off the node before.
+    pub removals: Option<&'a Removals>,
+}
+
+/// Pods of one DaemonSet that were taken off one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removals {
+    /// The last one.
+    pub uid: Arc<str>,
+    pub at: Timestamp,
+    pub count: u32,
+}
+
+impl Removals {
+    /// When another one, that came back all the same, is taken off.
+    fn next_at(&self) -> Timestamp {
+        let pause = FIRST_PAUSE * 2_i32.pow(self.count.saturating_sub(1).min(10));
+        self.at + pause.min(LONGEST_PAUSE)
+    }
+}
+
+pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
+    let request = case.request;
+    let is_its_pod = |pod: &&Arc<Pod>| pod.uid == request.pod_uid && !pod.phase.is_terminal();
+    if !has_turn(request, DAEMON_SET_CLASS) {
+        return Decision::default();
+    }
+    // Whether a pod is gone is found out by the eviction request controller.
+    let Some(pod) = case.pod.filter(is_its_pod) else { return Decision::default() };
+    let Some(set) = case.set.filter(|set| !set.is_deleting) else {
+        return Decision::default().act(complete(request, "no DaemonSet controls the pod".to_owned()));
+    };
+    let name = &set.key.name;
+    if case.strategy == Strategy::Off {
+        let message = format!("DaemonSet {name} opted out of eviction requests: its pods stay");
+        return Decision::default().act(complete(request, message));
+    }
+    if let Some(grace_ends) = pod.deletion {
+        // Until its grace ends, that it is on its way is progress.
+        let beat = next_beat(request);
+        let mut decision = waits(Wait::Terminating, (beat < grace_ends).then_some(beat));
+        if now >= beat && now < grace_ends {
+            decision.effects.push(progress(request, Some(grace_ends), request.status.message.clone()));
+        }
+        return decision;
+    }
+    let Some(maintenance) = case.maintenance else { return waits(Wait::NotReached, None) };
+    if !case.is_held {
+        return waits(Wait::HeldNodes, None);
+    }
+    let again = case.removals.filter(|removals| removals.uid != pod.uid);
+    if let Some(until) = again.map(Removals::next_at).filter(|until| now < *until) {
+        return waits(Wait::CameBack { until }, Some(until));
+    }
+    let reason = if maintenance.reason.is_empty() { &*maintenance.name } else { &maintenance.reason };
+    let message = format!("{name} is terminating the pod due to node maintenance ({reason}).");
+    let finish = now + SignedDuration::from_secs(pod.grace_seconds.into());
+    let mut decision = Decision::default();
+    let is_told =
+        request.status.message == message && request.status.expected_interceptor_finish_time.is_some();
+    if !is_told {
+        decision.effects.push(progress(request, Some(finish), message));
+    }
+    decision.effects.push(Effect::DeletePod { pod: pod.clone(), version: None });
+    if let Some(again) = again {
+        decision.effects.push(Effect::Tell {
+            namespace: set.key.namespace.clone(),
+            workload: owner_of(set),
+            is_warning: true,
+            reason: "DaemonSetPodCameBack",
+            message: format!(
+                "pod {} came back to node {}, which is under maintenance, and is taken off again (for the {}. time): see whether the \
+                 policies of deploy/ are installed",
+                pod.key.name, pod.node, again.count
+            ),
+        });
+    }
+    decision
+}
+
+fn waits(wait: Wait, recheck_at: Option<Timestamp>) -> Decision {
+    Decision { waiting_on: Some(wait), recheck_at, effects: Vec::new() }
+}
+
+fn owner_of(set: &DaemonSet) -> Owner {
+    Owner {
+        api_version: "apps/v1".into(),
+        kind: "DaemonSet".into(),
+        name: set.key.name.clone(),
+        uid: set.uid.clone(),
+    }
+}
+
+/// What the interceptor of DaemonSets knows.
+#[derive(Debug)]
+pub struct DaemonSets {
+    pods: HashMap<Key, Arc<Pod>>,
+    on_node: HashMap<Arc<str>, BTreeSet<Key>>,
+    /// Pods behind the gate.
+    gated: BTreeSet<Key>,
+    /// Those in whose turn it is.
+    requests: HashMap<Key, Arc<Request>>,
+    sets: HashMap<Key, Arc<DaemonSet>>,
+    /// Those that say anything.
+    namespaces: HashMap<Arc<str>, Arc<Namespace>>,
+    maintenances: HashMap<Arc<str>, Arc<Maintenance>>,
+    /// By node and the UID of the DaemonSet.
+    removals: HashMap<(Arc<str>, Arc<str>), Removals>,
+    /// Pods behind the gate that were deleted so that others come, by the same.
+    released: HashMap<(Arc<str>, Arc<str>), Removals>,
+    held: Held,
+    pending: BTreeSet<Item>,
+    /// Workloads whose annotation means nothing, and that was told.
+    told: HashMap<Key, String>,
+}
+
+/// Which pods are kept off which nodes, as admission was told.
+#[derive(Debug, Default)]
+struct Held {
+    /// What is in the ConfigMap; `None`: not written by this process yet.
+    written: Option<Arc<BTreeMap<String, String>>>,
+    at: Option<Timestamp>,
+    /// The server does not take it: pods go all the same, and may come back.
+    is_refused: bool,
+}
+
+impl Default for DaemonSets {
+    fn default() -> Self {
+        Self {
+            pods: HashMap::new(),
+            on_node: HashMap::new(),
+            gated: BTreeSet::new(),
+            requests: HashMap::new(),
+            sets: HashMap::new(),
+            namespaces: HashMap::new(),
+            maintenances: HashMap::new(),
+            removals: HashMap::new(),
+            released: HashMap::new(),
+            held: Held::default(),
+            // What the manager before has left may not hold any more.
+            pending: BTreeSet::from([Item::HeldNodes]),
+            told: HashMap::new(),
+        }
+    }
+}
+
+impl BundledInterceptor for DaemonSets {
+    fn learn(&mut self, event: Event, _: Timestamp) {
+        match event {
+            Event::Pod(event) => {
+                for (key, before) in event.store(&mut self.pods, |pod| pod.key.clone()) {
+                    self.pod_changed(&key, before.as_deref());
+                }
+            }
+            Event::Request(event) => {
+                for (key, _) in event.store(&mut self.requests, |request| request.key.clone()) {
+                    let is_ours = |request: &Arc<Request>| has_turn(request, DAEMON_SET_CLASS);
+                    if self.requests.get(&key).is_some_and(is_ours) {
+                        self.pending.insert(Item::Request(key));
+                    } else {
+                        self.requests.remove(&key);
+                    }
+                }
+            }
+            Event::DaemonSet(event) => {
+                for (key, before) in event.store(&mut self.sets, |set| set.key.clone()) {
+                    let after = self.sets.get(&key);
+                    if before.as_ref() != after {
+                        self.pending.insert(Item::Workload(key.clone()));
+                        self.pending.insert(Item::HeldNodes);
+                        self.look_at_namespace(&key.namespace);
+                    }
+                }
+            }
+            Event::Namespace(event) => {
+                for (name, before) in event.store(&mut self.namespaces, |namespace| namespace.name.clone()) {
+                    let before = before.and_then(|before| before.strategy.clone());
+                    let after = self.namespaces.get(&name).and_then(|after| after.strategy.clone());
+                    if after.is_none() {
+                        self.namespaces.remove(&name);
+                    }
+                    if before != after {
+                        self.pending.insert(Item::HeldNodes);
+                        self.look_at_namespace(&name);
+                    }
+                }
+            }
+            Event::Maintenance(event) => {
+                for (name, before) in event.store(&mut self.maintenances, |it| it.name.clone()) {
+                    self.maintenance_changed(&name, before.as_deref());
+                }
+            }
+            Event::StatefulSet(_) => {}
+        }
+    }
+
+    fn pending(&mut self) -> BTreeSet<Item> {
+        std::mem::take(&mut self.pending)
+    }
+
+    fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
+        match item {
+            Item::HeldNodes => self.decide_held_nodes(now),
+            Item::Request(key) => self.decide_request(key, now),
+            Item::Workload(key) => self.decide_workload(key),
+            Item::GatedPod(key) => self.decide_gated(key, now),
+        }
+    }
+
+    fn carried_out(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) {
+        match (effect, outcome) {
+            (Effect::HoldNodes(data), outcome) => {
+                self.held.is_refused = outcome == Outcome::Refused;
+                self.held.at = Some(now);
+                if outcome == Outcome::Done {
+                    self.held.written = Some(data.clone());
+                }
+                self.pending.extend(self.requests.keys().cloned().map(Item::Request));
+                self.pending.extend(self.gated.iter().cloned().map(Item::GatedPod));
+                self.pending.insert(Item::HeldNodes);
+            }
+            (Effect::DeletePod { pod, version }, Outcome::Done) => {
+                let Some(owner) = &pod.owner else { return };
+                let (node, known) = match version {
+                    None => (&pod.node, &mut self.removals),
+                    Some(_) => (held_for(pod).unwrap_or(&pod.node), &mut self.released),
+                };
+                let key = (node.clone(), owner.uid.clone());
+                let count = known.get(&key).map_or(0, |removals| removals.count);
+                known.insert(key, Removals { uid: pod.uid.clone(), at: now, count: count + 1 });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl DaemonSets {
+    fn pod_changed(&mut self, key: &Key, before: Option<&Pod>) {
+        if let Some(before) = before.filter(|before| before.is_daemon()) {
+            if let Some(on_node) = self.on_node.get_mut(&before.node) {
+                on_node.remove(key);
+                if on_node.is_empty() {
+                    self.on_node.remove(&before.node);
+                }
+            }
+            self.gated.remove(key);
+        }
+        let Some(pod) = self.pods.get(key).cloned() else { return };
+        if !pod.is_daemon() {
+            self.pods.remove(key);
+            return;
+        }
+        if !pod.node.is_empty() {
+            self.on_node.entry(pod.node.clone()).or_default().insert(key.clone());
+            if let Some(owner) = pod.owner.as_ref().filter(|_| !self.released.is_empty()) {
+                self.released.remove(&(pod.node.clone(), owner.uid.clone()));
+            }
+        }
+        if held_for(&pod).is_some() {
+            self.gated.insert(key.clone());
+            self.pending.insert(Item::GatedPod(key.clone()));
+        }
+        self.look_at(&pod);
+    }
+
+    fn look_at(&mut self, pod: &Pod) {
+        let request = pod.request_key();
+        if self.requests.contains_key(&request) {
+            self.pending.insert(Item::Request(request));
+        }
+    }
+
+    fn look_at_namespace(&mut self, namespace: &str) {
+        let of = |key: &&Key| &*key.namespace == namespace;
+        self.pending.extend(self.requests.keys().filter(of).cloned().map(Item::Request));
+        self.pending.extend(self.gated.iter().filter(of).cloned().map(Item::GatedPod));
+        self.pending.extend(self.sets.keys().filter(of).cloned().map(Item::Workload));
+    }
+
+    /// A maintenance is written with every count; only where it reaches other pods than before, somebody is concerned.
+    fn maintenance_changed(&mut self, name: &str, before: Option<&Maintenance>) {
+        let after = self.maintenances.get(name).cloned();
+        let draining = |it: Option<&Maintenance>| it.is_some_and(Maintenance::drains);
+        let is_like = draining(before) == draining(after.as_deref());
+        let nodes: BTreeSet<Arc<str>> = self.known_nodes(before.into_iter().chain(after.as_deref()));
+        let mut is_other = false;
+        for node in nodes {
+            let targets = |it: Option<&Maintenance>| it.and_then(|it| it.targets.get(&node).cloned());
+            if is_like && targets(before) == targets(after.as_deref()) {
+                continue;
+            }
+            is_other = true;
+            let on_node = self.on_node.get(&node).into_iter().flatten().cloned().collect::<Vec<_>>();
+            for key in on_node {
+                if let Some(pod) = self.pods.get(&key).cloned() {
+                    self.look_at(&pod);
+                }
+            }
+        }
+        if is_other {
+            self.pending.insert(Item::HeldNodes);
+        }
+        let is_covered =
+            |node: &str| self.maintenances.values().any(|it| it.drains() && it.targets.has(node));
+        let over: Vec<_> = self.removals.keys().filter(|(node, _)| !is_covered(node)).cloned().collect();
+        for key in over {
+            self.removals.remove(&key);
+        }
+    }
+
+    /// The nodes that these maintenances may speak of.
+    fn known_nodes<'a>(&self, maintenances: impl Iterator<Item = &'a Maintenance>) -> BTreeSet<Arc<str>> {
+        let mut nodes = BTreeSet::new();
+        for maintenance in maintenances {
+            nodes.extend(maintenance.targets.names().cloned());
+            if maintenance.targets.has_unlisted() {
+                nodes.extend(self.on_node.keys().filter(|node| maintenance.targets.has(node)).cloned());
+                let held = self.gated.iter().filter_map(|key| held_for(self.pods.get(key)?).cloned());
+                nodes.extend(held.filter(|node| maintenance.targets.has(node)));
+            }
+        }
+        nodes
+    }
+
+    fn strategy(&self, set: &DaemonSet) -> Result<Strategy, UnknownStrategy> {
+        let namespace = self.namespaces.get(&set.key.namespace);
+        Strategy::of(
+            Bundled::DaemonSet,
+            set.strategy.as_deref(),
+            namespace.and_then(|namespace| namespace.strategy.as_deref()),
+        )
+    }
+
+    /// The DaemonSet that the pod names.
+    fn set_of(&self, pod: &Pod) -> Option<&Arc<DaemonSet>> {
+        let owner = pod.owner.as_ref().filter(|_| pod.is_daemon())?;
+        let key = Key::new(pod.key.namespace.clone(), owner.name.clone());
+        self.sets.get(&key).filter(|set| set.uid == owner.uid)
+    }
+
+    fn decide_request(&self, key: &Key, now: Timestamp) -> Decision {
+        let Some(request) = self.requests.get(key) else { return Decision::default() };
+        let pod = self.pods.get(&request.pod_key());
+        let set = pod.and_then(|pod| self.set_of(pod));
+        let maintenance = pod.and_then(|pod| {
+            let class =
+                PodClass { kind: PodType::DaemonSet, priority: pod.priority, labels: pod.labels.clone() };
+            let reaches = |it: &&Arc<Maintenance>| {
+                it.drains() && it.targets.get(&pod.node).is_some_and(|targets| targets.selects(&class))
+            };
+            // The same one each time, whichever way the map has them.
+            self.maintenances.values().filter(reaches).min_by_key(|it| (it.created, it.name.clone()))
+        });
+        let removals =
+            pod.zip(set).and_then(|(pod, set)| self.removals.get(&(pod.node.clone(), set.uid.clone())));
+        let case = Case {
+            request,
+            pod,
+            set: set.map(|set| &**set),
+            strategy: set.and_then(|set| self.strategy(set).ok()).unwrap_or_default(),
+            maintenance: maintenance.map(|it| &**it),
+            is_held: pod.is_some_and(|pod| self.is_held(pod)),
+            removals,
+        };
+        decide(&case, now)
+    }
+
+    /// Admission was told of the node, or need not be: a part of a plan with a selector cannot be told, and the whole of it comes later.
+    fn is_held(&self, pod: &Pod) -> bool {
+        let wanted = self.reached_on(&pod.node).is_some_and(|priority| pod.priority <= priority);
+        !wanted
+            || self.held.is_refused
+            || self.held.written.as_ref().is_some_and(|data| holds(data, &pod.node, pod.priority))
+    }
+
+    /// Up to which priority pods of DaemonSets are to leave a node, whatever their labels.
+    fn reached_on(&self, node: &str) -> Option<i32> {
+        let draining = self.maintenances.values().filter(|it| it.drains());
+        draining.filter_map(|it| it.targets.get(node)?.up_to(PodType::DaemonSet)).max()
+    }
+
+    /// What admission is to be told.
+    fn wanted(&self) -> BTreeMap<String, String> {
+        let nodes = self.known_nodes(self.maintenances.values().filter(|it| it.drains()).map(|it| &**it));
+        let reached =
+            |node: Arc<str>| self.reached_on(&node).map(|priority| (node.to_string(), priority.to_string()));
+        let mut data: BTreeMap<String, String> = nodes.into_iter().filter_map(reached).collect();
+        if !data.is_empty() {
+            let stays =
+                self.sets.values().filter(|set| self.strategy(set).is_ok_and(|it| it == Strategy::Off));
+            data.extend(stays.map(|set| (format!("{STAYS_PREFIX}{}", set.uid), set.key.to_string())));
+        }
+        data
+    }
+
+    fn decide_held_nodes(&self, now: Timestamp) -> Decision {
+        let wanted = self.wanted();
+        if self.held.written.as_deref() == Some(&wanted) {
+            return Decision::default();
+        }
+        let soonest = self.held.at.map(|at| at + PAUSE).filter(|at| now < *at);
+        if let Some(at) = soonest {
+            return waits(Wait::HeldNodes, Some(at));
+        }
+        Decision::default().act(Effect::HoldNodes(Arc::new(wanted)))
+    }
+
+    /// A DaemonSet whose annotation means nothing is told so, once.
+    fn decide_workload(&mut self, key: &Key) -> Decision {
+        let Some(set) = self.sets.get(key).cloned() else {
+            self.told.remove(key);
+            return Decision::default();
+        };
+        let Err(unknown) = self.strategy(&set) else {
+            self.told.remove(key);
+            return Decision::default();
+        };
+        tell_unknown(&mut self.told, key, owner_of(&set), &unknown)
+    }
+
+    fn decide_gated(&self, key: &Key, now: Timestamp) -> Decision {
+        let Some(pod) = self.pods.get(key).filter(|pod| !pod.is_terminating()) else {
+            return Decision::default();
+        };
+        let (Some(node), Some(waiting)) = (held_for(pod), &pod.waiting) else { return Decision::default() };
+        let Some(data) = &self.held.written else { return waits(Wait::HeldNodes, None) };
+        let stays =
+            self.set_of(pod).is_some_and(|set| data.contains_key(&format!("{STAYS_PREFIX}{}", set.uid)));
+        if holds(data, node, pod.priority) && !stays {
+            return Decision::default();
+        }
+        // The API server may not know yet, and would put the next one behind the gate as well.
+        if let Some(at) = self.held.at.map(|at| at + PAUSE).filter(|at| now < *at) {
+            return waits(Wait::HeldNodes, Some(at));
+        }
+        let set = pod.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
+        let last = self.released.get(&(node.clone(), set)).filter(|last| last.uid != pod.uid);
+        if let Some(until) = last.map(Removals::next_at).filter(|until| now < *until) {
+            return waits(Wait::CameBack { until }, Some(until));
+        }
+        let version = Some(waiting.resource_version.clone());
+        Decision::default().act(Effect::DeletePod { pod: pod.clone(), version })
+    }
+}
+
+/// A workload whose annotation means nothing: an event says so, once for each value.
+pub(super) fn tell_unknown(
+    told: &mut HashMap<Key, String>,
+    key: &Key,
+    workload: Owner,
+    unknown: &UnknownStrategy,
+) -> Decision {
+    let message = format!("{unknown}; until then it counts as if it were not there");
+    if told.insert(key.clone(), message.clone()).as_ref() == Some(&message) {
+        return Decision::default();
+    }
+    Decision::default().act(Effect::Tell {
+        namespace: key.namespace.clone(),
+        workload,
+        is_warning: true,
+        reason: "UnknownEvictionRequestStrategy",
+        message,
+    })
+}
+
+fn held_for(pod: &Pod) -> Option<&Arc<str>> {
+    pod.waiting.as_ref()?.held_for.as_ref()
+}
+
+/// What admission does with such a ConfigMap. The policies say the same in CEL.
+pub fn holds(data: &BTreeMap<String, String>, node: &str, priority: i32) -> bool {
+    data.get(node).and_then(|up_to| up_to.parse::<i32>().ok()).is_some_and(|up_to| priority <= up_to)
+}

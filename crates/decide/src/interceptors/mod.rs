@@ -1,0 +1,151 @@
+//! The bundled interceptors: what each does when it has the turn on a request.
+//!
+//! Each is a file of its own that holds what it knows and decides by it: [`daemon_set`], [`stateful_set`]. They keep the contract that
+//! authors of other interceptors keep: they act in their turn only, report progress that there is, and complete or end the pod.
+
+pub mod daemon_set;
+pub mod stateful_set;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use usher_api::EvictionRequestCancellationPolicy as Policy;
+use usher_api::report::{Report, beat_interval};
+
+use crate::decision;
+use crate::snapshot::{DaemonSet, Key, Maintenance, Namespace, Owner, Pod, Request, StatefulSet, WatchEvent};
+
+/// What is decided.
+pub type Decision = decision::Decision<Effect, Wait>;
+
+/// What watches tell to interceptors. Each hears of what it asked for.
+#[derive(Debug)]
+pub enum Event {
+    Pod(WatchEvent<Arc<Pod>, Key>),
+    Request(WatchEvent<Arc<Request>, Key>),
+    DaemonSet(WatchEvent<Arc<DaemonSet>, Key>),
+    StatefulSet(WatchEvent<StatefulSet, Key>),
+    Namespace(WatchEvent<Arc<Namespace>, Arc<str>>),
+    Maintenance(WatchEvent<Arc<Maintenance>, Arc<str>>),
+}
+
+impl Event {
+    /// A list is complete.
+    pub fn is_listed(&self) -> bool {
+        match self {
+            Self::Pod(event) => event.is_listed(),
+            Self::Request(event) => event.is_listed(),
+            Self::DaemonSet(event) => event.is_listed(),
+            Self::StatefulSet(event) => event.is_listed(),
+            Self::Namespace(event) => event.is_listed(),
+            Self::Maintenance(event) => event.is_listed(),
+        }
+    }
+}
+
+/// What is decided on, one at a time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Item {
+    /// Which pods of DaemonSets are kept off which nodes.
+    HeldNodes,
+    /// A request by itself.
+    Request(Key),
+    /// A workload, with all requests for its pods.
+    Workload(Key),
+    /// A pod that waits behind the gate of node maintenance.
+    GatedPod(Key),
+}
+
+/// A bundled interceptor: what it knows, and what it decides by it.
+pub trait BundledInterceptor: Send {
+    fn learn(&mut self, event: Event, now: Timestamp);
+
+    /// What has become worth a look since the last call.
+    fn pending(&mut self) -> BTreeSet<Item>;
+
+    fn decide(&mut self, item: &Item, now: Timestamp) -> Decision;
+
+    /// An effect was carried out, or refused for good.
+    fn carried_out(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) {
+        let _ = (effect, outcome, now);
+    }
+}
+
+/// What came of an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// The server does not take it, and will not the next time.
+    Refused,
+}
+
+/// One write, for the request or pod that was looked at and no other.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Reports on a request. Refused if the request has changed since.
+    Report { request: Arc<Request>, report: Box<Report> },
+    /// Deletes the pod of that UID. With a version, only if it has not changed since.
+    DeletePod { pod: Arc<Pod>, version: Option<String> },
+    /// Tells admission which pods are kept off which nodes: all of it.
+    HoldNodes(Arc<BTreeMap<String, String>>),
+    /// Tells people, by an event on the workload.
+    Tell { namespace: Arc<str>, workload: Owner, is_warning: bool, reason: &'static str, message: String },
+}
+
+impl Effect {
+    /// The pod that it is about.
+    pub fn pod_uid(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Report { request, .. } => Some(&request.pod_uid),
+            Self::DeletePod { pod, .. } => Some(&pod.uid),
+            Self::HoldNodes(_) | Self::Tell { .. } => None,
+        }
+    }
+}
+
+/// Why nothing is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wait {
+    /// No maintenance of the node reaches the pod.
+    NotReached,
+    /// Admission is about to be told to keep the next pod off the node.
+    HeldNodes,
+    /// Pods like it came back: the next one is taken off later.
+    CameBack { until: Timestamp },
+    /// The pod is on its way out.
+    Terminating,
+    /// Others of the workload come first, or have to become available.
+    Others,
+}
+
+/// The request is this class's, and somebody still wants the pod gone.
+fn has_turn(request: &Request, class: &str) -> bool {
+    let is_wanted = request.requesters().next().is_some()
+        || request.status.eviction_request_cancellation_policy == Policy::Forbid;
+    request.status.active_interceptor_class.as_deref() == Some(class)
+        && !request.status.active_interceptor_completed
+        && request.skips_interceptors.is_none()
+        && is_wanted
+}
+
+/// A sign of life is due at this time.
+fn next_beat(request: &Request) -> Timestamp {
+    let interval = beat_interval(request.deadline.try_into().unwrap_or_default());
+    let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::ZERO);
+    let Some(Time(last)) = &request.status.progress_timestamp else { return Timestamp::MIN };
+    last.saturating_add(interval).unwrap_or(Timestamp::MAX)
+}
+
+/// The turn is over: nothing more is to be done for this pod.
+fn complete(request: &Arc<Request>, message: String) -> Effect {
+    let report = Report { completed: true, message: Some(message), ..Report::default() };
+    Effect::Report { request: request.clone(), report: Box::new(report) }
+}
+
+/// There is progress.
+fn progress(request: &Arc<Request>, finish: Option<Timestamp>, message: String) -> Effect {
+    let report = Report { progress: true, finish, message: Some(message), ..Report::default() };
+    Effect::Report { request: request.clone(), report: Box::new(report) }
+}

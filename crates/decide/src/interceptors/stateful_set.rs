@@ -1,0 +1,493 @@
+//! StatefulSets that opt in: their pods leave from the highest ordinal to the lowest, at most `maxUnavailable` not available at a time,
+//! across all nodes and maintenances.
+//!
+//! A pod whose turn has come is given over to the eviction API by completing: so budgets hold on top, and what they say is told as for
+//! every other pod. While a batch moves, those that wait report progress. When nothing moves, for example because a new pod does not
+//! become ready, none is claimed, and the deadline passes the turn on.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, STATEFUL_SET_CLASS};
+use usher_api::report::Report;
+use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
+
+use super::daemon_set::tell_unknown;
+use super::{BundledInterceptor, Decision, Effect, Event, Item, Wait};
+use super::{complete, has_turn, next_beat};
+use crate::snapshot::{Key, Namespace, Owner, Pod, Request, RollingUpdate, StatefulSet};
+
+/// The label by which the StatefulSet controller tells revisions apart.
+const REVISION_LABEL: &str = "controller-revision-hash";
+/// So many pods are named in a message.
+const NAMED: usize = 3;
+
+/// Everything that a decision on the requests of one set depends on, but the time.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    pub set: &'a StatefulSet,
+    pub strategy: Strategy,
+    /// Its pods, by ordinal.
+    pub pods: &'a BTreeMap<u32, Arc<Pod>>,
+    /// Requests for its pods, by the UID of the pod, whosever turn it is.
+    pub requests: &'a HashMap<Arc<str>, Arc<Request>>,
+}
+
+/// Why a pod of a set does not count as available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unavailable {
+    /// It is not there yet.
+    Missing,
+    Terminating,
+    /// No node takes it, in the scheduler's words.
+    Unschedulable {
+        message: String,
+    },
+    /// It has a volume that is bound to nodes which do not take it.
+    VolumeCannotMove {
+        message: String,
+    },
+    NotReady,
+    /// It is ready, and for how long is `minReadySeconds`' to say.
+    NotReadyLongEnough {
+        until: Timestamp,
+    },
+}
+
+impl Unavailable {
+    /// One word, for machines.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "Missing",
+            Self::Terminating => "Terminating",
+            Self::Unschedulable { .. } => "Unschedulable",
+            Self::VolumeCannotMove { .. } => "VolumeCannotMove",
+            Self::NotReady => "NotReady",
+            Self::NotReadyLongEnough { .. } => "NotReadyLongEnough",
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Missing => "is not there yet".to_owned(),
+            Self::Terminating => "is terminating".to_owned(),
+            Self::Unschedulable { message } => format!("cannot be scheduled: {message}"),
+            Self::VolumeCannotMove { message } => {
+                format!("cannot be scheduled, as its volume cannot move to another node: {message}")
+            }
+            Self::NotReady => "is not ready".to_owned(),
+            Self::NotReadyLongEnough { .. } => "is ready, and not yet for minReadySeconds".to_owned(),
+        }
+    }
+}
+
+/// Where a set stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetState {
+    /// Its pods that are not available.
+    pub unavailable: BTreeMap<u32, Unavailable>,
+    /// Available pods that were given over to the eviction API.
+    pub going: BTreeSet<u32>,
+    /// Requests that wait for it, from the highest ordinal down.
+    pub waiting: Vec<u32>,
+    /// So many more may go now.
+    pub room: usize,
+    /// It is being updated, and has its own pods to take down.
+    pub is_rolling_out: bool,
+    /// How long one batch took to be replaced, as far as that can be told from its pods.
+    pub batch: SignedDuration,
+}
+
+/// Where the set stands.
+pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetState {
+    let set = case.set;
+    let last = set.first_ordinal.saturating_add(set.replicas);
+    let (mut unavailable, mut going, mut waiting) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+    for ordinal in (set.first_ordinal..last).rev() {
+        let Some(pod) = case.pods.get(&ordinal) else {
+            unavailable.insert(ordinal, Unavailable::Missing);
+            continue;
+        };
+        let why = why_unavailable(set, pod, now);
+        match case.requests.get(&pod.uid) {
+            Some(request) if has_turn(request, STATEFUL_SET_CLASS) && !pod.is_terminating() => {
+                waiting.push(ordinal)
+            }
+            Some(request) if why.is_none() && was_given_over(request) => {
+                going.insert(ordinal);
+            }
+            _ => {}
+        }
+        unavailable.extend(why.map(|why| (ordinal, why)));
+    }
+    let is_old = |(ordinal, pod): (&u32, &Arc<Pod>)| {
+        *ordinal >= update.partition && pod.labels.get(REVISION_LABEL) != Some(&set.update_revision)
+    };
+    let down = unavailable.len() + going.len();
+    SetState {
+        room: (update.max_unavailable as usize).saturating_sub(down),
+        is_rolling_out: !set.is_observed || (!set.update_revision.is_empty() && case.pods.iter().any(is_old)),
+        batch: batch(case.pods.values()),
+        unavailable,
+        going,
+        waiting,
+    }
+}
+
+fn why_unavailable(set: &StatefulSet, pod: &Pod, now: Timestamp) -> Option<Unavailable> {
+    if pod.is_terminating() || pod.phase.is_terminal() {
+        return Some(Unavailable::Terminating);
+    }
+    let Some(since) = pod.ready_since else {
+        let message = pod.waiting.as_ref().and_then(|waiting| waiting.unschedulable.clone());
+        return Some(match message {
+            // The scheduler's words for a volume that only some nodes reach.
+            Some(message) if message.contains("volume node affinity conflict") => {
+                Unavailable::VolumeCannotMove { message }
+            }
+            Some(message) => Unavailable::Unschedulable { message },
+            None => Unavailable::NotReady,
+        });
+    };
+    let available_at = since + SignedDuration::from_secs(set.min_ready_seconds.into());
+    (set.min_ready_seconds > 0 && now < available_at)
+        .then_some(Unavailable::NotReadyLongEnough { until: available_at })
+}
+
+/// This interceptor has had its turn on the request.
+fn was_given_over(request: &Request) -> bool {
+    let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);
+    let Some(ours) = place(STATEFUL_SET_CLASS) else { return false };
+    match request.status.active_interceptor_class.as_deref() {
+        Some(STATEFUL_SET_CLASS) => request.status.active_interceptor_completed,
+        Some(active) => place(active).is_some_and(|active| active > ours),
+        None => false,
+    }
+}
+
+/// From the grace period of a pod, and the time that pods of the set needed to become ready. Of several, the one in the middle: a
+/// container that was restarted makes its pod look slow.
+fn batch<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> SignedDuration {
+    let (mut starts, mut grace) = (Vec::new(), 0);
+    for pod in pods {
+        grace = grace.max(pod.grace_seconds);
+        starts
+            .extend(pod.ready_since.map(|since| since.duration_since(pod.created).max(SignedDuration::ZERO)));
+    }
+    starts.sort_unstable();
+    let start = starts.get(starts.len() / 2).copied().unwrap_or(SignedDuration::ZERO);
+    start + SignedDuration::from_secs(grace.into())
+}
+
+pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
+    let set = case.set;
+    let name = &set.key.name;
+    let annotation = EVICTION_REQUEST_STRATEGY_ANNOTATION;
+    let declines = match (&set.rolling_update, case.strategy) {
+        _ if set.is_deleting => Some(format!("StatefulSet {name} is being deleted")),
+        (_, Strategy::Default) => Some(format!(
+            "StatefulSet {name} is left to the eviction API: it opts in by the annotation {annotation}=MaxUnavailable"
+        )),
+        (_, Strategy::Off) => Some(format!("StatefulSet {name} opted out: it is left to the eviction API")),
+        (None, _) => Some(format!(
+            "StatefulSet {name} has the update strategy OnDelete, which eviction requests do not support: it is left to the eviction API"
+        )),
+        (Some(_), Strategy::MaxUnavailable) => None,
+    };
+    let ours = |request: &&Arc<Request>| has_turn(request, STATEFUL_SET_CLASS);
+    let (Some(update), None) = (&set.rolling_update, &declines) else {
+        let message = declines.unwrap_or_default();
+        let mut requests: Vec<_> = case.requests.values().filter(ours).collect();
+        requests.sort_by(|a, b| a.key.cmp(&b.key));
+        let effects = requests.into_iter().map(|request| complete(request, message.clone())).collect();
+        return Decision { effects, ..Decision::default() };
+    };
+    let state = state(case, update, now);
+    let mut decision = Decision::default();
+    let mut room = if state.is_rolling_out { 0 } else { state.room };
+    let moved = moved_at(case.pods.values());
+    let mut before = state.going.len();
+    for ordinal in &state.waiting {
+        let Some(pod) = case.pods.get(ordinal) else { continue };
+        let Some(request) = case.requests.get(&pod.uid) else { continue };
+        // One that is not available already costs nothing.
+        let is_down = state.unavailable.contains_key(ordinal);
+        if room > 0 || (is_down && !state.is_rolling_out) {
+            room -= usize::from(!is_down && room > 0);
+            let message = format!(
+                "StatefulSet {name}: {} goes now, at most {} of {} may be unavailable",
+                pod.key.name, update.max_unavailable, set.replicas
+            );
+            decision.effects.push(complete(request, message));
+            before += 1;
+            continue;
+        }
+        let batches = before / update.max_unavailable as usize + 1;
+        before += 1;
+        let finish = now + state.batch * i32::try_from(batches).unwrap_or(i32::MAX);
+        decision.effects.extend(report(case, &state, pod, request, (moved, finish), now));
+        let beat = Some(next_beat(request)).filter(|beat| *beat > now);
+        decision.recheck_at = decision.recheck_at.into_iter().chain(beat).min();
+        decision.waiting_on = Some(Wait::Others);
+    }
+    let until = state.unavailable.values().filter_map(|why| match why {
+        Unavailable::NotReadyLongEnough { until } => Some(*until),
+        _ => None,
+    });
+    if decision.waiting_on.is_some() {
+        decision.recheck_at = decision.recheck_at.into_iter().chain(until).min();
+    }
+    decision
+}
+
+/// When a pod of the set last came or became ready.
+fn moved_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestamp {
+    let times = pods.flat_map(|pod| [Some(pod.created), pod.ready_since]).flatten();
+    times.max().unwrap_or(Timestamp::MIN)
+}
+
+/// What is said on a request that waits: at the beginning of its turn, and then with every sign of life. That there is progress is said
+/// only if there was any.
+fn report(
+    case: &Case<'_>,
+    state: &SetState,
+    pod: &Pod,
+    request: &Arc<Request>,
+    (moved, finish): (Timestamp, Timestamp),
+    now: Timestamp,
+) -> Option<Effect> {
+    let set = &case.set.key.name;
+    let start = format!("StatefulSet {set}: {} waits", pod.key.name);
+    let is_first = !request.status.message.starts_with(&start);
+    if !is_first && now < next_beat(request) {
+        return None;
+    }
+    let message = format!("{start} until {}", waits_for(case, state));
+    let since = request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0);
+    let progress = is_first || moved > since;
+    if !progress && message == request.status.message {
+        return None;
+    }
+    let finish = progress.then_some(finish);
+    let report = Report { progress, finish, message: Some(message), ..Report::default() };
+    Some(Effect::Report { request: request.clone(), report: Box::new(report) })
+}
+
+fn waits_for(case: &Case<'_>, state: &SetState) -> String {
+    if state.is_rolling_out {
+        return "its rolling update is done".to_owned();
+    }
+    let name = |ordinal: &u32| format!("{}-{ordinal}", case.set.key.name);
+    let mut parts: Vec<String> = state
+        .unavailable
+        .iter()
+        .rev()
+        .map(|(ordinal, why)| format!("{} is available, which {}", name(ordinal), why.words()))
+        .collect();
+    parts.extend(
+        state.going.iter().rev().map(|ordinal| format!("{} has left and is available again", name(ordinal))),
+    );
+    let more = parts.len().saturating_sub(NAMED);
+    parts.truncate(NAMED);
+    let list = parts.join(", and ");
+    if more > 0 { format!("{list}, and {more} more are") } else { list }
+}
+
+/// What the interceptor of StatefulSets knows.
+#[derive(Debug, Default)]
+pub struct StatefulSets {
+    pods: HashMap<Key, Arc<Pod>>,
+    /// By the UID of the set.
+    of_set: HashMap<Arc<str>, BTreeSet<Key>>,
+    /// Requests that have this interceptor.
+    requests: HashMap<Key, Arc<Request>>,
+    sets: HashMap<Key, StatefulSet>,
+    namespaces: HashMap<Arc<str>, Arc<Namespace>>,
+    pending: BTreeSet<Item>,
+    told: HashMap<Key, String>,
+}
+
+impl BundledInterceptor for StatefulSets {
+    fn learn(&mut self, event: Event, _: Timestamp) {
+        match event {
+            Event::Pod(event) => {
+                for (key, before) in event.store(&mut self.pods, |pod| pod.key.clone()) {
+                    self.pod_changed(&key, before.as_deref());
+                }
+            }
+            Event::Request(event) => {
+                for (key, before) in event.store(&mut self.requests, |request| request.key.clone()) {
+                    let has_us = |it: &Arc<Request>| {
+                        it.interceptors.iter().any(|it| it.interceptor_class == STATEFUL_SET_CLASS)
+                    };
+                    if !self.requests.get(&key).is_some_and(has_us) {
+                        self.requests.remove(&key);
+                    }
+                    let pod = self.requests.get(&key).or(before.as_ref()).map(|request| request.pod_key());
+                    if let Some(workload) =
+                        pod.and_then(|pod| self.pods.get(&pod)).and_then(|pod| workload_of(pod))
+                    {
+                        self.pending.insert(Item::Workload(workload));
+                    } else if self.requests.contains_key(&key) {
+                        self.pending.insert(Item::Request(key));
+                    }
+                }
+            }
+            Event::StatefulSet(event) => {
+                for (key, before) in event.store(&mut self.sets, |set| set.key.clone()) {
+                    if before.as_ref() != self.sets.get(&key) {
+                        self.look_at(key);
+                    }
+                }
+            }
+            Event::Namespace(event) => {
+                for (name, before) in event.store(&mut self.namespaces, |namespace| namespace.name.clone()) {
+                    let before = before.and_then(|before| before.strategy.clone());
+                    let after = self.namespaces.get(&name).and_then(|after| after.strategy.clone());
+                    if after.is_none() {
+                        self.namespaces.remove(&name);
+                    }
+                    if before != after {
+                        let of: Vec<Key> =
+                            self.sets.keys().filter(|key| key.namespace == name).cloned().collect();
+                        self.pending.extend(of.into_iter().map(Item::Workload));
+                    }
+                }
+            }
+            Event::DaemonSet(_) | Event::Maintenance(_) => {}
+        }
+    }
+
+    fn pending(&mut self) -> BTreeSet<Item> {
+        std::mem::take(&mut self.pending)
+    }
+
+    fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
+        match item {
+            Item::Workload(key) => self.decide_workload(key, now),
+            Item::Request(key) => self.decide_request(key),
+            Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
+        }
+    }
+}
+
+impl StatefulSets {
+    fn pod_changed(&mut self, key: &Key, before: Option<&Pod>) {
+        if let Some(owner) = before.and_then(|before| before.owner.as_ref())
+            && let Some(of_set) = self.of_set.get_mut(&owner.uid)
+        {
+            of_set.remove(key);
+            if of_set.is_empty() {
+                self.of_set.remove(&owner.uid);
+            }
+        }
+        let workload = before.and_then(workload_of);
+        self.pending.extend(workload.map(Item::Workload));
+        let Some(pod) = self.pods.get(key) else { return };
+        let Some(workload) = workload_of(pod) else {
+            // Somebody may have annotated it with this class all the same.
+            let request = pod.request_key();
+            if self.requests.contains_key(&request) {
+                self.pending.insert(Item::Request(request));
+            } else if !pod.names_interceptors {
+                self.pods.remove(key);
+            }
+            return;
+        };
+        if let Some(owner) = &pod.owner {
+            self.of_set.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
+        self.pending.insert(Item::Workload(workload));
+    }
+
+    /// Something else may decide on its pods from now on: those that have no set any more are looked at one by one.
+    fn look_at(&mut self, key: Key) {
+        let of = |request: &&Arc<Request>| request.key.namespace == key.namespace;
+        self.pending
+            .extend(self.requests.values().filter(of).map(|request| Item::Request(request.key.clone())));
+        self.pending.insert(Item::Workload(key));
+    }
+
+    fn strategy(&self, set: &StatefulSet) -> Result<Strategy, UnknownStrategy> {
+        let namespace = self.namespaces.get(&set.key.namespace);
+        Strategy::of(
+            Bundled::StatefulSet,
+            set.strategy.as_deref(),
+            namespace.and_then(|namespace| namespace.strategy.as_deref()),
+        )
+    }
+
+    fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {
+        let Some(set) = self.sets.get(key) else {
+            self.told.remove(key);
+            return Decision::default();
+        };
+        let (mut pods, mut requests) = (BTreeMap::new(), HashMap::new());
+        for pod in self.of_set.get(&set.uid).into_iter().flatten().filter_map(|key| self.pods.get(key)) {
+            if let Some(ordinal) = ordinal_of(pod, &set.key.name) {
+                pods.insert(ordinal, pod.clone());
+            }
+            if let Some(request) = self.requests.get(&pod.request_key()) {
+                requests.insert(pod.uid.clone(), request.clone());
+            }
+        }
+        let strategy = self.strategy(set);
+        let case = Case {
+            set,
+            strategy: strategy.as_ref().copied().unwrap_or_default(),
+            pods: &pods,
+            requests: &requests,
+        };
+        let decision = decide(&case, now);
+        match strategy {
+            Ok(_) => {
+                self.told.remove(key);
+                decision
+            }
+            Err(unknown) => {
+                let told = tell_unknown(&mut self.told, key, owner_of(set), &unknown);
+                Decision { effects: decision.effects.into_iter().chain(told.effects).collect(), ..decision }
+            }
+        }
+    }
+
+    /// A request for a pod that no StatefulSet has, though it names this interceptor: there is nothing to do for it.
+    fn decide_request(&self, key: &Key) -> Decision {
+        let Some(request) = self.requests.get(key).filter(|it| has_turn(it, STATEFUL_SET_CLASS)) else {
+            return Decision::default();
+        };
+        let Some(pod) = self.pods.get(&request.pod_key()).filter(|pod| pod.uid == request.pod_uid) else {
+            return Decision::default();
+        };
+        let set = workload_of(pod).and_then(|key| self.sets.get(&key));
+        let is_its = |set: &StatefulSet| {
+            pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid)
+                && ordinal_of(pod, &set.key.name).is_some()
+        };
+        if set.is_some_and(is_its) {
+            return Decision::default();
+        }
+        Decision::default().act(complete(request, "no StatefulSet controls the pod".to_owned()))
+    }
+}
+
+fn owner_of(set: &StatefulSet) -> Owner {
+    Owner {
+        api_version: "apps/v1".into(),
+        kind: "StatefulSet".into(),
+        name: set.key.name.clone(),
+        uid: set.uid.clone(),
+    }
+}
+
+/// The StatefulSet that the pod names.
+fn workload_of(pod: &Pod) -> Option<Key> {
+    let owner = pod.owner.as_ref()?;
+    let bundled = Bundled::of_owner(&owner.api_version, &owner.kind);
+    (bundled == Some(Bundled::StatefulSet)).then(|| Key::new(pod.key.namespace.clone(), owner.name.clone()))
+}
+
+fn ordinal_of(pod: &Pod, set: &str) -> Option<u32> {
+    pod.key.name.strip_prefix(set)?.strip_prefix('-')?.parse().ok()
+}

@@ -1,0 +1,163 @@
+//! Workloads and namespaces, as far as the bundled interceptors decide by them.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::StatefulSetUpdateStrategy;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use usher_api::workloads::strategy_annotation;
+
+use super::Key;
+use super::wire::{DaemonSetOnWire, NamespaceOnWire, StatefulSetOnWire};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonSet {
+    pub key: Key,
+    pub uid: Arc<str>,
+    /// It makes no pods any more.
+    pub is_deleting: bool,
+    /// Its annotation, as it stands there.
+    pub strategy: Option<String>,
+}
+
+/// A namespace that may opt in or out for all its workloads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace {
+    pub name: Arc<str>,
+    pub strategy: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatefulSet {
+    pub key: Key,
+    pub uid: Arc<str>,
+    pub is_deleting: bool,
+    pub strategy: Option<String>,
+    pub replicas: u32,
+    /// The number of its first pod.
+    pub first_ordinal: u32,
+    /// `None`: it waits for somebody to delete pods (OnDelete).
+    pub rolling_update: Option<RollingUpdate>,
+    /// So long a pod is ready before it counts as available.
+    pub min_ready_seconds: u32,
+    /// The revision that its pods are to have.
+    pub update_revision: String,
+    /// Its status is about the spec that it has.
+    pub is_observed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RollingUpdate {
+    /// So many pods may be unavailable at a time. At least one.
+    pub max_unavailable: u32,
+    /// Pods of lower numbers keep their revision.
+    pub partition: u32,
+}
+
+impl From<DaemonSetOnWire> for DaemonSet {
+    fn from(set: DaemonSetOnWire) -> Self {
+        let text = |text: Option<String>| text.unwrap_or_default();
+        let meta = set.metadata;
+        Self {
+            is_deleting: meta.deletion_timestamp.is_some(),
+            strategy: strategy_annotation(meta.annotations.as_ref()).map(str::to_owned),
+            key: Key::new(text(meta.namespace), text(meta.name)),
+            uid: text(meta.uid).into(),
+        }
+    }
+}
+
+impl From<NamespaceOnWire> for Namespace {
+    fn from(namespace: NamespaceOnWire) -> Self {
+        let meta = namespace.metadata;
+        Self {
+            strategy: strategy_annotation(meta.annotations.as_ref()).map(str::to_owned),
+            name: meta.name.unwrap_or_default().into(),
+        }
+    }
+}
+
+impl From<StatefulSetOnWire> for StatefulSet {
+    fn from(set: StatefulSetOnWire) -> Self {
+        let (meta, spec, status) = (set.metadata, set.spec, set.status);
+        let text = |text: Option<String>| text.unwrap_or_default();
+        let count = |count: Option<i32>| u32::try_from(count.unwrap_or(0)).unwrap_or(0);
+        let replicas = u32::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
+        Self {
+            is_deleting: meta.deletion_timestamp.is_some(),
+            strategy: strategy_annotation(meta.annotations.as_ref()).map(str::to_owned),
+            key: Key::new(text(meta.namespace), text(meta.name)),
+            uid: text(meta.uid).into(),
+            replicas,
+            first_ordinal: count(spec.ordinals.and_then(|ordinals| ordinals.start)),
+            rolling_update: rolling_update(spec.update_strategy, replicas),
+            min_ready_seconds: count(spec.min_ready_seconds),
+            update_revision: text(status.update_revision),
+            is_observed: status.observed_generation.unwrap_or(0) >= meta.generation.unwrap_or(0),
+        }
+    }
+}
+
+fn rolling_update(strategy: Option<StatefulSetUpdateStrategy>, replicas: u32) -> Option<RollingUpdate> {
+    let strategy = strategy.unwrap_or_default();
+    if strategy.type_.as_deref() == Some("OnDelete") {
+        return None;
+    }
+    let given = strategy.rolling_update.unwrap_or_default();
+    Some(RollingUpdate {
+        max_unavailable: given.max_unavailable.as_ref().map_or(1, |it| part_of(it, replicas)).max(1),
+        partition: u32::try_from(given.partition.unwrap_or(0)).unwrap_or(0),
+    })
+}
+
+/// A number, or a percentage rounded down, as the StatefulSet controller counts it.
+fn part_of(value: &IntOrString, of: u32) -> u32 {
+    match value {
+        IntOrString::Int(count) => u32::try_from(*count).unwrap_or(0),
+        IntOrString::String(text) => {
+            let percent: u64 = text.strip_suffix('%').and_then(|text| text.parse().ok()).unwrap_or(0);
+            u32::try_from(u64::from(of).saturating_mul(percent) / 100).unwrap_or(u32::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn set(spec: Value) -> StatefulSet {
+        let object = json!({
+            "metadata": {"name": "db", "namespace": "ns", "uid": "u", "generation": 3},
+            "spec": spec, "status": {"updateRevision": "db-2", "observedGeneration": 3},
+        });
+        serde_json::from_value::<StatefulSetOnWire>(object).unwrap().into()
+    }
+
+    #[test]
+    fn max_unavailable_is_one_where_absent_and_never_none() {
+        for (max, wanted) in [
+            (json!(null), 1),
+            (json!(3), 3),
+            (json!(0), 1),
+            (json!("50%"), 5),
+            (json!("5%"), 1),
+            (json!("29%"), 2),
+            (json!("x"), 1),
+        ] {
+            let update =
+                json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max, "partition": 2}});
+            let found = set(json!({"replicas": 10, "updateStrategy": update})).rolling_update.unwrap();
+            assert_eq!((found.max_unavailable, found.partition), (wanted, 2), "{max}");
+        }
+        assert_eq!(set(json!({})).rolling_update.map(|it| it.max_unavailable), Some(1));
+        assert_eq!(set(json!({"updateStrategy": {"type": "OnDelete"}})).rolling_update, None);
+    }
+
+    #[test]
+    fn a_set_is_read_with_what_decisions_need() {
+        let found = set(json!({"replicas": 3, "minReadySeconds": 10, "ordinals": {"start": 5}}));
+        assert_eq!((found.replicas, found.first_ordinal, found.min_ready_seconds), (3, 5, 10));
+        assert!(found.is_observed && found.update_revision == "db-2");
+        assert_eq!(set(json!({})).replicas, 1);
+    }
+}
