@@ -40,7 +40,8 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     for (_, definition) in usher_api::crd::crds() {
         manifests::create(cluster, &serde_json::to_value(definition)?).await?;
     }
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": configurations::NAMESPACE}});
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": configurations::NAMESPACE}});
     manifests::create(cluster, &namespace).await?;
     let manager = User {
         name: configurations::manager_user(configurations::NAMESPACE),

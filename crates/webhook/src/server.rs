@@ -299,6 +299,6 @@ mod tests {
             assert!(tried >= Duration::from_secs(seconds) - 2 * MARGIN, "{hook}");
             hooks += 1;
         }
-        assert_eq!(hooks, 7);
+        assert_eq!(hooks, 8);
     }
 }

@@ -10,14 +10,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::PodType;
 use usher_api::names::DAEMON_SET_CLASS;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use super::{BundledInterceptor, Decision, Effect, Event, Item, Outcome, Wait};
 use super::{complete, has_turn, next_beat, progress};
+use crate::eviction_request::BLOCKED_CONDITION;
 use crate::maintenance::plan::PodClass;
 use crate::snapshot::{DaemonSet, Key, Maintenance, Namespace, Owner, Pod, Request};
+use crate::waiting_on::{Unevictable, WaitingOn};
 
 /// Between two writes of the nodes that are held, and before pods are let through: the API server needs a moment to know.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
@@ -63,12 +66,17 @@ impl Removals {
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let request = case.request;
     let is_its_pod = |pod: &&Arc<Pod>| pod.uid == request.pod_uid && !pod.phase.is_terminal();
-    if !has_turn(request, DAEMON_SET_CLASS) {
+    let is_left = is_left(request);
+    if !is_left && !has_turn(request, DAEMON_SET_CLASS) {
         return Decision::default();
     }
     // Whether a pod is gone is found out by the eviction request controller.
     let Some(pod) = case.pod.filter(is_its_pod) else { return Decision::default() };
-    let Some(set) = case.set.filter(|set| !set.is_deleting) else {
+    let set = case.set.filter(|set| !set.is_deleting);
+    if is_left && (set.is_none() || case.strategy == Strategy::Off) {
+        return Decision::default();
+    }
+    let Some(set) = set else {
         return Decision::default().act(complete(request, "no DaemonSet controls the pod".to_owned()));
     };
     let name = &set.key.name;
@@ -80,7 +88,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         // Until its grace ends, that it is on its way is progress.
         let beat = next_beat(request);
         let mut decision = waits(Wait::Terminating, (beat < grace_ends).then_some(beat));
-        if now >= beat && now < grace_ends {
+        if now >= beat && now < grace_ends && !is_left {
             decision.effects.push(progress(request, Some(grace_ends), request.status.message.clone()));
         }
         return decision;
@@ -99,7 +107,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     let is_told =
         request.status.message == message && request.status.expected_interceptor_finish_time.is_some();
-    if !is_told {
+    if !is_told && !is_left {
         decision.effects.push(progress(request, Some(finish), message));
     }
     decision.effects.push(Effect::DeletePod { pod: pod.clone(), version: None });
@@ -117,6 +125,16 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         });
     }
     decision
+}
+
+/// The turn was completed because the DaemonSet had opted out, which it does not any more: nobody else ends the pod.
+fn is_left(request: &Request) -> bool {
+    let reason = WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod }.reason();
+    let is_blocked = |it: &Condition| it.status == "True" && it.reason == reason;
+    request.status.active_interceptor_class.as_deref() == Some(DAEMON_SET_CLASS)
+        && request.status.active_interceptor_completed
+        && request.requesters().next().is_some()
+        && request.condition(BLOCKED_CONDITION).is_some_and(is_blocked)
 }
 
 fn waits(wait: Wait, recheck_at: Option<Timestamp>) -> Decision {
@@ -195,7 +213,8 @@ impl BundledInterceptor for DaemonSets {
             }
             Event::Request(event) => {
                 for (key, _) in event.store(&mut self.requests, |request| request.key.clone()) {
-                    let is_ours = |request: &Arc<Request>| has_turn(request, DAEMON_SET_CLASS);
+                    let is_ours =
+                        |request: &Arc<Request>| has_turn(request, DAEMON_SET_CLASS) || is_left(request);
                     if self.requests.get(&key).is_some_and(is_ours) {
                         self.pending.insert(Item::Request(key));
                     } else {
@@ -512,3 +531,7 @@ fn held_for(pod: &Pod) -> Option<&Arc<str>> {
 pub fn holds(data: &BTreeMap<String, String>, node: &str, priority: i32) -> bool {
     data.get(node).and_then(|up_to| up_to.parse::<i32>().ok()).is_some_and(|up_to| priority <= up_to)
 }
+
+#[cfg(test)]
+#[path = "daemon_set_tests.rs"]
+mod tests;

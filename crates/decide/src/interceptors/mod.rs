@@ -4,6 +4,8 @@
 //! authors of other interceptors keep: they act in their turn only, report progress that there is, and complete or end the pod.
 
 pub mod daemon_set;
+#[cfg(test)]
+mod samples;
 pub mod stateful_set;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -491,3 +491,7 @@ fn workload_of(pod: &Pod) -> Option<Key> {
 fn ordinal_of(pod: &Pod, set: &str) -> Option<u32> {
     pod.key.name.strip_prefix(set)?.strip_prefix('-')?.parse().ok()
 }
+
+#[cfg(test)]
+#[path = "stateful_set_tests.rs"]
+mod tests;

@@ -1,0 +1,283 @@
+//! The section "StatefulSet Controller" of the specification, sentence by sentence.
+
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use serde_json::{Value, json};
+
+use super::super::samples::{applied, at, pod, request};
+use super::*;
+use crate::snapshot::StatefulSetOnWire;
+
+const CLASS: &str = STATEFUL_SET_CLASS;
+
+fn set(replicas: u32, with: Value) -> StatefulSet {
+    let mut object = json!({
+        "metadata": {"name": "db", "namespace": "ns", "uid": "db", "annotations": {
+            "evictionrequest.coordination.k8s.io/eviction-request-strategy": "MaxUnavailable",
+        }},
+        "spec": {"replicas": replicas}, "status": {"updateRevision": "v1"},
+    });
+    for (key, value) in with.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    serde_json::from_value::<StatefulSetOnWire>(object).unwrap().into()
+}
+
+fn replica(ordinal: u32, with: Value) -> Arc<Pod> {
+    let name = format!("db-{ordinal}");
+    let mut all = json!({"metadata": {"labels": {"controller-revision-hash": "v1"}}});
+    for (key, value) in with.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    pod(&name, "StatefulSet", "db", "n1", all)
+}
+
+fn unready() -> Value {
+    json!({"status": {"phase": "Running", "conditions": []}})
+}
+
+/// A set with these pods, and requests for some.
+fn scene(set: StatefulSet, pods: Vec<Arc<Pod>>, asked: &[u32]) -> StatefulSets {
+    let mut known = StatefulSets::default();
+    known.learn(Event::StatefulSet(applied(set)), at(0));
+    for pod in pods {
+        known.learn(Event::Pod(applied(pod)), at(0));
+    }
+    for ordinal in asked {
+        known.learn(Event::Request(applied(request(&format!("db-{ordinal}"), CLASS, json!({})))), at(0));
+    }
+    known
+}
+
+fn healthy(replicas: u32, with: Value, asked: &[u32]) -> StatefulSets {
+    scene(set(replicas, with), (0..replicas).map(|it| replica(it, json!({}))).collect(), asked)
+}
+
+fn decided(known: &mut StatefulSets, second: i64) -> Decision {
+    known.decide(&Item::Workload(Key::new("ns", "db")), at(second))
+}
+
+/// Those that are given over to the eviction API, and those that wait, with what is said to them.
+fn told(decision: &Decision) -> (Vec<String>, Vec<(String, bool, String)>) {
+    let (mut goes, mut waits) = (Vec::new(), Vec::new());
+    for effect in &decision.effects {
+        let Effect::Report { request, report } = effect else { continue };
+        let name = request.pod_name.to_string();
+        if report.completed {
+            goes.push(name);
+        } else {
+            waits.push((name, report.progress, report.message.clone().unwrap_or_default()));
+        }
+    }
+    (goes, waits)
+}
+
+fn goes(known: &mut StatefulSets, second: i64) -> Vec<String> {
+    told(&decided(known, second)).0
+}
+
+#[test]
+fn without_opt_in_it_declines_at_once_and_on_delete_is_never_supported() {
+    let plain = StatefulSet { strategy: None, ..set(3, json!({})) };
+    let off = StatefulSet { strategy: Some("Off".into()), ..set(3, json!({})) };
+    let on_delete = set(3, json!({"updateStrategy": {"type": "OnDelete"}}));
+    let deleting = StatefulSet { is_deleting: true, ..set(3, json!({})) };
+    for (set, words) in
+        [(plain, "it opts in by"), (off, "opted out"), (on_delete, "OnDelete"), (deleting, "deleted")]
+    {
+        let pods = (0..3).map(|it| replica(it, json!({}))).collect();
+        let mut known = scene(set, pods, &[2, 0]);
+        let decision = decided(&mut known, 0);
+        assert_eq!(told(&decision).0, ["db-0", "db-2"], "the eviction API is next for all of them");
+        let Effect::Report { report, .. } = &decision.effects[0] else { panic!() };
+        assert!(report.message.as_ref().is_some_and(|it| it.contains(words)), "{report:?}");
+    }
+}
+
+#[test]
+fn pods_go_from_the_highest_index_to_the_lowest_according_to_max_unavailable() {
+    assert_eq!(goes(&mut healthy(4, json!({}), &[0, 1, 3]), 0), ["db-3"], "1 where it is absent");
+    let two = json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}});
+    assert_eq!(goes(&mut healthy(4, two, &[0, 1, 3]), 0), ["db-3", "db-1"]);
+    let half = json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": "50%"}}});
+    assert_eq!(goes(&mut healthy(4, half, &[0, 1, 2, 3]), 0), ["db-3", "db-2"]);
+}
+
+#[test]
+fn the_next_batch_waits_until_the_new_pods_are_available() {
+    let mut known = healthy(3, json!({}), &[0, 1, 2]);
+    assert_eq!(goes(&mut known, 0), ["db-2"]);
+    let given_over = request("db-2", CLASS, json!({"status": {"activeInterceptorCompleted": true}}));
+    known.learn(Event::Request(applied(given_over)), at(1));
+    assert_eq!(goes(&mut known, 1), [""; 0], "it is still there, and on its way");
+    for (state, with) in [
+        (
+            "terminating",
+            json!({"metadata": {"deletionTimestamp": at(60).to_string(), "labels": {"controller-revision-hash": "v1"}}}),
+        ),
+        ("starting", json!({"status": {"phase": "Pending", "conditions": []}})),
+        ("not ready", unready()),
+    ] {
+        known.learn(Event::Pod(applied(replica(2, with))), at(2));
+        assert_eq!(goes(&mut known, 2), [""; 0], "{state}");
+    }
+    known.learn(Event::Pod(crate::snapshot::WatchEvent::Deleted(Key::new("ns", "db-2"))), at(3));
+    assert_eq!(goes(&mut known, 3), [""; 0], "missing");
+    known.learn(
+        Event::Pod(applied(replica(
+            2,
+            json!({"metadata": {"uid": "new", "labels": {"controller-revision-hash": "v1"}}}),
+        ))),
+        at(4),
+    );
+    assert_eq!(goes(&mut known, 4), ["db-1"]);
+}
+
+#[test]
+fn a_pod_is_available_after_min_ready_seconds() {
+    let since =
+        |second| json!([{"type": "Ready", "status": "True", "lastTransitionTime": at(second).to_string()}]);
+    let ready = |second: i64| json!({"status": {"phase": "Running", "conditions": since(second)}});
+    let pods = vec![replica(0, ready(-500)), replica(1, ready(-90))];
+    let mut known = scene(set(2, json!({"minReadySeconds": 100})), pods, &[0]);
+    let early = decided(&mut known, 5);
+    assert_eq!((told(&early).0.len(), early.recheck_at), (0, Some(at(10))));
+    assert_eq!(goes(&mut known, 10), ["db-0"]);
+}
+
+#[test]
+fn a_pod_that_is_not_available_costs_nothing() {
+    let pods = vec![replica(0, unready()), replica(1, json!({})), replica(2, json!({}))];
+    let mut known = scene(set(3, json!({})), pods, &[0, 2]);
+    assert_eq!(goes(&mut known, 0), ["db-0"], "db-2 waits for it");
+}
+
+#[test]
+fn during_its_own_rolling_update_it_waits_for_that() {
+    let old = json!({"metadata": {"labels": {"controller-revision-hash": "v0"}}});
+    let pods = vec![replica(0, old.clone()), replica(1, old.clone()), replica(2, json!({}))];
+    let mut known = scene(set(3, json!({})), pods.clone(), &[2]);
+    let (gone, waits) = told(&decided(&mut known, 0));
+    assert_eq!(gone, [""; 0]);
+    assert_eq!(waits[0].2, "StatefulSet db: db-2 waits until its rolling update is done");
+    // With a partition the lower ones keep their revision, and nothing is waited for.
+    let partition = json!({"updateStrategy": {"rollingUpdate": {"partition": 2}}});
+    assert_eq!(goes(&mut scene(set(3, partition), pods, &[2]), 0), ["db-2"]);
+    let unseen = StatefulSet { is_observed: false, ..set(3, json!({})) };
+    assert_eq!(goes(&mut scene(unseen, (0..3).map(|it| replica(it, json!({}))).collect(), &[2]), 0), [""; 0]);
+}
+
+#[test]
+fn pod_management_parallel_and_other_first_ordinals_make_no_difference() {
+    let with = json!({"podManagementPolicy": "Parallel", "ordinals": {"start": 5}});
+    let pods = (5..8).map(|it| replica(it, json!({}))).collect();
+    assert_eq!(goes(&mut scene(set(3, with), pods, &[5, 7]), 0), ["db-7"]);
+}
+
+#[test]
+fn those_that_wait_report_progress_while_the_batch_moves_and_none_when_it_does_not() {
+    let mut known = healthy(3, json!({}), &[0, 1]);
+    known.learn(Event::Pod(applied(replica(2, unready()))), at(0));
+    let (_, waits) = told(&decided(&mut known, 1));
+    let said = "StatefulSet db: db-1 waits until db-2 is available, which is not ready";
+    assert_eq!(waits[0], ("db-1".into(), true, said.into()), "its turn has begun");
+    // It is written: then nothing more until a sign of life is due.
+    let heard = |progress: i64, message: &str| json!({"status": {"progressTimestamp": at(progress).to_string(), "message": message}});
+    known.learn(Event::Request(applied(request("db-1", CLASS, heard(1, said)))), at(1));
+    let quiet = decided(&mut known, 100);
+    assert!(!told(&quiet).1.iter().any(|(name, ..)| name == "db-1"));
+    assert_eq!(
+        told(&decided(&mut known, 200)).1.iter().filter(|it| it.0 == "db-1").count(),
+        0,
+        "nothing has moved"
+    );
+    // A new pod came: that is progress.
+    let came = json!({"metadata": {"uid": "new", "creationTimestamp": at(150).to_string()}, "status": {"conditions": []}});
+    known.learn(Event::Pod(applied(replica(2, came))), at(150));
+    let (_, waits) = told(&decided(&mut known, 200));
+    assert!(waits.iter().any(|(name, progress, _)| name == "db-1" && *progress));
+}
+
+#[test]
+fn a_volume_that_cannot_move_is_a_cause_of_its_own() {
+    let message = "0/3 nodes are available: 1 node(s) had volume node affinity conflict.";
+    let conditions =
+        json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]);
+    let stuck = json!({"spec": {"nodeName": ""}, "status": {"phase": "Pending", "conditions": conditions}});
+    let pods = BTreeMap::from([(0, replica(0, json!({}))), (1, replica(1, stuck))]);
+    let set = set(2, json!({}));
+    let case = Case { set: &set, strategy: Strategy::MaxUnavailable, pods: &pods, requests: &HashMap::new() };
+    let state = state(&case, set.rolling_update.as_ref().unwrap(), at(0));
+    assert_eq!(state.unavailable[&1].reason(), "VolumeCannotMove");
+    assert_eq!(state.room, 0);
+    let words = state.unavailable[&1].words();
+    assert!(words.contains("its volume cannot move") && words.contains(message), "{words}");
+}
+
+#[test]
+fn how_long_it_takes_is_told_by_batches() {
+    let mut known = healthy(4, json!({}), &[0, 1, 2, 3]);
+    let decision = decided(&mut known, 0);
+    let finish: Vec<_> = decision
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Report { report, .. } => report.finish,
+            _ => None,
+        })
+        .collect();
+    // A pod of the set took 10 s to start and may take 60 s to end; db-3 goes now.
+    assert_eq!(finish, [at(140), at(210), at(280)]);
+}
+
+#[test]
+fn a_pod_without_a_set_is_declined() {
+    let mut known = StatefulSets::default();
+    let bare = pod("x", "ReplicaSet", "rs", "n1", json!({}));
+    known.learn(Event::Request(applied(request("x", CLASS, json!({})))), at(0));
+    known.learn(Event::Pod(applied(bare)), at(0));
+    let item = Item::Request(Key::new("ns", "x"));
+    assert!(known.pending().contains(&item));
+    assert_eq!(told(&known.decide(&item, at(0))).0, ["x"]);
+}
+
+proptest! {
+    /// Whatever the pods and requests are: never more than maxUnavailable are down through it, and from the highest down.
+    #[test]
+    fn no_more_than_max_unavailable_are_down_through_it(
+        states in proptest::collection::vec((0..4_u8, 0..3_u8), 1..12),
+        max in 1..4_u32,
+    ) {
+        let replicas = u32::try_from(states.len()).unwrap();
+        let update = json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": max}}});
+        let mut known = StatefulSets::default();
+        known.learn(Event::StatefulSet(applied(set(replicas, update))), at(0));
+        let (mut down, mut available_asked) = (0, Vec::new());
+        for (ordinal, (pod, asked)) in (0..replicas).zip(&states) {
+            let with = match pod {
+                0 => None,
+                1 => Some(unready()),
+                _ => Some(json!({})),
+            };
+            down += usize::from(*pod < 2);
+            let Some(with) = with else { continue };
+            known.learn(Event::Pod(applied(replica(ordinal, with))), at(0));
+            if *asked == 0 {
+                continue;
+            }
+            let is_over = *asked == 2;
+            let status = json!({"status": {"activeInterceptorCompleted": is_over}});
+            known.learn(Event::Request(applied(request(&format!("db-{ordinal}"), CLASS, status))), at(0));
+            down += usize::from(is_over && *pod >= 2);
+            if !is_over && *pod >= 2 {
+                available_asked.push(format!("db-{ordinal}"));
+            }
+        }
+        let gone: Vec<String> = goes(&mut known, 0).into_iter().filter(|it| available_asked.contains(it)).collect();
+        prop_assert!(gone.is_empty() || down + gone.len() <= max as usize, "{} down, {:?} go", down, gone);
+        available_asked.reverse();
+        prop_assert_eq!(&gone[..], &available_asked[..gone.len()]);
+        // And as many as may.
+        let may = (max as usize).saturating_sub(down).min(available_asked.len());
+        prop_assert_eq!(gone.len(), may);
+    }
+}
