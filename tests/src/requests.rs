@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use usher_api::names::MANAGER_NAMESPACE;
 use usher_apply::Clock;
 use usher_cluster::Cluster;
 use usher_controllers::eviction_request::{self, Nobody};
@@ -45,6 +46,7 @@ impl Living {
         for definition in crds::definitions()? {
             self.create(DEFINITIONS, &definition).await?;
         }
+        self.create("/api/v1/namespaces", &json!({"metadata": {"name": MANAGER_NAMESPACE}})).await?;
         Ok(())
     }
 

@@ -11,18 +11,25 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 use usher_apply::Clock;
 use usher_cluster::User;
 use usher_controllers::leader::Election;
 use usher_controllers::run_all;
-use usher_tests::living::{BUDGETS, DAEMON_SETS, Living, NODES, PODS, bare_pod, workload};
+use usher_tests::living::{BUDGETS, DAEMON_SETS, Living, NODES, PODS, STATEFUL_SETS, bare_pod, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
 use usher_tests::manifests;
 use usher_tests::scenario::beside::answer_inside;
 use usher_webhook::configurations::{NAMESPACE, SECRET, manager_user};
 use usher_webhook::{Keeper, ServingCertificate};
 
-const ROLES: [&str; 3] = ["base/cluster-role.yaml", "base/role.yaml", "base/certificates-role.yaml"];
+const ROLES: [&str; 5] = [
+    "base/cluster-role.yaml",
+    "base/role.yaml",
+    "base/certificates-role.yaml",
+    "workloads/daemonset-role.yaml",
+    "workloads/statefulset-role.yaml",
+];
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/usher-system/leases/usher-manager";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -32,9 +39,17 @@ const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(900);
 
 /// What fails first without a right. An event that is not counted again, or a right that another goal needs before, shows as that.
-const NEEDED: [(&str, &str); 36] = [
+const NEEDED: [(&str, &str); 44] = [
     ("daemonsets list", "what a request waits for is told"),
     ("daemonsets watch", "a daemon stays"),
+    ("namespaces list", "what a request waits for is told"),
+    ("namespaces watch", "a namespace opts out"),
+    ("statefulsets list", "a StatefulSet is answered for"),
+    ("statefulsets watch", "a StatefulSet is answered for"),
+    ("pods delete", "a daemon is taken off its node"),
+    ("configmaps create", "a daemon is kept off its node"),
+    ("configmaps get", "a daemon is kept off its node"),
+    ("configmaps update", "a daemon is kept off its node"),
     ("pods get", "a request is admitted"),
     ("pods list", "what a request waits for is told"),
     ("pods watch", "the request is removed"),
@@ -54,7 +69,7 @@ const NEEDED: [(&str, &str); 36] = [
     ("nodes watch", "a maintenance cordons its node"),
     ("nodes patch", "a maintenance cordons its node"),
     ("nodes/status patch", "the node tells of its maintenance"),
-    ("nodemaintenances list", "a maintenance cordons its node"),
+    ("nodemaintenances list", "the event is counted again"),
     ("nodemaintenances watch", "a maintenance cordons its node"),
     ("nodemaintenances patch", "a maintenance cordons its node"),
     ("nodemaintenances/status patch", "a maintenance joins requests"),
@@ -121,7 +136,6 @@ impl Scene {
     async fn new(missing: Option<&Right>) -> Self {
         let living = Living::start(1, 2).await.unwrap();
         living.install_crds().await.unwrap();
-        living.create("/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}})).await.unwrap();
         for role in roles() {
             let role = missing.map_or(role.clone(), |right| without(&role, right));
             let plural = role["kind"].as_str().unwrap().to_lowercase() + "s";
@@ -241,6 +255,8 @@ impl Scene {
 
         let mut agent = workload("DaemonSet", "agent", json!({}));
         agent["spec"]["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "n2"});
+        let strategy = |value: Value| json!({"annotations": {EVICTION_REQUEST_STRATEGY_ANNOTATION: value}});
+        agent["metadata"]["annotations"] = strategy(json!("Off"))["annotations"].clone();
         living.create(DAEMON_SETS, &agent).await.unwrap();
         let agents = format!("{PODS}?labelSelector=app%3Dagent");
         let runs = |list: &Value| list["items"][0]["status"]["phase"] == "Running";
@@ -295,6 +311,31 @@ impl Scene {
         let released =
             |maintenance: &Value| maintenance["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
         goal!("it can be deleted", self.becomes(SOON, &maintenance, released).await);
+
+        living
+            .patch(&format!("{DAEMON_SETS}/agent"), &json!({"metadata": strategy(Value::Null)}))
+            .await
+            .unwrap();
+        let mut db = workload("StatefulSet", "db", json!({"replicas": 1}));
+        db["spec"]["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "n2"});
+        living.create(STATEFUL_SETS, &db).await.unwrap();
+        let dbs = format!("{PODS}?labelSelector=app%3Ddb");
+        let db = living.until(&dbs, runs).await.unwrap()["items"][0]["metadata"]["uid"].clone();
+        let on_n2 = |name: &str| of_label(name, "Drain", "kubernetes.io/hostname", &["n2"]);
+        living.create(MAINTENANCES, &on_n2("n")).await.unwrap();
+        let left = |list: &Value| list["items"][0]["metadata"]["uid"] != db;
+        goal!("a StatefulSet is answered for", self.becomes(SOON, &dbs, left).await);
+        let gone_from_node = |list: &Value| list["items"][0]["metadata"]["uid"] != agent["uid"];
+        goal!("a daemon is taken off its node", self.becomes(SOON, &agents, gone_from_node).await);
+        let waits = |list: &Value| list["items"][0]["spec"]["schedulingGates"][0]["name"].is_string();
+        goal!("a daemon is kept off its node", self.becomes(SOON, &agents, waits).await);
+        living.set_stage("n", "Complete").await.unwrap();
+        goal!("a daemon comes back", self.becomes(SOON, &agents, runs).await);
+        let off = json!({"metadata": strategy(json!("Off"))});
+        living.patch("/api/v1/namespaces/default", &off).await.unwrap();
+        living.create(MAINTENANCES, &on_n2("o")).await.unwrap();
+        let drained = self.becomes(2 * SOON, &format!("{MAINTENANCES}/o"), is_drained).await;
+        goal!("a namespace opts out", drained && self.becomes(Duration::ZERO, &agents, runs).await);
         None
     }
 }

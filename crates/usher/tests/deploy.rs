@@ -39,6 +39,9 @@ fn with_whole_numbers(value: Value) -> Value {
     }
 }
 
+/// What the chart is told of a server that has these policies.
+const NEW_SERVER: [&str; 2] = ["--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"];
+
 async fn helm(arguments: &[&str]) -> Output {
     let home = std::env::temp_dir().join(format!("usher-helm-{}", std::process::id()));
     let helm = usher_testbed::helm_path().await.unwrap();
@@ -73,7 +76,7 @@ async fn the_chart_and_the_kustomization_make_the_same_objects() {
     if usher_testbed::skip_real("the_chart_and_the_kustomization_make_the_same_objects") {
         return;
     }
-    let chart = rendered(&["--include-crds"]).await;
+    let chart = rendered(&["--include-crds", NEW_SERVER[0], NEW_SERVER[1]]).await;
     let mut base = kustomized(&deploy()).await;
     base.remove("Namespace - usher-system").expect("kustomize makes the namespace");
     assert!(base.contains_key("Deployment usher-system usher-manager"), "{:?}", base.keys());
@@ -114,12 +117,23 @@ async fn the_choices_are_the_same_in_the_chart_and_in_kustomize() {
             objects.iter().filter(|(key, _)| key.starts_with("Role ") || key.starts_with("ClusterRole "));
         roles.map(|(_, role)| role["rules"].to_string()).collect::<String>()
     };
-    let plain = rendered(&["--include-crds"]).await;
+    let plain = rendered(&["--include-crds", NEW_SERVER[0], NEW_SERVER[1]]).await;
     assert!(rights(&plain).contains("secrets") && rights(&plain).contains("webhookconfigurations"));
-    for (component, values) in
-        [("strict", "strict=true"), ("outside-certificates", "certificates.secretName=usher-webhook-tls")]
-    {
-        let chart = rendered(&["--include-crds", "--set", values]).await;
+    for (component, choice) in [
+        ("strict", ["--include-crds", "--set", "strict=true", NEW_SERVER[0], NEW_SERVER[1]].as_slice()),
+        (
+            "outside-certificates",
+            &[
+                "--include-crds",
+                "--set",
+                "certificates.secretName=usher-webhook-tls",
+                NEW_SERVER[0],
+                NEW_SERVER[1],
+            ],
+        ),
+        ("older-servers", &["--include-crds"]),
+    ] {
+        let chart = rendered(choice).await;
         let mut base = with_component(component).await;
         base.remove("Namespace - usher-system").expect("kustomize makes the namespace");
         assert_eq!(chart.keys().collect::<Vec<_>>(), base.keys().collect::<Vec<_>>(), "{component}");

@@ -121,6 +121,7 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     for definition in crds::definitions()? {
         created(reached, DEFINITIONS, &definition).await?;
     }
+    created(reached, "/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}})).await?;
     let client = kube::Client::new(cluster.service_as(manager()), "default");
     let (now, timers) = (cluster.server().clone(), cluster.server().clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
@@ -159,9 +160,16 @@ pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnde
 /// A client of the service account that `deploy/` makes for the manager.
 async fn as_the_manager(plane: &TestCluster) -> Result<kube::Client> {
     let kubectl = Kubectl::new(plane).await?;
-    let base = crds::folder().with_file_name("base");
-    for file in ["namespace", "service-account", "cluster-role", "role"] {
-        let text = std::fs::read_to_string(base.join(format!("{file}.yaml")))?;
+    let deploy = crds::folder().with_file_name("");
+    for file in [
+        "base/namespace",
+        "base/service-account",
+        "base/cluster-role",
+        "base/role",
+        "workloads/daemonset-role",
+        "workloads/statefulset-role",
+    ] {
+        let text = std::fs::read_to_string(deploy.join(format!("{file}.yaml")))?;
         kubectl.ok_with("apply --server-side -f -", &text).await?;
     }
     let token = kubectl.ok(&format!("create token usher-manager -n {NAMESPACE}")).await?;
