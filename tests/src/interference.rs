@@ -10,6 +10,7 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_cluster::faults::{Fault, Matcher, Outage, Refusal, Rule, When};
 use usher_cluster::life;
@@ -101,7 +102,7 @@ impl Scene {
         let living = &self.living;
         living.install_crds().await?;
         let webhook = kube::Client::new(living.cluster.service(), "default");
-        for (path, configuration) in answer_inside(&living.cluster, webhook) {
+        for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
             living.create(&path, &configuration).await?;
         }
         for (name, value) in [("low", 100), ("high", 5000)] {

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_cluster::User;
 use usher_controllers::leader::Election;
@@ -150,7 +151,8 @@ impl Scene {
             ..User::default()
         };
         let client = kube::Client::new(living.cluster.service_as(account), "default");
-        for (path, configuration) in answer_inside(&living.cluster, client.clone()) {
+        for (path, configuration) in answer_inside(&living.cluster, client.clone(), &BundledInterceptor::ALL)
+        {
             living.create(&path, &configuration).await.unwrap();
         }
         let (now, timers, time) = (

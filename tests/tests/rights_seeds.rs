@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower::{ServiceBuilder, ServiceExt as _};
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_cluster::User;
 use usher_controllers::run_all;
@@ -293,7 +294,7 @@ async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
     };
     let service = ServiceBuilder::new().map_request(note).service(living.cluster.service_as(manager()));
     let client = kube::Client::new(service, "default");
-    for (path, configuration) in answer_inside(&living.cluster, client.clone()) {
+    for (path, configuration) in answer_inside(&living.cluster, client.clone(), &BundledInterceptor::ALL) {
         living.create(&path, &configuration).await?;
     }
     let server = living.cluster.server().clone();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_cluster::admission::in_process;
 use usher_cluster::{Cluster, User};
@@ -33,6 +34,16 @@ const INSIDE: &str = "https://webhook.usher.internal";
 pub enum Controllers {
     Requests,
     RequestsAndMaintenances,
+}
+
+impl Controllers {
+    /// The bundled interceptors that are on.
+    fn interceptors(self) -> &'static [BundledInterceptor] {
+        match self {
+            Self::Requests => &[],
+            Self::RequestsAndMaintenances => &BundledInterceptor::ALL,
+        }
+    }
 }
 
 /// What runs beside a cluster, until this is dropped.
@@ -98,9 +109,14 @@ pub fn manager() -> User {
 }
 
 /// Answers for admission without a socket; what has to be created where, so that the cluster asks.
-pub fn answer_inside(cluster: &Cluster, client: kube::Client) -> [(String, Value); 2] {
+pub fn answer_inside(
+    cluster: &Cluster,
+    client: kube::Client,
+    interceptors: &[BundledInterceptor],
+) -> [(String, Value); 2] {
     let webhook = cluster.server().clone();
-    let admission = Arc::new(Admission::new(client).with_clock(Arc::new(move || webhook.now())));
+    let admission = Admission::new(client).with_interceptors(interceptors.to_vec());
+    let admission = Arc::new(admission.with_clock(Arc::new(move || webhook.now())));
     for endpoint in Endpoint::ALL {
         let admission = admission.clone();
         let answer = move |review: Value| {
@@ -125,7 +141,7 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     let client = kube::Client::new(cluster.service_as(manager()), "default");
     let (now, timers) = (cluster.server().clone(), cluster.server().clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
-    for (path, configuration) in answer_inside(cluster, client.clone()) {
+    for (path, configuration) in answer_inside(cluster, client.clone(), which.interceptors()) {
         created(reached, &path, &configuration).await?;
     }
     Ok(Usher::start(which, client, clock, JoinSet::new()))
@@ -146,7 +162,8 @@ pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnde
         .context("a certificate for the webhook")?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let base = format!("https://{}", listener.local_addr()?);
-    let admission = Arc::new(Admission::new(client.clone()));
+    let admission = Admission::new(client.clone()).with_interceptors(which.interceptors().to_vec());
+    let admission = Arc::new(admission);
     let mut webhook = JoinSet::new();
     webhook.spawn(async move {
         // Were it to end, the API server would refuse what it asks about, and scenarios would fail of that.

@@ -34,7 +34,7 @@ pub fn request(pod: &str, class: &str, with: Value) -> Arc<Request> {
     let mut object = json!({
         "metadata": {
             "name": pod, "namespace": "ns", "uid": format!("r-{pod}"), "resourceVersion": "7",
-            "creationTimestamp": at(0).to_string(),
+            "creationTimestamp": at(-10).to_string(),
             "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io"],
         },
         "spec": {

@@ -20,6 +20,8 @@ use crate::snapshot::{Key, Namespace, Owner, Pod, Request, RollingUpdate, Statef
 
 /// The label by which the StatefulSet controller tells revisions apart.
 const REVISION_LABEL: &str = "controller-revision-hash";
+/// The requests of one drain come one after the other: so long the first of them waits for those of higher ordinals.
+const SETTLE: SignedDuration = SignedDuration::from_secs(2);
 /// So many pods are named in a message.
 const NAMED: usize = 3;
 
@@ -203,16 +205,22 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let effects = requests.into_iter().map(|request| complete(request, message.clone())).collect();
         return Decision { effects, ..Decision::default() };
     };
-    let state = state(case, update, now);
+    let mut state = state(case, update, now);
     let mut decision = Decision::default();
+    let asked = state.waiting.iter().filter_map(|ordinal| case.requests.get(&case.pods.get(ordinal)?.uid));
+    let settled = asked.map(|request| request.created + SETTLE).min().filter(|at| now < *at);
+    if settled.is_some() {
+        // Nothing is said before it is known who goes first.
+        return Decision { waiting_on: Some(Wait::Others), recheck_at: settled, effects: Vec::new() };
+    }
     let mut room = if state.is_rolling_out { 0 } else { state.room };
+    let mut waiting = 0;
     let moved = moved_at(case.pods.values());
-    let mut before = state.going.len();
-    for ordinal in &state.waiting {
-        let Some(pod) = case.pods.get(ordinal) else { continue };
+    for ordinal in state.waiting.clone() {
+        let Some(pod) = case.pods.get(&ordinal) else { continue };
         let Some(request) = case.requests.get(&pod.uid) else { continue };
         // One that is not available already costs nothing.
-        let is_down = state.unavailable.contains_key(ordinal);
+        let is_down = state.unavailable.contains_key(&ordinal);
         if room > 0 || (is_down && !state.is_rolling_out) {
             room -= usize::from(!is_down && room > 0);
             let message = format!(
@@ -220,11 +228,14 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
                 pod.key.name, update.max_unavailable, set.replicas
             );
             decision.effects.push(complete(request, message));
-            before += 1;
+            if !is_down {
+                state.going.insert(ordinal);
+            }
             continue;
         }
+        let before = state.unavailable.len() + state.going.len() + waiting;
+        waiting += 1;
         let batches = before / update.max_unavailable as usize + 1;
-        before += 1;
         let finish = now + state.batch * i32::try_from(batches).unwrap_or(i32::MAX);
         decision.effects.extend(report(case, &state, pod, request, (moved, finish), now));
         let beat = Some(next_beat(request)).filter(|beat| *beat > now);

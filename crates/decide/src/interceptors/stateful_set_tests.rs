@@ -103,6 +103,20 @@ fn pods_go_from_the_highest_index_to_the_lowest_according_to_max_unavailable() {
 }
 
 #[test]
+fn the_first_waits_a_moment_for_those_of_higher_ordinals() {
+    let mut known = healthy(3, json!({}), &[]);
+    let asked = |ordinal: u32, second: i64| {
+        let created = json!({"metadata": {"creationTimestamp": at(second).to_string()}});
+        Event::Request(applied(request(&format!("db-{ordinal}"), CLASS, created)))
+    };
+    known.learn(asked(0, 0), at(0));
+    let early = decided(&mut known, 0);
+    assert_eq!((early.effects.len(), early.recheck_at), (0, Some(at(2))));
+    known.learn(asked(2, 1), at(1));
+    assert_eq!(goes(&mut known, 2), ["db-2"]);
+}
+
+#[test]
 fn the_next_batch_waits_until_the_new_pods_are_available() {
     let mut known = healthy(3, json!({}), &[0, 1, 2]);
     assert_eq!(goes(&mut known, 0), ["db-2"]);
