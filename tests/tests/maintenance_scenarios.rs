@@ -30,4 +30,5 @@ fn every_scenario_of_maintenances_that_the_real_cluster_runs_is_recorded_and_not
 #[test]
 fn every_test_that_the_guide_names_exists_and_every_scenario_is_named() {
     guide::check("node-maintenance.md", &SUITE.folder().join("node-maintenances")).unwrap();
+    guide::check("workloads.md", &SUITE.folder().join("workloads")).unwrap();
 }

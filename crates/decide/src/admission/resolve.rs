@@ -241,6 +241,35 @@ mod tests {
         assert!(ignored.contains(&"step0.x.io") && ignored.contains(&"other0.io"), "{ignored:?}");
     }
 
+    #[test]
+    fn a_bundled_interceptor_is_added_unless_the_pod_names_a_controller() {
+        let daemon = Some(BundledInterceptor::DaemonSet);
+        type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+        let ours = "daemonset.apps.k8s.io";
+        let cases: [Case<'_>; 6] = [
+            (&[], &[ours]),
+            (&[("a.io", "20000"), ("b.io", "5")], &["a.io", ours, "b.io"]),
+            (&[("a.io", "10000/controller")], &["a.io"]),
+            (&[(ours, "10000/controller")], &[ours]),
+            // What the pod says of the class counts, also where it cannot be read.
+            (&[(ours, "x")], &[]),
+            // The steps of its own domain around it count now; those of others do not.
+            (
+                &[
+                    ("node.apps.k8s.io", "1"),
+                    ("step.example.com", "10001"),
+                    ("deployment.apps.k8s.io", "10001"),
+                ],
+                &["deployment.apps.k8s.io", ours],
+            ),
+        ];
+        for (given, kept) in cases {
+            assert_eq!(classes(&resolve_with(&annotations(given), daemon)).0, kept, "{given:?}");
+        }
+        let none = annotations(&[("a.io", "5")]);
+        assert_eq!(resolve_with(&none, None), resolve(&none));
+    }
+
     proptest! {
         #[test]
         fn whatever_a_pod_says_the_result_keeps_the_rules(entries in proptest::collection::btree_map(
