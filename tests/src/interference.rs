@@ -10,6 +10,7 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_cluster::faults::{Fault, Matcher, Outage, Refusal, Rule, When};
@@ -37,6 +38,7 @@ const MAINTAINED: [(&str, &[&str]); 3] = [("a", &["blue"]), ("b", &["blue", "gre
 const NODE_COUNT: u64 = 6;
 /// Somebody has cordoned it before, and it is to stay so.
 const CORDONED: &str = "n6";
+const HELD_NODES: &str = "/api/v1/namespaces/usher-system/configmaps/usher-held-nodes";
 const MARKS: [&str; 3] = [
     "nodemaintenance.k8s.io/held-by",
     "nodemaintenance.k8s.io/was-unschedulable",
@@ -53,7 +55,8 @@ pub async fn hands_everywhere(seed: u64, trace: Trace) -> Result<()> {
     if let Some(trace) = trace {
         living.cluster.faults().trace_to(trace);
     }
-    let scene = Scene { has_daemons: seed.is_multiple_of(2), living };
+    let daemons = [Daemons::None, Daemons::Leave, Daemons::Stay][usize::try_from(seed % 3)?];
+    let scene = Scene { daemons, living };
     scene.fill().await?;
     let witness = Witness::of(&scene.living.cluster);
     let judge = witness.clone();
@@ -78,10 +81,18 @@ pub async fn hands_everywhere(seed: u64, trace: Trace) -> Result<()> {
     scene.within(BOUND, || scene.is_left_as_it_was()).await.context("something is left behind")
 }
 
+/// The daemons on every node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Daemons {
+    None,
+    Leave,
+    /// Their DaemonSet opts out.
+    Stay,
+}
+
 struct Scene {
     living: Living,
-    /// Pods that nothing ends are on every node.
-    has_daemons: bool,
+    daemons: Daemons,
 }
 
 impl Scene {
@@ -111,12 +122,14 @@ impl Scene {
             });
             living.create(PRIORITY_CLASSES, &class).await?;
         }
-        if self.has_daemons {
+        if self.daemons != Daemons::None {
             let spec = json!({
                 "selector": {"matchLabels": {"app": "agent"}}, "template": template("agent", "100m"),
             });
+            let strategy = (self.daemons == Daemons::Stay).then_some("Off");
             let agent = json!({
-                "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": spec,
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "spec": spec,
+                "metadata": {"name": "agent", "annotations": {EVICTION_REQUEST_STRATEGY_ANNOTATION: strategy}},
             });
             living.create(DAEMON_SETS, &agent).await?;
         }
@@ -190,7 +203,7 @@ impl Scene {
                 });
             }
         }
-        for name in ["fill", "check"] {
+        for name in ["fill", "check", "fill-pods"] {
             for group in ["evictionrequest.coordination.k8s.io", "nodemaintenance.k8s.io"] {
                 for _ in 0..3 {
                     let seconds =
@@ -210,7 +223,7 @@ impl Scene {
     async fn interfere(&self, end: Instant) -> Result<()> {
         while Instant::now() < end {
             sleep(Duration::from_millis(500 + self.random(20_000))).await;
-            match self.random(13) {
+            match self.random(15) {
                 0..=2 => {
                     let pool = POOLS.get(usize::try_from(self.random(4))?).copied();
                     self.label(&self.some_node(), pool).await?;
@@ -224,6 +237,8 @@ impl Scene {
                 }
                 9 | 10 => self.write_status().await?,
                 11 => self.take_requesters().await?,
+                12 => self.try_to(Method::DELETE, HELD_NODES, &Value::Null).await?,
+                13 => self.open_gates().await?,
                 _ => self.put_pods_on_a_free_node().await?,
             }
         }
@@ -302,6 +317,23 @@ impl Scene {
         self.try_to(Method::PATCH, &format!("{REQUESTS}/{name}"), &none).await
     }
 
+    async fn gated(&self) -> Result<Vec<String>> {
+        let pods = self.living.get(PODS).await?;
+        let gated =
+            |pod: &&Value| pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+        let names = pods["items"].as_array().into_iter().flatten().filter(gated);
+        Ok(names.filter_map(|pod| pod["metadata"]["name"].as_str()).map(str::to_owned).collect())
+    }
+
+    /// Somebody lets a pod through to a node that is held.
+    async fn open_gates(&self) -> Result<()> {
+        for name in self.gated().await?.iter().take(1) {
+            let open = json!({"spec": {"schedulingGates": null}});
+            self.try_to(Method::PATCH, &format!("{PODS}/{name}"), &open).await?;
+        }
+        Ok(())
+    }
+
     async fn put_pods_on_a_free_node(&self) -> Result<()> {
         let name = self.some_node();
         let (code, found) = self.living.send(Method::GET, &format!("{NODES}/{name}"), &Value::Null).await?;
@@ -338,7 +370,10 @@ impl Scene {
             for node in &selected {
                 let node = node["metadata"]["name"].as_str().unwrap_or_default();
                 let pods = self.living.pods_on(node).await?;
-                let left = pods.iter().find(|pod| pod["metadata"]["labels"]["app"] != "agent");
+                let stays = |pod: &Value| {
+                    self.daemons == Daemons::Stay && pod["metadata"]["labels"]["app"] == "agent"
+                };
+                let left = pods.iter().find(|pod| !stays(pod));
                 ensure!(
                     left.is_none(),
                     "{name}: {} stays on {node}",
@@ -356,16 +391,11 @@ impl Scene {
             };
             ensure!(left.iter().find(is_wrong).is_none(), "{name}: {left:?} have not left");
             ensure!(
-                is_drained(&maintenance) == (!selected.is_empty() && !self.has_daemons && left.is_empty()),
+                is_drained(&maintenance) == (!selected.is_empty() && left.is_empty()),
                 "{name}: {} nodes, and {condition}",
                 selected.len(),
             );
             ensure!(!selected.is_empty() || condition["reason"] == "NoNodes", "{name}: {condition}");
-            let message = status["drainStatus"]["drainMessage"].as_str().unwrap_or_default();
-            ensure!(
-                selected.is_empty() || !self.has_daemons || message.contains("agent"),
-                "{name}: {message}"
-            );
         }
         Ok(())
     }
@@ -379,6 +409,12 @@ impl Scene {
         }
         let requests = self.living.get(REQUESTS).await?;
         ensure!(requests["items"].as_array().is_none_or(Vec::is_empty), "{requests:#}");
+        let gated = self.gated().await?;
+        ensure!(gated.is_empty(), "{gated:?} are behind a gate");
+        if self.daemons != Daemons::None {
+            let agent = self.living.get(&format!("{DAEMON_SETS}/agent")).await?["status"].clone();
+            ensure!(agent["numberReady"] == self.nodes().await?.len(), "{agent}");
+        }
         for node in self.nodes().await? {
             let (meta, cordoned) = (&node["metadata"], node["spec"]["unschedulable"] == true);
             let is_as_before = cordoned == (meta["name"] == CORDONED);

@@ -15,7 +15,9 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
-use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION};
+use usher_api::names::{
+    INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION, MAINTENANCE_SCHEDULING_GATE,
+};
 use usher_cluster::Cluster;
 use usher_cluster::faults::{ClientService, NoAnswer};
 
@@ -32,6 +34,8 @@ pub struct Seen {
     /// By UID of the pod: when a controller last read its request and a requester stood on it. Between this read and the eviction
     /// nothing keeps a requester from withdrawing.
     read_as_wanted: HashMap<String, Timestamp>,
+    /// By node: when a maintenance was last seen to reach daemons there.
+    drained: HashMap<String, Timestamp>,
 }
 
 /// An answer may take a while, and news that come meanwhile are nobody's fault.
@@ -158,6 +162,57 @@ impl Witness {
         }
     }
 
+    /// The rules for a deletion of a pod: only those of DaemonSets, by UID, and only off a node that a maintenance drains or from behind
+    /// the gate.
+    async fn judge_deletion(&self, path: &str, body: &[u8]) -> Result<(), String> {
+        let Some(pod) = self.object(path).await else { return Ok(()) };
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let options: Value = serde_json::from_slice(body).unwrap_or_default();
+        let Some(uid) = options["preconditions"]["uid"].as_str() else {
+            return Err(format!("{name} is deleted without its UID"));
+        };
+        if pod["metadata"]["uid"] != uid {
+            return Ok(());
+        }
+        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        if !owners.any(|owner| owner["kind"] == "DaemonSet") {
+            return Err(format!("{name} is deleted and belongs to no DaemonSet"));
+        }
+        let Some(node) = pod["spec"]["nodeName"].as_str() else {
+            let gates = pod["spec"]["schedulingGates"].as_array();
+            let is_gated = gates
+                .is_some_and(|gates| gates.iter().any(|gate| gate["name"] == MAINTENANCE_SCHEDULING_GATE));
+            return if is_gated { Ok(()) } else { Err(format!("{name} waits for a node and is deleted")) };
+        };
+        let now = self.cluster.server().now();
+        if self.is_drained_by_somebody(node, &pod).await {
+            return Ok(());
+        }
+        // A maintenance may have let go of the node in this moment.
+        let last = self.seen.lock().drained.get(node).copied().unwrap_or_default();
+        if now.duration_since(last).as_secs() > TOLERANCE {
+            return Err(format!("{name} is deleted on {node}, where no maintenance reaches it"));
+        }
+        Ok(())
+    }
+
+    async fn is_drained_by_somebody(&self, node: &str, pod: &Value) -> bool {
+        let maintenances =
+            self.object("/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances").await.unwrap_or_default();
+        let drains = maintenances["items"].as_array().into_iter().flatten().any(|maintenance| {
+            let mut statuses = maintenance["status"]["nodeStatuses"].as_array().into_iter().flatten();
+            let reaches = |status: &Value| {
+                let mut targets = status["drainTargets"].as_array().into_iter().flatten();
+                status["nodeRef"]["name"] == node && targets.any(|entry| selects(entry, pod))
+            };
+            maintenance["spec"]["stage"] == "Drain" && statuses.any(reaches)
+        });
+        if drains {
+            self.seen.lock().drained.insert(node.to_owned(), self.cluster.server().now());
+        }
+        drains
+    }
+
     /// The rule for a request by node maintenance: pods of one node leave in the order of the plan. Whoever was asked before may
     /// be asked again.
     async fn judge_order(&self, path: &str, body: &[u8]) -> Result<(), String> {
@@ -267,6 +322,8 @@ impl Service<Request<Body>> for Watched {
                 witness.judge(path, &body).await
             } else if head.method == Method::POST && path.ends_with("/evictionrequests") {
                 witness.judge_order(path, &body).await
+            } else if head.method == Method::DELETE && path.contains("/pods/") {
+                witness.judge_deletion(path, &body).await
             } else {
                 if head.method == Method::GET && path.contains("/evictionrequests/") {
                     witness.note_read(path).await;

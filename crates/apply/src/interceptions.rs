@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error};
 use serde_json::json;
 use tracing::Instrument as _;
@@ -11,7 +11,7 @@ use usher_api::lenient::Lenient;
 use usher_api::names::HELD_NODES_CONFIG_MAP;
 use usher_api::report::Report;
 use usher_decide::decision::limited;
-use usher_decide::interceptors::Effect;
+use usher_decide::interceptors::{AvailablePods, Effect};
 use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::clock::Clock;
@@ -45,6 +45,15 @@ impl Interceptions {
                 let span = spans::about_request("report on EvictionRequest", request);
                 self.report(request, report).instrument(span).await
             }
+            Effect::ReportIfAvailable { request, report, pods } => {
+                let span = spans::about_request("report on EvictionRequest", request);
+                async {
+                    self.confirm(&request.key.namespace, pods).await?;
+                    self.report(request, report).await
+                }
+                .instrument(span)
+                .await
+            }
             Effect::DeletePod { pod, version } => {
                 let span = spans::work("delete Pod", &pod.key.namespace, &pod.key.name);
                 self.delete(pod, version.clone()).instrument(span).await
@@ -66,6 +75,18 @@ impl Interceptions {
                 Ok(())
             }
         }
+    }
+
+    /// Read from where writes go, not from a cache of the server.
+    async fn confirm(&self, namespace: &str, wanted: &AvailablePods) -> Result<(), Failure> {
+        let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), namespace);
+        let list = pods
+            .list(&ListParams::default().labels_from(&wanted.selector))
+            .await
+            .map_err(failure_of_write)?;
+        let pods: Vec<Pod> =
+            list.items.into_iter().filter_map(|pod| pod.read().ok()).map(Pod::from).collect();
+        if wanted.are_among(&pods) { Ok(()) } else { Err(Failure::Outdated) }
     }
 
     async fn report(&self, request: &Request, report: &Report) -> Result<(), Failure> {

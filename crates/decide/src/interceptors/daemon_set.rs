@@ -286,7 +286,13 @@ impl BundledInterceptor for DaemonSets {
                     Some(_) => (held_for(pod).unwrap_or(&pod.node), &mut self.released),
                 };
                 let key = (node.clone(), owner.uid.clone());
-                let count = known.get(&key).map_or(0, |removals| removals.count);
+                let before = known.get(&key);
+                let count = before.map_or(0, |removals| removals.count);
+                // It came all the same: somebody may have changed what admission goes by.
+                if before.is_some_and(|before| before.uid != pod.uid) {
+                    self.held.written = None;
+                    self.pending.insert(Item::HeldNodes);
+                }
                 known.insert(key, Removals { uid: pod.uid.clone(), at: now, count: count + 1 });
             }
             _ => {}

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::Selector;
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::report::{Report, beat_interval};
 
@@ -88,6 +89,8 @@ pub enum Outcome {
 pub enum Effect {
     /// Reports on a request. Refused if the request has changed since.
     Report { request: Arc<Request>, report: Box<Report> },
+    /// The same, if so many pods are available as the server has them: a watch may be late, and by then the pod cannot be called back.
+    ReportIfAvailable { request: Arc<Request>, report: Box<Report>, pods: Arc<AvailablePods> },
     /// Deletes the pod of that UID. With a version, only if it has not changed since.
     DeletePod { pod: Arc<Pod>, version: Option<String> },
     /// Tells admission which pods are kept off which nodes: all of it.
@@ -96,11 +99,29 @@ pub enum Effect {
     Tell { namespace: Arc<str>, workload: Owner, is_warning: bool, reason: &'static str, message: String },
 }
 
+/// So many pods of a workload that are available.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AvailablePods {
+    pub owner_uid: Arc<str>,
+    pub selector: Arc<Selector>,
+    pub at_least: usize,
+}
+
+impl AvailablePods {
+    pub fn are_among(&self, pods: &[Pod]) -> bool {
+        let is_one = |pod: &&Pod| {
+            let is_its = pod.owner.as_ref().is_some_and(|owner| owner.uid == self.owner_uid);
+            is_its && pod.is_ready() && !pod.is_terminating()
+        };
+        pods.iter().filter(is_one).count() >= self.at_least
+    }
+}
+
 impl Effect {
     /// The pod that it is about.
     pub fn pod_uid(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Report { request, .. } => Some(&request.pod_uid),
+            Self::Report { request, .. } | Self::ReportIfAvailable { request, .. } => Some(&request.pod_uid),
             Self::DeletePod { pod, .. } => Some(&pod.uid),
             Self::HoldNodes(_) | Self::Tell { .. } => None,
         }
@@ -142,8 +163,11 @@ fn next_beat(request: &Request) -> Timestamp {
 
 /// The turn is over: nothing more is to be done for this pod.
 fn complete(request: &Arc<Request>, message: String) -> Effect {
-    let report = Report { completed: true, message: Some(message), ..Report::default() };
-    Effect::Report { request: request.clone(), report: Box::new(report) }
+    Effect::Report { request: request.clone(), report: completion(message) }
+}
+
+fn completion(message: String) -> Box<Report> {
+    Box::new(Report { completed: true, message: Some(message), ..Report::default() })
 }
 
 /// There is progress.

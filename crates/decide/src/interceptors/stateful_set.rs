@@ -14,8 +14,8 @@ use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use super::daemon_set::tell_unknown;
-use super::{BundledInterceptor, Decision, Effect, Event, Item, Wait};
-use super::{complete, has_turn, next_beat};
+use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Wait};
+use super::{complete, completion, has_turn, next_beat};
 use crate::snapshot::{Key, Namespace, Owner, Pod, Request, RollingUpdate, StatefulSet};
 
 /// The label by which the StatefulSet controller tells revisions apart.
@@ -227,10 +227,23 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
                 "StatefulSet {name}: {} goes now, at most {} of {} may be unavailable",
                 pod.key.name, update.max_unavailable, set.replicas
             );
-            decision.effects.push(complete(request, message));
-            if !is_down {
-                state.going.insert(ordinal);
+            if is_down {
+                decision.effects.push(complete(request, message));
+                continue;
             }
+            state.going.insert(ordinal);
+            // Those that go are still among them.
+            let at_least =
+                (set.replicas as usize + state.going.len()).saturating_sub(update.max_unavailable as usize);
+            decision.effects.extend(set.selector.as_ref().map(|selector| Effect::ReportIfAvailable {
+                request: request.clone(),
+                report: completion(message),
+                pods: Arc::new(AvailablePods {
+                    owner_uid: set.uid.clone(),
+                    selector: selector.clone(),
+                    at_least,
+                }),
+            }));
             continue;
         }
         let before = state.unavailable.len() + state.going.len() + waiting;

@@ -60,7 +60,10 @@ fn decided(known: &mut StatefulSets, second: i64) -> Decision {
 fn told(decision: &Decision) -> (Vec<String>, Vec<(String, bool, String)>) {
     let (mut goes, mut waits) = (Vec::new(), Vec::new());
     for effect in &decision.effects {
-        let Effect::Report { request, report } = effect else { continue };
+        let (Effect::Report { request, report } | Effect::ReportIfAvailable { request, report, .. }) = effect
+        else {
+            continue;
+        };
         let name = request.pod_name.to_string();
         if report.completed {
             goes.push(name);
@@ -114,6 +117,26 @@ fn the_first_waits_a_moment_for_those_of_higher_ordinals() {
     assert_eq!((early.effects.len(), early.recheck_at), (0, Some(at(2))));
     known.learn(asked(2, 1), at(1));
     assert_eq!(goes(&mut known, 2), ["db-2"]);
+}
+
+#[test]
+fn before_a_pod_goes_the_server_is_asked_whether_enough_are_available() {
+    let two = json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}});
+    let decision = decided(&mut healthy(4, two, &[0, 1, 3]), 0);
+    let needed: Vec<_> = decision
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::ReportIfAvailable { pods, .. } => Some(pods.clone()),
+            _ => None,
+        })
+        .collect();
+    // The first of them leaves three; the second one goes if the first is still there, or back.
+    assert_eq!(needed.iter().map(|pods| pods.at_least).collect::<Vec<_>>(), [3, 4]);
+    let all: Vec<Pod> = (0..4).map(|it| Pod::clone(&replica(it, json!({})))).collect();
+    assert!(needed[1].are_among(&all) && !needed[1].are_among(&all[..3]));
+    let unready: Vec<Pod> = (0..4).map(|it| Pod::clone(&replica(it, unready()))).collect();
+    assert!(!needed[0].are_among(&unready));
 }
 
 #[test]

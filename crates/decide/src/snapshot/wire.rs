@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSetOrdinals, StatefulSetUpdateStrategy};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    LabelSelector, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
+};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use usher_api::names::{
@@ -159,6 +161,7 @@ pub struct StatefulSetOnWire {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct StatefulSetSpec {
     pub replicas: Option<i32>,
+    pub selector: LabelSelector,
     pub min_ready_seconds: Option<i32>,
     pub ordinals: Option<StatefulSetOrdinals>,
     pub update_strategy: Option<StatefulSetUpdateStrategy>,

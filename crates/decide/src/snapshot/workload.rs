@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::StatefulSetUpdateStrategy;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::core::Selector;
 use usher_api::workloads::strategy_annotation;
 
 use super::Key;
@@ -33,6 +34,8 @@ pub struct StatefulSet {
     pub is_deleting: bool,
     pub strategy: Option<String>,
     pub replicas: u32,
+    /// The labels of its pods. `None`: it cannot be read.
+    pub selector: Option<Arc<Selector>>,
     /// The number of its first pod.
     pub first_ordinal: u32,
     /// `None`: it waits for somebody to delete pods (OnDelete).
@@ -88,6 +91,7 @@ impl From<StatefulSetOnWire> for StatefulSet {
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid).into(),
             replicas,
+            selector: Selector::try_from(spec.selector).ok().map(Arc::new),
             first_ordinal: count(spec.ordinals.and_then(|ordinals| ordinals.start)),
             rolling_update: rolling_update(spec.update_strategy, replicas),
             min_ready_seconds: count(spec.min_ready_seconds),
