@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::join;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
+use usher_api::workloads::BundledInterceptor;
 use usher_api::{NodeMaintenance, PodType};
 use usher_apply::Clock;
 use usher_cluster::faults::{Fault, Matcher, Refusal, Rule, When};
@@ -20,9 +22,10 @@ use usher_decide::maintenance::written::Written;
 use usher_tests::budget_watch::{BudgetWatch, Watched};
 use usher_tests::chaos::{Process, Run};
 use usher_tests::interference::hands_everywhere;
-use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, NODES, workload};
+use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, STATEFUL_SETS, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
+use usher_tests::scenario::beside::answer_inside;
 use usher_tests::seeds::{self, Named, Trace};
 
 /// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
@@ -101,7 +104,7 @@ fn targets(maintenance: &Value) -> Result<BTreeSet<(&'static str, usize)>> {
 }
 
 async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
-    let living = Living::start(seed, 8).await?;
+    let living = Living::start(seed, 10).await?;
     if let Some(trace) = trace {
         living.cluster.faults().trace_to(trace);
     }
@@ -112,10 +115,25 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         "spec": {"minAvailable": 10, "selector": {"matchLabels": {"app": "web"}}},
     });
     living.create(BUDGETS, &budget).await?;
+    let webhook = kube::Client::new(living.cluster.service(), "default");
+    for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
+        living.create(&path, &configuration).await?;
+    }
+    living.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await?;
+    let mut db = workload("StatefulSet", "db", json!({"replicas": 5}));
+    db["metadata"]["annotations"] = json!({EVICTION_REQUEST_STRATEGY_ANNOTATION: "MaxUnavailable"});
+    living.create(STATEFUL_SETS, &db).await?;
     living.rolled_out("web").await?;
+    let is_there = |db: &Value| db["status"]["availableReplicas"] == 5;
+    living.until(&format!("{STATEFUL_SETS}/db"), is_there).await?;
     living.patch(&format!("{NODES}/n3"), &json!({"spec": {"unschedulable": true}})).await?;
     let budgets =
-        BudgetWatch::start(&living.cluster, &[Watched { app: "web", least: 10 }], SignedDuration::ZERO);
+        // The StatefulSet has no budget: one at a time is what its interceptor promises.
+        BudgetWatch::start(
+            &living.cluster,
+            &[Watched { app: "web", least: 10 }, Watched { app: "db", least: 4 }],
+            SignedDuration::ZERO,
+        );
 
     living.cluster.faults().set(rules());
     let mut process = Process::new(&living.cluster, "manager", manager);
@@ -149,7 +167,18 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     people?;
     living.cluster.faults().set(Vec::new());
     for name in ["a", "b", "c"] {
-        living.until(&format!("{MAINTENANCES}/{name}"), is_drained).await?;
+        if let Err(why) = living.until(&format!("{MAINTENANCES}/{name}"), is_drained).await {
+            let requests = living.get(REQUESTS).await?;
+            let waits = requests["items"].as_array().into_iter().flatten().map(|request| {
+                format!(
+                    "{} {}: {}",
+                    request["spec"]["podRef"]["name"],
+                    request["status"]["activeInterceptorClass"],
+                    request["status"]["message"]
+                )
+            });
+            return Err(why.context(waits.collect::<Vec<_>>().join("\n")));
+        }
     }
     living.set_stage("a", "Complete").await?;
     living.delete(&format!("{MAINTENANCES}/b")).await?;
@@ -160,13 +189,17 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     };
     living.until(MAINTENANCES, is_over).await?;
     living.until(REQUESTS, |list| list["items"].as_array().is_none_or(Vec::is_empty)).await?;
-    for number in 1..=8 {
+    for number in 1..=10 {
         let (cordoned, held) = living.cordon(&format!("n{number}")).await?;
         ensure!(
             cordoned == (number == 3) && held.is_none(),
             "n{number}: cordoned {cordoned}, held by {held:?}"
         );
     }
+    let agent =
+        living.until(&format!("{DAEMON_SETS}/agent"), |agent| agent["status"]["numberReady"] == 10).await;
+    agent.context("daemons come back")?;
+    living.until(&format!("{STATEFUL_SETS}/db"), is_there).await?;
     let verdict = budgets.verdict();
     ensure!(verdict.overdrawn.is_empty(), "{}", verdict.overdrawn.join("\n"));
     ensure!(verdict.evictions > 0, "nothing was evicted");
