@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 use kube::api::ListParams;
+use kube::core::Request as ListRequest;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::Error;
 use crate::error::{is_code, is_missing};
-use crate::reading::Read;
+use crate::reading::{Page, Read};
 
 /// So many objects are read at a time.
 const PAGE: u32 = 500;
@@ -67,7 +68,7 @@ impl World {
     }
 
     pub async fn read_budgets(&mut self, client: &Client, namespace: Option<&str>) -> Result<(), Error> {
-        match list_raw(&scoped(client, namespace), None, understood::<BudgetOnWire, Budget>).await {
+        match list_raw(&scoped::<BudgetOnWire>(client, namespace), None, Budget::from).await {
             Ok(budgets) => {
                 self.budgets = budgets.into_iter().map(|budget| (budget.key.clone(), budget)).collect();
             }
@@ -111,7 +112,7 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     T: From<K>,
 {
-    list_raw(api, labels, understood).await.map_err(|why| with_selector(labels, why))
+    list_raw(api, labels, T::from).await.map_err(|why| with_selector(labels, why))
 }
 
 /// The same, exactly as the server sent them, whether or not they can be understood.
@@ -119,11 +120,11 @@ pub async fn list_exactly<K>(api: &Api<Read<K>>, labels: Option<&str>) -> Result
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    list_raw(api, labels, Some).await.map_err(|why| with_selector(labels, why))
-}
-
-fn understood<K: Resource<DynamicType = ()>, T: From<K>>(read: Read<K>) -> Option<T> {
-    read.object().map(T::from)
+    let read = async |parameters: ListParams| {
+        let page = api.list(&parameters).await?;
+        Ok((page.items, page.metadata.continue_.filter(|token| !token.is_empty())))
+    };
+    by_pages(labels, read).await.map_err(|why| with_selector(labels, why))
 }
 
 fn with_selector(labels: Option<&str>, why: kube::Error) -> Error {
@@ -135,24 +136,37 @@ fn with_selector(labels: Option<&str>, why: kube::Error) -> Error {
     }
 }
 
-/// Page by page. A list that takes so long that the server has forgotten its beginning starts anew.
 async fn list_raw<K, T>(
     api: &Api<Read<K>>,
     labels: Option<&str>,
-    convert: impl Fn(Read<K>) -> Option<T>,
+    convert: impl Fn(K) -> T,
 ) -> Result<Vec<T>, kube::Error>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
+    let client = api.clone().into_client();
+    let read = async |parameters: ListParams| {
+        let request =
+            ListRequest::new(api.resource_url()).list(&parameters).map_err(kube::Error::BuildRequest)?;
+        let page = Page::read(&client.request_text(request).await?).map_err(kube::Error::SerdeError)?;
+        Ok((page.objects.into_iter().map(&convert).collect(), page.next))
+    };
+    by_pages(labels, read).await
+}
+
+/// Page by page. A list that takes so long that the server has forgotten its beginning starts anew.
+async fn by_pages<T>(
+    labels: Option<&str>,
+    read: impl AsyncFn(ListParams) -> Result<(Vec<T>, Option<String>), kube::Error>,
+) -> Result<Vec<T>, kube::Error> {
     let mut parameters = ListParams::default().limit(PAGE);
     parameters.label_selector = labels.map(str::to_string);
     let mut all = Vec::new();
     loop {
-        match api.list(&parameters).await {
-            Ok(page) => {
-                let more = page.metadata.continue_.filter(|token| !token.is_empty());
-                all.extend(page.items.into_iter().filter_map(&convert));
-                match more {
+        match read(parameters.clone()).await {
+            Ok((page, next)) => {
+                all.extend(page);
+                match next {
                     Some(token) => parameters.continue_token = Some(token),
                     None => return Ok(all),
                 }
