@@ -15,6 +15,9 @@ use usher_tests::requests::REQUESTS;
 use usher_tests::typed::{self, Printed};
 use usher_tests::{TestCluster, crds};
 
+#[path = "cli_maintenance/many_nodes.rs"]
+mod many_nodes;
+
 async fn usher(scene: &Scene, line: &str) -> Printed {
     typed::usher(line, &scene.surroundings()).await.unwrap()
 }

@@ -120,11 +120,13 @@ pub async fn list_exactly<K>(api: &Api<Read<K>>, labels: Option<&str>) -> Result
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let read = async |parameters: ListParams| {
-        let page = api.list(&parameters).await?;
-        Ok((page.items, page.metadata.continue_.filter(|token| !token.is_empty())))
-    };
-    by_pages(labels, read).await.map_err(|why| with_selector(labels, why))
+    let mut pages = Pages::new(labels);
+    while !pages.are_done {
+        let page = api.list(&pages.parameters).await;
+        let page = page.map(|page| (page.items, page.metadata.continue_.filter(|token| !token.is_empty())));
+        pages.take(page).map_err(|why| with_selector(labels, why))?;
+    }
+    Ok(pages.all)
 }
 
 fn with_selector(labels: Option<&str>, why: kube::Error) -> Error {
@@ -145,38 +147,49 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
     let client = api.clone().into_client();
-    let read = async |parameters: ListParams| {
-        let request =
-            ListRequest::new(api.resource_url()).list(&parameters).map_err(kube::Error::BuildRequest)?;
-        let page = Page::read(&client.request_text(request).await?).map_err(kube::Error::SerdeError)?;
-        Ok((page.objects.into_iter().map(&convert).collect(), page.next))
-    };
-    by_pages(labels, read).await
+    let mut pages = Pages::new(labels);
+    while !pages.are_done {
+        let request = ListRequest::new(api.resource_url()).list(&pages.parameters);
+        let text = client.request_text(request.map_err(kube::Error::BuildRequest)?).await;
+        let page = text.and_then(|text| Page::read(&text).map_err(kube::Error::SerdeError));
+        pages.take(page.map(|page| (page.objects.into_iter().map(&convert), page.next)))?;
+    }
+    Ok(pages.all)
 }
 
-/// Page by page. A list that takes so long that the server has forgotten its beginning starts anew.
-async fn by_pages<T>(
-    labels: Option<&str>,
-    read: impl AsyncFn(ListParams) -> Result<(Vec<T>, Option<String>), kube::Error>,
-) -> Result<Vec<T>, kube::Error> {
-    let mut parameters = ListParams::default().limit(PAGE);
-    parameters.label_selector = labels.map(str::to_string);
-    let mut all = Vec::new();
-    loop {
-        match read(parameters.clone()).await {
+/// A list that is read page by page. One that takes so long that the server has forgotten its beginning starts anew.
+struct Pages<T> {
+    /// Of the next one.
+    parameters: ListParams,
+    all: Vec<T>,
+    are_done: bool,
+}
+
+impl<T> Pages<T> {
+    fn new(labels: Option<&str>) -> Self {
+        let mut parameters = ListParams::default().limit(PAGE);
+        parameters.label_selector = labels.map(str::to_string);
+        Self { parameters, all: Vec::new(), are_done: false }
+    }
+
+    /// A page, and the token of the next one.
+    fn take<P: IntoIterator<Item = T>>(
+        &mut self,
+        page: Result<(P, Option<String>), kube::Error>,
+    ) -> Result<(), kube::Error> {
+        match page {
             Ok((page, next)) => {
-                all.extend(page);
-                match next {
-                    Some(token) => parameters.continue_token = Some(token),
-                    None => return Ok(all),
-                }
+                self.all.extend(page);
+                self.are_done = next.is_none();
+                self.parameters.continue_token = next;
             }
-            Err(why) if is_code(&why, 410) && parameters.continue_token.is_some() => {
-                parameters.continue_token = None;
-                all.clear();
+            Err(why) if is_code(&why, 410) && self.parameters.continue_token.is_some() => {
+                self.parameters.continue_token = None;
+                self.all.clear();
             }
             Err(why) => return Err(why),
         }
+        Ok(())
     }
 }
 

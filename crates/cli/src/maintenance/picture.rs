@@ -51,14 +51,8 @@ pub fn picture(
     if let Some(waits) = not_taken_up(maintenance, progress, now) {
         text.push_str(&format!("  {}\n", surroundings.alarming(&waits)));
     }
-    let mut shown: Vec<&NodeProgress> = nodes.iter().collect();
-    let room = SHOWN.min(size.height.saturating_sub(AROUND)).max(1);
-    if nodes.len() > room {
-        let busy = |node: &&NodeProgress| std::cmp::Reverse((node.blocked + node.evicting, node.left()));
-        shown.sort_by_key(busy);
-        shown.truncate(room);
-        shown.sort_by(|a, b| a.name.cmp(&b.name));
-    }
+    let room = room(size);
+    let shown = shown(nodes, room);
     let mut table = Table::default();
     for node in &shown {
         let waits = waits_of(node, maintenance, now);
@@ -90,6 +84,23 @@ pub fn picture(
         text.push_str(&format!("{}\n", wrap(&format!("  {DAEMONS}"), size.width, 4)));
     }
     text
+}
+
+/// How many nodes a screen has room for.
+pub fn room(size: Size) -> usize {
+    SHOWN.min(size.height.saturating_sub(AROUND)).max(1)
+}
+
+/// The nodes that are shown one by one: of too many those with most to do.
+pub fn shown(nodes: &[NodeProgress], room: usize) -> Vec<&NodeProgress> {
+    let mut shown: Vec<&NodeProgress> = nodes.iter().collect();
+    if nodes.len() > room {
+        let busy = |node: &&NodeProgress| std::cmp::Reverse((node.blocked + node.evicting, node.left()));
+        shown.sort_by_key(busy);
+        shown.truncate(room);
+        shown.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    shown
 }
 
 /// What was said already, so that only news are.
