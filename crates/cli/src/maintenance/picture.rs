@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use usher_api::NodeMaintenance;
+use usher_api::{NodeMaintenance, NodeMaintenanceStage};
 use usher_decide::maintenance::words;
 
 use super::causes::{Cause, NAMED};
@@ -171,7 +171,14 @@ pub fn drained(maintenance: &NodeMaintenance, progress: &Progress, program: &str
         1 => "1 DaemonSet or static pod stays\n".to_string(),
         daemons => format!("{daemons} DaemonSet or static pods stay\n"),
     };
-    format!("{told}\n{stay}when the work is done, uncordon with: {program} maintenance complete {name}\n")
+    let next = if maintenance.metadata.deletion_timestamp.is_some() {
+        format!("maintenance {name} is being deleted")
+    } else if maintenance.spec.stage == NodeMaintenanceStage::Complete {
+        format!("maintenance {name} is complete: it holds no nodes any more")
+    } else {
+        format!("when the work is done, uncordon with: {program} maintenance complete {name}")
+    };
+    format!("{told}\n{stay}{next}\n")
 }
 
 fn left(gone: usize, after: &str) -> String {
