@@ -13,7 +13,8 @@ use usher_decide::waiting_on::WaitingOn;
 
 use crate::Surroundings;
 use crate::explain::{self, Explanation, Found};
-use crate::standing::{Due, WaitingOnFacts, Waits};
+use crate::request_text::{WaitText as _, WaitingOnFacts};
+use usher_decide::request_state::{ManagerStep, RequestWait};
 
 /// So many nodes are named where a sentence tells of some.
 const NAMED: usize = 3;
@@ -218,7 +219,7 @@ fn group_of(found: &Found, drain: Option<&Drain>, now: Timestamp) -> Group {
         return not_yet(found, &explanation, drain, name);
     }
     let is_late = explanation.manager.is_some()
-        || matches!(&explanation.waits, Waits::On(WaitingOn::Termination { grace_ends, .. }) if *grace_ends < now);
+        || matches!(&explanation.waits, RequestWait::On(WaitingOn::Termination { grace_ends, .. }) if *grace_ends < now);
     let urgency = match (is_leaving, explanation.is_blocked) {
         (true, true) => Urgency::Blocked,
         (true, false) if is_late => Urgency::Late,
@@ -244,7 +245,8 @@ fn not_yet(found: &Found, explanation: &Explanation, drain: &Drain, name: String
         drain.targets.iter().any(|targets| targets.selects(&class))
     });
     let (waiting_on, sentence, advice) = if is_targeted {
-        let waits = WaitingOnFacts { reason: "RequestEviction", ..Waits::Manager(Due::Report).facts() };
+        let waits =
+            WaitingOnFacts { reason: "RequestEviction", ..RequestWait::Manager(ManagerStep::Report).facts() };
         (waits, "its turn has come; the manager has to request its eviction", "wait a moment".to_string())
     } else {
         let sentence = if drain.is_later {

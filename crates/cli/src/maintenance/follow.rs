@@ -75,7 +75,7 @@ impl Followed {
 
     /// Asks for pods that are not watched and that something is to be said of: `shown` are nodes of which each pod is told. The last
     /// pods are watched, if they are of DaemonSets or static: the status does not tell these apart.
-    fn look_up(&mut self, client: &Client, progress: &mut Progress, shown: Vec<String>, now: Timestamp) {
+    fn look_up(&mut self, client: &Client, progress: &mut Progress, shown: Vec<String>) {
         if progress.source == Source::Pods {
             return;
         }
@@ -88,7 +88,7 @@ impl Followed {
         let mut changed = Changed::default();
         self.lookups.forget(&mut self.live.world, &mut changed);
         progress.note(changed);
-        self.lookups.start(client, &self.live.world, shown, now);
+        self.lookups.start(client, &self.live.world, shown);
     }
 
     /// Looks at all pods, to tell which are left.
@@ -207,7 +207,7 @@ pub async fn until_drained(
             followed.is_of_other_nodes = false;
             let shown = screen.iter().flat_map(|screen| shown(progress.nodes(), room(screen.size())));
             let shown = shown.map(|node| node.name.clone()).collect();
-            followed.look_up(client, &mut progress, shown, now);
+            followed.look_up(client, &mut progress, shown);
             followed.look(&mut progress, now);
         }
         let ending = followed.ending(client, &progress).await;

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
-use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::Instant;
-use usher_decide::eviction_request::{BLOCKED_CONDITION, Turn, turn};
+use usher_decide::request_state::may_be_blocked;
 use usher_decide::snapshot::{Key, Pod, PodOnWire, Request};
 
 use crate::Error;
@@ -56,13 +55,13 @@ pub struct Lookups {
 
 impl Lookups {
     /// Asks for what is missing, unless something is being looked up already. `shown` are the nodes of which each pod is told.
-    pub fn start(&mut self, client: &Client, world: &World, shown: Vec<String>, now: Timestamp) {
+    pub fn start(&mut self, client: &Client, world: &World, shown: Vec<String>) {
         if self.under_way.is_some() {
             return;
         }
         let is_due = |at: Option<Instant>, every| at.is_none_or(|at| at.elapsed() >= every);
         let shown = if is_due(self.nodes_at, NODES_EVERY) { shown } else { Vec::new() };
-        let mut wanted = Wanted { pods: unknown(world, now), nodes: shown, all: false };
+        let mut wanted = Wanted { pods: unknown(world), nodes: shown, all: false };
         if wanted.pods.len() > FEW {
             wanted.all = is_due(self.all_at, ALL_EVERY);
             wanted.pods.clear();
@@ -143,14 +142,9 @@ impl Lookups {
 }
 
 /// The pods of requests that seem to be blocked, as far as they are not known.
-fn unknown(world: &World, now: Timestamp) -> Vec<Key> {
-    let blocked = world.requests.values().filter(|request| may_be_blocked(request, now));
+fn unknown(world: &World) -> Vec<Key> {
+    let blocked = world.requests.values().filter(|request| may_be_blocked(request));
     blocked.map(Request::pod_key).filter(|pod| !world.pods.contains_key(pod)).collect()
-}
-
-fn may_be_blocked(request: &Request, now: Timestamp) -> bool {
-    request.condition(BLOCKED_CONDITION).is_some_and(|condition| condition.status == "True")
-        || matches!(turn(request, now), Turn::Unknown { .. })
 }
 
 async fn read(client: Client, wanted: Wanted) -> Result<Vec<Pod>, Error> {

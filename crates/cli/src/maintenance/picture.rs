@@ -10,10 +10,11 @@ use usher_decide::maintenance::words;
 use super::causes::{Cause, NAMED};
 use super::progress::{CAUSES, NodeProgress, Progress};
 use crate::error::MANAGER_PODS;
+use crate::request_text::WaitText as _;
 use crate::screen::{Size, wrap};
-use crate::standing::Waits;
 use crate::table::Table;
 use crate::{Surroundings, span};
+use usher_decide::request_state::RequestWait;
 
 /// So many nodes are shown one by one.
 const SHOWN: usize = 20;
@@ -223,7 +224,7 @@ fn is_drained(node: &NodeProgress) -> bool {
 
 /// The worst that is worth a line: what the manager is about to do is over in a moment.
 fn worst(node: &NodeProgress) -> Option<&Cause> {
-    node.causes.first().filter(|cause| !matches!(cause.waits, Waits::Manager(_) | Waits::Nothing))
+    node.causes.first().filter(|cause| !matches!(cause.waits, RequestWait::Manager(_) | RequestWait::Nothing))
 }
 
 fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) -> String {

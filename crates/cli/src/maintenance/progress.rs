@@ -20,9 +20,9 @@ use usher_decide::waiting_on::WaitingOn;
 use super::catch_up::CatchUp;
 use super::causes::{Cause, CauseKey, Causes};
 use crate::live::Changed;
-use crate::standing::{Standing, Waits};
 use crate::world::World;
 use crate::{Ending, span};
+use usher_decide::request_state::{RequestState, RequestWait};
 
 /// So many pods are looked at again at a time because their budget has changed.
 const CATCH_UP: usize = 1000;
@@ -98,7 +98,7 @@ struct Counted {
     node: usize,
     is_ordinary: bool,
     /// `None`: it is not asked to leave.
-    waits: Option<(Waits, CauseKey)>,
+    waits: Option<(RequestWait, CauseKey)>,
     labels: Arc<BTreeMap<String, String>>,
     /// The budgets that were asked, if any had to be.
     budgets: Option<Vec<Key>>,
@@ -422,10 +422,10 @@ fn waits(
     budgets: Option<Vec<Key>>,
     world: &World,
     now: Timestamp,
-) -> (Option<Waits>, Option<Vec<Key>>, Option<Timestamp>) {
+) -> (Option<RequestWait>, Option<Vec<Key>>, Option<Timestamp>) {
     if let Some(grace_ends) = pod.deletion {
         let finalizers = pod.finalizers.clone();
-        let waits = Waits::On(WaitingOn::Termination { grace_ends, finalizers });
+        let waits = RequestWait::On(WaitingOn::Termination { grace_ends, finalizers });
         return (Some(waits), None, None);
     }
     let Some(request) = world.request_of(pod) else { return (None, None, None) };
@@ -434,8 +434,8 @@ fn waits(
     let found = budgets.as_ref().map(|budgets: &Vec<Key>| {
         budgets.iter().filter_map(|budget| world.budgets.get(budget)).collect::<Vec<&Budget>>()
     });
-    let standing = Standing::of(request, Some(pod), found.as_deref(), None, now);
-    (Some(standing.waits), budgets, standing.recheck_at)
+    let state = RequestState::of(request, Some(pod), found.as_deref(), None, now);
+    (Some(state.wait), budgets, state.recheck_at)
 }
 
 /// How the drain ended, if it did, by the last look. `None` instead of a maintenance: it is gone.
