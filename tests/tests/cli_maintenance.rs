@@ -15,6 +15,9 @@ use usher_tests::requests::REQUESTS;
 use usher_tests::typed::{self, Printed};
 use usher_tests::{TestCluster, crds};
 
+#[path = "cli_maintenance/many_nodes.rs"]
+mod many_nodes;
+
 async fn usher(scene: &Scene, line: &str) -> Printed {
     typed::usher(line, &scene.surroundings()).await.unwrap()
 }
@@ -358,6 +361,46 @@ async fn a_dry_run_touches_nothing() {
     assert_eq!(scene.cordon("n1").await.unwrap(), (false, None));
     let begun = usher(&scene, "drain n1 --dry-run=none --wait=false").await;
     assert_eq!((begun.code(), maintenances(&scene).await.len()), (0, 1), "none is no dry run: {begun:?}");
+}
+
+/// As with kubectl, the server says what it thinks of it.
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_on_the_server_is_refused_as_the_drain_itself_would_be() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.deployment("web", 3, 2).await.unwrap();
+    let tried = usher(&scene, "drain n1 --dry-run=server").await;
+    assert_eq!(tried.code(), 0, "{tried:?}");
+    let begin = "maintenance drain-n1 created (server dry run): it would drain n1\n\nDry run: 1 node with 1 pod would be drained";
+    assert!(tried.out.starts_with(begin), "{tried:?}");
+    // The server alone knows how long a reason may be.
+    let long = format!("drain n1 --reason {}", "x".repeat(2000));
+    assert_eq!(usher(&scene, &format!("{long} --dry-run")).await.code(), 0);
+    let refused = [usher(&scene, &format!("{long} --dry-run=server")).await, usher(&scene, &long).await];
+    assert_eq!((refused[0].code(), refused[0].error()), (1, refused[1].error()), "{refused:?}");
+    assert!(refused[0].error().contains("spec.reason"), "{refused:?}");
+    assert!(maintenances(&scene).await.is_empty());
+
+    assert_eq!(usher(&scene, "maintenance start n1 --name disks").await.code(), 0);
+    let moved = usher(&scene, "maintenance drain disks --dry-run=server").await;
+    assert_eq!(moved.code(), 0, "{moved:?}");
+    let begin = "maintenance disks moved to stage Drain (server dry run)\n\nDry run: 1 node";
+    assert!(moved.out.starts_with(begin), "{moved:?}");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(maintenances(&scene).await[0]["spec"]["stage"], "Idle");
+    assert_eq!(scene.cordon("n1").await.unwrap(), (false, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_follows_a_drain_that_was_completed_is_not_told_to_complete_it() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.deployment("web", 3, 2).await.unwrap();
+    assert_eq!(usher(&scene, "drain n1").await.code(), 0);
+    assert_eq!(usher(&scene, "maintenance complete drain-n1").await.code(), 0);
+    let followed = usher(&scene, "maintenance describe drain-n1 --watch").await;
+    assert_eq!(followed.code(), 0, "{followed:?}");
+    let end = "\ndrained\nmaintenance drain-n1 is complete: it holds no nodes any more\n";
+    assert!(followed.out.ends_with(end), "{followed:?}");
+    assert!(!followed.out.contains("uncordon with"), "{followed:?}");
 }
 
 /// As `kubectl drain` guards them, with the same flags.

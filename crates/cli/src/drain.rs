@@ -6,7 +6,7 @@ use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 use usher_decide::snapshot::Node;
 
 use crate::arguments::{self, Connection};
-use crate::maintenance::create::{Made, already, create, differences, overlaps};
+use crate::maintenance::create::{Made, Would, create, create_dry, differences, overlaps, would};
 use crate::maintenance::draft::{DraftArguments, check};
 use crate::maintenance::follow::{Until, goes_on, until_drained};
 use crate::maintenance::guards::GuardArguments;
@@ -38,10 +38,12 @@ pub struct Arguments {
     connection: Connection,
 }
 
-/// Where a drain is tried: what it would do is worked out here, and nothing is sent that changes anything.
+/// Where a drain is tried. What it would do is worked out here, and nothing is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DryRun {
     Client,
+    /// The server is asked, too, whether it would take what is to be written: permissions and admission are checked.
+    Server,
     /// Nowhere, as kubectl calls it: it is done.
     #[value(name = "none", hide = true)]
     Not,
@@ -90,8 +92,8 @@ pub async fn run(
 ) -> Result<Ending, Error> {
     let draft = arguments.draft.draft(Stage::Drain)?;
     let client = arguments.connection.open(surroundings).await?.client;
-    if arguments.dry_run == Some(DryRun::Client) {
-        return dry_run(&client, &arguments, &draft, surroundings, streams).await;
+    if let Some(at @ (DryRun::Client | DryRun::Server)) = arguments.dry_run {
+        return dry_run(&client, &arguments, &draft, at == DryRun::Server, surroundings, streams).await;
     }
     let guards = Some(&arguments.guards);
     let made = make(&client, &arguments.draft, &draft, true, guards, surroundings, &mut *streams.err).await?;
@@ -139,25 +141,35 @@ pub async fn follow(
     ended
 }
 
+/// `on_server`: the server says whether it would create the maintenance, and what would become of it then is told.
 async fn dry_run(
     client: &kube::Client,
     arguments: &Arguments,
     draft: &NodeMaintenance,
+    on_server: bool,
     surroundings: &Surroundings,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let nodes = look_before(client, &arguments.draft, draft, &mut *streams.err).await?;
     let (is_named, program) = (arguments.draft.name.is_some(), &surroundings.program);
-    if let Some(name) = already(client, draft, is_named, &nodes, program).await? {
-        writeln!(
-            streams.out,
-            "Dry run: maintenance {name} already drains these nodes, so it would be followed and nothing created.\n\
-             See {program} maintenance describe {name}"
-        )?;
-        return Ok(Ending::Done);
-    }
     let flags = arguments.waiting.flags(arguments.guards);
-    outlook::print(client, draft, flags, surroundings, streams).await
+    match would(client, draft, is_named, &nodes, program).await? {
+        Would::Follow(name) => {
+            writeln!(
+                streams.out,
+                "Dry run: maintenance {name} already drains these nodes, so it would be followed and nothing created.\n\
+                 See {program} maintenance describe {name}"
+            )?;
+            Ok(Ending::Done)
+        }
+        Would::Create(name) if on_server => {
+            let created = create_dry(client, draft, name).await?;
+            let (name, nodes) = (created.name_any(), told(&created.spec.node_selector));
+            writeln!(streams.out, "maintenance {name} created (server dry run): it would drain {nodes}\n")?;
+            outlook::print(client, &created, flags, surroundings, streams).await
+        }
+        Would::Create(_) => outlook::print(client, draft, flags, surroundings, streams).await,
+    }
 }
 
 /// Checks a draft against the nodes of the cluster, which it returns.

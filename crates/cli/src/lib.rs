@@ -2,7 +2,7 @@
 //! explained.
 //!
 //! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
-//! where a request stands is asked of `usher-decide` ([`standing`]) and never worked out here. What people see is made
+//! where a request stands is asked of `usher-decide` (`RequestState`) and never worked out here. What people see is made
 //! by pure functions of objects and the time; objects are read leniently, and their strings made harmless for terminals, in one
 //! place ([`reading`], [`terminal`]): the table in [`requests`], the progress in [`wait`], the text in
 //! [`explain`] and [`explain_node`], the dry run of a drain in [`outlook`]. [`maintenance`] has the same of node
@@ -26,13 +26,13 @@ mod maintenance;
 mod outlook;
 mod output;
 mod reading;
+mod request_text;
 mod requests;
 #[cfg(test)]
 mod samples;
 mod screen;
 mod sheet;
 mod span;
-mod standing;
 mod surroundings;
 mod table;
 mod terminal;

@@ -51,6 +51,8 @@ pub struct Scope {
     pub on_nodes: Option<OnNodes>,
     /// Pods are of use without their requests, if these may not be read.
     pub may_hide_requests: bool,
+    /// Pods are not watched before [`Live::watch_pods`] is called.
+    pub pods_later: bool,
 }
 
 /// Which nodes.
@@ -120,10 +122,14 @@ pub struct Listed {
 pub struct Live {
     pub world: World,
     news: SelectAll<NewsStream>,
+    /// The watch of pods that was not started yet.
+    later: Option<NewsStream>,
     pods: Listed,
     requests: Listed,
     budgets: Listed,
     may_hide_requests: bool,
+    /// Everything that was watched from the start has been told once.
+    has_started: bool,
 }
 
 impl Live {
@@ -138,23 +144,43 @@ impl Live {
             pods = pods.fields(&nodes.fields());
         }
         let requests = watcher::Config { label_selector: scope.request_labels.clone(), ..Default::default() };
-        let news = futures::stream::select_all([
-            follow(scoped(client, namespace), pods, Kind::Pods, News::Pod),
+        let pods = follow(scoped(client, namespace), pods, Kind::Pods, News::Pod);
+        let mut news = futures::stream::select_all([
             follow(scoped(client, namespace), requests, Kind::Requests, News::Request),
             follow(scoped(client, namespace), watcher::Config::default(), Kind::Budgets, News::Budget),
         ]);
+        let later = if scope.pods_later {
+            Some(pods)
+        } else {
+            news.push(pods);
+            None
+        };
         let mut live = Self {
             world: World::default(),
             news,
+            later,
             pods: Listed::default(),
             requests: Listed::default(),
             budgets: Listed::default(),
             may_hide_requests: scope.may_hide_requests,
+            has_started: false,
         };
-        while !(live.pods.is_done && live.requests.is_done && live.budgets.is_done) {
+        while !((live.pods.is_done || live.later.is_some()) && live.requests.is_done && live.budgets.is_done)
+        {
             live.changed().await?;
         }
+        live.has_started = true;
         Ok(live)
+    }
+
+    /// Watches pods too, from now on.
+    pub fn watch_pods(&mut self) {
+        self.news.extend(self.later.take());
+    }
+
+    /// All pods have been told.
+    pub fn has_pods(&self) -> bool {
+        self.pods.is_done
     }
 
     /// Waits for news and takes in all that have come.
@@ -204,8 +230,7 @@ impl Live {
             self.requests.is_done = true;
             return Ok(());
         }
-        let is_first = !(self.pods.is_done && self.requests.is_done && self.budgets.is_done);
-        if is_first { Err(why.into()) } else { Ok(()) }
+        if self.has_started { Ok(()) } else { Err(why.into()) }
     }
 }
 

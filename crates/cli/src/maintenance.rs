@@ -9,6 +9,7 @@ pub mod draft;
 pub mod follow;
 pub mod guards;
 mod list;
+mod lookups;
 pub mod picture;
 mod progress;
 #[cfg(test)]

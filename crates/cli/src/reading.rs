@@ -1,7 +1,8 @@
 //! Objects as they are read for people: leniently, and with strings that a terminal only prints.
 //!
 //! The server takes more than our types do, such as a time in the year 9999 in `managedFields`, and anybody who may write one object can
-//! put it there. Such an object must not keep others from being seen. So each object is taken as JSON first and converted by itself: as
+//! put it there. Such an object must not keep others from being seen. Nearly all objects are read from their text at once, and only into
+//! the fields of their type: a command may see a hundred thousand. One for which that fails is taken as JSON and converted by itself: as
 //! it is, else with times that can be read, else without its status. One that still cannot be read is left out and named, once.
 
 use std::borrow::Cow;
@@ -9,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::Future;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::api::ListParams;
 use kube::core::{ObjectList, Request};
 use kube::{Client, Resource};
@@ -25,11 +26,16 @@ use crate::terminal::escaped;
 #[derive(Debug, Clone)]
 pub struct Read<K> {
     /// Exactly as the server sent it.
-    raw: Value,
+    text: Box<RawValue>,
+    object: Result<K, Box<Unreadable>>,
+}
+
+/// An object that cannot be understood.
+#[derive(Debug, Clone)]
+struct Unreadable {
     /// Name, namespace, uid and version; nothing else.
     metadata: ObjectMeta,
-    /// `Err` says why it cannot be understood.
-    object: Result<K, String>,
+    why: String,
 }
 
 impl<K: Resource<DynamicType = ()>> Read<K> {
@@ -37,8 +43,9 @@ impl<K: Resource<DynamicType = ()>> Read<K> {
     pub fn object(self) -> Option<K> {
         match self.object {
             Ok(object) => Some(object),
-            Err(why) => {
-                note(format!("{} cannot be read and is left out: {why}", told::<K>(&self.metadata)));
+            Err(unread) => {
+                let Unreadable { metadata, why } = &*unread;
+                note(format!("{} cannot be read and is left out: {why}", told::<K>(metadata)));
                 None
             }
         }
@@ -49,11 +56,11 @@ impl<K: Resource<DynamicType = ()>> Read<K> {
     /// # Errors
     /// It cannot be understood.
     pub fn wanted(self) -> Result<K, Error> {
-        let Self { metadata, object, .. } = self;
-        object.map_err(|why| {
+        self.object.map_err(|unread| {
+            let Unreadable { metadata, why } = &*unread;
             Error::Refused(format!(
                 "{} cannot be read: {why}; see it with kubectl get -o yaml",
-                told::<K>(&metadata)
+                told::<K>(metadata)
             ))
         })
     }
@@ -72,42 +79,107 @@ fn told<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> String {
 
 usher_api::resource_within!(Read, metadata, metadata_mut);
 
-fn metadata<K>(read: &Read<K>) -> &ObjectMeta {
-    &read.metadata
+fn metadata<K: Resource<DynamicType = ()>>(read: &Read<K>) -> &ObjectMeta {
+    match &read.object {
+        Ok(object) => object.meta(),
+        Err(unread) => &unread.metadata,
+    }
 }
 
-fn metadata_mut<K>(read: &mut Read<K>) -> &mut ObjectMeta {
-    &mut read.metadata
+fn metadata_mut<K: Resource<DynamicType = ()>>(read: &mut Read<K>) -> &mut ObjectMeta {
+    match &mut read.object {
+        Ok(object) => object.meta_mut(),
+        Err(unread) => &mut unread.metadata,
+    }
 }
 
 /// As the server sent it.
 impl<K> Serialize for Read<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.raw.serialize(serializer)
+        usher_api::lenient::value_of(self.text.get()).serialize(serializer)
     }
 }
 
 impl<'de, K: Resource<DynamicType = ()> + DeserializeOwned> Deserialize<'de> for Read<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let raw = usher_api::lenient::value_of(text.get());
-        let text = |field: &str| raw["metadata"][field].as_str().map(|text| escaped(text).into_owned());
-        let metadata = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        let object = convert::<K>(&raw, &metadata);
-        Ok(Self { raw, metadata, object })
+        let object = at_once(text.get()).map_or_else(|| leniently(text.get()), Ok);
+        Ok(Self { text, object })
     }
 }
 
 /// An object of our own, to be sent.
 pub fn sent<K: Resource<DynamicType = ()> + Serialize>(object: K) -> Result<Read<K>, Error> {
-    let raw = serde_json::to_value(&object).map_err(|why| Error::Server(why.to_string()))?;
-    Ok(Read { raw, metadata: object.meta().clone(), object: Ok(object) })
+    let text = serde_json::value::to_raw_value(&object).map_err(|why| Error::Server(why.to_string()))?;
+    Ok(Read { text, object: Ok(object) })
+}
+
+/// A page of a list, with what could be read of it, and the token of the next one.
+pub struct Page<K> {
+    pub objects: Vec<K>,
+    pub next: Option<String>,
+}
+
+impl<K: Resource<DynamicType = ()> + DeserializeOwned> Page<K> {
+    /// # Errors
+    /// It is no list.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        let (objects, metadata) = match at_once::<Items<K>>(text) {
+            Some(page) => (page.items.unwrap_or_default(), page.metadata),
+            // Some of them are not as they should be: each by itself.
+            None => {
+                let page: Items<Read<K>> = serde_json::from_str(text)?;
+                let objects = page.items.into_iter().flatten().filter_map(Read::object);
+                (objects.collect(), page.metadata)
+            }
+        };
+        Ok(Self { objects, next: metadata.continue_.filter(|token| !token.is_empty()) })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
+struct Items<T> {
+    #[serde(default)]
+    metadata: ListMeta,
+    items: Option<Vec<T>>,
+}
+
+/// Reads what is as it should be, and has nothing that would have to be escaped.
+fn at_once<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let is_safe = !escapes() || is_plain(text);
+    is_safe.then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+/// Whether no string in this JSON has an unsafe letter, as far as can be told without reading them: letters beyond ASCII may be unsafe,
+/// and others are where they are escaped. Quotation marks are not, nor what API servers escape for the sake of HTML.
+fn is_plain(json: &str) -> bool {
+    let is_plain_escape = |after: &str| {
+        after.starts_with(['"', '\\', '/'])
+            || ["u003c", "u003e", "u0026"].iter().any(|html| after.starts_with(html))
+    };
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let after = &rest[at + 1..];
+        if !is_plain_escape(after) {
+            return false;
+        }
+        rest = &after[1..];
+    }
+    json.is_ascii() && !json.contains('\u{7f}')
+}
+
+fn leniently<K: Resource<DynamicType = ()> + DeserializeOwned>(text: &str) -> Result<K, Box<Unreadable>> {
+    let raw = usher_api::lenient::value_of(text);
+    let text = |field: &str| raw["metadata"][field].as_str().map(|text| escaped(text).into_owned());
+    let metadata = ObjectMeta {
+        name: text("name"),
+        namespace: text("namespace"),
+        uid: text("uid"),
+        resource_version: text("resourceVersion"),
+        ..ObjectMeta::default()
+    };
+    convert(&raw, &metadata).map_err(|why| Box::new(Unreadable { metadata, why }))
 }
 
 fn convert<K: Resource<DynamicType = ()> + DeserializeOwned>(
@@ -264,6 +336,37 @@ mod tests {
         assert!(note.starts_with("NodeMaintenance m cannot be read and is left out: "), "{note}");
         let refused = read(&hostile).wanted().unwrap_err().to_string();
         assert!(refused.starts_with("NodeMaintenance m cannot be read: "), "{refused}");
+    }
+
+    #[test]
+    fn text_without_unsafe_letters_is_told_by_what_is_escaped_in_it() {
+        for plain in ["a", "k:{\"uid\":\"x\"}", "back\\slash", "a<b>&c", "ends in \\\\", "\\n"] {
+            let json = json!({ "text": plain }).to_string();
+            assert!(is_plain(&json), "{json}");
+        }
+        assert!(is_plain(r#"{"a":"\u003cb\u003e\u0026"}"#));
+        for odd in ["\n", "\u{1b}[2J", "\u{7f}", "\u{202e}", "\\\n", "\t", "ü"] {
+            let json = json!({ "text": odd }).to_string();
+            assert!(!is_plain(&json), "{json}");
+        }
+        assert!(!is_plain(r#"{"a":"\u001b"}"#));
+    }
+
+    #[tokio::test]
+    async fn a_page_with_an_object_that_cannot_be_read_has_all_others() {
+        let mut odd = maintenance();
+        odd["spec"]["stage"] = json!("Never");
+        let mut plain = maintenance();
+        plain["spec"]["reason"] = json!("plain");
+        for (items, wanted, unread) in [
+            (vec![plain.clone(), plain.clone()], vec!["plain", "plain"], 0),
+            (vec![plain.clone(), odd, maintenance()], vec!["plain", "a^[b\\nc"], 1),
+        ] {
+            let text = json!({"metadata": {"continue": "next"}, "items": items}).to_string();
+            let (page, notes) = noting(async { Page::<NodeMaintenance>::read(&text).unwrap() }).await;
+            let reasons: Vec<&str> = page.objects.iter().map(|one| one.spec.reason.as_str()).collect();
+            assert_eq!((reasons, notes.len(), page.next.as_deref()), (wanted, unread, Some("next")));
+        }
     }
 
     #[tokio::test]

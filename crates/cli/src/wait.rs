@@ -13,12 +13,13 @@ use usher_decide::snapshot::Key;
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::live::{Live, Scope};
+use crate::request_text::{WaitText as _, state_in, turn_text};
 use crate::requests::say_if_hidden;
 use crate::screen::Screen;
-use crate::standing::{Standing, Waits, turn_text};
 use crate::table::Table;
 use crate::world::World;
 use crate::{Ending, Error, Streams, Surroundings, span};
+use usher_decide::request_state::RequestWait;
 
 /// Things change by the passing of time, too.
 const TICK: Duration = Duration::from_secs(1);
@@ -52,7 +53,7 @@ pub struct Hints {
 pub enum Outcome {
     Gone,
     Withdrawn,
-    Waiting { turn: String, waits: Waits },
+    Waiting { turn: String, waits: RequestWait },
 }
 
 pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> Outcome {
@@ -60,7 +61,8 @@ pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> Outcome {
     let Some(pod) = pod.filter(|pod| !pod.phase.is_terminal()) else { return Outcome::Gone };
     let request = world.request_of(pod);
     if let Some(grace_ends) = pod.deletion {
-        let waits = Waits::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers.clone() });
+        let waits =
+            RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers.clone() });
         return Outcome::Waiting { turn: String::new(), waits };
     }
     let Some(request) = request else { return Outcome::Withdrawn };
@@ -68,7 +70,7 @@ pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> Outcome {
     if request.requesters().next().is_none() && may_be_withdrawn {
         return Outcome::Withdrawn;
     }
-    let waits = Standing::in_world(world, request, now).waits;
+    let waits = state_in(world, request, now).wait;
     Outcome::Waiting { turn: turn_text(request, now), waits }
 }
 
@@ -97,7 +99,7 @@ impl Following {
         let mut said = std::mem::take(&mut self.said);
         let mut at_manager = std::mem::take(&mut self.at_manager);
         for (subject, outcome) in self.outcomes(world, now) {
-            if matches!(&outcome, Outcome::Waiting { waits: Waits::Manager(_), .. }) {
+            if matches!(&outcome, Outcome::Waiting { waits: RequestWait::Manager(_), .. }) {
                 if now < *at_manager.entry(subject.pod.clone()).or_insert(now) + MOMENT {
                     continue;
                 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 use kube::api::ListParams;
+use kube::core::Request as ListRequest;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::Error;
 use crate::error::{is_code, is_missing};
-use crate::reading::Read;
+use crate::reading::{Page, Read};
 
 /// So many objects are read at a time.
 const PAGE: u32 = 500;
@@ -67,7 +68,7 @@ impl World {
     }
 
     pub async fn read_budgets(&mut self, client: &Client, namespace: Option<&str>) -> Result<(), Error> {
-        match list_raw(&scoped(client, namespace), None, understood::<BudgetOnWire, Budget>).await {
+        match list_raw(&scoped::<BudgetOnWire>(client, namespace), None, Budget::from).await {
             Ok(budgets) => {
                 self.budgets = budgets.into_iter().map(|budget| (budget.key.clone(), budget)).collect();
             }
@@ -111,7 +112,7 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     T: From<K>,
 {
-    list_raw(api, labels, understood).await.map_err(|why| with_selector(labels, why))
+    list_raw(api, labels, T::from).await.map_err(|why| with_selector(labels, why))
 }
 
 /// The same, exactly as the server sent them, whether or not they can be understood.
@@ -119,11 +120,13 @@ pub async fn list_exactly<K>(api: &Api<Read<K>>, labels: Option<&str>) -> Result
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    list_raw(api, labels, Some).await.map_err(|why| with_selector(labels, why))
-}
-
-fn understood<K: Resource<DynamicType = ()>, T: From<K>>(read: Read<K>) -> Option<T> {
-    read.object().map(T::from)
+    let mut pages = Pages::new(labels);
+    while !pages.are_done {
+        let page = api.list(&pages.parameters).await;
+        let page = page.map(|page| (page.items, page.metadata.continue_.filter(|token| !token.is_empty())));
+        pages.take(page).map_err(|why| with_selector(labels, why))?;
+    }
+    Ok(pages.all)
 }
 
 fn with_selector(labels: Option<&str>, why: kube::Error) -> Error {
@@ -135,34 +138,58 @@ fn with_selector(labels: Option<&str>, why: kube::Error) -> Error {
     }
 }
 
-/// Page by page. A list that takes so long that the server has forgotten its beginning starts anew.
 async fn list_raw<K, T>(
     api: &Api<Read<K>>,
     labels: Option<&str>,
-    convert: impl Fn(Read<K>) -> Option<T>,
+    convert: impl Fn(K) -> T,
 ) -> Result<Vec<T>, kube::Error>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
-    let mut parameters = ListParams::default().limit(PAGE);
-    parameters.label_selector = labels.map(str::to_string);
-    let mut all = Vec::new();
-    loop {
-        match api.list(&parameters).await {
-            Ok(page) => {
-                let more = page.metadata.continue_.filter(|token| !token.is_empty());
-                all.extend(page.items.into_iter().filter_map(&convert));
-                match more {
-                    Some(token) => parameters.continue_token = Some(token),
-                    None => return Ok(all),
-                }
+    let client = api.clone().into_client();
+    let mut pages = Pages::new(labels);
+    while !pages.are_done {
+        let request = ListRequest::new(api.resource_url()).list(&pages.parameters);
+        let text = client.request_text(request.map_err(kube::Error::BuildRequest)?).await;
+        let page = text.and_then(|text| Page::read(&text).map_err(kube::Error::SerdeError));
+        pages.take(page.map(|page| (page.objects.into_iter().map(&convert), page.next)))?;
+    }
+    Ok(pages.all)
+}
+
+/// A list that is read page by page. One that takes so long that the server has forgotten its beginning starts anew.
+struct Pages<T> {
+    /// Of the next one.
+    parameters: ListParams,
+    all: Vec<T>,
+    are_done: bool,
+}
+
+impl<T> Pages<T> {
+    fn new(labels: Option<&str>) -> Self {
+        let mut parameters = ListParams::default().limit(PAGE);
+        parameters.label_selector = labels.map(str::to_string);
+        Self { parameters, all: Vec::new(), are_done: false }
+    }
+
+    /// A page, and the token of the next one.
+    fn take<P: IntoIterator<Item = T>>(
+        &mut self,
+        page: Result<(P, Option<String>), kube::Error>,
+    ) -> Result<(), kube::Error> {
+        match page {
+            Ok((page, next)) => {
+                self.all.extend(page);
+                self.are_done = next.is_none();
+                self.parameters.continue_token = next;
             }
-            Err(why) if is_code(&why, 410) && parameters.continue_token.is_some() => {
-                parameters.continue_token = None;
-                all.clear();
+            Err(why) if is_code(&why, 410) && self.parameters.continue_token.is_some() => {
+                self.parameters.continue_token = None;
+                self.all.clear();
             }
             Err(why) => return Err(why),
         }
+        Ok(())
     }
 }
 

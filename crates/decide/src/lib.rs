@@ -7,6 +7,8 @@
 //! Where to start reading:
 //! - [`eviction_request`]: the life of one request, from its first turn to its end.
 //! - [`budgets`]: who may go when a disruption budget allows some, and not all.
+//! - [`request_state`]: where a request stands, for somebody who looks on.
+//! - [`node_state`]: who holds a node, and how far those who drain it have come.
 //! - [`admission`]: verdicts on what others write.
 //! - [`interceptors`]: the bundled ones, for DaemonSets and StatefulSets.
 //! - [`outlook`]: what a maintenance that does not exist yet would do.
@@ -17,6 +19,8 @@ pub mod decision;
 pub mod eviction_request;
 pub mod interceptors;
 pub mod maintenance;
+pub mod node_state;
 pub mod outlook;
+pub mod request_state;
 pub mod snapshot;
 pub mod waiting_on;

@@ -19,8 +19,9 @@ use super::manager::{
     Known, Leader, ManagerFacts, is_status_of_manager, last_write, manager, recorded_attempt,
 };
 use crate::DEFAULT_REQUESTER;
-use crate::standing::{Due, Standing, WaitingOnFacts, Waits};
+use crate::request_text::{WaitText as _, WaitingOnFacts};
 use crate::world::World;
+use usher_decide::request_state::{ManagerStep, RequestState, RequestWait};
 
 /// So many events are told, the newest.
 const EVENTS: usize = 8;
@@ -49,7 +50,7 @@ pub struct Explanation {
     /// With a request: what it waits on. Without: what would be in the way.
     pub waiting_on: WaitingOnFacts,
     #[serde(skip)]
-    pub waits: Waits,
+    pub waits: RequestWait,
     pub is_blocked: bool,
     pub sentence: String,
     pub advice: String,
@@ -165,8 +166,8 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
         name: found.name.clone(),
         pod: found.pod.as_ref().zip(pod.as_ref()).map(|(full, pod)| pod_facts(full, pod)),
         request: asked.as_ref().map(request_facts),
-        waiting_on: Waits::Nothing.facts(),
-        waits: Waits::Nothing,
+        waiting_on: RequestWait::Nothing.facts(),
+        waits: RequestWait::Nothing,
         is_blocked: false,
         sentence: String::new(),
         advice: String::new(),
@@ -185,29 +186,29 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
             let selecting =
                 pod.iter().flat_map(|pod| SelectingBudget::all(budgets.unwrap_or_default(), pod)).collect();
             let attempt = recorded_attempt(full, request, selecting);
-            let standing = Standing::of(request, pod.as_ref(), budgets, attempt.as_ref(), now);
-            let since = since(&standing.waits, request, found);
+            let state = RequestState::of(request, pod.as_ref(), budgets, attempt.as_ref(), now);
+            let since = since(&state.wait, request, found);
             let known = Known { full, request, attempt: attempt.as_ref(), leader: &found.leader };
             let may_have_budget = budgets.is_none_or(|budgets| !budgets.is_empty());
-            let manager = manager(&standing, &known, may_have_budget, now);
+            let manager = manager(&state, &known, may_have_budget, now);
             let explanation =
                 Explanation { interceptors: turns(request, now), since, manager, ..explanation };
-            told(explanation, standing.waits)
+            told(explanation, state.wait)
         }
         _ => {
             let waits = match &pod {
                 Some(pod) => forecast(pod, &named, budgets, now),
-                None => Waits::Nothing,
+                None => RequestWait::Nothing,
             };
             let sentence = match (&waits, named.first()) {
-                (Waits::Manager(Due::GiveTurn), Some(first)) => {
+                (RequestWait::Manager(ManagerStep::GiveTurn), Some(first)) => {
                     format!("{} would go first ({})", first.interceptor_class, interceptors(named.len()))
                 }
-                (Waits::Manager(_), _) => {
+                (RequestWait::Manager(_), _) => {
                     "it would be evicted at once: it has no interceptor, and no budget is in the way"
                         .to_string()
                 }
-                (Waits::HiddenBudgets, _) => {
+                (RequestWait::HiddenBudgets, _) => {
                     "it has no interceptor; whether a disruption budget is in the way is not known, as you may not list \
                      them"
                         .to_string()
@@ -224,10 +225,10 @@ pub fn interceptors(count: usize) -> String {
     if count == 1 { "1 interceptor".to_string() } else { format!("{count} interceptors") }
 }
 
-fn told(explanation: Explanation, waits: Waits) -> Explanation {
+fn told(explanation: Explanation, waits: RequestWait) -> Explanation {
     let until = match &waits {
-        Waits::On(WaitingOn::Termination { grace_ends, .. }) => Some(*grace_ends),
-        Waits::On(waiting_on) => waiting_on.until(),
+        RequestWait::On(WaitingOn::Termination { grace_ends, .. }) => Some(*grace_ends),
+        RequestWait::On(waiting_on) => waiting_on.until(),
         _ => None,
     };
     Explanation {
@@ -252,7 +253,7 @@ fn slim_request(request: &EvictionRequest) -> Option<Request> {
 }
 
 /// What would happen if somebody asked now: the decision on a request that is not there.
-fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: Timestamp) -> Waits {
+fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: Timestamp) -> RequestWait {
     let request = Request {
         key: pod.request_key(),
         uid: "".into(),
@@ -279,36 +280,36 @@ fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: 
     let is_refused = selecting.len() > 1;
     let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0, budgets: selecting };
     let attempt = is_refused.then_some(attempt);
-    let standing = Standing::of(&request, Some(pod), budgets, attempt.as_ref(), now);
-    match standing.waits {
-        Waits::On(WaitingOn::Refused { refusal: refusal @ Refusal::TwoBudgets { .. }, .. }) => {
-            Waits::Refused(refusal)
+    let state = RequestState::of(&request, Some(pod), budgets, attempt.as_ref(), now);
+    match state.wait {
+        RequestWait::On(WaitingOn::Refused { refusal: refusal @ Refusal::TwoBudgets { .. }, .. }) => {
+            RequestWait::Refused(refusal)
         }
-        Waits::On(WaitingOn::Refused { .. }) => Waits::Manager(Due::Evict),
+        RequestWait::On(WaitingOn::Refused { .. }) => RequestWait::Manager(ManagerStep::Evict),
         other => other,
     }
 }
 
 /// Since when it waits like this.
-fn since(waits: &Waits, request: &Request, found: &Found) -> Option<Timestamp> {
+fn since(waits: &RequestWait, request: &Request, found: &Found) -> Option<Timestamp> {
     let blocked = || {
         let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True");
         condition.map(|condition| condition.last_transition_time.0)
     };
     match waits {
-        Waits::On(WaitingOn::Interceptor { class, .. }) => turn_began(class, found),
-        Waits::On(WaitingOn::Evicted { at }) => Some(*at),
-        Waits::On(WaitingOn::Termination { .. }) => {
+        RequestWait::On(WaitingOn::Interceptor { class, .. }) => turn_began(class, found),
+        RequestWait::On(WaitingOn::Evicted { at }) => Some(*at),
+        RequestWait::On(WaitingOn::Termination { .. }) => {
             let meta = &found.pod.as_ref()?.metadata;
             let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
             meta.deletion_timestamp.as_ref()?.0.checked_sub(grace).ok()
         }
-        Waits::On(WaitingOn::Finalizers { .. }) => {
+        RequestWait::On(WaitingOn::Finalizers { .. }) => {
             found.request.as_ref()?.metadata.deletion_timestamp.as_ref().map(|time| time.0)
         }
-        Waits::On(WaitingOn::PodLookup | WaitingOn::UnknownInterceptor { .. }) => None,
-        Waits::On(_) | Waits::Refused(_) => blocked().or(Some(request.created)),
-        Waits::Manager(_) | Waits::HiddenBudgets | Waits::Nothing => None,
+        RequestWait::On(WaitingOn::PodLookup | WaitingOn::UnknownInterceptor { .. }) => None,
+        RequestWait::On(_) | RequestWait::Refused(_) => blocked().or(Some(request.created)),
+        RequestWait::Manager(_) | RequestWait::HiddenBudgets | RequestWait::Nothing => None,
     }
 }
 

@@ -6,7 +6,7 @@ use usher_api::EvictionRequest;
 use usher_decide::eviction_request::{Attempt, Left, Passing, SelectingBudget, Turn, overdue_at, turn};
 use usher_decide::snapshot::Request;
 
-use crate::standing::{Due, Standing};
+use usher_decide::request_state::{ManagerStep, RequestState};
 
 /// What the manager is to do at once should be done by then.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
@@ -40,7 +40,7 @@ impl Leader {
 #[serde(rename_all = "camelCase")]
 pub struct ManagerFacts {
     /// What it is to do.
-    pub due: Due,
+    pub due: ManagerStep,
     pub due_since: Timestamp,
     #[serde(flatten)]
     pub leader: Leader,
@@ -76,14 +76,14 @@ pub struct Known<'a> {
 
 /// What the manager should have done by now, and since when: counted from the last change that it could see.
 pub fn manager(
-    standing: &Standing,
+    state: &RequestState,
     known: &Known<'_>,
     may_have_budget: bool,
     now: Timestamp,
 ) -> Option<ManagerFacts> {
-    let due = standing.due?;
+    let due = state.step?;
     // Since when a budget is as it is, and who else waits for it, is not known here: then only the lease tells.
-    let depends_on_budget = may_have_budget && matches!(due, Due::Evict | Due::Report);
+    let depends_on_budget = may_have_budget && matches!(due, ManagerStep::Evict | ManagerStep::Report);
     if depends_on_budget && (*known.leader == Leader::Unknown || known.leader.is_fresh(now)) {
         return None;
     }

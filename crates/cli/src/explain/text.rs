@@ -7,9 +7,9 @@ use super::explanation::{BudgetFacts, Explanation, InterceptorFacts, PodFacts, R
 use super::manager::{LEASE_PATIENCE, Leader};
 use crate::error::MANAGER_PODS;
 use crate::sheet::Sheet;
-use crate::standing::{Due, Waits};
 use crate::table::Table;
 use crate::{Surroundings, span};
+use usher_decide::request_state::{ManagerStep, RequestWait};
 
 pub fn render(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
     let mut text = Sheet::new(surroundings);
@@ -97,7 +97,7 @@ fn until(explanation: &Explanation, now: Timestamp) -> String {
     match (explanation.until, &explanation.waits) {
         (
             Some(until),
-            Waits::On(usher_decide::waiting_on::WaitingOn::Interceptor { expected_finish, .. }),
+            RequestWait::On(usher_decide::waiting_on::WaitingOn::Interceptor { expected_finish, .. }),
         ) => {
             let expected =
                 expected_finish.map(|finish| format!("; it expects to finish {}", span::told(finish, now)));
@@ -108,9 +108,9 @@ fn until(explanation: &Explanation, now: Timestamp) -> String {
             )
         }
         (Some(until), _) => span::told(until, now),
-        (None, Waits::Refused(_)) => "retried automatically, up to 15m apart".to_string(),
+        (None, RequestWait::Refused(_)) => "retried automatically, up to 15m apart".to_string(),
         (None, waits) if waits.is_blocked() => "this changes".to_string(),
-        (None, Waits::Manager(_)) => "the manager acts".to_string(),
+        (None, RequestWait::Manager(_)) => "the manager acts".to_string(),
         (None, _) => "not known".to_string(),
     }
 }
@@ -119,10 +119,10 @@ fn until(explanation: &Explanation, now: Timestamp) -> String {
 pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
     let Some(manager) = &explanation.manager else { return explanation.advice.clone() };
     let due = match manager.due {
-        Due::GiveTurn => "give the next interceptor its turn",
-        Due::Evict => "evict the pod",
-        Due::EndRequest => "remove the request",
-        Due::Report => "update the status",
+        ManagerStep::GiveTurn => "give the next interceptor its turn",
+        ManagerStep::Evict => "evict the pod",
+        ManagerStep::EndRequest => "remove the request",
+        ManagerStep::Report => "update the status",
     };
     let since = span::since(manager.due_since, now);
     let told = match &manager.leader {
@@ -140,7 +140,7 @@ pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Times
     };
     let told = surroundings.alarming(&told);
     match explanation.waits {
-        Waits::Manager(_) => told,
+        RequestWait::Manager(_) => told,
         _ => format!("{}\n{told}", explanation.advice),
     }
 }

@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
 use usher_decide::snapshot::{Maintenance, NodeOnWire};
 
-use super::explanation::{NodeFound, Urgency, explain};
+use super::explanation::{NodeFound, explain};
 use super::read::close_to;
 use super::text;
 use crate::Surroundings;
 use crate::explain::{Found, Leader};
 use crate::samples::{NOW, budget, pod, request, world};
+use usher_decide::node_state::Urgency;
 
 fn node(held_by: &str, is_cordoned: bool) -> Value {
     let mut node = json!({"metadata": {"name": "n1", "labels": {"pool": "blue"}}, "spec": {"unschedulable": is_cordoned}});

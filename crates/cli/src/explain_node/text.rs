@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 
-use super::explanation::{Group, MaintenanceFacts, NodeExplanation, Urgency};
+use super::explanation::{Group, MaintenanceFacts, NodeExplanation};
 use crate::sheet::Sheet;
 use crate::{Surroundings, span};
+use usher_decide::node_state::Urgency;
 
 /// So many pods of a group are named.
 const NAMED: usize = 5;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use usher_decide::snapshot::Key;
 
-use crate::standing::Waits;
+use crate::request_text::WaitText as _;
+use usher_decide::request_state::RequestWait;
 
 /// So many pods of a cause are named.
 pub const NAMED: usize = 3;
@@ -14,7 +15,7 @@ pub const NAMED: usize = 3;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cause {
     /// Of the first of them.
-    pub waits: Waits,
+    pub waits: RequestWait,
     pub count: usize,
     /// The first of them.
     pub pods: Vec<Key>,
@@ -30,7 +31,7 @@ pub struct CauseKey {
 }
 
 impl CauseKey {
-    pub fn new(pod: &Key, waits: &Waits) -> Self {
+    pub fn new(pod: &Key, waits: &RequestWait) -> Self {
         let is_blocked = waits.is_blocked();
         let namespace = if is_blocked { pod.namespace.clone() } else { Arc::default() };
         Self { namespace, sentence: waits.sentence().into(), is_blocked }
@@ -58,7 +59,7 @@ impl Causes {
     }
 
     /// So many of them. What blocks comes first, then what most pods wait on.
-    pub fn worst<'a>(&self, count: usize, waits: impl Fn(&Key) -> Option<&'a Waits>) -> Vec<Cause> {
+    pub fn worst<'a>(&self, count: usize, waits: impl Fn(&Key) -> Option<&'a RequestWait>) -> Vec<Cause> {
         let mut causes: Vec<(&CauseKey, &BTreeSet<Key>)> = self.0.iter().collect();
         causes.sort_by_key(|(cause, pods)| (!cause.is_blocked, std::cmp::Reverse(pods.len())));
         let causes = causes.into_iter().take(count).filter_map(|(_, pods)| {

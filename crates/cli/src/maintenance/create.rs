@@ -73,20 +73,42 @@ pub async fn create(
     Err(busy())
 }
 
-/// The maintenance that drains these nodes already, so that a drain would follow it and create none.
-pub async fn already(
+/// What a drain would do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Would {
+    /// Create a maintenance of this name.
+    Create(String),
+    /// Follow this one, which drains the nodes already.
+    Follow(String),
+}
+
+/// What a drain would do, seeing what is there.
+pub async fn would(
     client: &Client,
     draft: &NodeMaintenance,
     is_named: bool,
     nodes: &[Node],
     program: &str,
-) -> Result<Option<String>, Error> {
+) -> Result<Would, Error> {
     let known = list(&Api::all(client.clone()), None).await?;
     match choose(draft, is_named, true, &known, nodes, program) {
-        Choice::Create(_) => Ok(None),
-        Choice::Follow(name) => Ok(Some(name)),
+        Choice::Create(name) => Ok(Would::Create(name)),
+        Choice::Follow(name) => Ok(Would::Follow(name)),
         Choice::Refuse(why) => Err(Error::Refused(why)),
     }
+}
+
+/// The maintenance as the server would create it. Nothing is stored.
+pub async fn create_dry(
+    client: &Client,
+    draft: &NodeMaintenance,
+    name: String,
+) -> Result<NodeMaintenance, Error> {
+    let maintenances: Api<Read<NodeMaintenance>> = Api::all(client.clone());
+    let post = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_string()) };
+    let mut wanted = draft.clone();
+    wanted.metadata.name = Some(name);
+    maintenances.create(&post, &sent(wanted)?).await?.wanted()
 }
 
 /// The nodes that it selects.

@@ -12,10 +12,11 @@ use usher_api::NodeMaintenance;
 use usher_api::names::KEEP_NODES_ANNOTATION;
 
 use super::create::{is_active, names_of};
-use super::picture::{Said, drained, not_drained, picture};
-use super::progress::{self, Progress, is_drained_by_now, is_without_nodes, lost_nodes};
-use super::selection::read_nodes;
-use crate::live::{Live, OnNodes, Scope};
+use super::lookups::Lookups;
+use super::picture::{Said, drained, not_drained, picture, room, shown};
+use super::progress::{self, Progress, Source, is_drained_by_now, is_without_nodes, lost_nodes};
+use super::selection::{count_of_names, read_nodes};
+use crate::live::{Changed, Live, OnNodes, Scope};
 use crate::reading::Read;
 use crate::requests::say_if_hidden;
 use crate::screen::Screen;
@@ -25,6 +26,10 @@ use crate::{Ending, Error, Streams, Surroundings};
 
 /// Things change by the passing of time, too; and what changes more often is told together.
 const TICK: Duration = Duration::from_secs(1);
+/// The pods of more nodes are not watched: how many are left is what the status says.
+const WATCHED_NODES: usize = 100;
+/// What is left in the end is looked at for so long.
+const LAST_LOOK: Duration = Duration::from_secs(10);
 
 /// How long a drain is followed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,6 +51,7 @@ pub struct Followed {
     pub live: Live,
     /// Nothing has happened since the nodes were read and were others than its status speaks of.
     is_of_other_nodes: bool,
+    lookups: Lookups,
     news: Pin<Box<dyn Stream<Item = Seen> + Send>>,
 }
 
@@ -53,17 +59,59 @@ impl Followed {
     /// Returns once everything that is there has been told.
     pub async fn start(client: &Client, maintenance: NodeMaintenance) -> Result<Self, Error> {
         let on_nodes = Some(OnNodes::of(&maintenance));
-        let scope = Scope { on_nodes, may_hide_requests: true, ..Scope::default() };
+        let pods_later = count_nodes(client, &maintenance).await > WATCHED_NODES;
+        let scope = Scope { on_nodes, may_hide_requests: true, pods_later, ..Scope::default() };
         let live = Live::start(client, &scope).await?;
         let news = watch_object::<Read<NodeMaintenance>>(Api::all(client.clone()), &maintenance.name_any())
             .default_backoff();
-        Ok(Self { maintenance, is_gone: false, live, is_of_other_nodes: false, news: Box::pin(news) })
+        let (lookups, news) = (Lookups::default(), Box::pin(news));
+        Ok(Self { maintenance, is_gone: false, live, is_of_other_nodes: false, lookups, news })
+    }
+
+    /// Where it is known from how many pods are left.
+    pub fn source(&self) -> Source {
+        if self.live.has_pods() { Source::Pods } else { Source::Status }
+    }
+
+    /// Asks for pods that are not watched and that something is to be said of: `shown` are nodes of which each pod is told. The last
+    /// pods are watched, if they are of DaemonSets or static: the status does not tell these apart.
+    fn look_up(&mut self, client: &Client, progress: &mut Progress, shown: Vec<String>) {
+        if progress.source == Source::Pods {
+            return;
+        }
+        if self.live.has_pods() {
+            return progress.count_pods();
+        }
+        if progress::has_reached_daemons(&self.maintenance) && progress.all().left() > 0 {
+            return self.live.watch_pods();
+        }
+        let mut changed = Changed::default();
+        self.lookups.forget(&mut self.live.world, &mut changed);
+        progress.note(changed);
+        self.lookups.start(client, &self.live.world, shown);
+    }
+
+    /// Looks at all pods, to tell which are left.
+    async fn look_at_last(&mut self, progress: &mut Progress) {
+        self.live.watch_pods();
+        let all = async {
+            while !self.live.has_pods()
+                && let Ok(changed) = self.live.changed().await
+            {
+                progress.note(changed);
+            }
+        };
+        // Otherwise it is told what is known.
+        if tokio::time::timeout(LAST_LOOK, all).await.is_ok() && self.live.has_pods() {
+            progress.count_pods();
+        }
     }
 
     /// Waits until something has changed, and notes what.
     pub async fn changed(&mut self, progress: &mut Progress) -> Result<(), Error> {
         tokio::select! {
             changed = self.live.changed() => progress.note(changed?),
+            found = self.lookups.finished() => progress.note(self.lookups.take_in(&mut self.live.world, found)),
             news = self.news.next() => match news {
                 // Another one of the same name is another one.
                 Some(Ok(Some(now))) if now.uid() == self.maintenance.metadata.uid => {
@@ -104,6 +152,14 @@ impl Followed {
     }
 }
 
+/// How many nodes are selected. Who may not see nodes does not know, and may have few.
+async fn count_nodes(client: &Client, maintenance: &NodeMaintenance) -> usize {
+    if let Some(count) = count_of_names(&maintenance.spec.node_selector) {
+        return count;
+    }
+    read_nodes(client).await.map_or(0, |nodes| names_of(maintenance, &nodes).len())
+}
+
 /// Whether the status speaks of the nodes that are selected now. The manager is told of nodes that come, go or are labelled otherwise
 /// as this one is, but maybe not yet.
 async fn is_of_its_nodes(client: &Client, maintenance: &NodeMaintenance) -> bool {
@@ -138,6 +194,7 @@ pub async fn until_drained(
         }
     };
     say_if_hidden(&followed.live.world, streams.err)?;
+    progress.source = followed.source();
     progress.observe(&followed.maintenance);
     let screen = surroundings.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);
@@ -148,6 +205,9 @@ pub async fn until_drained(
         let now = surroundings.now();
         if is_time_to_tell {
             followed.is_of_other_nodes = false;
+            let shown = screen.iter().flat_map(|screen| shown(progress.nodes(), room(screen.size())));
+            let shown = shown.map(|node| node.name.clone()).collect();
+            followed.look_up(client, &mut progress, shown);
             followed.look(&mut progress, now);
         }
         let ending = followed.ending(client, &progress).await;
@@ -184,6 +244,9 @@ pub async fn until_drained(
     };
     if let Some(screen) = &screen {
         screen.clear();
+    }
+    if ending == Ending::NotGone {
+        followed.look_at_last(&mut progress).await;
     }
     tell_end(ending, &mut progress, &followed, surroundings, surroundings.now(), streams)?;
     Ok(ending)

@@ -1,6 +1,8 @@
 //! What a drain would lose for good: pods that nothing recreates, and data that is deleted with its pod. As `kubectl drain` does it,
 //! a drain is refused until somebody has agreed to that, with the same flags.
 
+use std::collections::BTreeSet;
+
 use kube::api::ListParams;
 use kube::{Api, Client};
 use usher_decide::outlook::{Pod, PodOnWire};
@@ -95,8 +97,9 @@ impl GuardArguments {
 async fn pods_of(client: &Client, nodes: &[String]) -> Result<Vec<Pod>, Error> {
     let api: Api<Read<PodOnWire>> = Api::all(client.clone());
     if nodes.len() > FEW {
+        let nodes: BTreeSet<&str> = nodes.iter().map(String::as_str).collect();
         let all: Vec<Pod> = list_as(&api, None).await?;
-        return Ok(all.into_iter().filter(|pod| nodes.iter().any(|node| **node == *pod.pod.node)).collect());
+        return Ok(all.into_iter().filter(|pod| nodes.contains(&*pod.pod.node)).collect());
     }
     let mut pods = Vec::new();
     for node in nodes {

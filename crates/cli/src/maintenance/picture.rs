@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use usher_api::NodeMaintenance;
+use usher_api::{NodeMaintenance, NodeMaintenanceStage};
 use usher_decide::maintenance::words;
 
 use super::causes::{Cause, NAMED};
 use super::progress::{CAUSES, NodeProgress, Progress};
 use crate::error::MANAGER_PODS;
+use crate::request_text::WaitText as _;
 use crate::screen::{Size, wrap};
-use crate::standing::Waits;
 use crate::table::Table;
 use crate::{Surroundings, span};
+use usher_decide::request_state::RequestWait;
 
 /// So many nodes are shown one by one.
 const SHOWN: usize = 20;
@@ -51,14 +52,8 @@ pub fn picture(
     if let Some(waits) = not_taken_up(maintenance, progress, now) {
         text.push_str(&format!("  {}\n", surroundings.alarming(&waits)));
     }
-    let mut shown: Vec<&NodeProgress> = nodes.iter().collect();
-    let room = SHOWN.min(size.height.saturating_sub(AROUND)).max(1);
-    if nodes.len() > room {
-        let busy = |node: &&NodeProgress| std::cmp::Reverse((node.blocked + node.evicting, node.left()));
-        shown.sort_by_key(busy);
-        shown.truncate(room);
-        shown.sort_by(|a, b| a.name.cmp(&b.name));
-    }
+    let room = room(size);
+    let shown = shown(nodes, room);
     let mut table = Table::default();
     for node in &shown {
         let waits = waits_of(node, maintenance, now);
@@ -90,6 +85,23 @@ pub fn picture(
         text.push_str(&format!("{}\n", wrap(&format!("  {DAEMONS}"), size.width, 4)));
     }
     text
+}
+
+/// How many nodes a screen has room for.
+pub fn room(size: Size) -> usize {
+    SHOWN.min(size.height.saturating_sub(AROUND)).max(1)
+}
+
+/// The nodes that are shown one by one: of too many those with most to do.
+pub fn shown(nodes: &[NodeProgress], room: usize) -> Vec<&NodeProgress> {
+    let mut shown: Vec<&NodeProgress> = nodes.iter().collect();
+    if nodes.len() > room {
+        let busy = |node: &&NodeProgress| std::cmp::Reverse((node.blocked + node.evicting, node.left()));
+        shown.sort_by_key(busy);
+        shown.truncate(room);
+        shown.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    shown
 }
 
 /// What was said already, so that only news are.
@@ -160,7 +172,14 @@ pub fn drained(maintenance: &NodeMaintenance, progress: &Progress, program: &str
         1 => "1 DaemonSet or static pod stays\n".to_string(),
         daemons => format!("{daemons} DaemonSet or static pods stay\n"),
     };
-    format!("{told}\n{stay}when the work is done, uncordon with: {program} maintenance complete {name}\n")
+    let next = if maintenance.metadata.deletion_timestamp.is_some() {
+        format!("maintenance {name} is being deleted")
+    } else if maintenance.spec.stage == NodeMaintenanceStage::Complete {
+        format!("maintenance {name} is complete: it holds no nodes any more")
+    } else {
+        format!("when the work is done, uncordon with: {program} maintenance complete {name}")
+    };
+    format!("{told}\n{stay}{next}\n")
 }
 
 fn left(gone: usize, after: &str) -> String {
@@ -205,7 +224,7 @@ fn is_drained(node: &NodeProgress) -> bool {
 
 /// The worst that is worth a line: what the manager is about to do is over in a moment.
 fn worst(node: &NodeProgress) -> Option<&Cause> {
-    node.causes.first().filter(|cause| !matches!(cause.waits, Waits::Manager(_) | Waits::Nothing))
+    node.causes.first().filter(|cause| !matches!(cause.waits, RequestWait::Manager(_) | RequestWait::Nothing))
 }
 
 fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) -> String {

@@ -2,7 +2,8 @@
 //!
 //! What a pod waits on is asked of `usher-decide`, and what a node waits on is read from the status of the maintenance. A drain
 //! of many nodes changes thousands of times in a second, so nothing here is counted anew that has not changed: each event names
-//! the pods that it concerns, and each look asks about those alone.
+//! the pods that it concerns, and each look asks about those alone. Of very many nodes the pods are not even seen: how many are left
+//! is what the status says, and only those that are blocked are counted ([`Source`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,9 +20,9 @@ use usher_decide::waiting_on::WaitingOn;
 use super::catch_up::CatchUp;
 use super::causes::{Cause, CauseKey, Causes};
 use crate::live::Changed;
-use crate::standing::{Standing, Waits};
 use crate::world::World;
 use crate::{Ending, span};
+use usher_decide::request_state::{RequestState, RequestWait};
 
 /// So many pods are looked at again at a time because their budget has changed.
 const CATCH_UP: usize = 1000;
@@ -47,6 +48,9 @@ pub struct NodeProgress {
     pub message: String,
     /// Requests may not be read, so nothing is known of pods but that they are there.
     pub requests_are_hidden: bool,
+    /// What the status of the maintenance counts: pods with a request, and without.
+    pub asked: usize,
+    pub not_asked: usize,
 }
 
 impl NodeProgress {
@@ -79,13 +83,22 @@ impl NodeProgress {
     }
 }
 
+/// Where it is known from how many pods are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// All pods of the nodes are seen.
+    Pods,
+    /// The manager counts them.
+    Status,
+}
+
 /// A pod as it was counted last.
 #[derive(Debug, Clone)]
 struct Counted {
     node: usize,
     is_ordinary: bool,
     /// `None`: it is not asked to leave.
-    waits: Option<(Waits, CauseKey)>,
+    waits: Option<(RequestWait, CauseKey)>,
     labels: Arc<BTreeMap<String, String>>,
     /// The budgets that were asked, if any had to be.
     budgets: Option<Vec<Key>>,
@@ -99,8 +112,13 @@ pub struct Progress {
     pub started: Timestamp,
     /// Pods of DaemonSets and static pods need not be gone.
     pub ignores_daemons: bool,
+    pub source: Source,
     /// UIDs, by node.
     seen: BTreeMap<String, BTreeSet<Arc<str>>>,
+    /// How many left each node before pods were seen.
+    departed: BTreeMap<String, usize>,
+    /// Of each node, if the status counts all others.
+    blocked: Vec<usize>,
     /// By name.
     nodes: Vec<NodeProgress>,
     causes: Vec<Causes>,
@@ -128,7 +146,10 @@ impl Progress {
         Self {
             started,
             ignores_daemons: false,
+            source: Source::Pods,
             seen: BTreeMap::new(),
+            departed: BTreeMap::new(),
+            blocked: Vec::new(),
             nodes: Vec::new(),
             causes: Vec::new(),
             all: NodeProgress::default(),
@@ -178,11 +199,15 @@ impl Progress {
         statuses.sort_by(|a, b| a.node_ref.name.cmp(&b.node_ref.name));
         let names = statuses.iter().map(|status| status.node_ref.name.as_str());
         if !names.eq(self.nodes.iter().map(|node| node.name.as_str())) {
-            let node = |status: &&NodeStatus| NodeProgress {
-                name: status.node_ref.name.clone(),
-                ..NodeProgress::default()
+            let known = std::mem::take(&mut self.nodes).into_iter();
+            let mut known: BTreeMap<String, NodeProgress> =
+                known.map(|node| (node.name.clone(), node)).collect();
+            let mut node = |status: &&NodeStatus| {
+                let name = status.node_ref.name.clone();
+                known.remove(&name).unwrap_or_else(|| NodeProgress { name, ..NodeProgress::default() })
             };
-            self.nodes = statuses.iter().map(node).collect();
+            self.nodes = statuses.iter().map(&mut node).collect();
+            self.blocked.clear();
             self.places = (0..).zip(&self.nodes).map(|(at, node)| (node.name.as_str().into(), at)).collect();
             self.is_outdated = true;
         }
@@ -190,7 +215,46 @@ impl Progress {
             if node.message != status.drain_message {
                 node.message.clone_from(&status.drain_message);
             }
+            let count = |count: i32| usize::try_from(count).unwrap_or(0);
+            (node.asked, node.not_asked) = (count(status.pods_evicting), count(status.pods_pending_eviction));
         }
+        self.take_counts();
+    }
+
+    /// Counts pods as they are seen from now on, all of which are known.
+    pub fn count_pods(&mut self) {
+        if self.source == Source::Status {
+            self.source = Source::Pods;
+            self.departed = self.nodes.iter().map(|node| (node.name.clone(), node.gone())).collect();
+            self.is_outdated = true;
+        }
+    }
+
+    /// Takes over what the status counts.
+    fn take_counts(&mut self) {
+        if self.source == Source::Pods {
+            return;
+        }
+        let causes = std::mem::take(&mut self.all.causes);
+        let requests_are_hidden = self.all.requests_are_hidden;
+        let mut all = NodeProgress { causes, requests_are_hidden, ..NodeProgress::default() };
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            let (gone, left) = (node.gone(), node.asked + node.not_asked);
+            let asked = if requests_are_hidden { 0 } else { node.asked };
+            node.blocked = self.blocked.get(at).map_or(0, |blocked| asked.min(*blocked));
+            node.evicting = asked - node.blocked;
+            node.pending = left - asked;
+            // Of what kind they are, the status does not say.
+            node.ordinary = left;
+            // More than were there have come since.
+            node.seen = node.seen.max(gone + left);
+            all.seen += node.seen;
+            all.evicting += node.evicting;
+            all.blocked += node.blocked;
+            all.pending += node.pending;
+            all.ordinary += node.ordinary;
+        }
+        self.all = all;
     }
 
     /// What is to be looked at because it has changed.
@@ -228,6 +292,7 @@ impl Progress {
             self.recount(pod, world, now, &mut touched);
         }
         self.tell_causes(touched);
+        self.take_counts();
     }
 
     /// Looks at everything.
@@ -239,20 +304,28 @@ impl Progress {
         self.catch_up = CatchUp::default();
         self.all_causes = Causes::default();
         self.causes = vec![Causes::default(); self.nodes.len()];
+        self.blocked = vec![0; self.nodes.len()];
+        self.all.requests_are_hidden = world.requests_are_hidden;
         for node in &mut self.nodes {
-            let (name, message) = (std::mem::take(&mut node.name), std::mem::take(&mut node.message));
-            let seen = self.seen.get(&name).map_or(0, BTreeSet::len);
-            let requests_are_hidden = world.requests_are_hidden;
-            *node = NodeProgress { name, message, seen, requests_are_hidden, ..NodeProgress::default() };
+            node.requests_are_hidden = world.requests_are_hidden;
+            node.causes.clear();
+            if self.source == Source::Pods {
+                let departed = self.departed.get(&node.name).copied().unwrap_or(0);
+                node.seen = departed + self.seen.get(&node.name).map_or(0, BTreeSet::len);
+                (node.evicting, node.blocked, node.pending, node.ordinary) = (0, 0, 0, 0);
+            }
         }
-        let seen = self.nodes.iter().map(|node| node.seen).sum();
-        let requests_are_hidden = world.requests_are_hidden;
-        self.all = NodeProgress { seen, requests_are_hidden, ..NodeProgress::default() };
+        if self.source == Source::Pods {
+            let seen = self.nodes.iter().map(|node| node.seen).sum();
+            let requests_are_hidden = world.requests_are_hidden;
+            self.all = NodeProgress { seen, requests_are_hidden, ..NodeProgress::default() };
+        }
         let mut touched = BTreeSet::new();
         for pod in world.pods.keys() {
             self.recount(pod, world, now, &mut touched);
         }
         self.tell_causes(touched);
+        self.take_counts();
     }
 
     fn tell_causes(&mut self, nodes: BTreeSet<usize>) {
@@ -298,8 +371,17 @@ impl Progress {
     }
 
     fn count(&mut self, pod: &Counted, by: impl Fn(&mut usize)) {
-        self.nodes[pod.node].count(pod, &by);
-        self.all.count(pod, by);
+        match self.source {
+            Source::Pods => {
+                self.nodes[pod.node].count(pod, &by);
+                self.all.count(pod, by);
+            }
+            Source::Status => {
+                if pod.waits.as_ref().is_some_and(|(waits, _)| waits.is_blocked()) {
+                    by(&mut self.blocked[pod.node]);
+                }
+            }
+        }
     }
 
     /// `None`: it is not on a node of the maintenance, or has ended.
@@ -316,7 +398,9 @@ impl Progress {
         {
             self.looks += 1;
         }
-        if self.seen.entry(self.nodes[node].name.clone()).or_default().insert(pod.uid.clone()) {
+        if self.source == Source::Pods
+            && self.seen.entry(self.nodes[node].name.clone()).or_default().insert(pod.uid.clone())
+        {
             self.nodes[node].seen += 1;
             self.all.seen += 1;
         }
@@ -338,10 +422,10 @@ fn waits(
     budgets: Option<Vec<Key>>,
     world: &World,
     now: Timestamp,
-) -> (Option<Waits>, Option<Vec<Key>>, Option<Timestamp>) {
+) -> (Option<RequestWait>, Option<Vec<Key>>, Option<Timestamp>) {
     if let Some(grace_ends) = pod.deletion {
         let finalizers = pod.finalizers.clone();
-        let waits = Waits::On(WaitingOn::Termination { grace_ends, finalizers });
+        let waits = RequestWait::On(WaitingOn::Termination { grace_ends, finalizers });
         return (Some(waits), None, None);
     }
     let Some(request) = world.request_of(pod) else { return (None, None, None) };
@@ -350,8 +434,8 @@ fn waits(
     let found = budgets.as_ref().map(|budgets: &Vec<Key>| {
         budgets.iter().filter_map(|budget| world.budgets.get(budget)).collect::<Vec<&Budget>>()
     });
-    let standing = Standing::of(request, Some(pod), found.as_deref(), None, now);
-    (Some(standing.waits), budgets, standing.recheck_at)
+    let state = RequestState::of(request, Some(pod), found.as_deref(), None, now);
+    (Some(state.wait), budgets, state.recheck_at)
 }
 
 /// How the drain ended, if it did, by the last look. `None` instead of a maintenance: it is gone.
@@ -407,15 +491,18 @@ pub fn is_of(status: &NodeMaintenanceStatus, nodes: &[String]) -> bool {
         && (!is_listed || nodes.iter().all(|node| listed.contains(node.as_str())))
 }
 
+/// The plan has come to pods of DaemonSets or to static pods, which come last.
+pub fn has_reached_daemons(maintenance: &NodeMaintenance) -> bool {
+    let reached = maintenance.status.as_ref().map(written::reached);
+    let kinds = [PodType::DaemonSet, PodType::Static];
+    reached.is_some_and(|reached| kinds.into_iter().any(|kind| reached.reach(kind)))
+}
+
 /// All nodes take no new pods, and only pods of DaemonSets and static pods are on them. That the plan has come to these once does
 /// not tell: nodes may have joined since, and other pods may have come.
 fn only_daemons_stay(maintenance: &NodeMaintenance, progress: &Progress) -> bool {
     let Some(status) = &maintenance.status else { return false };
-    let reached = written::reached(status);
     let are_all_known = usize::try_from(status.nodes).is_ok_and(|count| count == progress.nodes().len());
     let is_cordoned = drained_by_now(maintenance).is_some_and(|condition| condition.reason != "Cordoning");
-    [PodType::DaemonSet, PodType::Static].into_iter().any(|kind| reached.reach(kind))
-        && are_all_known
-        && is_cordoned
-        && progress.all().is_down_to_daemons()
+    has_reached_daemons(maintenance) && are_all_known && is_cordoned && progress.all().is_down_to_daemons()
 }

@@ -113,6 +113,15 @@ pub fn is_by_name(selector: &NodeSelector) -> bool {
     selector.node_selector_terms.iter().all(|term| name_of(term).is_some())
 }
 
+/// How many nodes are named, if nodes are selected by nothing but their names.
+pub fn count_of_names(selector: &NodeSelector) -> Option<usize> {
+    let names = |term: &NodeSelectorTerm| {
+        name_of(term)?;
+        Some(term.match_fields.iter().flatten().flat_map(|field| field.values.iter().flatten()).count())
+    };
+    selector.node_selector_terms.iter().map(names).sum()
+}
+
 fn name_of(term: &NodeSelectorTerm) -> Option<&str> {
     let (expressions, fields) = (term.match_expressions.iter().flatten(), term.match_fields.as_deref());
     match (expressions.count(), fields.unwrap_or_default()) {

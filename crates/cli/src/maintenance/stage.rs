@@ -92,7 +92,7 @@ pub async fn cordon(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
-    let moved = move_to(&client, &arguments.name, Stage::Cordon, &surroundings.program).await?;
+    let moved = move_to(&client, &arguments.name, Stage::Cordon, false, &surroundings.program).await?;
     writeln!(streams.out, "{}", told(&moved, Stage::Cordon))?;
     Ok(Ending::Done)
 }
@@ -104,15 +104,19 @@ pub async fn drain(
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
     let known = get(&client, &arguments.name).await?;
-    if arguments.dry_run == Some(DryRun::Client) {
+    if let Some(at @ (DryRun::Client | DryRun::Server)) = arguments.dry_run {
         let flags = arguments.waiting.flags(arguments.guards);
+        if at == DryRun::Server {
+            let moved = move_to(&client, &arguments.name, Stage::Drain, true, &surroundings.program).await?;
+            writeln!(streams.out, "{} (server dry run)\n", told(&moved, Stage::Drain))?;
+        }
         return outlook::print(&client, &known, flags, surroundings, streams).await;
     }
     if known.spec.stage < Stage::Drain {
         let nodes = read_nodes(&client).await?;
         arguments.guards.check(&client, &names_of(&known, &nodes)).await?;
     }
-    let moved = move_to(&client, &arguments.name, Stage::Drain, &surroundings.program).await?;
+    let moved = move_to(&client, &arguments.name, Stage::Drain, false, &surroundings.program).await?;
     let begun = told(&moved, Stage::Drain);
     let (Moved::Now(maintenance) | Moved::Already(maintenance)) = moved;
     follow(&client, *maintenance, &begun, &arguments.waiting, surroundings, streams).await
@@ -125,7 +129,7 @@ pub async fn complete(
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(surroundings).await?.client;
     let before = read_nodes(&client).await?;
-    let moved = move_to(&client, &arguments.name, Stage::Complete, &surroundings.program).await?;
+    let moved = move_to(&client, &arguments.name, Stage::Complete, false, &surroundings.program).await?;
     writeln!(streams.out, "{}", told(&moved, Stage::Complete))?;
     streams.out.flush()?;
     let is_over = |maintenance: Option<&NodeMaintenance>| {
@@ -222,9 +226,17 @@ fn told(moved: &Moved, stage: Stage) -> String {
     }
 }
 
-async fn move_to(client: &Client, name: &str, stage: Stage, program: &str) -> Result<Moved, Error> {
+/// `is_dry`: the server only says whether it would do it.
+async fn move_to(
+    client: &Client,
+    name: &str,
+    stage: Stage,
+    is_dry: bool,
+    program: &str,
+) -> Result<Moved, Error> {
     let maintenances: Api<Read<NodeMaintenance>> = Api::all(client.clone());
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
+    let field_manager = Some(FIELD_MANAGER.to_string());
+    let parameters = PatchParams { dry_run: is_dry, field_manager, ..PatchParams::default() };
     for _ in 0..ATTEMPTS {
         let known = get(client, name).await?;
         if known.metadata.deletion_timestamp.is_some() && stage != Stage::Complete {

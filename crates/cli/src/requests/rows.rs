@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use usher_decide::snapshot::{Key, Request};
 
+use crate::request_text::{WaitText as _, state_in, turn_text};
 use crate::span;
-use crate::standing::{Standing, turn_text};
 use crate::table::Table;
 use crate::world::World;
 
@@ -70,7 +70,7 @@ fn row(world: &World, request: &Request, columns: Columns, now: Timestamp) -> Ve
             .as_ref()
             .map(|time| span::eta(time.0, now))
             .unwrap_or_default(),
-        Standing::in_world(world, request, now).waits.phrase(now),
+        state_in(world, request, now).wait.phrase(now),
         span::age(request.created, now),
     ]);
     if columns.wide {
@@ -109,7 +109,7 @@ impl Changes {
         self.has_begun = true;
         let mut printed = std::mem::take(&mut self.printed);
         for (key, request) in &world.requests {
-            let standing = Standing::in_world(world, request, now);
+            let state = state_in(world, request, now);
             let node = world.pod_of(request).map(|pod| pod.node.to_string());
             // What the request says of itself, without figures that change by the second.
             let essence = format!(
@@ -117,7 +117,7 @@ impl Changes {
                 request.finalizers,
                 turn_text(request, now),
                 request.status,
-                standing.waits.sentence()
+                state.wait.sentence()
             );
             let cells = row(world, request, columns, now);
             if printed.remove(key).is_none_or(|(before, _)| before != essence) {

@@ -1,0 +1,237 @@
+//! Who holds a node, and how far those who drain it have come: what `explain` tells of a node and of its pods.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use usher_api::NodeMaintenanceStage as Stage;
+
+use crate::maintenance::plan::PodClass;
+use crate::maintenance::targets::Targets;
+use crate::snapshot::{Maintenance, Node, Pod};
+
+/// The maintenances that hold the node or select it; those that do the most come first. A complete one has let go what it selects, and
+/// concerns only nodes that it still holds.
+pub fn concerned<'a>(node: &Node, maintenances: &'a [Maintenance]) -> Vec<&'a Maintenance> {
+    let concerns = |one: &&Maintenance| {
+        let selects = one.stage() != Stage::Complete && one.selector.matches(&node.name, &node.labels);
+        node.is_held_by(&one.name) || selects
+    };
+    let mut concerned: Vec<&Maintenance> = maintenances.iter().filter(concerns).collect();
+    let order = |one: &&Maintenance| (rank(one.stage()), stage_started(one), one.name.clone());
+    concerned.sort_by_key(order);
+    concerned
+}
+
+fn rank(stage: Stage) -> u8 {
+    match stage {
+        Stage::Drain => 0,
+        Stage::Complete => 1,
+        Stage::Cordon => 2,
+        Stage::Idle => 3,
+    }
+}
+
+/// When the maintenance came to the stage that it is in.
+pub fn stage_started(maintenance: &Maintenance) -> Option<Timestamp> {
+    let stage = maintenance.stage();
+    let started = maintenance.status.stage_statuses.iter().find(|started| started.name == stage);
+    started.and_then(|started| started.start_timestamp.as_ref()).map(|time| time.0)
+}
+
+/// What those who drain a node have come to.
+#[derive(Debug)]
+pub struct NodeDrain {
+    /// The pods of the node that are asked to leave.
+    targets: Vec<Arc<Targets>>,
+    /// They take only some of their nodes at once, and not this one yet.
+    is_later: bool,
+    /// Other nodes, on which pods are asked to leave before.
+    pub before: Vec<String>,
+}
+
+/// Why a pod of a node that is drained is not asked to leave yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotAsked {
+    /// It is its turn: the manager has to request its eviction.
+    Due,
+    /// The node belongs to a later wave.
+    LaterWave,
+    /// The plan has not reached it.
+    LaterInPlan,
+}
+
+impl NodeDrain {
+    /// `None`: nobody drains it. `concerned` are the maintenances that concern it.
+    pub fn of(node: &Node, concerned: &[&Maintenance]) -> Option<Self> {
+        let draining: Vec<&&Maintenance> =
+            concerned.iter().filter(|one| one.stage() == Stage::Drain).collect();
+        let targets: Vec<Arc<Targets>> =
+            concerned.iter().filter_map(|one| one.targets.get(&node.name).cloned()).collect();
+        let others = draining.iter().flat_map(|one| &one.status.node_statuses);
+        let before: BTreeSet<String> = others
+            .filter(|other| other.pods_evicting > 0 && other.node_ref.name != *node.name)
+            .map(|other| other.node_ref.name.clone())
+            .collect();
+        (!draining.is_empty()).then(|| Self {
+            is_later: targets.is_empty() && draining.iter().all(|one| one.limit.is_some()),
+            targets,
+            before: before.into_iter().collect(),
+        })
+    }
+
+    /// Why a pod without a request is not asked to leave yet.
+    pub fn not_asked(&self, pod: &Pod) -> NotAsked {
+        let class = PodClass { kind: pod.kind(), priority: pod.priority, labels: pod.labels.clone() };
+        if self.targets.iter().any(|targets| targets.selects(&class)) {
+            NotAsked::Due
+        } else if self.is_later {
+            NotAsked::LaterWave
+        } else {
+            NotAsked::LaterInPlan
+        }
+    }
+}
+
+/// How bad it is that a pod is still there; the order is that in which it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Urgency {
+    /// Asked to leave, and nothing moves until somebody does something.
+    Blocked,
+    /// Asked to leave, and later than it should be.
+    Late,
+    /// Asked to leave, and on its way.
+    Moving,
+    /// The drain has not come to it yet.
+    NotYet,
+    /// Nobody asks it to leave, and something would be in its way.
+    WouldBeBlocked,
+    /// Nobody asks it to leave, and it could.
+    Free,
+}
+
+impl Urgency {
+    /// `is_leaving`: it is asked to leave, or terminates. `is_late`: it should have left, or the manager should have acted.
+    pub fn of(is_leaving: bool, is_drained: bool, is_blocked: bool, is_late: bool) -> Self {
+        match (is_leaving, is_blocked) {
+            (false, _) if is_drained => Self::NotYet,
+            (true, true) => Self::Blocked,
+            (true, false) if is_late => Self::Late,
+            (true, false) => Self::Moving,
+            (false, true) => Self::WouldBeBlocked,
+            (false, false) => Self::Free,
+        }
+    }
+
+    pub fn is_asked(self) -> bool {
+        matches!(self, Self::Blocked | Self::Late | Self::Moving)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{NodeOnWire, PodOnWire};
+    use serde_json::{Value, json};
+    use usher_api::names::NODE_HELD_BY_ANNOTATION;
+
+    fn node(held_by: Option<&str>) -> Node {
+        let annotations = held_by.map(|names| json!({NODE_HELD_BY_ANNOTATION: names}));
+        let node =
+            json!({"metadata": {"name": "n1", "labels": {"pool": "blue"}, "annotations": annotations}});
+        Node::from(serde_json::from_value::<NodeOnWire>(node).unwrap())
+    }
+
+    fn maintenance(name: &str, stage: &str, pool: &str, more: Value, status: Value) -> Maintenance {
+        let requirement = json!({"key": "pool", "operator": "In", "values": [pool]});
+        let mut object = json!({
+            "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T11:00:00Z"},
+            "spec": {
+                "stage": stage, "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]},
+            },
+            "status": status,
+        });
+        for (field, value) in more.as_object().unwrap() {
+            object["spec"][field] = value.clone();
+        }
+        let object: usher_api::NodeMaintenance = serde_json::from_value(object).unwrap();
+        Maintenance::from(object)
+    }
+
+    fn started(stage: &str, at: &str) -> Value {
+        json!({"stageStatuses": [{"name": stage, "startTimestamp": at}]})
+    }
+
+    #[test]
+    fn who_concerns_a_node_holds_it_or_selects_it_and_those_that_do_the_most_come_first() {
+        let of = |name: &str, stage: &str, pool: &str| maintenance(name, stage, pool, json!({}), json!({}));
+        let late = maintenance("a", "Drain", "blue", json!({}), started("Drain", "2026-01-01T11:30:00Z"));
+        let early = maintenance("z", "Drain", "blue", json!({}), started("Drain", "2026-01-01T11:10:00Z"));
+        let others =
+            [of("idle", "Idle", "blue"), of("over", "Complete", "blue"), of("green", "Cordon", "green")];
+        let all: Vec<Maintenance> = [late, early].into_iter().chain(others).collect();
+        for (held_by, wanted) in [
+            (None, vec!["z", "a", "idle"]),
+            (Some("over"), vec!["z", "a", "over", "idle"]),
+            (Some("green"), vec!["z", "a", "green", "idle"]),
+        ] {
+            let concerned = concerned(&node(held_by), &all);
+            assert_eq!(concerned.iter().map(|one| &*one.name).collect::<Vec<_>>(), wanted, "{held_by:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_not_asked_waits_for_its_wave_its_place_in_the_plan_or_the_manager() {
+        let pod = |kind: &str| {
+            let owner =
+                json!({"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "x", "controller": true});
+            let pod =
+                json!({"metadata": {"name": "p", "ownerReferences": [owner]}, "spec": {"nodeName": "n1"}});
+            Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap())
+        };
+        let reached = json!([{"podPriority": 2_147_483_647, "podType": "Default"}]);
+        let first = json!({"nodeStatuses": [
+            {"nodeRef": {"name": "n1"}, "drainTargets": reached},
+            {"nodeRef": {"name": "n2"}, "podsEvicting": 2}, {"nodeRef": {"name": "n3"}, "podsEvicting": 0},
+        ]});
+        let later = json!({"nodeStatuses": [{"nodeRef": {"name": "n1"}}, {"nodeRef": {"name": "n2"}, "podsEvicting": 2}]});
+        let limit = || json!({"drainLimit": {"maxNodes": 1}});
+        for (spec, status, kind, wanted) in [
+            (json!({}), &first, "ReplicaSet", NotAsked::Due),
+            (json!({}), &first, "DaemonSet", NotAsked::LaterInPlan),
+            (limit(), &first, "DaemonSet", NotAsked::LaterInPlan),
+            (limit(), &later, "ReplicaSet", NotAsked::LaterWave),
+            (json!({}), &later, "ReplicaSet", NotAsked::LaterInPlan),
+        ] {
+            let drains = maintenance("m", "Drain", "blue", spec.clone(), status.clone());
+            let drain = NodeDrain::of(&node(None), &[&drains]).unwrap();
+            assert_eq!(
+                (drain.not_asked(&pod(kind)), &drain.before[..]),
+                (wanted, &["n2".to_string()][..]),
+                "{spec} {kind}"
+            );
+            let holds = maintenance("m", "Cordon", "blue", spec, status.clone());
+            assert!(NodeDrain::of(&node(None), &[&holds]).is_none());
+        }
+    }
+
+    #[test]
+    fn what_nobody_moves_is_told_first() {
+        for (is_leaving, is_drained, is_blocked, is_late, wanted) in [
+            (true, true, true, true, Urgency::Blocked),
+            (true, false, true, false, Urgency::Blocked),
+            (true, true, false, true, Urgency::Late),
+            (true, true, false, false, Urgency::Moving),
+            (false, true, true, true, Urgency::NotYet),
+            (false, true, false, false, Urgency::NotYet),
+            (false, false, true, false, Urgency::WouldBeBlocked),
+            (false, false, false, true, Urgency::Free),
+        ] {
+            assert_eq!(Urgency::of(is_leaving, is_drained, is_blocked, is_late), wanted);
+            assert_eq!(wanted.is_asked(), is_leaving, "{wanted:?}");
+        }
+        assert!(Urgency::Blocked < Urgency::Late && Urgency::NotYet < Urgency::Free);
+    }
+}

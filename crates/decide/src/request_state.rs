@@ -1,0 +1,264 @@
+//! Where a request stands, for somebody who looks on: what it waits for, and what the manager has to do about it.
+//!
+//! It is decided as the manager decides it ([`crate::eviction_request::decide`]). What an onlooker does not know is taken as it is
+//! told: when an eviction that was refused is tried again, and, with room in a budget, whose it is.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use usher_api::workloads::Strategy;
+
+use crate::decision::Effect;
+use crate::eviction_request::{Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, Target, decide};
+use crate::snapshot::{Budget, Pod, Request};
+use crate::waiting_on::WaitingOn;
+
+/// Where a request stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestState {
+    pub wait: RequestWait,
+    /// What the manager has to do, whoever else is waited for.
+    pub step: Option<ManagerStep>,
+    /// When the passing of time alone may change it.
+    pub recheck_at: Option<Timestamp>,
+}
+
+/// What a request waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestWait {
+    On(WaitingOn),
+    /// The status tells of a refusal; when it is tried again is known to the manager alone.
+    Refused(Refusal),
+    /// Nobody stands in the way: the manager has something to do.
+    Manager(ManagerStep),
+    /// The eviction is next, unless a disruption budget is in the way: they may not be read.
+    HiddenBudgets,
+    /// Nothing is left to be done.
+    Nothing,
+}
+
+/// What the manager has to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum ManagerStep {
+    GiveTurn,
+    Evict,
+    EndRequest,
+    /// Write down what is waited for.
+    Report,
+}
+
+impl RequestState {
+    /// `budgets` are those of the pod, if they may be read. `attempt` is the last eviction that the status tells of, where its time is
+    /// known.
+    pub fn of(
+        request: &Request,
+        pod: Option<&Pod>,
+        budgets: Option<&[&Budget]>,
+        attempt: Option<&Attempt>,
+        now: Timestamp,
+    ) -> Self {
+        let are_hidden = budgets.is_none();
+        let budgets = budgets.unwrap_or_default();
+        // With room in the budget the manager decides whose it is; here it is enough that there is some.
+        let mut has_room = budgets.iter().all(|budget| budget.allowed > 0);
+        let target = pod.map_or(Target::Gone, Target::Found);
+        // Who the pod belongs to, and what the manager was told, is taken as it is said.
+        let (daemon_set, interceptors_limit) = (Some(Strategy::Default), None);
+        let case = Case { request, pod: target, budgets, attempt, daemon_set, interceptors_limit };
+        let decision = decide(&case, &mut has_room, now);
+        let (step, recheck_at) = (step(&decision), decision.recheck_at);
+        let wait = match (decision.waiting_on, step) {
+            (Some(waiting_on), _) => RequestWait::On(waiting_on),
+            (None, Some(ManagerStep::Evict)) => match recorded_refusal(request) {
+                // Whether a budget still refuses is seen in the budget itself.
+                Some(refusal) if are_hidden || !matches!(refusal, Refusal::Budget { .. }) => {
+                    RequestWait::Refused(refusal)
+                }
+                _ if are_hidden => RequestWait::HiddenBudgets,
+                _ => RequestWait::Manager(ManagerStep::Evict),
+            },
+            (None, Some(step)) => RequestWait::Manager(step),
+            (None, None) => RequestWait::Nothing,
+        };
+        Self { wait, step, recheck_at }
+    }
+}
+
+impl RequestWait {
+    /// Whether nothing moves until somebody does something.
+    pub fn is_blocked(&self) -> bool {
+        match self {
+            Self::On(waiting_on) => waiting_on.is_blocked(),
+            Self::Refused(_) => true,
+            Self::Manager(_) | Self::HiddenBudgets | Self::Nothing => false,
+        }
+    }
+
+    /// Whether a disruption budget is what is waited for. Budgets are told apart by their namespaces.
+    pub fn is_about_budgets(&self) -> bool {
+        match self {
+            Self::On(WaitingOn::Budget { .. }) => true,
+            Self::On(WaitingOn::Refused { refusal, .. }) | Self::Refused(refusal) => {
+                refusal.is_about_budgets()
+            }
+            _ => false,
+        }
+    }
+
+    /// The pod should have ended by now.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        matches!(self, Self::On(WaitingOn::Termination { grace_ends, .. }) if *grace_ends < now)
+    }
+}
+
+fn step(decision: &Decision) -> Option<ManagerStep> {
+    decision.effects.iter().find_map(|effect| match effect {
+        Effect::Evict => Some(ManagerStep::Evict),
+        Effect::Delete | Effect::KeepFinalizers(_) => Some(ManagerStep::EndRequest),
+        Effect::WriteStatus(_) if decision.waiting_on.is_some() => Some(ManagerStep::Report),
+        Effect::WriteStatus(_) => Some(ManagerStep::GiveTurn),
+        Effect::LookUpPod | Effect::Confirm | Effect::Tell(_) => None,
+    })
+}
+
+/// The refusal that the status tells of.
+fn recorded_refusal(request: &Request) -> Option<Refusal> {
+    let condition = request.condition(BLOCKED_CONDITION).filter(|condition| condition.status == "True")?;
+    Refusal::from_reason(&condition.reason, &condition.message)
+}
+
+/// Whether a request may be blocked, for somebody who has not seen its pod: it says so, or nothing can be concluded from it.
+pub fn may_be_blocked(request: &Request) -> bool {
+    let is_unknown = |class: &str| request.interceptors.iter().all(|one| one.interceptor_class != class);
+    request.condition(BLOCKED_CONDITION).is_some_and(|condition| condition.status == "True")
+        || request.status.active_interceptor_class.as_deref().is_some_and(is_unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{PodOnWire, RequestOnWire};
+    use serde_json::{Value, json};
+
+    const NOW: &str = "2026-01-01T12:00:00Z";
+
+    fn pod(deletion: Option<&str>) -> Pod {
+        let metadata = json!({
+            "name": "web", "namespace": "shop", "uid": "u", "labels": {"app": "web"}, "deletionTimestamp": deletion,
+        });
+        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        let pod = json!({"metadata": metadata, "spec": {"nodeName": "n1"}, "status": status});
+        Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap())
+    }
+
+    fn request(interceptors: Value, status: Value) -> Request {
+        let request = json!({
+            "metadata": {
+                "name": "u", "namespace": "shop", "uid": "r", "creationTimestamp": "2026-01-01T11:50:00Z",
+                "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_a.example.com"],
+            },
+            "spec": {"podRef": {"name": "web", "uid": "u"}, "interceptors": interceptors},
+            "status": status,
+        });
+        Request::from(serde_json::from_value::<RequestOnWire>(request).unwrap())
+    }
+
+    fn budget(allowed: i32) -> Budget {
+        let budget = json!({
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"minAvailable": 3 - allowed, "selector": {"matchLabels": {"app": "web"}}},
+            "status": {
+                "disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3,
+            },
+        });
+        Budget::from(&serde_json::from_value(budget).unwrap())
+    }
+
+    fn blocked(reason: &str, message: &str) -> Value {
+        let since = "2026-01-01T11:55:00Z";
+        json!({"conditions": [{
+            "type": "EvictionBlocked", "status": "True", "reason": reason, "message": message, "lastTransitionTime": since,
+        }]})
+    }
+
+    /// What is waited for in one word, whether it is blocked, and what the manager has to do.
+    fn told(state: &RequestState) -> (&'static str, bool, Option<ManagerStep>) {
+        let word = match &state.wait {
+            RequestWait::On(waiting_on) => waiting_on.reason(),
+            RequestWait::Refused(refusal) => refusal.reason(),
+            RequestWait::Manager(_) => "Manager",
+            RequestWait::HiddenBudgets => "HiddenBudgets",
+            RequestWait::Nothing => "Nothing",
+        };
+        (word, state.wait.is_blocked(), state.step)
+    }
+
+    #[test]
+    fn a_request_waits_for_whoever_has_to_act_next() {
+        let (none, plain) = (|| json!([]), || json!({}));
+        let one = || json!([{"interceptorClass": "db.example.com", "priority": 1}]);
+        let active =
+            json!({"activeInterceptorClass": "db.example.com", "progressTimestamp": "2026-01-01T11:59:00Z"});
+        let unknown = json!({"activeInterceptorClass": "x.example.com"});
+        let (room, full) = (vec![budget(1)], vec![budget(0)]);
+        let webhook = || blocked("AdmissionWebhook", "not now");
+        let budget_refused = || blocked("DisruptionBudget", "no");
+        let (here, leaving) = (Some(pod(None)), Some(pod(Some("2026-01-01T12:00:20Z"))));
+        use ManagerStep::{EndRequest, Evict, GiveTurn, Report};
+        for (what, request, pod, budgets, wanted) in [
+            ("first turn", request(one(), plain()), &here, Some(&room), ("Manager", false, Some(GiveTurn))),
+            ("its turn", request(one(), active), &here, Some(&full), ("Interceptor", false, None)),
+            ("whose turn?", request(one(), unknown), &here, Some(&room), ("UnknownInterceptor", true, None)),
+            ("free to go", request(none(), plain()), &here, Some(&room), ("Manager", false, Some(Evict))),
+            (
+                "no room",
+                request(none(), plain()),
+                &here,
+                Some(&full),
+                ("DisruptionBudget", true, Some(Report)),
+            ),
+            (
+                "known",
+                request(none(), budget_refused()),
+                &here,
+                Some(&full),
+                ("DisruptionBudget", true, None),
+            ),
+            (
+                "room again",
+                request(none(), budget_refused()),
+                &here,
+                Some(&room),
+                ("Manager", false, Some(Evict)),
+            ),
+            (
+                "refused",
+                request(none(), webhook()),
+                &here,
+                Some(&room),
+                ("AdmissionWebhook", true, Some(Evict)),
+            ),
+            ("hidden", request(none(), plain()), &here, None, ("HiddenBudgets", false, Some(Evict))),
+            ("told", request(none(), budget_refused()), &here, None, ("DisruptionBudget", true, Some(Evict))),
+            ("leaving", request(none(), plain()), &leaving, Some(&full), ("Terminating", false, None)),
+            ("gone", request(none(), plain()), &None, Some(&room), ("Manager", false, Some(EndRequest))),
+        ] {
+            let budgets: Option<Vec<&Budget>> = budgets.map(|budgets| budgets.iter().collect());
+            let state =
+                RequestState::of(&request, pod.as_ref(), budgets.as_deref(), None, NOW.parse().unwrap());
+            assert_eq!(told(&state), wanted, "{what}: {state:?}");
+            // Who has not seen the pod misses nobody that says so itself.
+            if state.wait.is_blocked() && state.step != Some(Report) {
+                assert!(may_be_blocked(&request), "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_that_terminates_is_overdue_after_its_grace() {
+        let request = request(json!([]), json!({}));
+        let state = RequestState::of(&request, Some(&pod(Some(NOW))), Some(&[]), None, NOW.parse().unwrap());
+        let at = |text: &str| state.wait.is_overdue(text.parse().unwrap());
+        assert!(!at(NOW) && at("2026-01-01T12:00:01Z"));
+        assert!(!state.wait.is_about_budgets());
+    }
+}
