@@ -1,4 +1,4 @@
-//! The policies of `deploy/` against users of few rights. On the real API server alone: the embedded one evaluates no policies.
+//! The policies of `deploy/` against users of few rights, on both clusters.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
@@ -32,8 +32,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(policies: &[&str]) -> Self {
-        let cluster = TestCluster::real().await.unwrap();
+    async fn new(cluster: TestCluster, policies: &[&str]) -> Self {
         crds::install(&cluster).await.unwrap();
         for namespace in ["shop", "other", "usher-system"] {
             cluster.created("/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await.unwrap();
@@ -138,12 +137,8 @@ fn condition(kind: &str, message: &str) -> Value {
     json!({"type": kind, "status": "True", "reason": "R", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }
 
-#[tokio::test]
-async fn conditions_are_limited_and_those_of_the_manager_are_its_own_on_the_real_server() {
-    if usher_testbed::skip_real("policies: limits of conditions") {
-        return;
-    }
-    let scene = Scene::new(&["policies.yaml"]).await;
+async fn conditions_are_limited_and_those_of_the_manager_are_its_own(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml"]).await;
     let path = scene.request("web", &[requester("a.example.com")], &json!([])).await + "/status";
     let many = |count: usize, letters: usize| -> Vec<Value> {
         (0..count).map(|number| condition(&format!("T{number}"), &"x".repeat(letters))).collect()
@@ -181,12 +176,8 @@ async fn conditions_are_limited_and_those_of_the_manager_are_its_own_on_the_real
     }
 }
 
-#[tokio::test]
-async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle_on_the_real_server() {
-    if usher_testbed::skip_real("policies: webhook configurations") {
-        return;
-    }
-    let scene = Scene::new(&["policies.yaml"]).await;
+async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml"]).await;
     let bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
     for object in manifests::objects("webhooks.yaml").unwrap() {
         // Nobody answers here, and nothing of this test is to wait for that.
@@ -241,12 +232,8 @@ async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle_on
     }
 }
 
-#[tokio::test]
-async fn the_manager_needs_no_right_to_delete_pods_to_write_a_status_on_the_real_server() {
-    if usher_testbed::skip_real("policies: the manager's own status") {
-        return;
-    }
-    let scene = Scene::new(&["policies.yaml"]).await;
+async fn the_manager_needs_no_right_to_delete_pods_to_write_a_status(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml"]).await;
     let path = scene.request("web", &[requester("a.example.com")], &json!([])).await + "/status";
     let report = json!({"status": {"message": "going on"}});
     // Somebody with the manager's rights and another name may not.
@@ -256,12 +243,8 @@ async fn the_manager_needs_no_right_to_delete_pods_to_write_a_status_on_the_real
     scene.expect("written", MANAGER, &path, &report, 200, "").await;
 }
 
-#[tokio::test]
-async fn strict_requesters_are_who_they_say_they_are_on_the_real_server() {
-    if usher_testbed::skip_real("policies: strict requesters") {
-        return;
-    }
-    let scene = Scene::new(&["policies.yaml", "strict/policies.yaml"]).await;
+async fn strict_requesters_are_who_they_say_they_are(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml", "strict/policies.yaml"]).await;
     let (a, b) = (requester("a.example.com"), requester("b.example.com"));
     let path = scene.request("web", &[], &json!([])).await;
     let with = |finalizers: &[&String]| json!({"metadata": {"finalizers": finalizers}});
@@ -328,12 +311,8 @@ async fn strict_requesters_are_who_they_say_they_are_on_the_real_server() {
     assert_eq!(deleted.status, 200, "{}", deleted.body);
 }
 
-#[tokio::test]
-async fn strict_interceptors_answer_for_their_own_class_on_the_real_server() {
-    if usher_testbed::skip_real("policies: strict interceptors") {
-        return;
-    }
-    let scene = Scene::new(&["policies.yaml", "strict/policies.yaml"]).await;
+async fn strict_interceptors_answer_for_their_own_class(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml", "strict/policies.yaml"]).await;
     let interceptors = json!([
         {"interceptorClass": "db.example.com", "priority": 200},
         {"interceptorClass": "web.example.com", "priority": 100},
@@ -369,12 +348,8 @@ async fn strict_interceptors_answer_for_their_own_class_on_the_real_server() {
     }
 }
 
-#[tokio::test]
-async fn only_who_may_skip_interceptors_does_so_on_the_real_server() {
-    if usher_testbed::skip_real("policies: who may skip interceptors") {
-        return;
-    }
-    let scene = Scene::new(&["policies.yaml"]).await;
+async fn only_who_may_skip_interceptors_does_so(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml"]).await;
     let rule = json!([{
         "apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["evictionrequests/interceptors"], "verbs": ["skip"],
     }]);
@@ -393,4 +368,32 @@ async fn only_who_may_skip_interceptors_does_so_on_the_real_server() {
     scene.expect("another reason", TENANT, &path, &skip(json!("mine")), 403, "may not skip").await;
     scene.expect("no reason", TENANT, &path, &skip(Value::Null), 200, "").await;
     scene.expect("the annotation", ADMIN, &path, &why, 200, "").await;
+}
+
+macro_rules! on_both_clusters {
+    ($($name:ident $about:literal)*) => {
+        mod on_the_real_server {
+            $(#[tokio::test]
+            async fn $name() {
+                if !usher_testbed::skip_real($about) {
+                    super::$name(usher_tests::TestCluster::real().await.unwrap()).await;
+                }
+            })*
+        }
+        mod on_the_embedded_server {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(usher_tests::TestCluster::embedded().await.unwrap()).await;
+            })*
+        }
+    };
+}
+
+on_both_clusters! {
+    conditions_are_limited_and_those_of_the_manager_are_its_own "policies: limits of conditions"
+    the_manager_changes_nothing_of_webhook_configurations_but_the_bundle "policies: webhook configurations"
+    the_manager_needs_no_right_to_delete_pods_to_write_a_status "policies: the manager's own status"
+    strict_requesters_are_who_they_say_they_are "policies: strict requesters"
+    strict_interceptors_answer_for_their_own_class "policies: strict interceptors"
+    only_who_may_skip_interceptors_does_so "policies: who may skip interceptors"
 }

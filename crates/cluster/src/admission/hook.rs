@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::cel::Declared;
 use super::conditions::Conditions;
-use super::errors::internal;
 use super::request::{Operation, Request};
 use super::review::Version;
 use super::rules::Rule;
+use super::selection::Selectors;
 use crate::attributes::Attributes;
 use crate::auth::forbidden::forbidden_because;
-use crate::error::{ApiError, ApiResult};
-use crate::selectors::LabelSelector;
+use crate::error::ApiResult;
 
 #[derive(Debug)]
 pub(super) struct Hook {
@@ -28,8 +28,7 @@ pub(super) struct Hook {
     /// To be called again if a later webhook changed the object.
     pub(super) reinvoke: bool,
     rules: Vec<Rule>,
-    namespace_selector: Result<LabelSelector, String>,
-    object_selector: Result<LabelSelector, String>,
+    selectors: Selectors,
     conditions: Conditions,
 }
 
@@ -56,9 +55,11 @@ impl Hook {
             version: Version::choose(&webhook["admissionReviewVersions"]),
             reinvoke: text("reinvocationPolicy") == Some("IfNeeded"),
             rules: Rule::parse_list(&webhook["rules"]),
-            namespace_selector: LabelSelector::from_object(webhook.get("namespaceSelector")),
-            object_selector: LabelSelector::from_object(webhook.get("objectSelector")),
-            conditions: Conditions::compile(&webhook["matchConditions"]),
+            selectors: Selectors::parse(webhook),
+            conditions: Conditions::compile(
+                &webhook["matchConditions"],
+                &Declared { authorizer: true, ..Declared::default() },
+            ),
         }
     }
 
@@ -72,16 +73,9 @@ impl Hook {
         if !self.rules_match(request.attributes, request.operation) {
             return Ok(false);
         }
-        let namespace = self.namespace_matches(request, object);
-        if matches!(namespace, Ok(false)) {
+        if !self.selectors.select(request, object)? {
             return Ok(false);
         }
-        let selected = self.object_matches(request, object);
-        if matches!(selected, Ok(false)) {
-            return Ok(false);
-        }
-        namespace?;
-        selected?;
         match self.conditions.hold(request, object) {
             Ok(hold) => Ok(hold),
             Err(_) if !self.fail_closed => Ok(false),
@@ -90,37 +84,6 @@ impl Hook {
                 Err(forbidden_because(&a.group, &a.resource, request.name(object), &problem))
             }
         }
-    }
-
-    /// Objects of the cluster are never exempted by namespace, except namespaces, which have labels themselves.
-    fn namespace_matches(&self, request: &Request<'_>, object: &Value) -> ApiResult<bool> {
-        let a = request.attributes;
-        let namespace = request.namespace(object);
-        if namespace.is_empty() && a.resource != "namespaces" {
-            return Ok(true);
-        }
-        let selector = self.namespace_selector.as_ref().map_err(internal)?;
-        if selector.is_empty() {
-            return Ok(true);
-        }
-        let writes_namespace = a.resource == "namespaces"
-            && a.subresource.is_empty()
-            && matches!(request.operation, Operation::Create | Operation::Update);
-        if writes_namespace {
-            return Ok(selector.matches_labels(&object["metadata"]["labels"]));
-        }
-        match (request.namespace_labels)(namespace) {
-            Some(labels) => Ok(selector.matches_labels(&labels)),
-            None => Err(ApiError::new(404, "NotFound", format!("namespaces {namespace:?} not found"))
-                .with_details(json!({"name": namespace, "kind": "namespaces"}))),
-        }
-    }
-
-    /// The object before or the object after: one that is about to lose its label is still concerned.
-    fn object_matches(&self, request: &Request<'_>, object: &Value) -> ApiResult<bool> {
-        let selector = self.object_selector.as_ref().map_err(internal)?;
-        let matches = |object: &Value| selector.matches_labels(&object["metadata"]["labels"]);
-        Ok(selector.is_empty() || (object.is_object() && matches(object)) || request.old.is_some_and(matches))
     }
 }
 

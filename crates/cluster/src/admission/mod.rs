@@ -1,23 +1,30 @@
-//! Admission webhooks: which of them a request must pass, calling them, and what their answers mean.
+//! Admission: policies and webhooks, which of them a request must pass, and what they say.
 //!
-//! [`Webhooks`] is compiled from the MutatingWebhookConfiguration and ValidatingWebhookConfiguration objects whenever
-//! one of them changes; [`Webhooks::mutate`] and [`Webhooks::validate`] run a request through it. Calls go through a
-//! [`Caller`], which outlives the compiled webhooks and keeps connections open. ValidatingAdmissionPolicy is not here.
+//! [`Webhooks`] and the policies ([`MutatingPolicies`], [`ValidatingPolicies`]) are compiled from their objects whenever
+//! one of those changes. [`mutate`] runs a request through all that may change it, policies first;
+//! [`ValidatingPolicies::validate`] and [`Webhooks::validate`] through those that judge it. Calls of webhooks go through
+//! a [`Caller`], which outlives the compiled webhooks and keeps connections open.
 
+pub(crate) mod cel;
 mod conditions;
 mod endpoints;
 mod errors;
 mod hook;
+mod mutation;
 mod patch;
+mod policies;
 mod request;
 mod review;
 mod rules;
+mod selection;
 mod transport;
 mod trust;
 mod webhooks;
 
 pub use endpoints::{Caller, Endpoint, InProcess, in_process};
-pub use request::{Kind, Operation, Request};
+pub use mutation::mutate;
+pub use policies::{MutatingPolicies, Target, ValidatingPolicies};
+pub use request::{Kind, Lookup, Operation, Request};
 pub use webhooks::Webhooks;
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ pub(super) enum Problem {
     Undecodable(String),
     /// It does not fit the object: the request fails.
     DoesNotApply(String),
+    /// One of its tests failed.
+    TestFailed(String),
 }
 
 /// The operations of a patch.
@@ -28,17 +30,17 @@ pub(super) fn apply(object: &mut Value, operations: &[Value]) -> Result<bool, Pr
             return Err(Problem::DoesNotApply(format!("Unexpected kind: {op}")));
         }
         apply_operation(&mut patched, operation)
-            .map_err(|failure| Problem::DoesNotApply(explain(op, path, &patched, failure)))?;
+            .map_err(|failure| match failure {
+                Failure::TestFailed => Problem::TestFailed(format!("testing value {path} failed: test failed")),
+                _ => Problem::DoesNotApply(explain(op, path, &patched)),
+            })?;
     }
     let changed = *object != patched;
     *object = patched;
     Ok(changed)
 }
 
-fn explain(op: &str, path: &str, object: &Value, failure: Failure) -> String {
-    if failure == Failure::TestFailed {
-        return format!("testing value {path} failed: test failed");
-    }
+fn explain(op: &str, path: &str, object: &Value) -> String {
     let (parent, key) = path.rsplit_once('/').unwrap_or(("", path));
     let has_parent = object.pointer(parent).is_some();
     match (op, has_parent) {
@@ -107,7 +109,10 @@ mod tests {
             match expected {
                 Ok(after) => assert_eq!((result, object), (Ok(true), after), "{rule}"),
                 Err(text) => {
-                    assert_eq!(result, Err(Problem::DoesNotApply(text.to_string())), "{rule}");
+                    let said = match result.unwrap_err() {
+                        Problem::DoesNotApply(why) | Problem::TestFailed(why) | Problem::Undecodable(why) => why,
+                    };
+                    assert_eq!(said, text, "{rule}");
                     assert_eq!(object, json!({"data": {"k": "v"}}), "{rule}: nothing is changed");
                 }
             }

@@ -1,8 +1,12 @@
 //! A request as admission sees it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::attributes::{Attributes, User};
+use crate::auth::Rbac;
+use crate::kinds;
 
 /// What a request does to the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +49,20 @@ pub struct Request<'a> {
     /// CreateOptions, UpdateOptions, PatchOptions or DeleteOptions with kind and apiVersion; null: empty ones.
     pub options: &'a Value,
     pub dry_run: bool,
-    /// The labels of a namespace (an object or null), `None` if there is no such namespace.
-    pub namespace_labels: &'a (dyn Fn(&str) -> Option<Value> + Sync),
+    pub lookup: &'a dyn Lookup,
+}
+
+/// What admission asks of the server that it works for.
+pub trait Lookup: Sync {
+    fn namespace(&self, name: &str) -> Option<Value>;
+    fn rbac(&self) -> Arc<Rbac>;
+    /// A kind that is served now.
+    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<kinds::Kind>>;
+    /// All versions that a resource is served in.
+    fn versions(&self, group: &str, resource: &str) -> Vec<String>;
+    fn object(&self, kind: &kinds::Kind, namespace: &str, name: &str) -> Option<Value>;
+    /// All objects of a kind, in one namespace or in all.
+    fn objects(&self, kind: &kinds::Kind, namespace: Option<&str>) -> Vec<Value>;
 }
 
 impl Request<'_> {

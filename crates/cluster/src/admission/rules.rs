@@ -19,15 +19,22 @@ pub(super) struct Rule {
 impl Rule {
     /// Those rules that can be read; the others match nothing.
     pub(super) fn parse_list(list: &Value) -> Vec<Self> {
-        list.as_array().into_iter().flatten().filter_map(|rule| Self::deserialize(rule).ok()).collect()
+        list.as_array().into_iter().flatten().filter_map(Self::parse).collect()
+    }
+
+    pub(super) fn parse(rule: &Value) -> Option<Self> {
+        Self::deserialize(rule).ok()
     }
 
     pub(super) fn matches(&self, attributes: &Attributes, operation: Operation) -> bool {
-        let has = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
+        has(&self.api_versions, &attributes.version) && self.matches_in_any_version(attributes, operation)
+    }
+
+    /// Whether it names the request, but for the version of its resource.
+    pub(super) fn matches_in_any_version(&self, attributes: &Attributes, operation: Operation) -> bool {
         self.scope_matches(attributes)
             && has(&self.operations, operation.as_str())
             && has(&self.api_groups, &attributes.group)
-            && has(&self.api_versions, &attributes.version)
             && self.resources.iter().any(|rule| {
                 let (resource, subresource) = rule.split_once('/').unwrap_or((rule, ""));
                 (resource == "*" || resource == attributes.resource)
@@ -47,6 +54,10 @@ impl Rule {
             Some(_) => false,
         }
     }
+}
+
+fn has(list: &[String], wanted: &str) -> bool {
+    list.iter().any(|item| item == "*" || item == wanted)
 }
 
 /// Requests that no webhook ever sees: those on webhook configurations and policies, as a broken webhook must not

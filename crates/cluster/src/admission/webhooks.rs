@@ -1,6 +1,5 @@
 //! All webhooks of the cluster: their order, calling them, and the failure policy.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -9,6 +8,7 @@ use serde_json::Value;
 use super::endpoints::Caller;
 use super::errors::{Failure, denied, internal, no_dry_run};
 use super::hook::Hook;
+use super::mutation::Reinvocation;
 use super::patch::{self, Problem};
 use super::request::{Kind, Operation, Request};
 use super::review::{Review, Verdict, new_uid, verdict};
@@ -38,46 +38,38 @@ impl Webhooks {
         self.mutating.is_empty() && self.validating.is_empty()
     }
 
-    pub fn mutates(&self) -> bool {
-        !self.mutating.is_empty()
-    }
-
     /// Whether any rule names such a request. If not, `mutate` and `validate` would do nothing.
     pub fn any_match(&self, attributes: &Attributes, kind: &Kind, operation: Operation) -> bool {
         self.mutating.iter().chain(&self.validating).any(|hook| hook.rules_match(attributes, operation))
             && !is_exempt(attributes, kind)
     }
 
-    /// Runs the mutating webhooks one after another. A webhook with `reinvocationPolicy: IfNeeded` is called once
-    /// more at the end if another one changed the object after it. `object` is null where there is none (deletes);
-    /// defaults are not filled in after patches, that is up to the server.
-    pub async fn mutate(
+    /// Runs the mutating webhooks one after another; in the second pass only those that are to see once more what others
+    /// made of the object. `object` is null where there is none (deletes); defaults are not filled in after patches, that
+    /// is up to the server.
+    pub(super) async fn mutate(
         &self,
         request: &Request<'_>,
         object: &mut Value,
         warnings: &mut Vec<String>,
+        reinvocation: &mut Reinvocation<usize>,
     ) -> ApiResult<()> {
         if self.mutating.is_empty() || is_exempt(request.attributes, request.kind) {
             return Ok(());
         }
-        let mut again = HashSet::new();
-        let mut called_before = HashSet::new();
+        reinvocation.start(object);
         for (index, hook) in self.mutating.iter().enumerate() {
-            if !hook.concerns(request, object)? {
+            if !reinvocation.is_due(&index) || !hook.concerns(request, object)? {
                 continue;
             }
             if self.mutate_once(hook, request, object, warnings).await? {
-                again.extend(called_before.drain());
+                reinvocation.changed();
             }
             if hook.reinvoke {
-                called_before.insert(index);
+                reinvocation.may_see_again(index);
             }
         }
-        for (index, hook) in self.mutating.iter().enumerate() {
-            if again.contains(&index) && hook.concerns(request, object)? {
-                self.mutate_once(hook, request, object, warnings).await?;
-            }
-        }
+        reinvocation.finish(object);
         Ok(())
     }
 
@@ -178,7 +170,7 @@ fn apply(hook: &Hook, verdict: &Verdict, object: &mut Value) -> Result<bool, Fai
         Problem::Undecodable(why) => {
             Failure::Calling(format!("received undecodable patch in webhook response: {why}"))
         }
-        Problem::DoesNotApply(why) => Failure::Final(internal(why)),
+        Problem::DoesNotApply(why) | Problem::TestFailed(why) => Failure::Final(internal(why)),
     };
     let operations = patch::decode(&verdict.patch).map_err(failed)?;
     if operations.is_empty() {

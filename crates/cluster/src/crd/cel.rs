@@ -72,13 +72,8 @@ fn compile(source: &str) -> Result<Program, String> {
     }
 }
 
-/// What is wrong with the syntax of an expression, in the compiler's words.
-pub fn syntax_problem(source: &str) -> Option<String> {
-    Program::compile(source).err().map(|error| format!("compilation failed: {error}"))
-}
-
 /// Names of types and namespaces of functions, which are no variables although they look like some.
-const TYPES: [&str; 16] = [
+pub(crate) const TYPES: [&str; 16] = [
     "int",
     "uint",
     "double",

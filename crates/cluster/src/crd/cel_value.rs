@@ -137,7 +137,7 @@ fn untyped(value: &Value) -> Cel {
     }
 }
 
-const RESERVED: [&str; 21] = [
+pub(crate) const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",

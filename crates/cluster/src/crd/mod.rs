@@ -42,7 +42,9 @@ pub use definition::{default_definition, validate_definition, validate_definitio
 pub use jsonpath::{JsonPath, print as print_json_path_value};
 pub use status::{ClaimedNames, compute_status, is_established};
 
-pub use cel::syntax_problem;
+pub(crate) use cel::TYPES;
+pub(crate) use cel_value::RESERVED;
+pub(crate) use cel_scope::unbound;
 
 use cel::Programs;
 

@@ -165,6 +165,14 @@ fn reviews() -> Vec<Kind> {
     .collect()
 }
 
+fn policy(kind: &str, plural: &str) -> Kind {
+    row("admissionregistration.k8s.io/v1", kind, plural, &[])
+        .cluster_scoped()
+        .category("api-extensions")
+        .generation()
+        .conditional_update()
+}
+
 pub fn kinds() -> Vec<Kind> {
     let pdb_status =
         json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0});
@@ -305,6 +313,10 @@ pub fn kinds() -> Vec<Kind> {
         .category("api-extensions")
         .generation()
         .conditional_update(),
+        policy("ValidatingAdmissionPolicy", "validatingadmissionpolicies").status(json!({})),
+        policy("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        policy("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+        policy("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
         row("storage.k8s.io/v1", "StorageClass", "storageclasses", &["sc"])
             .cluster_scoped()
             .returns_deleted(),

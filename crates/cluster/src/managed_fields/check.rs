@@ -11,7 +11,7 @@ use crate::patch::{go_type, go_value};
 use crate::schema::{SchemaRef, Type};
 
 /// What is wrong with `config`, in the server's words; nothing if it fits.
-pub(super) fn misfits(config: &Value, schema: SchemaRef<'_>) -> Option<String> {
+pub(crate) fn misfits(config: &Value, schema: SchemaRef<'_>) -> Option<String> {
     let mut errors = Vec::new();
     walk(config, Some(schema), &mut String::new(), &mut errors);
     match errors.as_slice() {

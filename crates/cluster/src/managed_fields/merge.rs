@@ -10,7 +10,7 @@ use super::shape::{Items, Shape, shape};
 use crate::schema::SchemaRef;
 
 /// `live` with `config` merged in.
-pub(super) fn merge(live: &Value, config: &Value, schema: SchemaRef<'_>) -> Value {
+pub(crate) fn merge(live: &Value, config: &Value, schema: SchemaRef<'_>) -> Value {
     merge_values(Some(live), Some(config), Some(schema)).unwrap_or_else(|| Value::Object(Map::new()))
 }
 

@@ -21,8 +21,10 @@ mod texts;
 mod update;
 
 pub use apply::apply;
+pub(crate) use check::misfits;
 pub use compare::{Comparison, compare};
 pub use entries::is_reset;
+pub(crate) use merge::merge;
 pub use field_set::{FieldSet, FieldSetError};
 pub use set_of::set_of;
 pub use texts::{EntryText, update_text};

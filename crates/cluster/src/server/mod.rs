@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::admission::{Caller, Webhooks};
+use crate::admission::Caller;
 use crate::attributes::User;
 use crate::auth::{Rbac, Users};
 use crate::clock::{Clock, SystemClock, rfc3339};
@@ -23,6 +23,7 @@ use crate::housekeeping::{self, Happened};
 use crate::kinds::{Kind, Registry};
 use crate::managed_fields;
 use crate::store::{Key, Object, Store};
+use admit::Registrations;
 use onlookers::Onlookers;
 
 /// How a cluster is made.
@@ -77,7 +78,7 @@ pub struct Server {
     pub endpoints: Arc<Caller>,
     pub(crate) faults: Faults,
     rbac: Derived<Rbac>,
-    webhooks: Derived<Webhooks>,
+    registrations: Registrations,
     /// The priority class for pods that name none.
     default_class: Derived<Option<Value>>,
     happened: Option<mpsc::UnboundedSender<Happened>>,
@@ -110,7 +111,7 @@ impl Server {
             endpoints: Arc::new(Caller::failing_by(faults.clone())),
             faults,
             rbac: Derived::default(),
-            webhooks: Derived::default(),
+            registrations: Registrations::default(),
             default_class: Derived::default(),
             happened: options.housekeeping.then_some(happened),
             onlookers: Arc::default(),
@@ -252,6 +253,7 @@ impl Server {
 
     /// Called after each write of an object, with what was there before.
     pub fn after_write(&self, kind: &Arc<Kind>, before: Option<&Object>, object: &Arc<Object>) {
+        self.registrations.written(kind);
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             self.definition_written(object);
         }
@@ -262,6 +264,7 @@ impl Server {
 
     /// Called after each object that went.
     pub fn after_delete(&self, kind: &Arc<Kind>, object: &Arc<Object>) {
+        self.registrations.written(kind);
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             self.definition_deleted(&object.value());
         } else if kind.is_custom() {

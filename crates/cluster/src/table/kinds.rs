@@ -185,6 +185,9 @@ const PRIORITY_CLASSES: &[Column] =
 const ROLE_BINDINGS: &[Column] =
     &[text("Name"), text("Role"), text("Age"), wide("Users"), wide("Groups"), wide("ServiceAccounts")];
 const WEBHOOK_CONFIGURATIONS: &[Column] = &[text("Name"), number("Webhooks"), text("Age")];
+const VALIDATING_POLICIES: &[Column] = &[text("Name"), number("Validations"), text("ParamKind"), text("Age")];
+const MUTATING_POLICIES: &[Column] = &[text("Name"), number("Mutations"), text("ParamKind"), text("Age")];
+const POLICY_BINDINGS: &[Column] = &[text("Name"), text("PolicyName"), text("ParamRef"), text("Age")];
 const CUSTOM_RESOURCE_DEFINITIONS: &[Column] = &[
     text("Name"),
     text("Scope"),
@@ -236,6 +239,16 @@ pub(super) fn layout(group: &str, resource: &str) -> Layout {
             "admissionregistration.k8s.io",
             "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
         ) => (WEBHOOK_CONFIGURATIONS, objects::webhook_configuration),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
+            (VALIDATING_POLICIES, objects::validating_policy)
+        }
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => {
+            (MUTATING_POLICIES, objects::mutating_policy)
+        }
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings",
+        ) => (POLICY_BINDINGS, objects::policy_binding),
         ("networking.k8s.io", "ingresses") => (INGRESSES, objects::ingress),
         ("networking.k8s.io", "networkpolicies") => (NETWORK_POLICIES, objects::network_policy),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {

@@ -364,6 +364,34 @@ pub fn webhook_configuration(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), list(&object["webhooks"]).len().into(), age(object, now)]
 }
 
+pub fn validating_policy(object: &Value, now: Timestamp) -> Vec<Value> {
+    admission_policy(object, "validations", now)
+}
+
+pub fn mutating_policy(object: &Value, now: Timestamp) -> Vec<Value> {
+    admission_policy(object, "mutations", now)
+}
+
+fn admission_policy(object: &Value, what: &str, now: Timestamp) -> Vec<Value> {
+    let kind = &object["spec"]["paramKind"];
+    let kind = match kind.is_object() {
+        true => format!("{}/{}", text(&kind["apiVersion"]), text(&kind["kind"])),
+        false => "<unset>".to_string(),
+    };
+    vec![name(object), list(&object["spec"][what]).len().into(), kind.into(), age(object, now)]
+}
+
+pub fn policy_binding(object: &Value, now: Timestamp) -> Vec<Value> {
+    let reference = &object["spec"]["paramRef"];
+    let shown = match (text(&reference["namespace"]), text(&reference["name"])) {
+        _ if !reference.is_object() => "<unset>".to_string(),
+        (_, "") => selector_or_none(&reference["selector"]).as_str().unwrap_or_default().to_string(),
+        ("", name) => format!("*/{name}"),
+        (namespace, name) => format!("{namespace}/{name}"),
+    };
+    vec![name(object), text(&object["spec"]["policyName"]).into(), shown.into(), age(object, now)]
+}
+
 pub fn network_policy(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), selector_or_none(&object["spec"]["podSelector"]), age(object, now)]
 }

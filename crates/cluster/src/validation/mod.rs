@@ -13,6 +13,7 @@ pub mod names;
 mod nodes;
 mod pod_update;
 mod pods;
+mod policies;
 mod policy;
 pub(crate) mod quantity;
 mod rbac;
@@ -102,6 +103,14 @@ fn validate_kind(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
             "admissionregistration.k8s.io",
             "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
         ) => webhooks::configuration(object),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policies::validating(object),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => policies::mutating(object),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            policies::validating_binding(object)
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
+            policies::mutating_binding(object)
+        }
         _ => Vec::new(),
     }
 }

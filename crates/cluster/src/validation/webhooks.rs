@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::fields::{int_at, list_at, str_at, strings};
 use super::names;
+use super::policies::match_conditions;
 use super::selectors::label_selector;
+use crate::admission::cel::Declared;
 use crate::error::FieldError;
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
@@ -41,7 +43,7 @@ fn qualified(name: &str, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn rule(rule: &Value, path: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn rule(rule: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for (field, what) in
         [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")]
     {
@@ -103,13 +105,8 @@ fn hook(hook: &Value, path: &str, errors: &mut Vec<FieldError>) {
         let accepted = ["IfNeeded", "Never"];
         errors.push(FieldError::not_supported(format!("{path}.reinvocationPolicy"), policy, &accepted));
     }
-    for (index, condition) in list_at(hook, "matchConditions").iter().enumerate() {
-        let expression = str_at(condition, "expression");
-        if let Some(problem) = crate::crd::syntax_problem(expression) {
-            let field = format!("{path}.matchConditions[{index}].expression");
-            errors.push(FieldError::invalid(field, expression, problem));
-        }
-    }
+    let declared = Declared { authorizer: true, ..Declared::default() };
+    match_conditions(hook, &declared, &format!("{path}.matchConditions"), errors);
     let client = &hook["clientConfig"];
     let here = format!("{path}.clientConfig");
     match (client["url"].as_str(), client["service"].is_object()) {

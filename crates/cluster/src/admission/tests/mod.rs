@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::attributes::{Attributes, User};
+use crate::auth::Rbac;
 use crate::error::ApiResult;
 
 const URL: &str = "https://127.0.0.1:1/hook";
@@ -37,20 +38,52 @@ fn configuration(name: &str, webhooks: &[Value]) -> Value {
     json!({"metadata": {"name": name}, "webhooks": webhooks})
 }
 
+/// Has the namespace `default`, and lets bob do everything.
+pub(super) struct Cluster;
+
+impl Lookup for Cluster {
+    fn namespace(&self, name: &str) -> Option<Value> {
+        (name == "default").then(|| json!({"metadata": {"name": "default", "labels": {"env": "prod"}}}))
+    }
+
+    fn rbac(&self) -> Arc<Rbac> {
+        let role = json!({"metadata": {"name": "all"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
+        let binding = json!({"metadata": {"name": "all"}, "subjects": [{"kind": "User", "name": "bob"}],
+            "roleRef": {"kind": "ClusterRole", "name": "all"}});
+        Arc::new(Rbac::build([], [], [&role], [&binding]))
+    }
+
+    fn kind(&self, _: &str, _: &str) -> Option<Arc<crate::kinds::Kind>> {
+        None
+    }
+
+    fn versions(&self, _: &str, _: &str) -> Vec<String> {
+        vec!["v1".into()]
+    }
+
+    fn object(&self, _: &crate::kinds::Kind, _: &str, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn objects(&self, _: &crate::kinds::Kind, _: Option<&str>) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
 /// A request by alice, in the namespace `default`, which has the label `env: prod`.
-struct Case {
-    attributes: Attributes,
-    user: User,
-    kind: Kind,
-    operation: Operation,
-    object: Value,
-    old: Option<Value>,
-    options: Value,
-    dry_run: bool,
+pub(super) struct Case {
+    pub(super) attributes: Attributes,
+    pub(super) user: User,
+    pub(super) kind: Kind,
+    pub(super) operation: Operation,
+    pub(super) object: Value,
+    pub(super) old: Option<Value>,
+    pub(super) options: Value,
+    pub(super) dry_run: bool,
 }
 
 impl Case {
-    fn create() -> Self {
+    pub(super) fn create() -> Self {
         Self {
             attributes: Attributes {
                 verb: "create".into(),
@@ -70,7 +103,7 @@ impl Case {
         }
     }
 
-    fn delete() -> Self {
+    pub(super) fn delete() -> Self {
         let mut case = Self::create();
         case.attributes.verb = "delete".into();
         case.attributes.name = "settings".into();
@@ -79,8 +112,20 @@ impl Case {
         case
     }
 
+    pub(super) fn request<'a>(&'a self, lookup: &'a dyn Lookup) -> Request<'a> {
+        Request {
+            attributes: &self.attributes,
+            user: &self.user,
+            kind: &self.kind,
+            operation: self.operation,
+            old: self.old.as_ref(),
+            options: &self.options,
+            dry_run: self.dry_run,
+            lookup,
+        }
+    }
+
     async fn mutate(&mut self, webhooks: &Webhooks) -> ApiResult<Vec<String>> {
-        let labels = |name: &str| (name == "default").then(|| json!({"env": "prod"}));
         let request = Request {
             attributes: &self.attributes,
             user: &self.user,
@@ -89,24 +134,18 @@ impl Case {
             old: self.old.as_ref(),
             options: &self.options,
             dry_run: self.dry_run,
-            namespace_labels: &labels,
+            lookup: &Cluster,
         };
         let mut warnings = Vec::new();
-        webhooks.mutate(&request, &mut self.object, &mut warnings).await.map(|()| warnings)
+        let target = Target { schema: None, default: &|_| () };
+        let none = MutatingPolicies::default();
+        super::mutate(&none, webhooks, &request, &mut self.object, &target, &mut warnings)
+            .await
+            .map(|()| warnings)
     }
 
     async fn validate(&self, webhooks: &Webhooks) -> ApiResult<Vec<String>> {
-        let labels = |name: &str| (name == "default").then(|| json!({"env": "prod"}));
-        let request = Request {
-            attributes: &self.attributes,
-            user: &self.user,
-            kind: &self.kind,
-            operation: self.operation,
-            old: self.old.as_ref(),
-            options: &self.options,
-            dry_run: self.dry_run,
-            namespace_labels: &labels,
-        };
+        let request = self.request(&Cluster);
         let mut warnings = Vec::new();
         webhooks.validate(&request, &self.object, &mut warnings).await.map(|()| warnings)
     }
