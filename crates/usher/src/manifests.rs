@@ -13,9 +13,13 @@ use usher_cluster::Cluster;
 /// The objects of a YAML or JSON file, of all its documents and of lists in them.
 pub fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|why| {
-        anyhow::anyhow!("{} is no valid YAML: {}", file.display(), one_line(&why.to_string()))
-    })?;
+    parse(&text, &file.display().to_string())
+}
+
+/// The objects of a text; `file` is what errors call it.
+pub fn parse(text: &str, file: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
+        .map_err(|why| anyhow::anyhow!("{file} is no valid YAML: {}", one_line(&why.to_string())))?;
     let mut objects = Vec::new();
     for document in documents {
         match document {
@@ -24,7 +28,7 @@ pub fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
                 objects.extend(fields.get("items").and_then(Value::as_array).cloned().unwrap_or_default());
             }
             Value::Object(_) => objects.push(document),
-            _ => bail!("{} holds something that is no object", file.display()),
+            _ => bail!("{file} holds something that is no object"),
         }
     }
     Ok(objects)

@@ -1,4 +1,4 @@
-//! Usher in an embedded cluster: its definitions, its webhook and its controllers, all in this process.
+//! Usher in an embedded cluster: its definitions, its policies, its webhook and its controllers, all in this process.
 
 use std::sync::Arc;
 
@@ -17,6 +17,9 @@ use crate::manifests;
 
 /// Where the cluster believes the webhook to be; it is answered here instead.
 const WEBHOOK: &str = "https://webhook.usher.internal";
+
+/// What the API server itself enforces.
+const POLICIES: &str = include_str!("../../../deploy/policies.yaml");
 
 /// Usher at work; it ends when this is dropped.
 pub struct Resident {
@@ -43,6 +46,9 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": configurations::NAMESPACE}});
     manifests::create(cluster, &namespace).await?;
+    for policy in manifests::parse(POLICIES, "deploy/policies.yaml")? {
+        manifests::create(cluster, &policy).await?;
+    }
     let manager = User {
         name: configurations::manager_user(configurations::NAMESPACE),
         groups: vec!["system:masters".to_owned()],
@@ -72,4 +78,41 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
         manifests::create(cluster, &configuration).await.context("the webhook cannot be registered")?;
     }
     Ok(Resident { running: tokio::spawn(run_all(client, clock)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use http_body_util::{BodyExt as _, Full};
+    use serde_json::json;
+    use tower::ServiceExt as _;
+    use usher_cluster::Options;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_policies_of_an_installation_hold_in_the_sandbox_as_well() {
+        let cluster = Cluster::new(Options::default());
+        let _resident = move_in(&cluster).await.unwrap();
+        let selector =
+            json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]});
+        let maintenance = json!({"apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
+            "metadata": {"name": "m"}, "spec": {"nodeSelector": selector}});
+        manifests::create(&cluster, &maintenance).await.unwrap();
+        let drained = json!({"status": {"conditions": [{"type": "Drained", "status": "True", "reason": "R",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        let request = Request::patch("/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances/m/status")
+            .header("content-type", "application/merge-patch+json")
+            .body(Full::new(bytes::Bytes::from(drained.to_string())))
+            .unwrap();
+        let Ok(response) = cluster.service().oneshot(request).await;
+        assert_eq!(response.status(), 422);
+        let Ok(body) = response.into_body().collect().await;
+        let status: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
+        let message = status["message"].as_str().unwrap();
+        assert!(
+            message.ends_with("the conditions Drained and StatusComplete are the manager's"),
+            "{message}"
+        );
+    }
 }

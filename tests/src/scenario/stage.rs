@@ -235,7 +235,8 @@ impl Stage {
             Value::Object(fields) => {
                 let mut new = serde_json::Map::new();
                 for (key, value) in fields {
-                    new.insert(key.clone(), Box::pin(self.filled(value)).await?);
+                    let key = if key.contains('{') { self.filled_text(key).await? } else { key.clone() };
+                    new.insert(key, Box::pin(self.filled(value)).await?);
                 }
                 Value::Object(new)
             }

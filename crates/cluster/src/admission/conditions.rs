@@ -24,8 +24,7 @@ impl Conditions {
         if self.list.is_empty() {
             return Ok(true);
         }
-        let inputs =
-            Inputs { request, object, params: None, namespace: None, version: None, variables: &[] };
+        let inputs = Inputs { request, object, params: None, namespace: None, version: None, variables: &[] };
         let all: Vec<&Expression> = self.list.iter().collect();
         inputs.scope(&all, |scope| self.hold_in(scope))
     }

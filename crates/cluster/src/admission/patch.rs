@@ -29,11 +29,10 @@ pub(super) fn apply(object: &mut Value, operations: &[Value]) -> Result<bool, Pr
         if !matches!(op, "add" | "remove" | "replace" | "move" | "copy" | "test") {
             return Err(Problem::DoesNotApply(format!("Unexpected kind: {op}")));
         }
-        apply_operation(&mut patched, operation)
-            .map_err(|failure| match failure {
-                Failure::TestFailed => Problem::TestFailed(format!("testing value {path} failed: test failed")),
-                _ => Problem::DoesNotApply(explain(op, path, &patched)),
-            })?;
+        apply_operation(&mut patched, operation).map_err(|failure| match failure {
+            Failure::TestFailed => Problem::TestFailed(format!("testing value {path} failed: test failed")),
+            _ => Problem::DoesNotApply(explain(op, path, &patched)),
+        })?;
     }
     let changed = *object != patched;
     *object = patched;
@@ -110,7 +109,9 @@ mod tests {
                 Ok(after) => assert_eq!((result, object), (Ok(true), after), "{rule}"),
                 Err(text) => {
                     let said = match result.unwrap_err() {
-                        Problem::DoesNotApply(why) | Problem::TestFailed(why) | Problem::Undecodable(why) => why,
+                        Problem::DoesNotApply(why) | Problem::TestFailed(why) | Problem::Undecodable(why) => {
+                            why
+                        }
                     };
                     assert_eq!(said, text, "{rule}");
                     assert_eq!(object, json!({"data": {"k": "v"}}), "{rule}: nothing is changed");

@@ -43,8 +43,8 @@ pub use jsonpath::{JsonPath, print as print_json_path_value};
 pub use status::{ClaimedNames, compute_status, is_established};
 
 pub(crate) use cel::TYPES;
-pub(crate) use cel_value::RESERVED;
 pub(crate) use cel_scope::unbound;
+pub(crate) use cel_value::RESERVED;
 
 use cel::Programs;
 

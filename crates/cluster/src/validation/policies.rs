@@ -264,7 +264,10 @@ fn mutation(mutation: &Value, declared: &Declared, path: &str, errors: &mut Erro
     let field = format!("{path}.{own}");
     match (mutation[own].is_object(), str_at(&mutation[own], "expression").trim()) {
         (false, _) => {
-            errors.push(FieldError::required(field, format!("must be specified when patchType is {patch_type}")));
+            errors.push(FieldError::required(
+                field,
+                format!("must be specified when patchType is {patch_type}"),
+            ));
         }
         (true, "") => errors.push(FieldError::required(format!("{field}.expression"), "")),
         (true, source) => compile(source, declared, &[wanted], &format!("{field}.expression"), errors),

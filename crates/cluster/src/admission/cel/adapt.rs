@@ -8,8 +8,8 @@
 //! - `a.optMap(x, f)` and `a.optFlatMap(x, f)` are conditionals.
 
 use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, MapEntryExpr,
-    MapExpr, SelectExpr, operators,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue,
+    MapEntryExpr, MapExpr, SelectExpr, operators,
 };
 
 use super::json::TYPE;
@@ -96,31 +96,28 @@ impl Adapter<'_> {
         if negated { call(operators::LOGICAL_NOT, None, vec![IdedExpr { id, expr: equal }]) } else { equal }
     }
 
-    /// `target.hasValue() ? optional.of([target.value()].map(name, body)[0]) : optional.none()`
+    /// `[target.value()]` folded into `optional.of(body)`, if there is a value.
     fn optional_map(&mut self, id: u64, target: IdedExpr, name: String, body: IdedExpr, flat: bool) -> Expr {
         let node = |expr| IdedExpr { id, expr };
         let target = self.expression(target);
         let method = |name: &str| node(call(name, Some(Box::new(target.clone())), Vec::new()));
-        let optional = |name: &str, args| node(call(name, Some(Box::new(node(Expr::Ident("optional".into())))), args));
+        let optional =
+            |name: &str, args| node(call(name, Some(Box::new(node(Expr::Ident("optional".into())))), args));
         self.bound.push(name.clone());
         let body = self.expression(body);
         self.bound.pop();
-        let list = |elements| node(Expr::List(ListExpr::new(elements)));
         let result = "@result".to_string();
         let mapped = node(Expr::Comprehension(Box::new(ComprehensionExpr {
-            iter_range: list(vec![method("value")]),
+            iter_range: node(Expr::List(ListExpr::new(vec![method("value")]))),
             iter_var: name,
             iter_var2: None,
             accu_var: result.clone(),
-            accu_init: list(Vec::new()),
+            accu_init: optional("none", Vec::new()),
             loop_cond: node(Expr::Literal(LiteralValue::Boolean(true.into()))),
-            loop_step: list(vec![body]),
+            loop_step: if flat { body } else { optional("of", vec![body]) },
             result: node(Expr::Ident(result)),
         })));
-        let first = node(Expr::Literal(LiteralValue::Int(0.into())));
-        let mapped = node(call(operators::INDEX, None, vec![mapped, first]));
-        let some = if flat { mapped } else { optional("of", vec![mapped]) };
-        call(operators::CONDITIONAL, None, vec![method("hasValue"), some, optional("none", Vec::new())])
+        call(operators::CONDITIONAL, None, vec![method("hasValue"), mapped, optional("none", Vec::new())])
     }
 
     fn comprehension(&mut self, loops: ComprehensionExpr) -> ComprehensionExpr {
@@ -178,7 +175,10 @@ pub(super) fn may_be_optional(expression: &IdedExpr, of_name: &dyn Fn(&str) -> b
             (operators::CONDITIONAL, [_, yes, no]) => {
                 may_be_optional(yes, of_name) || may_be_optional(no, of_name)
             }
-            _ => call.target.as_ref().is_some_and(|t| matches!(&t.expr, Expr::Ident(name) if name == "optional")),
+            _ => call
+                .target
+                .as_ref()
+                .is_some_and(|t| matches!(&t.expr, Expr::Ident(name) if name == "optional")),
         },
         _ => false,
     }

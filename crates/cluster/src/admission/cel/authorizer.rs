@@ -117,8 +117,10 @@ pub(super) fn register(context: &mut Context<'_>) {
         narrowed(&this, |attributes| attributes.name = text.to_string())
     });
     // RBAC knows no selectors.
-    context.add_function("fieldSelector", |This(this): This<Cel>, _text: Arc<String>| narrowed(&this, |_| ()));
-    context.add_function("labelSelector", |This(this): This<Cel>, _text: Arc<String>| narrowed(&this, |_| ()));
+    context
+        .add_function("fieldSelector", |This(this): This<Cel>, _text: Arc<String>| narrowed(&this, |_| ()));
+    context
+        .add_function("labelSelector", |This(this): This<Cel>, _text: Arc<String>| narrowed(&this, |_| ()));
     context.add_function("check", |This(this): This<Cel>, verb: Arc<String>| {
         let question = of(&this)?;
         let attributes = match &question.about {

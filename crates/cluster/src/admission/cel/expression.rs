@@ -176,7 +176,10 @@ fn located(source: &str, at: usize, problem: &str) -> String {
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
     let shown = source.lines().nth(line).unwrap_or_default();
     let (line, number) = (line + 1, column + 1);
-    format!("compilation failed: ERROR: <input>:{line}:{number}: {problem}\n | {shown}\n | {}^", ".".repeat(column))
+    format!(
+        "compilation failed: ERROR: <input>:{line}:{number}: {problem}\n | {shown}\n | {}^",
+        ".".repeat(column)
+    )
 }
 
 /// Names that the adapted expression reads, those that macros bind among them.

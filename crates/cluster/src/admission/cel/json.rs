@@ -62,9 +62,7 @@ fn convert(value: &Cel, at: &str, problems: &mut Vec<String>) -> Result<Value, S
         Cel::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
         Cel::String(text) => Value::from(text.as_str()),
         Cel::Bytes(bytes) => Value::from(BASE64_STANDARD.encode(bytes.as_slice())),
-        Cel::Timestamp(time) => {
-            Value::from(time.to_rfc3339())
-        }
+        Cel::Timestamp(time) => Value::from(time.to_rfc3339()),
         Cel::Duration(duration) => Value::from(format!("{}s", duration.num_seconds())),
         Cel::List(items) => {
             Value::Array(items.iter().map(|item| convert(item, at, problems)).collect::<Result<_, _>>()?)

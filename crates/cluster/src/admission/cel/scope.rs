@@ -63,11 +63,7 @@ pub(in crate::admission) struct Inputs<'a> {
 impl Inputs<'_> {
     /// Runs expressions on these inputs. `all` names every expression that will run: what none of them reads is not
     /// converted, which would cost more than to evaluate them.
-    pub(in crate::admission) fn scope<R>(
-        &self,
-        all: &[&Expression],
-        run: impl FnOnce(&Scope<'_>) -> R,
-    ) -> R {
+    pub(in crate::admission) fn scope<R>(&self, all: &[&Expression], run: impl FnOnce(&Scope<'_>) -> R) -> R {
         let reads = |name: &str| {
             all.iter().any(|e| e.reads(name)) || self.variables.iter().any(|v| v.expression.reads(name))
         };
@@ -151,13 +147,15 @@ impl Scope<'_> {
         let variables = Variables { scope: self };
         let mut context = self.context.new_inner_scope();
         context.set_variable_resolver(&variables);
-        Cel::resolve(code, &context).map_err(|error| match &error {
-            ExecutionError::UndeclaredReference(name) => {
-                self.known.lock().get(name.as_str()).and_then(|known| known.clone().err())
+        Cel::resolve(code, &context).map_err(|error| {
+            match &error {
+                ExecutionError::UndeclaredReference(name) => {
+                    self.known.lock().get(name.as_str()).and_then(|known| known.clone().err())
+                }
+                _ => None,
             }
-            _ => None,
-        }
-        .unwrap_or_else(|| words(&error)))
+            .unwrap_or_else(|| words(&error))
+        })
     }
 }
 

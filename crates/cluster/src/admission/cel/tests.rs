@@ -7,8 +7,7 @@ use crate::admission::tests::{Case, Cluster};
 
 /// What an expression comes to for the creation of a config map by a user, with variables.
 fn evaluate(user: &str, variables: &[(&str, &str)], source: &str) -> Result<Value, String> {
-    let mut declared =
-        Declared { authorizer: true, params: true, patch_types: true, ..Declared::default() };
+    let mut declared = Declared { authorizer: true, params: true, patch_types: true, ..Declared::default() };
     let variables: Vec<Variable> = variables
         .iter()
         .map(|(name, source)| {
@@ -78,7 +77,8 @@ fn optional_values_can_be_mapped() {
 
 #[test]
 fn variables_are_computed_when_they_are_read() {
-    let variables = [("name", "object.metadata.name"), ("broken", "object.none"), ("long", "variables.name + '!'")];
+    let variables =
+        [("name", "object.metadata.name"), ("broken", "object.none"), ("long", "variables.name + '!'")];
     assert_eq!(evaluate("alice", &variables, "variables.long"), Ok(json!("settings!")));
     assert_eq!(evaluate("alice", &variables, "true || variables.broken"), Ok(json!(true)));
     assert_eq!(
@@ -96,7 +96,9 @@ fn variables_are_computed_when_they_are_read() {
 #[test]
 fn literals_of_objects_know_their_place() {
     assert_eq!(
-        plain("Object{metadata: Object.metadata{annotations: {'a': 'b'}}, spec: Object.spec{?x: object.?none, n: 1}}"),
+        plain(
+            "Object{metadata: Object.metadata{annotations: {'a': 'b'}}, spec: Object.spec{?x: object.?none, n: 1}}"
+        ),
         Ok(json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"n": 1}}))
     );
     assert_eq!(
@@ -116,10 +118,22 @@ fn literals_of_objects_know_their_place() {
 #[test]
 fn rights_are_asked_of_rbac() {
     for (source, alice, bob) in [
-        ("authorizer.group('').resource('pods').namespace('default').name('p').check('delete').allowed()", false, true),
-        ("authorizer.group('').resource('pods').subresource('eviction').check('create').allowed()", false, true),
+        (
+            "authorizer.group('').resource('pods').namespace('default').name('p').check('delete').allowed()",
+            false,
+            true,
+        ),
+        (
+            "authorizer.group('').resource('pods').subresource('eviction').check('create').allowed()",
+            false,
+            true,
+        ),
         ("authorizer.requestResource.check('create').allowed()", false, true),
-        ("authorizer.serviceAccount('a', 'b').group('').resource('pods').check('get').allowed()", false, false),
+        (
+            "authorizer.serviceAccount('a', 'b').group('').resource('pods').check('get').allowed()",
+            false,
+            false,
+        ),
         ("authorizer.path('/healthz').check('get').allowed()", false, false),
         ("authorizer.group('').resource('pods').check('get').errored()", false, false),
     ] {

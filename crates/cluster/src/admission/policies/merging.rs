@@ -6,7 +6,11 @@ use crate::managed_fields;
 use crate::schema::{ListType, SchemaRef, Type};
 
 /// The object with the configuration merged in.
-pub(super) fn apply(object: &Value, mut configuration: Value, schema: SchemaRef<'_>) -> Result<Value, String> {
+pub(super) fn apply(
+    object: &Value,
+    mut configuration: Value,
+    schema: SchemaRef<'_>,
+) -> Result<Value, String> {
     for field in ["apiVersion", "kind"] {
         configuration[field] = object[field].clone();
     }
@@ -17,7 +21,9 @@ pub(super) fn apply(object: &Value, mut configuration: Value, schema: SchemaRef<
     find_atoms(&configuration, schema, &mut String::new(), &mut atoms);
     if !atoms.is_empty() {
         let atoms = atoms.join(", ");
-        return Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atoms}"));
+        return Err(format!(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atoms}"
+        ));
     }
     Ok(managed_fields::merge(object, &configuration, schema))
 }

@@ -129,8 +129,7 @@ impl MutatingPolicy {
                 variables: &self.policy.variables,
             };
             let conditions = if index == 0 { self.policy.conditions.list.as_slice() } else { &[] };
-            let all: Vec<&Expression> =
-                std::iter::once(mutation.expression()).chain(conditions).collect();
+            let all: Vec<&Expression> = std::iter::once(mutation.expression()).chain(conditions).collect();
             let changed = inputs.scope(&all, |scope| {
                 if index == 0 && !self.policy.conditions.hold_in(scope)? {
                     return Ok(None);
@@ -166,7 +165,9 @@ impl MutatingPolicy {
     ) {
         let name = &self.policy.name;
         let message = match binding {
-            Some(binding) => format!("policy '{name}' with binding '{}' denied request: {problem}", binding.name),
+            Some(binding) => {
+                format!("policy '{name}' with binding '{}' denied request: {problem}", binding.name)
+            }
             None => format!("policy {name:?} denied request: {problem}"),
         };
         if self.policy.fail_closed {

@@ -24,7 +24,10 @@ impl ParamKind {
         let sep = if group.is_empty() { "/" } else { "" };
         let group = if group.is_empty() { String::new() } else { format!("{group}/") };
         (!known).then(|| {
-            format!("failed to find resource referenced by paramKind: '{sep}{group}{version}, Kind={}'", self.kind)
+            format!(
+                "failed to find resource referenced by paramKind: '{sep}{group}{version}, Kind={}'",
+                self.kind
+            )
         })
     }
 }
@@ -61,14 +64,18 @@ impl ParamRef {
         };
         let namespace = match (row.namespaced, self.namespace.as_str()) {
             (true, "") if namespace.is_empty() => {
-                return Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-                    .to_string());
+                return Err(
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                        .to_string(),
+                );
             }
             (true, "") => namespace,
             (true, own) => own,
             (false, "") => "",
             (false, _) => {
-                return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_string());
+                return Err(
+                    "paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_string()
+                );
             }
         };
         let found: Vec<Value> = match &self.selector {

@@ -61,8 +61,7 @@ impl Policy {
         }
         bindings.sort_by(|a, b| a.name.cmp(&b.name));
         let param_kind = ParamKind::parse(&spec["paramKind"]);
-        let mut declared =
-            Declared { params: param_kind.is_some(), authorizer: true, ..Declared::default() };
+        let mut declared = Declared { params: param_kind.is_some(), authorizer: true, ..Declared::default() };
         let conditions = Conditions::compile(&spec["matchConditions"], &declared);
         let variables = variables(spec, &mut declared);
         let policy = Self {

@@ -125,7 +125,9 @@ impl ValidatingPolicy {
                             binding.name, failed.message
                         )),
                         // There is no audit log here.
-                        _ => tracing::info!(policy = name, binding = binding.name, "audit: {}", failed.message),
+                        _ => {
+                            tracing::info!(policy = name, binding = binding.name, "audit: {}", failed.message)
+                        }
                     }
                 }
             }
@@ -156,11 +158,14 @@ impl ValidatingPolicy {
                 Err(problem) if self.policy.fail_closed => return vec![failure(problem)],
                 Err(_) => return Vec::new(),
             }
-            let failed = self.validations.iter().filter_map(|validation| match scope.holds(&validation.expression) {
-                Ok(true) => None,
-                Ok(false) => Some(Failed { message: validation.message(scope), reason: validation.reason }),
-                Err(problem) => self.policy.fail_closed.then(|| failure(problem)),
-            });
+            let failed =
+                self.validations.iter().filter_map(|validation| match scope.holds(&validation.expression) {
+                    Ok(true) => None,
+                    Ok(false) => {
+                        Some(Failed { message: validation.message(scope), reason: validation.reason })
+                    }
+                    Err(problem) => self.policy.fail_closed.then(|| failure(problem)),
+                });
             let mut failed: Vec<Failed> = failed.collect();
             let annotations = self.audit_annotations.iter().filter_map(|a| scope.evaluate(a).err());
             failed.extend(annotations.filter(|_| self.policy.fail_closed).map(failure));

@@ -102,7 +102,11 @@ async fn errors_fail_the_request_or_skip_the_webhook() {
     let missing = r#"configmaps "settings" is forbidden: expression 'object.nope == "x"' resulted in error: no such key: nope"#;
     let cases = [
         (r#"object.nope == "x""#, missing.to_string()),
-        ("object.data.k", r#"configmaps "settings" is forbidden: compilation error: must evaluate to bool but got dyn"#.to_string()),
+        (
+            "object.data.k",
+            r#"configmaps "settings" is forbidden: compilation error: must evaluate to bool but got dyn"#
+                .to_string(),
+        ),
     ];
     for (expression, message) in cases {
         assert_eq!(outcome(conditions(&[expression]), &case).await, Err(message), "{expression}");

@@ -19,10 +19,10 @@ use crate::attributes::{Attributes, User};
 use crate::auth::Rbac;
 use crate::error::ApiResult;
 
-const URL: &str = "https://127.0.0.1:1/hook";
+pub(super) const URL: &str = "https://127.0.0.1:1/hook";
 
 /// A webhook that sees creates, updates and deletes of config maps, with some fields changed.
-fn webhook(name: &str, changes: Value) -> Value {
+pub(super) fn webhook(name: &str, changes: Value) -> Value {
     let mut hook = json!({
         "name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None",
         "rules": [{"operations": ["CREATE", "UPDATE", "DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
@@ -34,7 +34,7 @@ fn webhook(name: &str, changes: Value) -> Value {
     hook
 }
 
-fn configuration(name: &str, webhooks: &[Value]) -> Value {
+pub(super) fn configuration(name: &str, webhooks: &[Value]) -> Value {
     json!({"metadata": {"name": name}, "webhooks": webhooks})
 }
 
@@ -152,12 +152,12 @@ impl Case {
 }
 
 /// The answer to a review: `response` with the uid filled in.
-fn respond(review: &Value, mut response: Value) -> Value {
+pub(super) fn respond(review: &Value, mut response: Value) -> Value {
     response["uid"] = review["request"]["uid"].clone();
     json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response})
 }
 
-fn patching(operations: Value) -> Value {
+pub(super) fn patching(operations: Value) -> Value {
     json!({"allowed": true, "patchType": "JSONPatch", "patch": BASE64_STANDARD.encode(operations.to_string())})
 }
 
