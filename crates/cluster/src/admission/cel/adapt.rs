@@ -96,28 +96,41 @@ impl Adapter<'_> {
         if negated { call(operators::LOGICAL_NOT, None, vec![IdedExpr { id, expr: equal }]) } else { equal }
     }
 
-    /// `[target.value()]` folded into `optional.of(body)`, if there is a value.
+    /// `target.hasValue() ? [target.value()].map(name, body) : []`, as a list of at most one that becomes an optional
+    /// value again: the interpreter cannot carry optional values through a loop.
     fn optional_map(&mut self, id: u64, target: IdedExpr, name: String, body: IdedExpr, flat: bool) -> Expr {
         let node = |expr| IdedExpr { id, expr };
-        let target = self.expression(target);
-        let method = |name: &str| node(call(name, Some(Box::new(target.clone())), Vec::new()));
+        let list = |elements| node(Expr::List(ListExpr::new(elements)));
+        let method = |of: &IdedExpr, name: &str| node(call(name, Some(Box::new(of.clone())), Vec::new()));
+        let either = |test, yes, no| call(operators::CONDITIONAL, None, vec![test, yes, no]);
         let optional =
             |name: &str, args| node(call(name, Some(Box::new(node(Expr::Ident("optional".into())))), args));
+        let target = self.expression(target);
         self.bound.push(name.clone());
         let body = self.expression(body);
         self.bound.pop();
-        let result = "@result".to_string();
-        let mapped = node(Expr::Comprehension(Box::new(ComprehensionExpr {
-            iter_range: node(Expr::List(ListExpr::new(vec![method("value")]))),
+        let step = match flat {
+            false => list(vec![body]),
+            true => {
+                node(either(method(&body, "hasValue"), list(vec![method(&body, "value")]), list(Vec::new())))
+            }
+        };
+        let values =
+            node(either(method(&target, "hasValue"), list(vec![method(&target, "value")]), list(Vec::new())));
+        let result = node(Expr::Ident("@result".into()));
+        let is_empty = node(call(operators::EQUALS, None, vec![result.clone(), list(Vec::new())]));
+        let first = node(Expr::Literal(LiteralValue::Int(0.into())));
+        let first = node(call(operators::INDEX, None, vec![result, first]));
+        Expr::Comprehension(Box::new(ComprehensionExpr {
+            iter_range: values,
             iter_var: name,
             iter_var2: None,
-            accu_var: result.clone(),
-            accu_init: optional("none", Vec::new()),
+            accu_var: "@result".into(),
+            accu_init: list(Vec::new()),
             loop_cond: node(Expr::Literal(LiteralValue::Boolean(true.into()))),
-            loop_step: if flat { body } else { optional("of", vec![body]) },
-            result: node(Expr::Ident(result)),
-        })));
-        call(operators::CONDITIONAL, None, vec![method("hasValue"), mapped, optional("none", Vec::new())])
+            loop_step: step,
+            result: node(either(is_empty, optional("none", Vec::new()), optional("of", vec![first]))),
+        }))
     }
 
     fn comprehension(&mut self, loops: ComprehensionExpr) -> ComprehensionExpr {

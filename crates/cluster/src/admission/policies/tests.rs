@@ -73,7 +73,7 @@ fn an_equivalent_request_is_judged_in_the_version_that_the_policy_names() {
 
 /// The config map after a policy that notes what a later webhook adds, as this policy says it wants to be reinvoked.
 async fn noted(reinvocation: &str) -> Value {
-    let patch = "[JSONPatch{op: 'add', path: '/data/seen', value: string('late' in object.data)}]";
+    let patch = "[JSONPatch{op: 'add', path: '/data/seen', value: 'late' in object.data ? 'true' : 'false'}]";
     let spec = json!({
         "reinvocationPolicy": reinvocation,
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
