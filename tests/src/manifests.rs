@@ -36,6 +36,8 @@ pub async fn create(cluster: &TestCluster, object: &Value) -> Result<()> {
         "RoleBinding" => "rolebindings",
         "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
         "ValidatingAdmissionPolicyBinding" => "validatingadmissionpolicybindings",
+        "MutatingAdmissionPolicy" => "mutatingadmissionpolicies",
+        "MutatingAdmissionPolicyBinding" => "mutatingadmissionpolicybindings",
         "MutatingWebhookConfiguration" => "mutatingwebhookconfigurations",
         "ValidatingWebhookConfiguration" => "validatingwebhookconfigurations",
         other => bail!("{other:?} is not known here"),

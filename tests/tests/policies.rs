@@ -370,6 +370,62 @@ async fn only_who_may_skip_interceptors_does_so(cluster: TestCluster) {
     scene.expect("the annotation", ADMIN, &path, &why, 200, "").await;
 }
 
+async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(cluster: TestCluster) {
+    let scene =
+        Scene::new(cluster, &["workloads/daemonset-policies.yaml", "workloads/statefulset-policies.yaml"])
+            .await;
+    let held = json!({"metadata": {"name": "usher-held-nodes"}, "data": {"n1": "1000", "stays_special": ""}});
+    scene.cluster.created("/api/v1/namespaces/usher-system/configmaps", &held).await.unwrap();
+    let pod = |name: &str, kind: &str, uid: &str, node: &str, annotations: Value| {
+        let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+        let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": uid, "controller": true});
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "ownerReferences": [owner], "annotations": annotations},
+            "spec": {"affinity": affinity, "containers": [{"name": "c", "image": "i"}]},
+        })
+    };
+    let made = async |pod: Value| {
+        let path = format!("{PODS}?dryRun=All");
+        scene.cluster.created(&path, &pod).await.unwrap()
+    };
+    let class =
+        |of: &str| format!("interceptor.evictionrequest.coordination.k8s.io/priority_{of}.apps.k8s.io");
+    // Policies count some seconds after they were created, and not all at once.
+    for (kind, of) in [("DaemonSet", "daemonset"), ("StatefulSet", "statefulset")] {
+        let annotated = async || made(pod("probe", kind, "u", "n1", Value::Null)).await;
+        let is_done = |pod: &Value| {
+            let gated = kind == "StatefulSet" || pod["spec"]["schedulingGates"].is_array();
+            gated && pod["metadata"]["annotations"][class(of)] == "10000/controller"
+        };
+        let mut tries = 0;
+        while !is_done(&annotated().await) {
+            tries += 1;
+            assert!(tries < 500, "{kind}: {}", annotated().await);
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+    let gates = json!([{"name": "nodemaintenance.k8s.io/held"}]);
+    let own = json!({class("daemonset"): "5/controller"});
+    let another =
+        json!({"interceptor.evictionrequest.coordination.k8s.io/priority_x.example.com": "5/controller"});
+    for (what, pod, annotation, gated) in [
+        ("held", pod("a", "DaemonSet", "u", "n1", Value::Null), json!("10000/controller"), true),
+        ("elsewhere", pod("a", "DaemonSet", "u", "n2", Value::Null), json!("10000/controller"), false),
+        ("opted out", pod("a", "DaemonSet", "special", "n1", Value::Null), json!("10000/controller"), false),
+        ("names its own", pod("a", "DaemonSet", "u", "n1", own), json!("5/controller"), true),
+        ("names another", pod("a", "DaemonSet", "u", "n1", another), Value::Null, true),
+        ("no daemon", pod("a", "StatefulSet", "u", "n1", Value::Null), Value::Null, false),
+    ] {
+        let made = made(pod).await;
+        assert_eq!(made["metadata"]["annotations"][class("daemonset")], annotation, "{what}");
+        let expected = if gated { &gates } else { &Value::Null };
+        assert_eq!(made["spec"]["schedulingGates"], *expected, "{what}");
+    }
+}
+
 macro_rules! on_both_clusters {
     ($($name:ident $about:literal)*) => {
         mod on_the_real_server {
@@ -390,6 +446,7 @@ macro_rules! on_both_clusters {
 }
 
 on_both_clusters! {
+    new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes "policies: new pods of workloads"
     conditions_are_limited_and_those_of_the_manager_are_its_own "policies: limits of conditions"
     the_manager_changes_nothing_of_webhook_configurations_but_the_bundle "policies: webhook configurations"
     the_manager_needs_no_right_to_delete_pods_to_write_a_status "policies: the manager's own status"
