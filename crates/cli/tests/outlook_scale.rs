@@ -56,6 +56,7 @@ fn time_of(nodes: usize, pods: usize) -> Duration {
         pods: (0..pods).map(|number| pod(number, number % nodes, number % apps)).collect(),
         budgets: (0..apps).map(budget).collect(),
         maintenances: Vec::new(),
+        workloads: Default::default(),
     };
     let drained: Vec<String> = (0..nodes / 2).map(name).collect();
     let maintenance: Maintenance = read::<NodeMaintenance, _>(json!({

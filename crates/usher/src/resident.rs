@@ -19,7 +19,17 @@ use crate::manifests;
 const WEBHOOK: &str = "https://webhook.usher.internal";
 
 /// What the API server itself enforces.
-const POLICIES: &str = include_str!("../../../deploy/policies.yaml");
+const POLICIES: [(&str, &str); 3] = [
+    ("deploy/policies.yaml", include_str!("../../../deploy/policies.yaml")),
+    (
+        "deploy/workloads/daemonset-policies.yaml",
+        include_str!("../../../deploy/workloads/daemonset-policies.yaml"),
+    ),
+    (
+        "deploy/workloads/statefulset-policies.yaml",
+        include_str!("../../../deploy/workloads/statefulset-policies.yaml"),
+    ),
+];
 
 /// Usher at work; it ends when this is dropped.
 pub struct Resident {
@@ -46,8 +56,10 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": configurations::NAMESPACE}});
     manifests::create(cluster, &namespace).await?;
-    for policy in manifests::parse(POLICIES, "deploy/policies.yaml")? {
-        manifests::create(cluster, &policy).await?;
+    for (file, text) in POLICIES {
+        for policy in manifests::parse(text, file)? {
+            manifests::create(cluster, &policy).await?;
+        }
     }
     let manager = User {
         name: configurations::manager_user(configurations::NAMESPACE),

@@ -162,7 +162,7 @@ fn told(finding: &Finding, context: &Context, surroundings: &Surroundings) -> St
     let sentence = finding.sentence();
     let sentence = match finding.severity() {
         Severity::Never | Severity::Loss | Severity::NoPlace => surroundings.alarming(&sentence),
-        Severity::Delay => sentence,
+        Severity::Delay | Severity::Note => sentence,
     };
     let mut lines = format!("- {sentence}\n");
     let who: Vec<String> = match finding {
@@ -174,9 +174,6 @@ fn told(finding: &Finding, context: &Context, surroundings: &Surroundings) -> St
         // To be told what one does already helps nobody.
         Finding::MirrorPods { .. } if context.ignores_daemons => {
             "remove the manifests on the node".to_string()
-        }
-        Finding::DaemonSet { .. } if context.ignores_daemons => {
-            "keep the DaemonSet off these nodes, or give its pods an interceptor that ends them".to_string()
         }
         _ => finding.advice(),
     };

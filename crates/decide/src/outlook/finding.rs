@@ -16,6 +16,8 @@ pub enum Severity {
     NoPlace,
     /// It takes longer.
     Delay,
+    /// It goes as it should, and is good to know.
+    Note,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +43,17 @@ pub enum Finding {
     MirrorPods {
         pods: Vec<Key>,
     },
+    /// They leave after all others, and come back afterwards; or they stay, if their DaemonSet opted out.
     DaemonSet {
         owner: Key,
+        stays: bool,
+        pods: Vec<Key>,
+    },
+    /// A StatefulSet that lets so many go at a time.
+    StatefulSet {
+        owner: Key,
+        at_once: u32,
+        rounds: usize,
         pods: Vec<Key>,
     },
     /// Nobody makes new ones.
@@ -80,14 +91,15 @@ impl Finding {
             Self::TwoBudgets { .. }
             | Self::ClosedBudget { .. }
             | Self::FailedBudget { .. }
-            | Self::MirrorPods { .. }
-            | Self::DaemonSet { .. } => Severity::Never,
+            | Self::MirrorPods { .. } => Severity::Never,
             Self::NoOwner { .. } | Self::LocalData { .. } => Severity::Loss,
             Self::NoPlace(_) => Severity::NoPlace,
             Self::Overlap(_)
             | Self::UncountedBudget { .. }
             | Self::SlowBudget { .. }
+            | Self::StatefulSet { .. }
             | Self::Interceptor { .. } => Severity::Delay,
+            Self::DaemonSet { .. } => Severity::Note,
         }
     }
 
@@ -97,7 +109,6 @@ impl Finding {
             Self::TwoBudgets { .. } => 0,
             Self::ClosedBudget { .. } => 1,
             Self::FailedBudget { .. } => 2,
-            Self::DaemonSet { .. } => 3,
             Self::MirrorPods { .. } => 4,
             Self::NoOwner { .. } => 5,
             Self::LocalData { .. } => 6,
@@ -106,7 +117,9 @@ impl Finding {
             Self::UncountedBudget { .. } => 9,
             Self::SlowBudget { .. } => 10,
             Self::Interceptor { .. } => 11,
-            Self::Overlap(_) => 12,
+            Self::StatefulSet { .. } => 12,
+            Self::Overlap(_) => 13,
+            Self::DaemonSet { .. } => 14,
         }
     }
 
@@ -117,6 +130,7 @@ impl Finding {
             | Self::FailedBudget { pods, .. }
             | Self::MirrorPods { pods }
             | Self::DaemonSet { pods, .. }
+            | Self::StatefulSet { pods, .. }
             | Self::NoOwner { pods }
             | Self::LocalData { pods }
             | Self::UncountedBudget { pods, .. }
@@ -149,9 +163,21 @@ impl Finding {
                 let are = if count == 1 { "is" } else { "are" };
                 format!("{pods} {are} static: only the kubelet can stop a static pod")
             }
-            Self::DaemonSet { owner, .. } => {
-                let them = if count == 1 { "it" } else { "them" };
-                format!("{pods} of DaemonSet {owner}, which would recreate {them} at once: never evicted")
+            Self::DaemonSet { owner, stays: true, .. } => {
+                let (stay, them) = if count == 1 { ("stays", "it") } else { ("stay", "them") };
+                format!(
+                    "{pods} of DaemonSet {owner} {stay}, as it opted out; the drain does not wait for {them}"
+                )
+            }
+            Self::DaemonSet { owner, stays: false, .. } => {
+                let (leave, come) = if count == 1 { ("leaves", "comes") } else { ("leave", "come") };
+                format!(
+                    "{pods} of DaemonSet {owner} {leave} last, and {come} back when the maintenance completes"
+                )
+            }
+            Self::StatefulSet { owner, at_once, rounds, .. } => {
+                let rounds = format!("{rounds} round{}", if *rounds == 1 { "" } else { "s" });
+                format!("{pods} of StatefulSet {owner}, which lets {at_once} go at a time: at least {rounds}")
             }
             Self::NoOwner { .. } => format!("{pods} {have} no controller and will not be recreated"),
             Self::LocalData { .. } => format!("{pods} {have} emptyDir data, which is deleted with the pod"),
@@ -190,9 +216,8 @@ impl Finding {
             Self::MirrorPods { .. } => {
                 "remove the manifests on the node, or follow the drain with --ignore-daemonsets".to_string()
             }
-            Self::DaemonSet { .. } => "keep the DaemonSet off these nodes, give its pods an interceptor that ends them, \
-                                       or follow the drain with --ignore-daemonsets"
-                .to_string(),
+            Self::DaemonSet { .. } => "nothing".to_string(),
+            Self::StatefulSet { .. } => "nothing; a larger maxUnavailable makes it faster".to_string(),
             Self::NoOwner { .. } => "save what you need; drain them with --force".to_string(),
             Self::LocalData { .. } => {
                 "copy the data first, unless it is a cache; drain them with --delete-emptydir-data".to_string()

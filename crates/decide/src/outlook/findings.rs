@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use usher_api::workloads::Strategy;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::EvictionRequestStatus;
 use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
+use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::budgets::{Budget, Shelf, Uncounted};
-use super::{Finding, Pod, PodsByNode};
+use super::{Cluster, Finding, Pod, PodsByNode, Workloads};
 use crate::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
 use crate::maintenance::pods::finalizer;
 use crate::snapshot::{self, Key, Request};
-use crate::waiting_on::{Unevictable, WaitingOn};
+use crate::waiting_on::WaitingOn;
 
 /// Pods that meet the same.
 #[derive(Default)]
@@ -22,7 +22,10 @@ struct Groups<'a> {
     closed: BTreeMap<&'a Key, (&'a Budget, Vec<Key>)>,
     uncounted: BTreeMap<&'a Key, (&'a Budget, Vec<Key>)>,
     slow: BTreeMap<&'a Key, Slow<'a>>,
-    daemons: BTreeMap<Key, Vec<Key>>,
+    /// With whether they stay.
+    daemons: BTreeMap<(Key, bool), Vec<Key>>,
+    /// With how many go at a time, and how many there are in which wave.
+    stateful: BTreeMap<(Key, u32), (Vec<Key>, BTreeMap<usize, usize>)>,
     mirrors: Vec<Key>,
     orphans: Vec<Key>,
     with_data: Vec<Key>,
@@ -39,27 +42,39 @@ struct Slow<'a> {
 pub fn findings(
     waves: &[Vec<Arc<str>>],
     pods: &PodsByNode<'_>,
-    budgets: &[Budget],
+    cluster: &Cluster,
     now: Timestamp,
 ) -> Vec<Finding> {
-    let shelf = Shelf::of(budgets);
+    let shelf = Shelf::of(&cluster.budgets);
     let mut groups = Groups::default();
     for (number, wave) in waves.iter().enumerate() {
         for pod in wave.iter().filter_map(|name| pods.get(&**name)).flatten() {
-            groups.sort_in(pod, number, &shelf, now);
+            groups.sort_in(pod, number, &shelf, &cluster.workloads, now);
         }
     }
     groups.told()
 }
 
 impl<'a> Groups<'a> {
-    fn sort_in(&mut self, pod: &'a Pod, wave: usize, shelf: &Shelf<'a>, now: Timestamp) {
+    fn sort_in(
+        &mut self,
+        pod: &'a Pod,
+        wave: usize,
+        shelf: &Shelf<'a>,
+        workloads: &Workloads,
+        now: Timestamp,
+    ) {
         let key = || pod.pod.key.clone();
         if pod.pod.is_terminating() {
             return;
         }
         let budgets = shelf.of_pod(&pod.pod);
-        let stays = self.stays(pod, &budgets, now);
+        if let Some((owner, at_once)) = workloads.stateful_set(&pod.pod) {
+            let (pods, by_wave) = self.stateful.entry((owner, at_once)).or_default();
+            pods.push(key());
+            *by_wave.entry(wave).or_default() += 1;
+        }
+        let stays = self.stays(pod, &budgets, workloads.daemon_set(&pod.pod), now);
         if !stays
             && let [budget] = &budgets[..]
             && !budget.budget.lets_pass(&pod.pod)
@@ -76,34 +91,44 @@ impl<'a> Groups<'a> {
     }
 
     /// Whether the pod cannot leave; if so, it is told why.
-    fn stays(&mut self, pod: &'a Pod, budgets: &[&'a Budget], now: Timestamp) -> bool {
-        let obstacle = obstacle(&pod.pod, budgets, now);
+    fn stays(
+        &mut self,
+        pod: &'a Pod,
+        budgets: &[&'a Budget],
+        daemon_set: Option<Strategy>,
+        now: Timestamp,
+    ) -> bool {
+        let obstacle = obstacle(&pod.pod, budgets, daemon_set, now);
         let is_closed = |budget: &Budget| {
             matches!(budget.uncounted, Some(Uncounted::Failed(_)))
                 || (budget.uncounted.is_none() && budget.is_closed())
         };
         let stays = match &obstacle {
             Some(WaitingOn::Budget { .. }) => budgets.iter().any(|budget| is_closed(budget)),
-            Some(WaitingOn::NotEvictable { .. } | WaitingOn::Refused { .. }) => true,
+            // Its DaemonSet takes it off, or says that it stays.
+            Some(WaitingOn::NotEvictable { .. }) => daemon_set.is_none(),
+            Some(WaitingOn::Refused { .. }) => true,
             _ => false,
         };
+        if let (Some(owner), Some(strategy)) = (&pod.pod.owner, daemon_set) {
+            let owner = Key::new(pod.pod.key.namespace.clone(), owner.name.clone());
+            let stays = strategy == Strategy::Off;
+            self.daemons.entry((owner, stays)).or_default().push(pod.pod.key.clone());
+        }
         // An interceptor may end the pod without the eviction API.
-        for interceptor in &pod.interceptors {
+        let is_bundled = |class: &str| BundledInterceptor::ALL.iter().any(|it| it.class() == class);
+        let others = || pod.interceptors.iter().filter(|it| !is_bundled(&it.interceptor_class));
+        for interceptor in others() {
             let (only_way, pods) = self.interceptors.entry(&interceptor.interceptor_class).or_default();
             *only_way += usize::from(stays);
             pods.push(pod.pod.key.clone());
         }
-        if !stays || !pod.interceptors.is_empty() {
+        if !stays || others().next().is_some() {
             return false;
         }
         let key = pod.pod.key.clone();
         match obstacle {
-            Some(WaitingOn::NotEvictable { pod: Unevictable::MirrorPod }) => self.mirrors.push(key),
-            Some(WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod }) => {
-                let name = pod.pod.owner.as_ref().map(|owner| owner.name.clone()).unwrap_or_default();
-                let owner = Key::new(key.namespace.clone(), name);
-                self.daemons.entry(owner).or_default().push(key);
-            }
+            Some(WaitingOn::NotEvictable { .. }) => self.mirrors.push(key),
             Some(WaitingOn::Refused { .. }) => {
                 let names = budgets.iter().map(|budget| budget.budget.key.clone()).collect();
                 self.two_budgets.entry(names).or_default().push(key);
@@ -144,7 +169,12 @@ impl<'a> Groups<'a> {
                 },
             }
         }));
-        all.extend(self.daemons.into_iter().map(|(owner, pods)| Finding::DaemonSet { owner, pods }));
+        let daemons = self.daemons.into_iter();
+        all.extend(daemons.map(|((owner, stays), pods)| Finding::DaemonSet { owner, stays, pods }));
+        all.extend(self.stateful.into_iter().map(|((owner, at_once), (pods, by_wave))| {
+            let rounds = by_wave.values().map(|pods| pods.div_ceil(at_once as usize)).sum();
+            Finding::StatefulSet { owner, at_once, rounds, pods }
+        }));
         let uncounted = self.uncounted.into_values();
         all.extend(
             uncounted
@@ -186,7 +216,12 @@ impl Slow<'_> {
 
 /// What would stop the eviction of a pod that nobody has asked to leave yet: the decision on a request that is not
 /// there, after its interceptors.
-fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<WaitingOn> {
+fn obstacle(
+    pod: &snapshot::Pod,
+    budgets: &[&Budget],
+    daemon_set: Option<Strategy>,
+    now: Timestamp,
+) -> Option<WaitingOn> {
     let request = Request {
         key: pod.request_key(),
         uid: "".into(),
@@ -213,7 +248,7 @@ fn obstacle(pod: &snapshot::Pod, budgets: &[&Budget], now: Timestamp) -> Option<
             pod: Target::Found(pod),
             budgets: &budgets,
             attempt,
-            daemon_set: Some(Strategy::Default),
+            daemon_set,
             interceptors_limit: None,
         };
         decide(&case, &mut has_room, now).waiting_on

@@ -21,6 +21,7 @@ pub mod resources;
 mod samples;
 #[cfg(test)]
 mod tests;
+mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use budgets::Budget;
 pub use finding::{Finding, Severity};
 pub use fit::{Fit, Misfit};
 pub use objects::{Node, NodeOnWire, Pod, PodOnWire};
+pub use workloads::Workloads;
 
 use crate::maintenance::plan::{Plan, PodClass};
 use crate::maintenance::waves::{self, Candidate};
@@ -45,6 +47,7 @@ pub struct Cluster {
     pub pods: Vec<Pod>,
     pub budgets: Vec<Budget>,
     pub maintenances: Vec<Maintenance>,
+    pub workloads: Workloads,
 }
 
 /// What a maintenance would do.
@@ -122,7 +125,7 @@ pub fn outlook(maintenance: &Maintenance, cluster: &Cluster, now: Timestamp) -> 
     let moving = leaving.iter().copied().filter(|pod| is_replaced(pod));
     let open_nodes = berths.iter().filter(|berth| !berth.is_cordoned).count();
     let fit = fit::fit(moving, &mut berths);
-    let mut findings = findings::findings(&waves, &pods, &cluster.budgets, now);
+    let mut findings = findings::findings(&waves, &pods, cluster, now);
     findings.extend(fit.misfits.iter().cloned().map(Finding::NoPlace));
     findings.extend(overlaps.into_iter().map(Finding::Overlap));
     findings.sort_by_cached_key(|finding| {

@@ -5,7 +5,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
 
-use super::{Budget, Cluster, Node, NodeOnWire, Outlook, Pod, PodOnWire, outlook};
+use super::{Budget, Cluster, Node, NodeOnWire, Outlook, Pod, PodOnWire, Workloads, outlook};
 use crate::snapshot::Maintenance;
 
 pub fn now() -> Timestamp {
@@ -82,6 +82,7 @@ pub fn cluster(nodes: Vec<Value>, pods: Vec<Value>, budgets: Vec<Value>) -> Clus
         pods: pods.into_iter().map(pod).collect(),
         budgets: budgets.into_iter().map(budget).collect(),
         maintenances: Vec::new(),
+        workloads: Workloads::default(),
     }
 }
 
