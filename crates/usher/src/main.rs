@@ -14,10 +14,10 @@ mod resident;
 mod sandbox;
 #[cfg(feature = "sandbox")]
 mod shell;
-#[cfg(not(feature = "sandbox"))]
+#[cfg(any(test, not(feature = "sandbox")))]
 mod without_sandbox;
 #[cfg(not(feature = "sandbox"))]
-use without_sandbox::{demo, sandbox};
+use {without_sandbox as demo, without_sandbox as sandbox};
 
 use std::process::ExitCode;
 

@@ -1,13 +1,5 @@
 //! The commands of the sandbox in a binary that was built without it: they say so.
 
-pub mod demo {
-    pub use super::{Arguments, run};
-}
-
-pub mod sandbox {
-    pub use super::{Arguments, run};
-}
-
 /// Whatever is asked for.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -20,4 +12,24 @@ pub async fn run(_: Arguments) -> anyhow::Result<()> {
         "this usher was built without the sandbox, as those are that run in clusters: build one from the sources, with \
          cargo install --path crates/usher"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[tokio::test]
+    async fn whatever_is_asked_for_is_answered_by_how_to_get_it() {
+        let asked = Command::try_parse_from(["sandbox", "--nodes", "3", "-f", "x.yaml"]).unwrap();
+        let refused = run(asked.arguments).await.unwrap_err().to_string();
+        assert!(refused.contains("built without the sandbox"), "{refused}");
+    }
 }
