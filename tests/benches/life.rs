@@ -6,6 +6,9 @@
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
+use cluster_simulator as life;
+use embedded_apiserver::clock::TokioClock;
+use embedded_apiserver::{Cluster, ClusterService, Options};
 use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
 use jiff::Timestamp;
@@ -13,8 +16,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tower::ServiceExt as _;
-use usher_cluster::clock::TokioClock;
-use usher_cluster::{Cluster, ClusterService, Options, life};
 use usher_tests::report::Report;
 
 const PODS_PER_NODE: usize = 30;
@@ -39,7 +40,7 @@ async fn main() -> Result<()> {
     let workloads = populate(&service, nodes, pods).await?;
     settle(&service, &workloads).await?;
     let (took, cpu) = (started.elapsed(), cpu_seconds()? - cpu);
-    let virtual_seconds = cluster.server().now().as_second() - START;
+    let virtual_seconds = cluster.now().as_second() - START;
     println!(
         "{nodes} nodes, {pods} pods of {} workloads, without events: {virtual_seconds} s of cluster time",
         workloads.len()
@@ -249,14 +250,11 @@ async fn check(service: &ClusterService, nodes: usize, pods: usize) -> Result<()
 async fn idle_hour(cluster: &Cluster, nodes: usize, report: &mut Report) -> Result<()> {
     let service = cluster.service();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let revision = cluster.server().store.revision();
+    let revision = cluster.store().revision();
     let (started, cpu) = (Instant::now(), cpu_seconds()?);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let (took, cpu) = (started.elapsed(), cpu_seconds()? - cpu);
-    println!(
-        "{} writes, {cpu:.1} s of CPU time in the idle hour",
-        cluster.server().store.revision() - revision
-    );
+    println!("{} writes, {cpu:.1} s of CPU time in the idle hour", cluster.store().revision() - revision);
     report.line(
         "an idle hour (s)",
         format!("{:.1}", took.as_secs_f64()),
@@ -266,7 +264,7 @@ async fn idle_hour(cluster: &Cluster, nodes: usize, report: &mut Report) -> Resu
     let started = Instant::now();
     let leases = get(&service, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await?;
     let took = started.elapsed();
-    let now = cluster.server().now();
+    let now = cluster.now();
     let fresh = |lease: &&Value| {
         let renewed = lease["spec"]["renewTime"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
         renewed.is_some_and(|at| (now - at).get_seconds() <= 10)

@@ -5,13 +5,13 @@
 
 use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
+use embedded_apiserver::{Cluster, ClusterService, Options};
 use futures::stream::{self, StreamExt as _};
 use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tower::ServiceExt as _;
-use usher_cluster::{Cluster, ClusterService, Options};
 use usher_tests::TestCluster;
 use usher_tests::cluster::ADMIN;
 use usher_tests::report::Report;
@@ -76,7 +76,7 @@ async fn alone(pods: usize, report: &mut Report) -> Result<()> {
 
     // What the event log holds at once, so that every watcher can start from its beginning.
     let patches = 6000.min(pods);
-    let revision = cluster.server().store.revision();
+    let revision = cluster.store().revision();
     let started = Instant::now();
     for index in 0..patches {
         let path = format!("/api/v1/namespaces/{}/pods/{}/status", namespace_of(index), name_of(index));
@@ -283,7 +283,7 @@ async fn padding(service: &ClusterService) -> Result<usize> {
 }
 
 fn stored_size(cluster: &Cluster) -> usize {
-    let objects = cluster.server().store.list("pods", None).objects;
+    let objects = cluster.store().list("pods", None).objects;
     objects.iter().map(|object| object.text().len()).sum::<usize>() / objects.len().max(1)
 }
 

@@ -6,12 +6,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use embedded_apiserver::Cluster;
+use embedded_apiserver::{EventKind, Key, LogEvent, Object};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::task::JoinHandle;
-use usher_cluster::Cluster;
-use usher_cluster::store::{EventKind, Key, LogEvent, Object};
 
 /// A budget as the test knows it: of the pods with this `app` label, so many must be healthy.
 #[derive(Debug, Clone)]
@@ -129,13 +129,13 @@ async fn watch(
     forgiven: SignedDuration,
     verdict: Arc<Mutex<Verdict>>,
 ) {
-    let store = &cluster.server().store;
+    let store = &cluster.store();
     let Some(mut grown) = store.grown("pods") else { return };
     let mut revision = 0;
     loop {
         match store.events_after("pods", revision, usize::MAX) {
             Ok((events, reached)) => {
-                let now = cluster.server().now();
+                let now = cluster.now();
                 for event in &events {
                     step(&mut ledgers, event, now, forgiven, &mut verdict.lock());
                 }

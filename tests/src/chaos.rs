@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_apiserver::Cluster;
+use embedded_apiserver::clock::{Clock, SkewedClock};
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::Client;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
-use usher_cluster::Cluster;
-use usher_cluster::clock::{Clock, SkewedClock};
 
 /// What one run of a program is given.
 pub struct Run {
@@ -62,7 +62,7 @@ impl Process {
         let name = format!("{}-{place}", self.name);
         let client = Client::new(self.cluster.client(&name), "default");
         let offset = self.place(place).skew;
-        let clock = Arc::new(SkewedClock { right: self.cluster.server().clock(), offset });
+        let clock = Arc::new(SkewedClock { right: self.cluster.clock(), offset });
         let run = (self.program)(Run { name, client, clock });
         self.place(place).running = Some(tokio::spawn(run));
     }

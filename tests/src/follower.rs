@@ -2,6 +2,7 @@
 //! breaks what Kubernetes promises such clients.
 
 use anyhow::{Context, Result, bail, ensure};
+use embedded_apiserver::ClusterService;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use http_body_util::{BodyExt, Full};
@@ -10,7 +11,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tower::ServiceExt;
-use usher_cluster::ClusterService;
 
 /// What a follower wants to see.
 #[derive(Clone, Debug)]

@@ -5,6 +5,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use cluster_simulator as life;
+use embedded_apiserver::faults::{Fault, Matcher, Outage, Refusal, Rule, When};
 use futures::future::join;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
@@ -13,8 +15,6 @@ use tokio::time::{Instant, sleep};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_cluster::faults::{Fault, Matcher, Outage, Refusal, Rule, When};
-use usher_cluster::life;
 use usher_controllers::run_all;
 
 use crate::chaos::Process;
@@ -64,7 +64,7 @@ pub async fn hands_everywhere(seed: u64, trace: Trace) -> Result<()> {
         let clock = run.clock.clone();
         run_all(judge.client(&run.name), Clock::from_fn(move || clock.now()))
     });
-    let start = scene.living.cluster.server().now();
+    let start = scene.living.cluster.now();
     scene.living.cluster.faults().set(scene.rules(start));
     let end = Instant::now() + TROUBLE;
     let (hands, ()) = join(scene.interfere(end), manager.upheaval(end, Duration::from_secs(40))).await;

@@ -1,6 +1,9 @@
 //! An embedded cluster that lives, in virtual time: on a paused runtime, time passes only when all is idle.
 
 use anyhow::{Result, bail};
+use cluster_simulator::{self as life, Life, Meter, Times};
+use embedded_apiserver::clock::TokioClock;
+use embedded_apiserver::{Cluster, Options};
 use http::{Method, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -10,9 +13,6 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
-use usher_cluster::clock::TokioClock;
-use usher_cluster::life::{self, Life, Meter, Times};
-use usher_cluster::{Cluster, Options};
 
 /// How long, in virtual time, something may take that the cluster does by itself.
 const PATIENCE: Duration = Duration::from_secs(3600);

@@ -4,11 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use anyhow::Result;
+use embedded_apiserver::Cluster;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_apply::Clock;
 use usher_cli::Surroundings;
-use usher_cluster::Cluster;
 use usher_controllers::run_all;
 
 use crate::living::{Living, NODES};
@@ -29,7 +29,7 @@ impl Drop for Manager {
 /// Starts the eviction request and the node maintenance controller, the evictions under the eyes of a witness.
 #[must_use]
 pub fn start_manager(cluster: &Cluster, witness: &Witness) -> Manager {
-    let server = cluster.server().clone();
+    let server = cluster.clone();
     let clock = Clock::from_fn(move || server.now());
     Manager(tokio::spawn(run_all(witness.client("manager-1"), clock)))
 }
@@ -82,7 +82,7 @@ impl Scene {
     /// Of a command of a person: the cluster, and its time.
     #[must_use]
     pub fn surroundings(&self) -> Surroundings {
-        let server = self.living.cluster.server().clone();
+        let server = self.living.cluster.clone();
         let cluster = Some(self.witness.client("person"));
         Surroundings { clock: Arc::new(move || server.now()), cluster, ..Surroundings::plain() }
     }

@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use cluster_simulator as life;
 use futures::future::join_all;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX;
-use usher_cluster::life;
 
 use crate::budget_watch::{BudgetWatch, Watched};
 use crate::living::{BUDGETS, DEPLOYMENTS, Living, PODS, TIMES, template, workload};
@@ -115,7 +115,7 @@ struct Liveness {
 
 impl Liveness {
     async fn look(&mut self, living: &Living) -> Result<()> {
-        let now = living.cluster.server().now();
+        let now = living.cluster.now();
         let [requests, pods, budgets] = [REQUESTS, PODS, BUDGETS].map(|path| living.get(path));
         let (requests, pods, budgets) = (requests.await?, pods.await?, budgets.await?);
         let items = |list: &Value| list["items"].as_array().cloned().unwrap_or_default();
@@ -251,7 +251,7 @@ async fn intercept(living: &Living, path: &str, end: Instant) -> Result<()> {
         if random(3) == 0 {
             clock = SignedDuration::from_secs(i64::try_from(random(61)).unwrap_or(0) - SKEW);
         }
-        let now = (living.cluster.server().now() + clock).to_string();
+        let now = (living.cluster.now() + clock).to_string();
         let patch = match random(8) {
             // It falls silent.
             0 => return Ok(()),
@@ -295,7 +295,7 @@ async fn vandal(living: &Living, end: Instant) -> Result<()> {
         let Some(request) = requests.get(usize::try_from(random(requests.len() as u64)).unwrap_or(0)) else {
             continue;
         };
-        let now = living.cluster.server().now();
+        let now = living.cluster.now();
         let condition = |status: &str, reason: &str| {
             json!({"conditions": [{
                 "type": "EvictionBlocked", "status": status, "reason": reason, "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z",

@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use cluster_simulator as life;
+use embedded_apiserver::Cluster;
+use embedded_apiserver::faults::{Fault, Matcher, Refusal, Rule, When};
 use futures::future::join_all;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_apply::Clock;
-use usher_cluster::Cluster;
-use usher_cluster::faults::{Fault, Matcher, Refusal, Rule, When};
-use usher_cluster::life;
 use usher_controllers::eviction_request::{self, Nobody};
 
 use crate::budget_watch::{BudgetWatch, Watched};
@@ -52,7 +52,7 @@ pub async fn hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
 
     let witness = Witness::of(cluster);
     let mut manager = manager(cluster, &witness);
-    let start = cluster.server().now();
+    let start = cluster.now();
     cluster.faults().set(rules(start));
     let end = Instant::now() + TROUBLE;
     let people = join_all((0..8).map(|_| somebody(&living)));
@@ -208,7 +208,7 @@ async fn intercept(living: &Living, path: &str) -> Result<()> {
         if status["activeInterceptorClass"].is_null() || status["activeInterceptorCompleted"] == true {
             continue;
         }
-        let now = cluster.server().now().to_string();
+        let now = cluster.now().to_string();
         let patch = match cluster.faults().random(8) {
             0 => continue,
             1 | 2 => json!({"activeInterceptorCompleted": true, "progressTimestamp": now}),

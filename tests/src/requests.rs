@@ -1,11 +1,11 @@
 //! Eviction requests on a living cluster: the controller beside it, and hands to play requesters and interceptors.
 
 use anyhow::Result;
+use embedded_apiserver::Cluster;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_api::names::MANAGER_NAMESPACE;
 use usher_apply::Clock;
-use usher_cluster::Cluster;
 use usher_controllers::eviction_request::{self, Nobody};
 
 use crate::crds;
@@ -32,7 +32,7 @@ impl Drop for Running {
 /// Starts the eviction request controller on the cluster's clock, under the eyes of a witness.
 #[must_use]
 pub fn start_controller(cluster: &Cluster, witness: &Witness) -> Running {
-    let server = cluster.server().clone();
+    let server = cluster.clone();
     let clock = Clock::from_fn(move || server.now());
     Running(tokio::spawn(eviction_request::run(witness.client("manager-1"), clock, Box::new(Nobody))))
 }

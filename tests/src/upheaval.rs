@@ -5,6 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use cluster_simulator::{self as life, Component, Life, Times};
+use embedded_apiserver::clock::TokioClock;
+use embedded_apiserver::faults::{Fault, Matcher, NoAnswer, Outage, Refusal, Rule, When};
+use embedded_apiserver::in_process;
+use embedded_apiserver::{Cluster, Options};
 use http::{Method, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -12,11 +17,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt as _;
-use usher_cluster::admission::in_process;
-use usher_cluster::clock::TokioClock;
-use usher_cluster::faults::{Fault, Matcher, NoAnswer, Outage, Refusal, Rule, When};
-use usher_cluster::life::{self, Component, Life, Times};
-use usher_cluster::{Cluster, Options};
 
 use crate::budget_watch::{BudgetWatch, Watched};
 use crate::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, STATEFUL_SETS};
@@ -69,7 +69,7 @@ pub async fn an_hour_of_faults(seed: u64, trace: Trace) -> Result<()> {
     scene.fill().await?;
     scene.converge(CALM).await.context("before anything went wrong")?;
 
-    let start = scene.cluster.server().now();
+    let start = scene.cluster.now();
     scene.cluster.faults().set(rules(&scene.cluster, start));
     let end = Instant::now() + HOUR;
     let troubles =
@@ -193,7 +193,7 @@ impl Scene {
                 "response": {"uid": review["request"]["uid"], "allowed": true},
             }))
         };
-        self.cluster.server().endpoints.register_service("default", "hooks", in_process(allow));
+        self.cluster.endpoints().register_service("default", "hooks", in_process(allow));
         let webhooks: Vec<Value> = [("fails", "Fail"), ("ignored", "Ignore")].map(webhook).into();
         let configuration = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -277,7 +277,7 @@ impl Scene {
     async fn deletions(&self, end: Instant) -> Result<()> {
         while Instant::now() < end {
             self.random_sleep(30, 300).await;
-            let pods = self.cluster.server().store.list("pods", Some("default")).objects;
+            let pods = self.cluster.store().list("pods", Some("default")).objects;
             let index = usize::try_from(self.random(pods.len() as u64))?;
             let Some(pod) = pods.get(index) else { continue };
             let name = &pod.key.name;
@@ -350,7 +350,7 @@ impl Scene {
                 "{name} is not updated: {status}"
             );
         }
-        let pods = self.cluster.server().store.list("pods", Some("default")).objects;
+        let pods = self.cluster.store().list("pods", Some("default")).objects;
         let wanted: usize = WORKLOADS.iter().map(|(.., replicas)| replicas).sum();
         ensure!(pods.len() == wanted, "{} pods where {wanted} should be", pods.len());
         for pod in pods.iter() {

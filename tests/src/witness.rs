@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use embedded_apiserver::Cluster;
+use embedded_apiserver::faults::{ClientService, NoAnswer};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -18,8 +20,6 @@ use tower::{Service, ServiceExt};
 use usher_api::names::{
     INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION, MAINTENANCE_SCHEDULING_GATE,
 };
-use usher_cluster::Cluster;
-use usher_cluster::faults::{ClientService, NoAnswer};
 
 /// What was seen, and what should not have been.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ impl Witness {
         }
         let forbid = status["evictionRequestCancellationPolicy"] == "Forbid";
         let read_as_wanted = self.seen.lock().read_as_wanted.get(uid).copied().unwrap_or_default();
-        let since_read = self.cluster.server().now().duration_since(read_as_wanted).as_secs();
+        let since_read = self.cluster.now().duration_since(read_as_wanted).as_secs();
         if !is_wanted(&request) && !forbid && since_read > TOLERANCE {
             return Err(format!("{name} is evicted although nobody asks for it any more"));
         }
@@ -105,7 +105,7 @@ impl Witness {
             let since = time(&status["progressTimestamp"])
                 .or_else(|| time(&request["metadata"]["creationTimestamp"]))
                 .unwrap_or_default();
-            let silent = self.cluster.server().now().duration_since(since).as_secs();
+            let silent = self.cluster.now().duration_since(since).as_secs();
             let overdue = silent + SKEW >= spec["progressDeadlineSeconds"].as_i64().unwrap_or(i64::MAX);
             let lowest = spec["interceptors"].as_array().into_iter().flatten();
             let lowest = lowest.min_by_key(|i| {
@@ -158,7 +158,7 @@ impl Witness {
     async fn note_read(&self, path: &str) {
         let request = self.object(path).await.filter(is_wanted);
         if let Some(uid) = request.as_ref().and_then(|request| request["spec"]["podRef"]["uid"].as_str()) {
-            self.seen.lock().read_as_wanted.insert(uid.to_owned(), self.cluster.server().now());
+            self.seen.lock().read_as_wanted.insert(uid.to_owned(), self.cluster.now());
         }
     }
 
@@ -184,7 +184,7 @@ impl Witness {
                 .is_some_and(|gates| gates.iter().any(|gate| gate["name"] == MAINTENANCE_SCHEDULING_GATE));
             return if is_gated { Ok(()) } else { Err(format!("{name} waits for a node and is deleted")) };
         };
-        let now = self.cluster.server().now();
+        let now = self.cluster.now();
         if self.is_drained_by_somebody(node, &pod).await {
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl Witness {
             maintenance["spec"]["stage"] == "Drain" && statuses.any(reaches)
         });
         if drains {
-            self.seen.lock().drained.insert(node.to_owned(), self.cluster.server().now());
+            self.seen.lock().drained.insert(node.to_owned(), self.cluster.now());
         }
         drains
     }

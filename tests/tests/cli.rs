@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use cluster_simulator::{self as life, Life, Times};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -19,7 +20,6 @@ use tokio::task::JoinHandle;
 use usher_api::EvictionRequest;
 use usher_apply::Clock;
 use usher_cli::Surroundings;
-use usher_cluster::life::{self, Life, Times};
 use usher_controllers::eviction_request::{Nobody, run};
 use usher_tests::TestCluster;
 use usher_tests::living::node;

@@ -33,7 +33,7 @@ async fn an_interrupted_drain_goes_on_and_it_is_said_how_to_watch_and_cancel_it(
     living.create(BUDGETS, &budget).await.unwrap();
     living.rolled_out("web").await.unwrap();
 
-    let server = living.cluster.server().clone();
+    let server = living.cluster.clone();
     let surroundings = Surroundings {
         clock: Arc::new(move || server.now()),
         cluster: Some(witness.client("person")),

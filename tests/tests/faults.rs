@@ -6,6 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
+use cluster_simulator::{self as life, Component};
+use embedded_apiserver::Cluster;
+use embedded_apiserver::Options;
+use embedded_apiserver::clock::TokioClock;
+use embedded_apiserver::faults::{Fault, Matcher, Outage, Refusal, Rule, When};
+use embedded_apiserver::in_process;
 use futures::TryStreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -13,12 +19,6 @@ use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostPar
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
-use usher_cluster::Cluster;
-use usher_cluster::Options;
-use usher_cluster::admission::in_process;
-use usher_cluster::clock::TokioClock;
-use usher_cluster::faults::{Fault, Matcher, Outage, Refusal, Rule, When};
-use usher_cluster::life::{self, Component};
 use usher_tests::chaos::Process;
 use usher_tests::living::{DEPLOYMENTS, Living, PODS, names, workload};
 use usher_tests::seeds::{self, Named};
@@ -166,7 +166,7 @@ async fn a_request_that_times_out_was_done_or_not_and_takes_its_time() {
 async fn faults_keep_to_their_windows_and_latency_is_that_of_the_cluster_clock() {
     let cluster = cluster();
     let ours = maps(&cluster, "ours");
-    let from = cluster.server().now() + SignedDuration::from_secs(10);
+    let from = cluster.now() + SignedDuration::from_secs(10);
     let window = When::always().during(from, from + SignedDuration::from_secs(10));
     only(&cluster, Matcher::any(), window, Fault::Latency(Duration::from_secs(3)));
     let took = async || {
@@ -185,7 +185,7 @@ async fn faults_keep_to_their_windows_and_latency_is_that_of_the_cluster_clock()
 async fn a_watch_ends_or_falls_silent_even_when_it_is_open_already() {
     let cluster = cluster();
     let ours = maps(&cluster, "ours");
-    let from = cluster.server().now() + SignedDuration::from_secs(10);
+    let from = cluster.now() + SignedDuration::from_secs(10);
     let window = || When::always().during(from, from + SignedDuration::from_secs(1));
     let secs = Duration::from_secs;
 
@@ -195,7 +195,7 @@ async fn a_watch_ends_or_falls_silent_even_when_it_is_open_already() {
     let seen: Vec<_> = events.try_collect().await.unwrap();
     assert_eq!((seen.len(), started.elapsed().as_secs()), (0, 15), "it ends long before its time");
 
-    let from = cluster.server().now() + SignedDuration::from_secs(10);
+    let from = cluster.now() + SignedDuration::from_secs(10);
     let window = When::always().during(from, from + SignedDuration::from_secs(1));
     only(&cluster, Matcher::any(), window, Fault::StallWatch { time: Some(secs(30)) });
     let started = Instant::now();
@@ -258,7 +258,7 @@ async fn a_webhook_that_is_out_fails_as_its_policy_says() {
             Ok(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
         }
     };
-    cluster.server().endpoints.register_service("default", "hook", in_process(allow));
+    cluster.endpoints().register_service("default", "hook", in_process(allow));
     let client = Client::new(cluster.client("ours"), "default");
     let configure = async |policy: &str| {
         let configuration = json!({
@@ -427,6 +427,6 @@ async fn a_program_is_killed_started_again_and_run_twice_with_names_and_clocks_o
     process.upheaval(until, Duration::from_secs(20)).await;
     judge.delete("counter-1", &DeleteParams::default()).await.unwrap();
     sleep(Duration::from_secs(3)).await;
-    let now = cluster.server().now();
+    let now = cluster.now();
     assert!(now.duration_since(at("counter-1").await).as_secs() <= 1, "one is left, with the right time");
 }

@@ -15,7 +15,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 
 fn age(living: &Living, time: &Value) -> i64 {
     let at: Timestamp = time.as_str().unwrap().parse().unwrap();
-    living.cluster.server().now().duration_since(at).as_secs()
+    living.cluster.now().duration_since(at).as_secs()
 }
 
 #[tokio::test(start_paused = true)]

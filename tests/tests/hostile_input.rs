@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
 use bytes::Bytes;
+use embedded_apiserver::{Cluster, Options};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
-use usher_cluster::{Cluster, Options};
 
 const METHODS: [Method; 7] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS];
@@ -177,11 +177,11 @@ proptest! {
         runtime.block_on(async {
             let cluster = cluster().await;
             for (method, path, content_type, query, body) in requests {
-                let before = cluster.server().store.revision();
+                let before = cluster.store().revision();
                 let uri = format!("{}?{}", PATHS[path], QUERIES[query]);
                 let shown = String::from_utf8_lossy(&body).into_owned();
                 let (code, answer) = send(&cluster, METHODS[method].clone(), &uri, TYPES[content_type], body).await;
-                let after = cluster.server().store.revision();
+                let after = cluster.store().revision();
                 prop_assert!((200..600).contains(&code), "{uri} {shown}: {code}");
                 prop_assert!(code < 300 || before == after, "{uri} {shown}: {code} {answer} but the store moved");
                 let rehearsal = QUERIES[query] == "dryRun=All";

@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use embedded_apiserver::EventKind;
 use serde_json::{Value, json};
-use usher_cluster::store::EventKind;
 use usher_tests::{Answer, TestCluster, crds};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -259,7 +259,7 @@ async fn the_end_of_a_definition_is_told_in_these_steps() {
     let definition = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
     assert_eq!(cluster.delete(&definition).await.unwrap().status, 200);
     cluster.until_gone(&definition).await.unwrap();
-    let store = &embedded.server().store;
+    let store = &embedded.store();
     let definitions = "apiextensions.k8s.io/customresourcedefinitions";
     let (events, _) = store.events_after(definitions, 0, usize::MAX).unwrap();
     let mut told = Vec::new();

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use embedded_apiserver::clock::Clock;
+use embedded_apiserver::{Cluster, Options};
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
@@ -20,8 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use usher_cluster::clock::Clock;
-use usher_cluster::{Cluster, Options};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -341,7 +341,7 @@ async fn a_watcher_lives_through_timeouts_bookmarks_and_compaction() {
             match round % 12 {
                 3 => drop(api.delete("m4", &DeleteParams::default()).await.unwrap()),
                 5 => drop(api.create(&PostParams::default(), &map("m4")).await.unwrap()),
-                7 => world.cluster.server().store.compact(),
+                7 => world.cluster.store().compact(),
                 _ => {}
             }
             sleep(HOUR / 2).await;

@@ -29,7 +29,7 @@ async fn a_rollout_never_drops_below_what_is_allowed_nor_exceeds_the_surge() {
         living.rolled_out("web").await.unwrap();
         let meter = living.meter("web");
         sleep(SETTLED).await;
-        let since = living.cluster.server().now();
+        let since = living.cluster.now();
         living.patch(&format!("{DEPLOYMENTS}/web"), &new_image()).await.unwrap();
         let done = living.rolled_out("web").await.unwrap();
         let least = meter.minimum_since(since).unwrap();
@@ -108,7 +108,7 @@ async fn a_drain_finishes_and_never_breaks_the_budget() {
         .unwrap();
     let meter = living.meter("web");
     sleep(SETTLED).await;
-    let since = living.cluster.server().now();
+    let since = living.cluster.now();
     let on = |pods: &[Value], node: &str| pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).count();
     assert!(on(&living.pods("web").await.unwrap(), "n1") > 1, "there is something to drain");
     living.drain("n1").await.unwrap();

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use embedded_apiserver::{Cluster, Options};
 use futures::StreamExt;
 use http::Method;
 use http_body_util::{BodyExt, Full};
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tower::ServiceExt;
-use usher_cluster::{Cluster, Options};
 use usher_tests::follower::{Follower, State, Wish};
 
 const CASES: u32 = 160;
@@ -162,7 +162,7 @@ impl Writer {
                 self.write(Method::PATCH, number, labels).await;
             }
             Op::Delete(number) => self.write(Method::DELETE, number, json!({})).await,
-            Op::Compact => self.cluster.server().store.compact(),
+            Op::Compact => self.cluster.store().compact(),
             Op::Wait => tokio::time::sleep(Duration::from_secs(130)).await,
             Op::Step(..) | Op::Disconnect(_) => {}
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use embedded_apiserver::faults::{Fault, Matcher, Refusal, Rule, When};
 use futures::future::join;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -15,7 +16,6 @@ use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 use usher_api::workloads::BundledInterceptor;
 use usher_api::{NodeMaintenance, PodType};
 use usher_apply::Clock;
-use usher_cluster::faults::{Fault, Matcher, Refusal, Rule, When};
 use usher_controllers::run_all;
 use usher_decide::maintenance::plan::PodClass;
 use usher_decide::maintenance::written::Written;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_apiserver::User;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -14,7 +15,6 @@ use tokio::time::{Instant, sleep};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_cluster::User;
 use usher_controllers::leader::Election;
 use usher_controllers::run_all;
 use usher_tests::living::{BUDGETS, DAEMON_SETS, Living, NODES, PODS, STATEFUL_SETS, bare_pod, workload};
@@ -155,11 +155,7 @@ impl Scene {
         {
             living.create(&path, &configuration).await.unwrap();
         }
-        let (now, timers, time) = (
-            living.cluster.server().clone(),
-            living.cluster.server().clone(),
-            living.cluster.server().clone(),
-        );
+        let (now, timers, time) = (living.cluster.clone(), living.cluster.clone(), living.cluster.clone());
         let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
         let certificate = Arc::new(ServingCertificate::default());
         let keeper = Keeper::new(client.clone(), NAMESPACE, SECRET, vec!["usher".to_owned()], certificate)

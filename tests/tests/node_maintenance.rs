@@ -32,7 +32,7 @@ fn breaches(scene: &Scene) -> Vec<String> {
 async fn nodes_are_drained_within_the_budget_and_given_back() {
     let scene = Scene::new(7).await.unwrap();
     scene.deployment("web", 10, 9).await.unwrap();
-    let (meter, start) = (scene.meter("web"), scene.cluster.server().now());
+    let (meter, start) = (scene.meter("web"), scene.cluster.now());
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3"])).await.unwrap();
     let drained = drained(&scene, "m").await;
     for node in ["n1", "n2", "n3"] {
@@ -105,7 +105,7 @@ async fn stuck(scene: &Scene) {
 async fn a_manager_that_is_killed_again_and_again_still_drains_in_order() {
     let mut scene = Scene::new(7).await.unwrap();
     scene.deployment("web", 10, 9).await.unwrap();
-    let (meter, start) = (scene.meter("web"), scene.cluster.server().now());
+    let (meter, start) = (scene.meter("web"), scene.cluster.now());
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3"])).await.unwrap();
     let mut position = 0;
     for number in 0..200_u64 {
@@ -138,7 +138,7 @@ async fn a_drain_tells_when_it_will_be_done_once_pods_have_left() {
     let scene = Scene::new(10).await.unwrap();
     // One at a time.
     scene.deployment("web", 20, 19).await.unwrap();
-    let start = scene.cluster.server().now();
+    let start = scene.cluster.now();
     scene.create(MAINTENANCES, &of_nodes("m", "Drain", &["n1", "n2", "n3", "n4"])).await.unwrap();
     let path = format!("{MAINTENANCES}/m");
     let left = |it: &Value| {
@@ -149,10 +149,10 @@ async fn a_drain_tells_when_it_will_be_done_once_pods_have_left() {
     assert_eq!(expected_finish(&early), None, "nothing is known yet");
     let all = left(&early);
     let half = scene.until(&path, |it| left(it) <= all / 2).await.unwrap();
-    let (said_at, said) = (scene.cluster.server().now(), expected_finish(&half).unwrap());
+    let (said_at, said) = (scene.cluster.now(), expected_finish(&half).unwrap());
     let drained = drained(&scene, "m").await;
     assert_eq!(expected_finish(&drained), None, "it is done");
-    let (took, end) = (scene.cluster.server().now().duration_since(start), scene.cluster.server().now());
+    let (took, end) = (scene.cluster.now().duration_since(start), scene.cluster.now());
     let off = end.duration_since(said).abs();
     assert!(said > said_at, "{said} was expected at {said_at}");
     assert!(off < took / 4 + jiff::SignedDuration::from_secs(20), "{off:#} off in a drain of {took:#}");
@@ -173,7 +173,7 @@ async fn a_drain_that_is_stuck_is_expected_later_and_later_and_hardly_ever_writt
         let maintenance = scene.maintenance("m").await.unwrap();
         versions.insert(maintenance["metadata"]["resourceVersion"].as_str().unwrap().to_owned());
         let expected = expected_finish(&maintenance).unwrap();
-        let late = scene.cluster.server().now().duration_since(expected);
+        let late = scene.cluster.now().duration_since(expected);
         assert!(late < jiff::SignedDuration::from_secs(60), "{expected} has passed {late:#} ago");
         said.push(expected);
     }

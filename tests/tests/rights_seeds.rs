@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use embedded_apiserver::User;
 use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -18,7 +19,6 @@ use tokio::time::sleep;
 use tower::{ServiceBuilder, ServiceExt as _};
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_cluster::User;
 use usher_controllers::run_all;
 use usher_tests::living::{Living, NODES, PODS, bare_pod, node};
 use usher_tests::maintenances::{MAINTENANCES, of_label};
@@ -297,7 +297,7 @@ async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
     for (path, configuration) in answer_inside(&living.cluster, client.clone(), &BundledInterceptor::ALL) {
         living.create(&path, &configuration).await?;
     }
-    let server = living.cluster.server().clone();
+    let server = living.cluster.clone();
     let clock = Clock::from_fn(move || server.now());
     let mut manager = JoinSet::new();
     manager.spawn(run_all(client, clock));

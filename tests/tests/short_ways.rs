@@ -6,16 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_apiserver::LogEvent;
+use embedded_apiserver::clock::TokioClock;
+use embedded_apiserver::in_process;
+use embedded_apiserver::{Cluster, Options};
 use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
-use usher_cluster::admission::in_process;
-use usher_cluster::clock::TokioClock;
-use usher_cluster::store::LogEvent;
-use usher_cluster::{Cluster, Options};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
@@ -76,7 +76,7 @@ impl Both {
             }))
         };
         for (cluster, resources) in self.0.iter().zip([&["leases"], resources]) {
-            cluster.server().endpoints.register_service("default", "hook", in_process(allow));
+            cluster.endpoints().register_service("default", "hook", in_process(allow));
             let configuration = json!({
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
                 "metadata": {"name": "hook"},
@@ -97,9 +97,9 @@ impl Both {
     /// All that both have stored, and what was told of it.
     fn compare_stores(&self, resource: &str) {
         let told = |cluster: &Cluster| {
-            let (events, _) = cluster.server().store.events_after(resource, 0, usize::MAX).unwrap();
+            let (events, _) = cluster.store().events_after(resource, 0, usize::MAX).unwrap();
             let line = |event: &LogEvent| (event.kind, event.object.text().to_string());
-            (events.iter().map(line).collect::<Vec<_>>(), cluster.server().store.revision())
+            (events.iter().map(line).collect::<Vec<_>>(), cluster.store().revision())
         };
         let [short, long] = &self.0;
         assert_eq!(told(short), told(long));
@@ -111,7 +111,7 @@ impl Both {
         tokio::time::advance(Duration::from_secs(3)).await;
         let answer = self.ask(Method::PATCH, path, agent, patch).await;
         let [short, long] = &self.0;
-        assert_eq!(short.server().store.revision(), long.server().store.revision(), "{patch}");
+        assert_eq!(short.store().revision(), long.store().revision(), "{patch}");
         answer
     }
 }

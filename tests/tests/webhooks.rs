@@ -426,16 +426,16 @@ async fn a_webhook_can_be_a_function_of_the_same_process() {
     assert_eq!(status, 500);
     assert!(message.ends_with(r#"service "webhook" not found"#), "{message}");
 
-    let endpoint = usher_cluster::admission::in_process(|mut review: Value| async move {
+    let endpoint = embedded_apiserver::in_process(|mut review: Value| async move {
         let uid = review["request"]["uid"].take();
         let mut response = decide("label".to_owned(), Value::Null).await;
         response["uid"] = uid;
         Ok(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
     });
-    handle.server().endpoints.register_service("usher", "webhook", endpoint);
+    handle.endpoints().register_service("usher", "webhook", endpoint);
     let created = scene.create("inside", "a", json!({})).await;
     assert_eq!((created.status, &created.body["metadata"]["labels"]), (201, &json!({"hooked": "yes"})));
 
-    handle.server().endpoints.unregister_service("usher", "webhook");
+    handle.endpoints().unregister_service("usher", "webhook");
     assert_eq!(scene.create("inside", "b", json!({})).await.status, 500);
 }

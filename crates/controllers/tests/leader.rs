@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use embedded_apiserver::{Cluster, ClusterService, Options};
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -18,7 +19,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tower::Service;
 use usher_apply::Clock;
-use usher_cluster::{Cluster, ClusterService, Options};
 use usher_controllers::leader::Election;
 
 const UP: u8 = 0;

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use cluster_simulator as life;
+use embedded_apiserver::Cluster;
+use embedded_apiserver::clock::ScaledClock;
 use kube::Client;
 use serde_json::{Value, json};
-use usher_cluster::Cluster;
-use usher_cluster::clock::ScaledClock;
-use usher_cluster::life;
 use usher_interceptors::{InterceptorClass, InterceptorRunner, Turn, TurnError};
 
-use crate::local::{Kubeconfig, Local, interruption};
+use crate::interruption::interruption;
+use crate::local::{Kubeconfig, Local};
 use crate::shell::Shell;
 use crate::{manifests, resident};
 

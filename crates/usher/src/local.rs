@@ -8,9 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
-use usher_cluster::clock::Clock;
-use usher_cluster::{Cluster, Options, Serving, User};
+use embedded_apiserver::clock::Clock;
+use embedded_apiserver::{Cluster, Options, Serving, User};
 
 pub struct Local {
     pub cluster: Cluster,
@@ -61,15 +60,6 @@ impl Kubeconfig {
         let kubeconfig = Self(path);
         written.with_context(|| format!("cannot write {}", kubeconfig.0.display()))?;
         Ok(kubeconfig)
-    }
-}
-
-/// Ctrl-C, or a polite request from elsewhere to end.
-pub async fn interruption() -> anyhow::Result<()> {
-    let mut asked = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    tokio::select! {
-        stopped = tokio::signal::ctrl_c() => stopped.context("cannot wait for Ctrl-C"),
-        _ = asked.recv() => Ok(()),
     }
 }
 

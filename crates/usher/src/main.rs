@@ -1,12 +1,23 @@
 //! The `usher` command: arguments and wiring only.
 
+#[cfg(feature = "sandbox")]
 mod demo;
+mod interruption;
+#[cfg(feature = "sandbox")]
 mod local;
 mod manager;
+#[cfg(feature = "sandbox")]
 mod manifests;
+#[cfg(feature = "sandbox")]
 mod resident;
+#[cfg(feature = "sandbox")]
 mod sandbox;
+#[cfg(feature = "sandbox")]
 mod shell;
+#[cfg(any(test, not(feature = "sandbox")))]
+mod without_sandbox;
+#[cfg(not(feature = "sandbox"))]
+use {without_sandbox as demo, without_sandbox as sandbox};
 
 use std::process::ExitCode;
 

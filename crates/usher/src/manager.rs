@@ -30,7 +30,7 @@ use usher_controllers::metrics::Metrics;
 use usher_controllers::{eviction_request, interceptors, maintenance};
 use usher_webhook::Clients;
 
-use crate::local::interruption;
+use crate::interruption::interruption;
 use gates::{Gate, Gates};
 use health::{Controller, Health};
 use scrapers::Scrapers;

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
+use embedded_apiserver::Cluster;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tower::ServiceExt as _;
-use usher_cluster::Cluster;
 
 /// The objects of a YAML or JSON file, of all its documents and of lists in them.
 pub fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
@@ -45,8 +45,7 @@ pub async fn create(cluster: &Cluster, object: &Value) -> anyhow::Result<()> {
     let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let name = text(&object["metadata"]["name"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-    let registry = cluster.server().registry();
-    let Some(row) = registry.by_kind(group, version, &kind) else {
+    let Some(row) = cluster.served_kind(&api_version, &kind) else {
         bail!("no kind {kind:?} in version {api_version:?} is served here");
     };
     let prefix = if group.is_empty() { "/api".to_string() } else { format!("/apis/{group}") };

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use embedded_apiserver::in_process;
+use embedded_apiserver::{Cluster, User};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_apply::Clock;
-use usher_cluster::admission::in_process;
-use usher_cluster::{Cluster, User};
 use usher_controllers::run_all;
 use usher_webhook::configurations::{self, Target};
 use usher_webhook::{Admission, Endpoint};
@@ -44,7 +44,7 @@ impl Drop for Resident {
 
 /// The cluster's time, which may go faster than that of this machine.
 pub fn clock_of(cluster: &Cluster) -> Clock {
-    let (now, timers) = (cluster.server().clone(), cluster.server().clone());
+    let (now, timers) = (cluster.clone(), cluster.clone());
     Clock::with_timers(move || now.now(), move |at| timers.time_until(at))
 }
 
@@ -81,7 +81,7 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
             }
         };
         let url = format!("{WEBHOOK}{}", endpoint.path());
-        cluster.server().endpoints.register_url(&url, in_process(answer));
+        cluster.endpoints().register_url(&url, in_process(answer));
     }
     let target = Target::Url { base: WEBHOOK.to_string(), ca_bundle: None };
     for configuration in
@@ -94,11 +94,11 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
 
 #[cfg(test)]
 mod tests {
+    use embedded_apiserver::Options;
     use http::Request;
     use http_body_util::{BodyExt as _, Full};
     use serde_json::json;
     use tower::ServiceExt as _;
-    use usher_cluster::Options;
 
     use super::*;
 

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use cluster_simulator::{self as life, Times};
+use embedded_apiserver::Cluster;
+use embedded_apiserver::clock::ScaledClock;
 use serde_json::Value;
-use usher_cluster::Cluster;
-use usher_cluster::clock::ScaledClock;
-use usher_cluster::life::{self, Times};
 
-use crate::local::{Local, interruption};
+use crate::interruption::interruption;
+use crate::local::Local;
 use crate::{manifests, resident};
 
 #[derive(clap::Args)]

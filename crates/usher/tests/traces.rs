@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use cluster_simulator::{self as life, Life, Times};
+use embedded_apiserver::{Cluster, Options, Serving, User};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -24,8 +26,6 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
-use usher_cluster::life::{self, Life, Times};
-use usher_cluster::{Cluster, Options, Serving, User};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const TOKEN: &str = "secret";

@@ -60,12 +60,12 @@ async fn behind_a_budget(report: &mut Report) -> Result<()> {
     let has_room = |budget: &serde_json::Value| budget["status"]["disruptionsAllowed"] == 1;
     living.until(&format!("{BUDGETS}/web"), has_room).await?;
     let before = living.pods("web").await?;
-    let begun = living.cluster.server().now();
+    let begun = living.cluster.now();
     for name in names(&before) {
         living.request(name, &json!([])).await?;
     }
     living.until(REQUESTS, |requests| requests["items"] == json!([])).await?;
-    let took = living.cluster.server().now().duration_since(begun).as_secs();
+    let took = living.cluster.now().duration_since(begun).as_secs();
     let after = living.pods("web").await?;
     let stayed = names(&after).into_iter().filter(|name| names(&before).contains(name)).count();
     ensure!(stayed == 0, "{stayed} pods have not left");

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use embedded_apiserver::Key;
+use embedded_apiserver::{Cluster, Options};
 use futures::future::{join_all, join3, pending};
 use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
@@ -19,8 +21,6 @@ use tower::ServiceExt as _;
 use usher_api::names::MANAGER_NAMESPACE;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_cluster::store::Key;
-use usher_cluster::{Cluster, Options};
 use usher_controllers::feeds::Feeds;
 use usher_controllers::metrics::Metrics;
 use usher_controllers::{eviction_request, interceptors, maintenance};
@@ -123,9 +123,9 @@ async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
     let path = format!("{REQUESTS}/{}", path_of(&request, "/status"));
     request = send(cluster, Method::PATCH, &path, &turn).await?;
 
-    let registry = cluster.server().registry();
-    let requests = registry.by_kind(GROUP, "v1alpha1", "EvictionRequest").context("no eviction requests")?;
-    let store = &cluster.server().store;
+    let version = format!("{GROUP}/v1alpha1");
+    let requests = cluster.served_kind(&version, "EvictionRequest").context("no eviction requests")?;
+    let store = &cluster.store();
     let mut node = send(cluster, Method::POST, NODES, &node("node-0000")).await?;
     for number in 1..NODE_COUNT {
         let name = format!("node-{number:04}");

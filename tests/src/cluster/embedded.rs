@@ -2,11 +2,11 @@
 
 use super::{ADMIN, Access, TESTERS, TestCluster};
 use anyhow::Result;
+use embedded_apiserver::{Cluster, Options, Serving, User};
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use usher_cluster::{Cluster, Options, Serving, User};
 
 /// The users of the real one, and the roles they are bound to there.
 const USERS: [(&str, Option<&str>); 3] =

@@ -6,6 +6,8 @@ use crate::{Request, TestCluster, crds};
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use embedded_apiserver::in_process;
+use embedded_apiserver::{Cluster, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
@@ -15,8 +17,6 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_cluster::admission::in_process;
-use usher_cluster::{Cluster, User};
 use usher_controllers::{eviction_request, run_all};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
 use usher_webhook::{Admission, Endpoint, ServingCertificate};
@@ -114,7 +114,7 @@ pub fn answer_inside(
     client: kube::Client,
     interceptors: &[BundledInterceptor],
 ) -> [(String, Value); 2] {
-    let webhook = cluster.server().clone();
+    let webhook = cluster.clone();
     let admission = Admission::new(client).with_interceptors(interceptors.to_vec());
     let admission = Arc::new(admission.with_clock(Arc::new(move || webhook.now())));
     for endpoint in Endpoint::ALL {
@@ -124,7 +124,7 @@ pub fn answer_inside(
             async move { admission.answer(endpoint, review.as_bytes()).await.map_err(|why| why.to_string()) }
         };
         let url = format!("{INSIDE}{}", endpoint.path());
-        cluster.server().endpoints.register_url(&url, in_process(answer));
+        cluster.endpoints().register_url(&url, in_process(answer));
     }
     registrations(&Target::Url { base: INSIDE.to_owned(), ca_bundle: None })
 }
@@ -139,7 +139,7 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     }
     created(reached, "/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}})).await?;
     let client = kube::Client::new(cluster.service_as(manager()), "default");
-    let (now, timers) = (cluster.server().clone(), cluster.server().clone());
+    let (now, timers) = (cluster.clone(), cluster.clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
     for (path, configuration) in answer_inside(cluster, client.clone(), which.interceptors()) {
         created(reached, &path, &configuration).await?;

@@ -4,13 +4,13 @@
 use super::beside::Usher;
 use crate::cluster::{ADMIN, Answer, Request, TestCluster, exchange};
 use anyhow::{Context, Result, anyhow, bail};
+use cluster_simulator::Life;
+use embedded_apiserver::Cluster;
 use http::Method;
 use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::Value;
 use tokio::sync::Mutex;
-use usher_cluster::Cluster;
-use usher_cluster::life::Life;
 
 /// A running cluster. Scenarios on it side by side do not see each other: each has its own namespace and nodes. What
 /// they leave behind goes with the cluster.
@@ -72,7 +72,7 @@ impl ClusterUnderTest {
     /// Without any socket, so that time can be virtual. Its life ends with this.
     #[must_use]
     pub fn embedded(cluster: &Cluster, life: Life) -> Self {
-        let server = cluster.server().clone();
+        let server = cluster.clone();
         let clock: Box<dyn Fn() -> Timestamp + Send + Sync> = Box::new(move || server.now());
         let reached = Self::new(kube::Client::new(cluster.service(), "default"));
         Self { life: Some(life), clock: Some(clock), ..reached }

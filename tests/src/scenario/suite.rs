@@ -8,14 +8,15 @@ use super::recorded::{self, Recorded};
 use super::{ClusterUnderTest, Failure, Report, Scenario, beside, load, run, select};
 use crate::TestCluster;
 use anyhow::{Result, ensure};
+use cluster_simulator as life;
+use embedded_apiserver::clock::TokioClock;
+use embedded_apiserver::{Cluster, Options};
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use usher_cluster::clock::TokioClock;
-use usher_cluster::{Cluster, Options, life};
 
 /// Newer API servers have a kind of the same name in another group.
 const GROUP: &str = "evictionrequest.coordination.k8s.io";

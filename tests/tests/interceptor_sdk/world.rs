@@ -1,5 +1,7 @@
 //! An embedded cluster with Usher's definitions, pods, requests, and the controller's part by hand.
 
+use embedded_apiserver::clock::{Clock, TokioClock};
+use embedded_apiserver::{Cluster, Options};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,8 +15,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use usher_api::{EvictionRequest, EvictionRequestStatus};
-use usher_cluster::clock::{Clock, TokioClock};
-use usher_cluster::{Cluster, Options};
 use usher_interceptors::{HandlerError, InterceptorClass, InterceptorRunner, Turn};
 use usher_tests::crds;
 
@@ -157,7 +157,7 @@ pub fn request(pod: &Pod) -> EvictionRequest {
 }
 
 pub fn stamp(at: Timestamp) -> String {
-    usher_cluster::clock::rfc3339(at)
+    embedded_apiserver::clock::rfc3339(at)
 }
 
 /// Waits in virtual time.

@@ -1,0 +1,318 @@
+//! Heartbeats of the kubelets: a lease for each node, renewed every ten seconds, and the times in its conditions, every
+//! five minutes.
+//!
+//! They are written only when someone could notice. The server asks before anybody but the components here reads or
+//! watches nodes or leases ([`embedded_apiserver::heartbeats`]), and every beat that is due is written first, with the time at
+//! which the kubelet made it. While a watch is open, beats are written when they are made. So a reader finds what it
+//! would find if all had been written, except that revisions were not used up; and an hour in which nobody looks costs
+//! nothing. A kubelet that is silent makes no beats: its lease and its node stay at the last one before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::api::{self, describe};
+use super::plan::{Action, Plan, Target};
+use super::tasks::Component;
+use super::view::{Node, Resource, View, condition};
+use embedded_apiserver::Cluster;
+use embedded_apiserver::Key;
+use embedded_apiserver::clock::rfc3339;
+use embedded_apiserver::heartbeats::{Freshener, HeartbeatKind};
+
+const NAMESPACE: &str = "kube-node-lease";
+const LEASE_SECONDS: i64 = 40;
+const RENEWED_EVERY: SignedDuration = SignedDuration::from_secs(10);
+const REPORTED_EVERY: SignedDuration = SignedDuration::from_mins(5);
+
+/// The conditions that a kubelet reports.
+const REPORTED: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
+
+/// A new node gets its lease.
+pub(crate) fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    if let Some(node) = view.nodes.get(key).filter(|node| !node.is_deleting()) {
+        let object = lease(&node.metadata.name, &node.metadata.uid, now);
+        plan.act(Action::Ensure { resource: Resource::Leases, namespace: NAMESPACE.into(), object });
+    }
+    plan
+}
+
+fn lease(node: &str, uid: &str, renewed: Timestamp) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": node, "namespace": NAMESPACE,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}],
+        },
+        "spec": {
+            "holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": micro_time(renewed),
+        },
+    })
+}
+
+/// How `metav1.MicroTime` is written.
+fn micro_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// The kubelet of one node.
+#[derive(Debug, Clone)]
+struct Kubelet {
+    uid: String,
+    /// It has been there since then, and made its beats from then on.
+    since: Timestamp,
+    silent: Option<Timestamp>,
+    conditions: Vec<&'static str>,
+    /// The beats that were written last.
+    renewed: Timestamp,
+    reported: Timestamp,
+}
+
+impl Kubelet {
+    /// The last beat that it made by now, if it is not written yet.
+    fn due(&self, sight: HeartbeatKind, now: Timestamp) -> Option<Timestamp> {
+        let (every, written) = self.beats(sight);
+        let passed = self.silent.unwrap_or(now).min(now).duration_since(self.since);
+        let beats = passed.as_secs() / every.as_secs();
+        let last = self.since + SignedDuration::from_secs(beats * every.as_secs());
+        (beats >= 0 && last > written).then_some(last)
+    }
+
+    fn beats(&self, sight: HeartbeatKind) -> (SignedDuration, Timestamp) {
+        match sight {
+            HeartbeatKind::Leases => (RENEWED_EVERY, self.renewed),
+            HeartbeatKind::Nodes => (REPORTED_EVERY, self.reported),
+        }
+    }
+
+    /// When it makes the beat after the last that was written.
+    fn next(&self, sight: HeartbeatKind) -> Option<Timestamp> {
+        let (every, written) = self.beats(sight);
+        // One that is back begins with a beat.
+        let next = if self.since > written { self.since } else { written + every };
+        self.silent.is_none_or(|silent| next <= silent).then_some(next)
+    }
+
+    fn write(&mut self, sight: HeartbeatKind, node: &str, at: Timestamp) -> Action {
+        let target = |resource: Resource, namespace: &str, uid: &str| Target {
+            resource,
+            namespace: namespace.into(),
+            name: node.into(),
+            uid: uid.into(),
+        };
+        match sight {
+            HeartbeatKind::Leases => {
+                self.renewed = at;
+                // Whoever made the lease, the kubelet of that name renews it.
+                let patch = json!({"spec": {"renewTime": micro_time(at), "holderIdentity": node}});
+                let target = target(Resource::Leases, NAMESPACE, "");
+                Action::Patch { target, subresource: None, patch, pinned: None }
+            }
+            HeartbeatKind::Nodes => {
+                self.reported = at;
+                let beat = |kind: &&str| json!({"type": kind, "lastHeartbeatTime": rfc3339(at)});
+                let conditions: Vec<Value> = self.conditions.iter().map(beat).collect();
+                let patch = json!({"status": {"conditions": conditions}});
+                let target = target(Resource::Nodes, "", &self.uid);
+                Action::Patch { target, subresource: Some("status"), patch, pinned: None }
+            }
+        }
+    }
+}
+
+/// The kubelets of all nodes, as far as their heartbeats go.
+pub(crate) struct Heartbeats {
+    cluster: Cluster,
+    kubelets: Mutex<BTreeMap<String, Kubelet>>,
+    trace: Option<UnboundedSender<String>>,
+}
+
+impl Heartbeats {
+    pub(crate) fn new(cluster: &Cluster, trace: Option<UnboundedSender<String>>) -> Arc<Self> {
+        let beats = Arc::new(Self { cluster: cluster.clone(), kubelets: Mutex::default(), trace });
+        let freshener: Arc<dyn Freshener> = beats.clone();
+        cluster.heartbeat_readers().ask(Arc::downgrade(&freshener));
+        beats
+    }
+
+    /// A node is there, or differs.
+    pub(crate) fn seen(&self, node: &Node, now: Timestamp) {
+        let conditions = &node.status.conditions;
+        let conditions = REPORTED.into_iter().filter(|kind| condition(conditions, kind).is_some()).collect();
+        let mut kubelets = self.kubelets.lock();
+        match kubelets.get_mut(&node.metadata.name) {
+            Some(known) if known.uid == node.metadata.uid => known.conditions = conditions,
+            _ => {
+                let uid = node.metadata.uid.clone();
+                let kubelet =
+                    Kubelet { uid, since: now, silent: None, conditions, renewed: now, reported: now };
+                kubelets.insert(node.metadata.name.clone(), kubelet);
+                self.cluster.heartbeat_readers().stir();
+            }
+        }
+    }
+
+    pub(crate) fn gone(&self, node: &str) {
+        self.kubelets.lock().remove(node);
+    }
+
+    /// The kubelet of a node makes no beats any more.
+    pub(crate) fn silence(&self, node: &str, now: Timestamp) {
+        if let Some(kubelet) = self.kubelets.lock().get_mut(node) {
+            kubelet.silent.get_or_insert(now);
+        }
+    }
+
+    /// It is back, and begins with a beat.
+    pub(crate) fn resume(&self, node: &str, now: Timestamp) {
+        if let Some(kubelet) = self.kubelets.lock().get_mut(node)
+            && kubelet.silent.take().is_some()
+        {
+            kubelet.since = now;
+            self.cluster.heartbeat_readers().stir();
+        }
+    }
+
+    /// Writes beats as they are made while somebody watches.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let heartbeat_readers = self.cluster.heartbeat_readers().clone();
+        loop {
+            let watched = [HeartbeatKind::Nodes, HeartbeatKind::Leases]
+                .into_iter()
+                .filter(|sight| heartbeat_readers.are_watching(*sight));
+            let watched: Vec<HeartbeatKind> = watched.collect();
+            let next = watched.iter().filter_map(|sight| self.next(*sight)).min();
+            let Some(next) = next else {
+                heartbeat_readers.changed().await;
+                continue;
+            };
+            let left = self.cluster.time_until(next);
+            if !left.is_zero() {
+                // Timers of tokio count in milliseconds, rounded up so that it is not too early.
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep(left + Duration::from_millis(1)) => {}
+                    () = heartbeat_readers.changed() => continue,
+                }
+            }
+            for sight in watched {
+                self.write(sight, None).await;
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.cluster.now()
+    }
+
+    fn next(&self, sight: HeartbeatKind) -> Option<Timestamp> {
+        self.kubelets.lock().values().filter_map(|kubelet| kubelet.next(sight)).min()
+    }
+
+    /// Writes the beats that are due. They count as written from now on: who comes while they are being written does not
+    /// wait, so that a webhook may look at nodes.
+    async fn write(&self, sight: HeartbeatKind, name: Option<&str>) {
+        let now = self.now();
+        let mut due = Vec::new();
+        for (node, kubelet) in self.kubelets.lock().iter_mut() {
+            if name.is_none_or(|name| name == node)
+                && (sight == HeartbeatKind::Leases || !kubelet.conditions.is_empty())
+                && let Some(at) = kubelet.due(sight, now)
+            {
+                due.push((node.clone(), kubelet.uid.clone(), at, kubelet.write(sight, node, at)));
+            }
+        }
+        for (node, uid, at, action) in due {
+            if self.carry_out(&action).await == 404 && sight == HeartbeatKind::Leases {
+                let object = lease(&node, &uid, at);
+                let namespace = NAMESPACE.to_string();
+                self.carry_out(&Action::Ensure { resource: Resource::Leases, namespace, object }).await;
+            }
+        }
+    }
+
+    async fn carry_out(&self, action: &Action) -> u16 {
+        let outcome = api::carry_out(&self.cluster, Component::Heartbeat, action).await;
+        if let Some(trace) = &self.trace {
+            let line =
+                format!("{} {:?} {} -> {}", self.now(), Component::Heartbeat, describe(action), outcome.code);
+            if trace.send(line).is_err() {
+                tracing::debug!("nobody reads the trace any more");
+            }
+        }
+        outcome.code
+    }
+}
+
+impl Freshener for Heartbeats {
+    fn freshen(self: Arc<Self>, sight: HeartbeatKind, name: Option<String>) -> BoxFuture<'static, ()> {
+        async move { self.write(sight, name.as_deref()).await }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::testing::at;
+
+    fn kubelet() -> Kubelet {
+        Kubelet {
+            uid: "u".into(),
+            since: at(3),
+            silent: None,
+            conditions: vec!["Ready"],
+            renewed: at(3),
+            reported: at(3),
+        }
+    }
+
+    #[test]
+    fn beats_are_due_when_they_were_made() {
+        let mut kubelet = kubelet();
+        assert_eq!(
+            (kubelet.due(HeartbeatKind::Leases, at(12)), kubelet.next(HeartbeatKind::Leases)),
+            (None, Some(at(13)))
+        );
+        assert_eq!(kubelet.due(HeartbeatKind::Leases, at(3600)), Some(at(3593)));
+        assert_eq!(kubelet.due(HeartbeatKind::Nodes, at(302)), None);
+        assert_eq!(kubelet.due(HeartbeatKind::Nodes, at(3600)), Some(at(3303)));
+        kubelet.write(HeartbeatKind::Leases, "n", at(3593));
+        assert_eq!(
+            (kubelet.due(HeartbeatKind::Leases, at(3600)), kubelet.next(HeartbeatKind::Leases)),
+            (None, Some(at(3603)))
+        );
+    }
+
+    #[test]
+    fn a_silent_kubelet_stops_at_its_last_beat() {
+        let mut kubelet = kubelet();
+        kubelet.silent = Some(at(40));
+        assert_eq!(kubelet.due(HeartbeatKind::Leases, at(3600)), Some(at(33)));
+        kubelet.write(HeartbeatKind::Leases, "n", at(33));
+        assert_eq!(
+            (kubelet.due(HeartbeatKind::Leases, at(3600)), kubelet.next(HeartbeatKind::Leases)),
+            (None, None)
+        );
+        (kubelet.silent, kubelet.since) = (None, at(100));
+        assert_eq!(kubelet.next(HeartbeatKind::Leases), Some(at(100)), "it is back");
+        assert_eq!(kubelet.due(HeartbeatKind::Leases, at(105)), Some(at(100)));
+    }
+
+    #[test]
+    fn a_lease_is_as_a_kubelet_makes_it() {
+        let lease = lease("n", "u", at(1));
+        assert_eq!(
+            lease["spec"],
+            json!({"holderIdentity": "n", "leaseDurationSeconds": 40, "renewTime": "1970-01-01T00:00:01.000000Z"})
+        );
+        assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], "u");
+    }
+}
