@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
-use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire, outlook};
+use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire, Workloads, outlook};
 use usher_decide::snapshot::Maintenance;
 
 use super::{Context, text};
@@ -29,6 +29,7 @@ fn cluster(nodes: &[Value], pods: &[Value], budgets: &[Value]) -> Cluster {
         pods: pods.iter().map(pod).collect(),
         budgets: budgets.iter().map(budget).collect(),
         maintenances: Vec::new(),
+        workloads: Workloads::default(),
     }
 }
 
