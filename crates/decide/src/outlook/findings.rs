@@ -24,12 +24,19 @@ struct Groups<'a> {
     slow: BTreeMap<&'a Key, Slow<'a>>,
     /// With whether they stay.
     daemons: BTreeMap<(Key, bool), Vec<Key>>,
-    /// With how many go at a time, and how many there are in which wave.
-    stateful: BTreeMap<(Key, u32), (Vec<Key>, BTreeMap<usize, usize>)>,
+    /// With how many go at a time.
+    stateful: BTreeMap<(Key, u32), ByWave>,
     mirrors: Vec<Key>,
     orphans: Vec<Key>,
     with_data: Vec<Key>,
     interceptors: BTreeMap<&'a str, (usize, Vec<Key>)>,
+}
+
+/// Pods of one StatefulSet, and how many of them in which wave.
+#[derive(Default)]
+struct ByWave {
+    pods: Vec<Key>,
+    by_wave: BTreeMap<usize, usize>,
 }
 
 /// Pods that take from one budget, and how many of them in which wave.
@@ -70,9 +77,9 @@ impl<'a> Groups<'a> {
         }
         let budgets = shelf.of_pod(&pod.pod);
         if let Some((owner, at_once)) = workloads.stateful_set(&pod.pod) {
-            let (pods, by_wave) = self.stateful.entry((owner, at_once)).or_default();
-            pods.push(key());
-            *by_wave.entry(wave).or_default() += 1;
+            let set = self.stateful.entry((owner, at_once)).or_default();
+            set.pods.push(key());
+            *set.by_wave.entry(wave).or_default() += 1;
         }
         let stays = self.stays(pod, &budgets, workloads.daemon_set(&pod.pod), now);
         if !stays
@@ -171,7 +178,7 @@ impl<'a> Groups<'a> {
         }));
         let daemons = self.daemons.into_iter();
         all.extend(daemons.map(|((owner, stays), pods)| Finding::DaemonSet { owner, stays, pods }));
-        all.extend(self.stateful.into_iter().map(|((owner, at_once), (pods, by_wave))| {
+        all.extend(self.stateful.into_iter().map(|((owner, at_once), ByWave { pods, by_wave })| {
             let rounds = by_wave.values().map(|pods| pods.div_ceil(at_once as usize)).sum();
             Finding::StatefulSet { owner, at_once, rounds, pods }
         }));
