@@ -61,7 +61,7 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
         "Dry run: 2 nodes with ",
         " would be drained in 2 waves. ",
         "cannot be evicted: budget default/db has minAvailable 3 and 3 pods\n",
-        "2 pods of DaemonSet default/agent, which would recreate them at once",
+        "2 pods of DaemonSet default/agent leave last, and come back when the maintenance completes\n",
         "1 pod has no controller and will not be recreated\n    default/solo\n",
         "fit on the 1 remaining schedulable node.\n",
         "Nothing was changed. To do it, run the same command without --dry-run.\n",

@@ -120,7 +120,9 @@ fn what_is_long_is_cut_and_counted() {
 #[test]
 fn what_the_flags_of_the_drain_change_is_told() {
     let mut agent = pod("agent-1", "n1");
-    agent["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet");
+    agent["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "m"});
+    agent["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n1", "controller": true}]);
     let cluster = cluster(&[node("n1"), node("n2")], &[agent], &[]);
     let maintenance: NodeMaintenance = serde_json::from_value(json!({
         "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "new"},
@@ -143,9 +145,7 @@ fn what_the_flags_of_the_drain_change_is_told() {
     );
     let ignored = told(&Context { ignores_daemons: true, ..context(&[]) });
     assert!(
-        ignored.contains(
-            "    you can: keep the DaemonSet off these nodes, or give its pods an interceptor that ends them\n"
-        ),
+        ignored.contains("    you can: remove the manifests on the node\n"),
         "what is given already is not advised: {ignored}"
     );
     let refused = told(&Context { ignores_daemons: true, ..context(&["--force"]) });

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::samples::{
     budget, cluster, intercepted, look, maintenance, node, now, of_kind, pod, read_maintenance, with,
 };
-use super::{Finding, Outlook, Severity, outlook};
-use crate::snapshot::{Key, Maintenance};
+use super::{Cluster, Finding, Outlook, Severity, Workloads, outlook};
+use crate::snapshot::{DaemonSetOnWire, Key, Maintenance, StatefulSetOnWire};
 
 fn sentences(outlook: &Outlook) -> Vec<String> {
     outlook.findings.iter().map(Finding::sentence).collect()
@@ -70,7 +70,7 @@ fn each_obstacle_is_found_by_itself() {
         (
             vec![of_kind("d", "n1", "DaemonSet")],
             vec![],
-            vec!["1 pod of DaemonSet shop/own, which would recreate it at once: never evicted"],
+            vec!["1 pod of DaemonSet shop/own leaves last, and comes back when the maintenance completes"],
         ),
         (vec![mirror], vec![], vec!["1 pod is static: only the kubelet can stop a static pod"]),
         (
@@ -114,7 +114,8 @@ fn each_obstacle_is_found_by_itself() {
             vec![intercepted(of_kind("d", "n1", "DaemonSet"))],
             vec![],
             vec![
-                "1 pod has the interceptor db.example.com, which the drain waits for; 1 of them cannot be evicted otherwise",
+                "1 pod has the interceptor db.example.com, which the drain waits for",
+                "1 pod of DaemonSet shop/own leaves last, and comes back when the maintenance completes",
             ],
         ),
         (
@@ -125,6 +126,57 @@ fn each_obstacle_is_found_by_itself() {
     ];
     for (number, (pods, budgets, wanted)) in rows.into_iter().enumerate() {
         assert_eq!(found(pods, budgets), wanted, "row {number}");
+    }
+}
+
+#[test]
+fn what_workloads_say_of_their_pods_is_told() {
+    let read = |kind: &str, spec: Value, strategy: Option<&str>| {
+        json!({
+            "kind": kind, "spec": spec,
+            "metadata": {"name": "own", "namespace": "shop", "uid": "o", "annotations": {
+                "evictionrequest.coordination.k8s.io/eviction-request-strategy": strategy.unwrap_or("none"),
+            }},
+        })
+    };
+    let daemon_set = |strategy| {
+        serde_json::from_value::<DaemonSetOnWire>(read("DaemonSet", json!({}), strategy)).unwrap().into()
+    };
+    let stateful_set = |max: u32, strategy| {
+        let spec = json!({"replicas": 5, "updateStrategy": {"rollingUpdate": {"maxUnavailable": max}}});
+        serde_json::from_value::<StatefulSetOnWire>(read("StatefulSet", spec, strategy)).unwrap().into()
+    };
+    let stateful = |name: &str| {
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "own", "uid": "o", "controller": true}]);
+        with(pod(name, "n1"), "/metadata/ownerReferences", owner)
+    };
+    let daemon = || vec![of_kind("d", "n1", "DaemonSet")];
+    let rows: [(Vec<Value>, Workloads, &[&str]); 5] = [
+        (
+            daemon(),
+            Workloads::new(Some(vec![daemon_set(Some("Off"))]), vec![], vec![]),
+            &["1 pod of DaemonSet shop/own stays, as it opted out; the drain does not wait for it"],
+        ),
+        (
+            daemon(),
+            Workloads::new(Some(vec![daemon_set(None)]), vec![], vec![]),
+            &["1 pod of DaemonSet shop/own leaves last, and comes back when the maintenance completes"],
+        ),
+        // There is no such DaemonSet: it is evicted as any other.
+        (daemon(), Workloads::new(Some(vec![]), vec![], vec![]), &[]),
+        (
+            vec![stateful("own-0"), stateful("own-1"), stateful("own-2")],
+            Workloads::new(None, vec![stateful_set(2, Some("MaxUnavailable"))], vec![]),
+            &["3 pods of StatefulSet shop/own, which lets 2 go at a time: at least 2 rounds"],
+        ),
+        (vec![stateful("own-0")], Workloads::new(None, vec![stateful_set(2, None)], vec![]), &[]),
+    ];
+    for (number, (pods, workloads, wanted)) in rows.into_iter().enumerate() {
+        let cluster = Cluster { workloads, ..cluster(vec![node("n1", "8"), node("n2", "8")], pods, vec![]) };
+        let outlook = look(&cluster, &["n1"]);
+        let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
+        assert_eq!(found, wanted, "row {number}");
+        assert!(!outlook.is_stuck(), "row {number}");
     }
 }
 
