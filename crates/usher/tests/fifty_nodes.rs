@@ -1,4 +1,4 @@
-//! A maintenance of 50 nodes with 1,500 pods on the real control plane, while `usher manager` is killed again and again and
+//! A maintenance of 50 nodes with 1,500 pods, 5 DaemonSets and StatefulSets on the real control plane, while `usher manager` is killed again and again and
 //! somebody with kubectl gets in its way: all pods leave within their budgets, and all nodes are given back as they were.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use common::Scene;
-use common::calls::{client_of, create_all, left, list, start_manager, until_left};
+use common::calls::{client_of, create_all, left, list, until_left};
 
 /// The nodes that are emptied, and those that take their pods.
 const OLD: usize = 50;
@@ -24,6 +24,10 @@ const APPS: usize = 30;
 /// The first of them have a budget.
 const WITH_BUDGET: usize = 15;
 const REPLICAS: usize = 50;
+const DAEMONS: usize = 5;
+/// StatefulSets that opted in, and their pods.
+const SETS: usize = 4;
+const MEMBERS: usize = 5;
 /// So many pods of an application with a budget may be missing at a time. An eviction whose caller is killed on the way can
 /// leave its mark in the budget without a deletion, and the disruption controller forgets it after two minutes only.
 const MAY_MISS: usize = 10;
@@ -34,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
 const REQUESTS: &str =
@@ -50,17 +56,29 @@ async fn fifty_nodes_are_emptied_while_the_manager_is_killed_and_kubectl_interfe
     if usher_testbed::skip_real("a maintenance of 50 nodes with 1,500 pods, the manager killed") {
         return;
     }
-    // Without deploy/webhooks.yaml: it leads to a Service, and nobody routes Services here.
-    let installed: [&[&str]; 2] = [&["-f", "deploy/crds"], &["-k", "deploy/base"]];
+    let installed: [&[&str]; 4] = [
+        &["-f", "deploy/crds"],
+        &["-k", "deploy/base"],
+        &["-f", "deploy/webhooks.yaml"],
+        &["-k", "deploy/workloads"],
+    ];
     let scene = Scene::start(OLD + NEW, &installed).await;
     let client = client_of(&scene).await;
     fill(&scene, &client).await;
     scene.kubectl(&["cordon", CORDONED_BEFORE], None).await;
     let pods_before = left(&client, PODS).await;
-    let budgets = BudgetWatch::start(&client);
+    let budgets = Watch::start(&client, ("policy", "PodDisruptionBudget"), |budget| {
+        budget["status"]["currentHealthy"].as_u64() < budget["status"]["desiredHealthy"].as_u64()
+    });
+    // They have no budget: one at a time is what their interceptor promises.
+    let sets = Watch::start(&client, ("apps", "StatefulSet"), |set| {
+        set["status"]["availableReplicas"].as_u64().unwrap_or(0) < MEMBERS as u64 - 1
+    });
 
     let begun = Instant::now();
-    let mut manager = start_manager(&scene);
+    // Alone, so that a new one need not wait for the lease of the one that was killed; and one line for every eviction would be too much.
+    let arguments = ["--leader-elect=false", "--log-level=warn"];
+    let mut manager = scene.manager_process(&arguments, None).await;
     scene.kubectl(&["create", "-f", "-"], Some(&maintenance())).await;
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut moments: Vec<usize> = (0..KILLS).map(|_| random.usize(pods_before / 3..pods_before)).collect();
@@ -69,9 +87,9 @@ async fn fifty_nodes_are_emptied_while_the_manager_is_killed_and_kubectl_interfe
     for (at, moment) in moments.into_iter().enumerate() {
         until(&client, MAINTENANCES, |all| pods_left(&all[0]).is_some_and(|left| left <= moment)).await;
         interfere(&scene, &client, at).await;
-        manager.kill().await.unwrap();
+        manager.process.kill().await.unwrap();
         struck.push(on_old_nodes(&client).await);
-        manager = start_manager(&scene);
+        manager = scene.manager_at(manager.webhook, &arguments, None).await;
     }
     until(&client, MAINTENANCES, |all| all.iter().all(is_drained)).await;
     println!(
@@ -79,7 +97,7 @@ async fn fifty_nodes_are_emptied_while_the_manager_is_killed_and_kubectl_interfe
         begun.elapsed(),
         budgets.verdict().0
     );
-    assert_eq!(on_old_nodes(&client).await, 0, "drained, and not a moment before");
+    assert_eq!(on_old_nodes(&client).await, 0, "drained, daemons included, and not a moment before");
     until(&client, NODES, |nodes| nodes.iter().filter(|node| is_old(node)).all(is_cordoned)).await;
 
     // The hardware is changed; the nodes are given back as they were.
@@ -94,11 +112,15 @@ async fn fifty_nodes_are_emptied_while_the_manager_is_killed_and_kubectl_interfe
     scene.kubectl(&["delete", "nodemaintenance", "racks", "--timeout=60s"], None).await;
     until_left(&client, REQUESTS, 0, PATIENCE).await;
     until(&client, DEPLOYMENTS, |all| all.iter().all(is_whole)).await;
+    until(&client, DAEMON_SETS, |all| all.iter().all(|set| set["status"]["numberReady"] == OLD + NEW)).await;
+    let (seen, broken) = sets.verdict();
+    assert!(seen > SETS * MEMBERS, "the watch of the StatefulSets saw {seen} changes only");
+    assert!(broken.is_empty(), "more than one pod of a StatefulSet was down: {broken:#?}");
     let (seen, broken) = budgets.verdict();
     assert!(seen > OLD, "the watch of the budgets saw {seen} changes only");
     assert!(broken.is_empty(), "budgets were overdrawn: {broken:#?}");
-    assert!(manager.try_wait().unwrap().is_none(), "the last one still runs");
-    manager.kill().await.unwrap();
+    assert!(manager.process.try_wait().unwrap().is_none(), "the last one still runs");
+    manager.process.kill().await.unwrap();
     scene.plane.stop().await.unwrap();
 }
 
@@ -120,6 +142,11 @@ async fn fill(scene: &Scene, client: &Client) {
     run(with(&["cordon"], &new, &[])).await;
     create_all(client, DEPLOYMENTS, (0..APPS).map(deployment)).await;
     create_all(client, BUDGETS, (0..WITH_BUDGET).map(budget)).await;
+    create_all(client, DAEMON_SETS, (0..DAEMONS).map(daemon_set)).await;
+    create_all(client, STATEFUL_SETS, (0..SETS).map(stateful_set)).await;
+    until(client, STATEFUL_SETS, |all| all.iter().all(|set| set["status"]["availableReplicas"] == MEMBERS))
+        .await;
+    until(client, DAEMON_SETS, |all| all.iter().all(|set| set["status"]["numberReady"] == OLD + NEW)).await;
     until(client, DEPLOYMENTS, |all| all.iter().all(is_whole)).await;
     let counted = |budget: &Value| budget["status"]["disruptionsAllowed"] == MAY_MISS;
     until(client, BUDGETS, |all| all.iter().all(counted)).await;
@@ -141,7 +168,11 @@ async fn interfere(scene: &Scene, client: &Client, at: usize) {
             }
         }
         // The old way, on a node of the maintenance.
-        2 => drop(scene.kubectl(&["drain", "node-0004", "--timeout=120s"], None).await),
+        2 => {
+            let drain =
+                ["drain", "node-0004", "--ignore-daemonsets", "--pod-selector=tier!=data", "--timeout=120s"];
+            drop(scene.kubectl(&drain, None).await);
+        }
         // A pod that comes late, past the scheduler.
         3 => {
             let pod = json!({
@@ -174,6 +205,35 @@ fn deployment(at: usize) -> Value {
             "replicas": REPLICAS, "selector": {"matchLabels": {"app": app}},
             "template": {
                 "metadata": {"labels": {"app": app}},
+                "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+            },
+        },
+    })
+}
+
+fn daemon_set(at: usize) -> Value {
+    let app = format!("daemon-{at}");
+    let template = json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "i:1"}]},
+    });
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": app},
+        "spec": {"selector": {"matchLabels": {"app": app}}, "template": template},
+    })
+}
+
+fn stateful_set(at: usize) -> Value {
+    let app = format!("db-{at}");
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": app, "annotations": {
+            "evictionrequest.coordination.k8s.io/eviction-request-strategy": "MaxUnavailable",
+        }},
+        "spec": {
+            "replicas": MEMBERS, "serviceName": app, "selector": {"matchLabels": {"app": app}},
+            "template": {
+                "metadata": {"labels": {"app": app, "tier": "data"}},
                 "spec": {"containers": [{"name": "c", "image": "i:1"}]},
             },
         },
@@ -234,25 +294,24 @@ async fn until(client: &Client, path: &str, wanted: impl Fn(&[Value]) -> bool) {
     }
 }
 
-/// Sees every change of the budgets' status, and which of them had too few healthy pods.
-struct BudgetWatch(Arc<Mutex<(usize, BTreeMap<String, Value>)>>);
+/// Sees every change of a kind, and which of its objects had a status that they should not have.
+struct Watch(Arc<Mutex<(usize, BTreeMap<String, Value>)>>);
 
-impl BudgetWatch {
-    fn start(client: &Client) -> Self {
+impl Watch {
+    fn start(client: &Client, (group, kind): (&str, &str), is_wrong: fn(&Value) -> bool) -> Self {
         let seen = Arc::<Mutex<(usize, BTreeMap<String, Value>)>>::default();
         let told = seen.clone();
-        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("policy", "v1", "PodDisruptionBudget"));
-        let budgets: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &kind);
-        let events = watcher(budgets, watcher::Config::default()).default_backoff().applied_objects();
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        let objects: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &kind);
+        let events = watcher(objects, watcher::Config::default()).default_backoff().applied_objects();
         tokio::spawn(async move {
             let mut events = Box::pin(events);
             while let Some(event) = futures::StreamExt::next(&mut events).await {
-                let Ok(budget) = event else { continue };
-                let status = &budget.data["status"];
+                let Ok(object) = event else { continue };
                 let mut seen = told.lock().unwrap();
                 seen.0 += 1;
-                if status["currentHealthy"].as_u64() < status["desiredHealthy"].as_u64() {
-                    seen.1.insert(budget.metadata.name.unwrap_or_default(), status.clone());
+                if is_wrong(&object.data) {
+                    seen.1.insert(object.metadata.name.unwrap_or_default(), object.data["status"].clone());
                 }
             }
         });

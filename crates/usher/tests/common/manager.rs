@@ -38,7 +38,14 @@ impl Scene {
 
     /// With these arguments, and with what it says in this file.
     pub async fn manager_process(&self, arguments: &[&str], log: Option<&Path>) -> Manager {
-        let (metrics, health, webhook) = (free_address(), free_address(), free_address());
+        let manager = self.manager_at(free_address(), arguments, log).await;
+        self.lead_webhook_to(&manager).await;
+        manager
+    }
+
+    /// One that answers at an address to which the API server sends its reviews already.
+    pub async fn manager_at(&self, webhook: SocketAddr, arguments: &[&str], log: Option<&Path>) -> Manager {
+        let (metrics, health) = (free_address(), free_address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
         command.arg("manager").arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["--namespace", "usher-system", "--log-format", "json"]);
@@ -56,7 +63,6 @@ impl Scene {
             assert!(begun.elapsed() < PATIENCE, "the manager does not get ready");
             sleep(Duration::from_millis(50)).await;
         }
-        self.lead_webhook_to(&manager).await;
         manager
     }
 
