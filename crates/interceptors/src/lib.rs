@@ -67,6 +67,7 @@
 
 mod class;
 mod clock;
+pub mod conformance;
 mod latest;
 mod removal;
 pub mod requester;
