@@ -30,11 +30,17 @@ pub fn values(value: &Value) -> Vec<Value> {
             .collect(),
         Value::Bool(given) => vec![json!(!given)],
         Value::Array(_) => vec![json!([])],
-        Value::Object(_) => vec![json!({})],
+        Value::Object(_) => vec![json!({}), nested(200)],
         Value::Null => vec![],
     };
     all.push(Value::Null);
     all
+}
+
+/// Fields of a manager of fields, as deep as this: the API server takes more than readers of JSON usually do.
+#[must_use]
+pub fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!({}), |below, _| json!({"f:a": below}))
 }
 
 /// Every place in the object, as JSON pointers.

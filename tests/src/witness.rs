@@ -273,10 +273,11 @@ fn plan_of(maintenance: &Value) -> Vec<Value> {
 /// Whether an entry of a plan without label selectors selects a pod.
 fn selects(entry: &Value, pod: &Value) -> bool {
     let meta = &pod["metadata"];
-    let mut owners = meta["ownerReferences"].as_array().into_iter().flatten();
-    let kind = if meta["annotations"]["kubernetes.io/config.mirror"].is_string() {
+    let owners = || meta["ownerReferences"].as_array().into_iter().flatten();
+    let is_annotated = meta["annotations"]["kubernetes.io/config.mirror"].is_string();
+    let kind = if is_annotated && owners().any(|owner| owner["kind"] == "Node") {
         "Static"
-    } else if owners.any(|owner| owner["kind"] == "DaemonSet") {
+    } else if owners().any(|owner| owner["kind"] == "DaemonSet") {
         "DaemonSet"
     } else {
         "Default"

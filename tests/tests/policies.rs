@@ -5,6 +5,8 @@
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use usher_api::PodType;
+use usher_decide::snapshot::{Pod, PodOnWire};
 use usher_tests::{Answer, Request, TestCluster, crds, manifests};
 
 const ADMIN: &str = "admin";
@@ -426,6 +428,58 @@ async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(cl
     }
 }
 
+/// The API server takes a mirror pod from everybody who may create pods: with the annotation alone it is an ordinary pod to Usher, and
+/// with the node as its owner too, which takes the node's UID, only the strict choice stops it.
+async fn strict_mirror_pods_are_made_by_their_node(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+    let pods = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]);
+    scene.role("maker", &pods).await;
+    let (kubelet, other) = ("system:node:n1", "system:node:n2");
+    for user in [TENANT, kubelet, other] {
+        scene.bind(None, "maker", user).await;
+    }
+    let node = json!({"metadata": {"name": "n1"}});
+    let uid = scene.cluster.created("/api/v1/nodes", &node).await.unwrap()["metadata"]["uid"].clone();
+    let pod = |name: &str, annotations: Value, owners: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations, "ownerReferences": owners},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+        })
+    };
+    let mirror = || json!({"kubernetes.io/config.mirror": "h"});
+    let owner =
+        || json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": true}]);
+    let kind = async |name: &str| {
+        let path = format!("{PODS}/{name}");
+        let read = scene.send(ADMIN, Method::GET, &path, &Value::Null).await.body;
+        Pod::from(serde_json::from_value::<PodOnWire>(read).unwrap()).kind()
+    };
+    scene.expect("annotated", TENANT, PODS, &pod("a", mirror(), json!([])), 201, "").await;
+    assert_eq!(kind("a").await, PodType::Default);
+    scene.expect("owned too", TENANT, PODS, &pod("b", mirror(), owner()), 201, "").await;
+    assert_eq!(kind("b").await, PodType::Static);
+
+    manifests::install(&scene.cluster, &["strict/policies.yaml"]).await.unwrap();
+    let mut tries = 0;
+    let dry = format!("{PODS}?dryRun=All");
+    while scene.send(TENANT, Method::POST, &dry, &pod("d", mirror(), owner())).await.status < 400 {
+        tries += 1;
+        assert!(tries < 500, "it is never refused");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let refusal = "can be created by the kubelet of its node only";
+    for (what, user, annotations, code, part) in [
+        ("forged", TENANT, mirror(), 403, refusal),
+        ("forged", ADMIN, mirror(), 403, refusal),
+        ("of another node", other, mirror(), 403, refusal),
+        ("its own", kubelet, mirror(), 201, ""),
+    ] {
+        scene.expect(what, user, PODS, &pod("d", annotations, owner()), code, part).await;
+    }
+    scene.expect("ordinary", TENANT, PODS, &pod("e", json!({}), json!([])), 201, "").await;
+}
+
 macro_rules! on_both_clusters {
     ($($name:ident $about:literal)*) => {
         mod on_the_real_server {
@@ -452,5 +506,6 @@ on_both_clusters! {
     the_manager_needs_no_right_to_delete_pods_to_write_a_status "policies: the manager's own status"
     strict_requesters_are_who_they_say_they_are "policies: strict requesters"
     strict_interceptors_answer_for_their_own_class "policies: strict interceptors"
+    strict_mirror_pods_are_made_by_their_node "policies: strict mirror pods"
     only_who_may_skip_interceptors_does_so "policies: who may skip interceptors"
 }

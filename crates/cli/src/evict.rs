@@ -281,11 +281,14 @@ fn next(request: &EvictionRequest, is_evictable: bool) -> String {
 /// What the person should know before it does not happen.
 fn warnings(pod: &FullPod) -> Vec<String> {
     let mut warnings = Vec::new();
-    let is_mirror = pod.annotations().contains_key("kubernetes.io/config.mirror");
-    let mut owners = pod.owner_references().iter();
+    let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    // Anybody can write the annotation; the kubelet names its node as well.
+    let is_mirror = pod.annotations().contains_key("kubernetes.io/config.mirror")
+        && owner.is_some_and(|it| it.api_version == "v1" && it.kind == "Node" && Some(&it.name) == node);
     if is_mirror {
         warnings.push("it is a static pod, which only the kubelet can stop".to_string());
-    } else if owners.any(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet") {
+    } else if owner.is_some_and(|it| it.api_version.starts_with("apps/") && it.kind == "DaemonSet") {
         warnings.push(
             "it belongs to a DaemonSet and is never evicted; only an interceptor can end it".to_string(),
         );

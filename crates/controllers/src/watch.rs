@@ -30,6 +30,9 @@ pub type EventStream<E> = Pin<Box<dyn Stream<Item = E> + Send>>;
 pub trait Keyed {
     type Key: Clone + Eq + Hash + Send + Sync + 'static;
 
+    /// So many are asked for at a time in a list. All of a part are in memory at once, in the text of the answer too.
+    const PAGE: u32;
+
     fn key(&self) -> Self::Key;
 
     /// Of one that cannot be read any further.
@@ -37,9 +40,10 @@ pub trait Keyed {
 }
 
 macro_rules! keyed {
-    ($($kind:ty),*: $field:ident as $key:ty, $key_of:expr) => {
+    ($($kind:ty),*: $field:ident as $key:ty, $key_of:expr, $page:expr) => {
         $(impl Keyed for $kind {
             type Key = $key;
+            const PAGE: u32 = $page;
 
             fn key(&self) -> $key {
                 self.$field.clone()
@@ -52,8 +56,19 @@ macro_rules! keyed {
     };
 }
 
-keyed!(Pod, Request, Budget, DaemonSet, StatefulSet: key as Key, key_in_namespace);
-keyed!(Maintenance, Namespace, Node: name as Arc<str>, |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default().into());
+/// Most objects are small.
+const PAGE: u32 = 500;
+/// Whoever writes a status can make it half a megabyte, and a status of many nodes is as large without anybody's ill will.
+const PAGE_OF_LARGE: u32 = 50;
+
+keyed!(Pod, Budget, DaemonSet, StatefulSet: key as Key, key_in_namespace, PAGE);
+keyed!(Request: key as Key, key_in_namespace, PAGE_OF_LARGE);
+keyed!(Namespace, Node: name as Arc<str>, name_of, PAGE);
+keyed!(Maintenance: name as Arc<str>, name_of, PAGE_OF_LARGE);
+
+fn name_of(metadata: &ObjectMeta) -> Arc<str> {
+    metadata.name.clone().unwrap_or_default().into()
+}
 
 fn key_in_namespace(metadata: &ObjectMeta) -> Key {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -73,7 +88,8 @@ where
     T: From<W> + Keyed + Send + 'static,
 {
     let kind = W::kind(&()).into_owned();
-    let events = watcher(Api::<Lenient<W>>::all(client), watcher::Config::default()).boxed();
+    let events =
+        watcher(Api::<Lenient<W>>::all(client), watcher::Config::default().page_size(T::PAGE)).boxed();
     let state = (events, Pauses::default(), Reader::<T>::new(kind));
     Box::pin(futures::stream::unfold(state, |(mut events, mut pauses, mut reader)| async {
         loop {

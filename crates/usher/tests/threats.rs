@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The functions that follow `#[test]` or `#[tokio::test]` in a folder's sources.
+/// The functions that follow `#[test]` or `#[tokio::test]` in a folder's sources, and those that a line of `on_both_clusters!` names.
 fn tests_below(folder: &Path, into: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -16,9 +16,13 @@ fn tests_below(folder: &Path, into: &mut BTreeSet<String>) {
             tests_below(&path, into);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
-            let mut is_test = false;
+            let (mut is_test, mut on_both) = (false, false);
             for line in text.lines().map(str::trim) {
-                if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+                if line == "on_both_clusters! {" || (on_both && line == "}") {
+                    on_both = !on_both;
+                } else if on_both {
+                    into.extend(line.split(' ').next().map(str::to_owned));
+                } else if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
                     is_test = true;
                 } else if let Some((_, rest)) = line.split_once("fn ").filter(|_| is_test) {
                     into.extend(rest.split('(').next().map(str::to_owned));

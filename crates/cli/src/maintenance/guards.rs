@@ -157,6 +157,8 @@ mod tests {
         daemon["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet");
         let mut mirror = bare();
         mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+        mirror["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n", "controller": true}]);
         let others =
             [with(scratch(bare()), "Succeeded", Value::Null), leaving, daemon, mirror, pod("web", "n1")];
         assert_eq!(guards(false, false).refusal(&pods(&others)), None);

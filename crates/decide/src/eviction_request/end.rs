@@ -14,12 +14,23 @@ pub enum Ending<'a> {
     Terminal(&'a Pod),
 }
 
+/// The finalizers by which the garbage collector holds what is deleted with others.
+const OF_THE_GARBAGE_COLLECTOR: [&str; 2] = ["foregroundDeletion", "orphan"];
+
+/// Who holds it once it is deleted. A deletion in the background takes off what is the garbage collector's, and nobody can add to a
+/// request that is being deleted; to one that others have deleted, the garbage collector still attends.
+fn held_by(request: &Request) -> Vec<String> {
+    let mut others = request.other_finalizers();
+    others.retain(|name| request.is_deleting || !OF_THE_GARBAGE_COLLECTOR.contains(&name.as_str()));
+    others
+}
+
 /// The pod has left. The request goes, with the requesters' finalizers; what others put there still holds it.
 pub fn finish(request: &Request, ending: Ending<'_>) -> Decision {
     let mut decision = Decision::default();
     // A pod in a terminal phase still exists, and Forbid would keep the request as long as it does. Who holds the request by
     // another finalizer reads what came of it.
-    let held_by = request.other_finalizers();
+    let held_by = held_by(request);
     let forbidden = request.status.eviction_request_cancellation_policy == Policy::Forbid;
     let was_blocked = request.condition(BLOCKED_CONDITION).is_some_and(|known| known.status == "True");
     if forbidden || (was_blocked && !held_by.is_empty()) {
@@ -61,7 +72,7 @@ const HOLDING_MAX: SignedDuration = SignedDuration::from_secs(60);
 
 /// No requester is left. Whoever wants to hear of it has a finalizer of its own.
 pub fn withdraw(request: &Request, now: Timestamp) -> Decision {
-    let held_by = request.other_finalizers();
+    let held_by = held_by(request);
     let mut decision = Decision::default();
     let until = request.deleted.map(|at| at.checked_add(HOLDING_MAX).unwrap_or(Timestamp::MAX));
     if until.is_some_and(|until| now >= until) && !held_by.is_empty() {

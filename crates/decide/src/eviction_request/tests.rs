@@ -717,6 +717,26 @@ mod garbage_collection {
     }
 
     #[test]
+    fn finalizers_of_the_garbage_collector_are_not_written_again_once_a_deletion_has_taken_them_off() {
+        for garbage in ["foregroundDeletion", "orphan"] {
+            let mut request = request(&[]);
+            let requester = request.finalizers[0].clone();
+            request.finalizers = [requester, garbage.into(), "notify.example.com/hear".into()].into();
+            let kept =
+                |names: &[&str]| Effect::KeepFinalizers(names.iter().copied().map(str::to_owned).collect());
+            let left = kept(&["notify.example.com/hear"]);
+            assert_eq!(effects(&request, Target::Gone), [Effect::Delete, left]);
+            request.is_deleting = true;
+            let left = kept(&[garbage, "notify.example.com/hear"]);
+            assert_eq!(
+                effects(&request, Target::Gone),
+                [left],
+                "deleted by others: it is not ours to take off"
+            );
+        }
+    }
+
+    #[test]
     fn who_holds_an_ended_request_reads_that_it_is_not_blocked_any_more() {
         let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
         let blocked = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(10));

@@ -43,6 +43,12 @@ pub fn of_kind(name: &str, node: &str, kind: &str) -> Value {
     with(pod(name, node), "/metadata/ownerReferences", owner)
 }
 
+/// As the kubelet shows a static pod.
+pub fn mirror(name: &str, node: &str) -> Value {
+    let pod = with(of_kind(name, node, "Node"), "/metadata/ownerReferences/0/name", json!(node));
+    with(pod, "/metadata/annotations", json!({"kubernetes.io/config.mirror": "x"}))
+}
+
 pub fn intercepted(pod: Value) -> Value {
     let key = "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com";
     with(pod, "/metadata/annotations", json!({key: "11000"}))

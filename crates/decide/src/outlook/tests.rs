@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::samples::{
-    budget, cluster, intercepted, look, maintenance, node, now, of_kind, pod, read_maintenance, with,
+    budget, cluster, intercepted, look, maintenance, mirror, node, now, of_kind, pod, read_maintenance, with,
 };
 use super::{Cluster, Finding, Outlook, Severity, Workloads, outlook};
 use crate::snapshot::{DaemonSetOnWire, Key, Maintenance, StatefulSetOnWire};
@@ -31,11 +31,7 @@ fn each_obstacle_is_found_by_itself() {
         }]),
     );
     let unready = |name| with(pod(name, "n1"), "/status/conditions", json!([]));
-    let mirror = with(
-        of_kind("m", "n1", "Node"),
-        "/metadata/annotations",
-        json!({"kubernetes.io/config.mirror": "x"}),
-    );
+    let mirror = mirror("m", "n1");
     let p = || pod("p", "n1");
     let closed = "1 pod cannot be evicted: budget shop/b has minAvailable 3 and 3 pods";
     let two = "1 pod has more than one disruption budget (shop/a and shop/b), and the eviction API refuses such pods";

@@ -47,6 +47,12 @@ pub struct Owner {
     pub uid: Arc<str>,
 }
 
+impl Owner {
+    fn is_node(&self, node: &str) -> bool {
+        &*self.api_version == "v1" && &*self.kind == "Node" && &*self.name == node
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     pub key: Key,
@@ -63,6 +69,8 @@ pub struct Pod {
     pub deletion: Option<Timestamp>,
     pub finalizers: Vec<String>,
     pub owner: Option<Arc<Owner>>,
+    /// It stands for a static pod. The annotation alone does not say so, since whoever creates a pod can write it: the kubelet
+    /// names its node as the controller too.
     pub is_mirror: bool,
     /// Its annotations name at least one interceptor that counts.
     pub names_interceptors: bool,
@@ -143,6 +151,8 @@ impl From<PodOnWire> for Pod {
             })
         });
         let annotations = meta.annotations.unwrap_or_default();
+        let is_mirror = annotations.contains_key(MIRROR_ANNOTATION)
+            && owner.as_ref().is_some_and(|owner| owner.is_node(&pod.spec.node_name));
         Self {
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid),
@@ -155,7 +165,7 @@ impl From<PodOnWire> for Pod {
             deletion: meta.deletion_timestamp.map(|time| time.0),
             finalizers: meta.finalizers.unwrap_or_default(),
             owner,
-            is_mirror: annotations.contains_key(MIRROR_ANNOTATION),
+            is_mirror,
             names_interceptors: !resolve(&annotations).interceptors.is_empty(),
             grace_seconds: u32::try_from(pod.spec.termination_grace_period_seconds.max(0))
                 .unwrap_or(u32::MAX),

@@ -422,11 +422,34 @@ mod tests {
         assert_eq!((pod.key.to_string().as_str(), &*pod.uid, &*pod.node), ("default/p", "u", "n1"));
         assert_eq!(
             (pod.phase, pod.is_ready(), pod.is_mirror, pod.is_daemon()),
-            (Phase::Running, true, true, true)
+            (Phase::Running, true, false, true)
         );
         assert_eq!(pod.labels["app"], "web");
-        assert_eq!((pod.priority, pod.kind()), (7, PodType::Static), "a mirror pod, whoever owns it");
+        assert_eq!((pod.priority, pod.kind()), (7, PodType::DaemonSet));
         assert_eq!(pod.deletion.unwrap().to_string(), "2026-01-01T00:00:30Z");
+    }
+
+    #[test]
+    fn an_annotation_alone_makes_no_mirror_pod() {
+        let kind = |annotations: serde_json::Value, owner: serde_json::Value| {
+            let pod = json!({
+                "metadata": {"name": "p", "annotations": annotations, "ownerReferences": [owner]}, "spec": {"nodeName": "n1"},
+            });
+            Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap()).kind()
+        };
+        let owner = |group: &str, kind: &str, name: &str, controls: bool| json!({"apiVersion": group, "kind": kind, "name": name, "uid": "o", "controller": controls});
+        let mirror = json!({MIRROR_ANNOTATION: "h"});
+        assert_eq!(kind(mirror.clone(), owner("v1", "Node", "n1", true)), PodType::Static);
+        for (owner, kind_of) in [
+            (owner("v1", "Node", "n2", true), PodType::Default),
+            (owner("v1", "Node", "n1", false), PodType::Default),
+            (owner("example.com/v1", "Node", "n1", true), PodType::Default),
+            (owner("apps/v1", "ReplicaSet", "n1", true), PodType::Default),
+            (owner("apps/v1", "DaemonSet", "n1", true), PodType::DaemonSet),
+        ] {
+            assert_eq!(kind(mirror.clone(), owner.clone()), kind_of, "{owner}");
+        }
+        assert_eq!(kind(json!({}), owner("v1", "Node", "n1", true)), PodType::Default);
     }
 
     #[test]
