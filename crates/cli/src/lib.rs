@@ -32,6 +32,7 @@ mod requests;
 mod samples;
 mod screen;
 mod sheet;
+mod sketch;
 mod span;
 mod surroundings;
 mod table;

@@ -16,11 +16,13 @@ use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request,
 use crate::Error;
 use crate::maintenance::selection::only_name;
 use crate::reading::Read;
+use crate::sketch::RequestSketch;
 use crate::world::{World, key_of, scoped};
 
 enum News {
     Pod(Event<Read<PodOnWire>>),
     Request(Event<Read<RequestOnWire>>),
+    Sketch(Event<Read<RequestSketch>>),
     Budget(Event<Read<BudgetOnWire>>),
     /// A watch failed; it starts anew by itself.
     Failed {
@@ -51,7 +53,8 @@ pub struct Scope {
     pub on_nodes: Option<OnNodes>,
     /// Pods are of use without their requests, if these may not be read.
     pub may_hide_requests: bool,
-    /// Pods are not watched before [`Live::watch_pods`] is called.
+    /// Pods are not watched before [`Live::watch_pods`] is called, and until then requests are only read that could be blocked or
+    /// are of a pod that is known.
     pub pods_later: bool,
 }
 
@@ -126,6 +129,8 @@ pub struct Live {
     later: Option<NewsStream>,
     pods: Listed,
     requests: Listed,
+    /// Requests that nothing is to be said of yet. `None`: all are read.
+    unread: Option<BTreeMap<Key, Read<RequestSketch>>>,
     budgets: Listed,
     may_hide_requests: bool,
     /// Everything that was watched from the start has been told once.
@@ -145,8 +150,12 @@ impl Live {
         }
         let requests = watcher::Config { label_selector: scope.request_labels.clone(), ..Default::default() };
         let pods = follow(scoped(client, namespace), pods, Kind::Pods, News::Pod);
+        let requests = match scope.pods_later {
+            true => follow(scoped(client, namespace), requests, Kind::Requests, News::Sketch),
+            false => follow(scoped(client, namespace), requests, Kind::Requests, News::Request),
+        };
         let mut news = futures::stream::select_all([
-            follow(scoped(client, namespace), requests, Kind::Requests, News::Request),
+            requests,
             follow(scoped(client, namespace), watcher::Config::default(), Kind::Budgets, News::Budget),
         ]);
         let later = if scope.pods_later {
@@ -161,6 +170,7 @@ impl Live {
             later,
             pods: Listed::default(),
             requests: Listed::default(),
+            unread: scope.pods_later.then(BTreeMap::new),
             budgets: Listed::default(),
             may_hide_requests: scope.may_hide_requests,
             has_started: false,
@@ -173,9 +183,68 @@ impl Live {
         Ok(live)
     }
 
-    /// Watches pods too, from now on.
+    /// Watches pods too, and reads all requests, from now on.
     pub fn watch_pods(&mut self) {
         self.news.extend(self.later.take());
+        for (key, sketch) in self.unread.take().into_iter().flatten() {
+            self.read(key, sketch);
+        }
+    }
+
+    /// Reads the requests of pods that are to be known.
+    pub fn read_requests_of(&mut self, pods: &[Pod]) {
+        for key in pods.iter().map(Pod::request_key) {
+            if let Some(sketch) = self.unread.as_mut().and_then(|unread| unread.remove(&key)) {
+                self.read(key, sketch);
+            }
+        }
+    }
+
+    fn read(&mut self, key: Key, sketch: Read<RequestSketch>) {
+        if let Some(request) = sketch.again::<RequestOnWire>().object() {
+            self.world.requests.insert(key, request.into());
+        }
+    }
+
+    /// What has to be read, of what was told in sketches.
+    fn sift(&mut self, event: Event<Read<RequestSketch>>) -> Option<Event<Read<RequestOnWire>>> {
+        match event {
+            Event::Init => Some(Event::Init),
+            Event::InitApply(sketch) => {
+                self.requests.names.insert(key_of(&sketch));
+                self.put_aside(sketch).map(|sketch| Event::InitApply(sketch.again()))
+            }
+            Event::Apply(sketch) => self.put_aside(sketch).map(|sketch| Event::Apply(sketch.again())),
+            Event::InitDone => {
+                if let Some(unread) = &mut self.unread {
+                    unread.retain(|key, _| self.requests.names.contains(key));
+                }
+                Some(Event::InitDone)
+            }
+            Event::Delete(sketch) => {
+                let key = key_of(&sketch);
+                if let Some(unread) = &mut self.unread {
+                    unread.remove(&key);
+                }
+                self.world.requests.contains_key(&key).then(|| Event::Delete(sketch.again()))
+            }
+        }
+    }
+
+    /// Gives it back if it has to be read.
+    fn put_aside(&mut self, sketch: Read<RequestSketch>) -> Option<Read<RequestSketch>> {
+        let Some(unread) = &mut self.unread else { return Some(sketch) };
+        let key = key_of(&sketch);
+        let is_needed = self.world.requests.contains_key(&key)
+            || sketch.as_object().is_none_or(|request| {
+                request.could_be_blocked() || self.world.pods.contains_key(&request.pod_key())
+            });
+        if is_needed {
+            unread.remove(&key);
+            return Some(sketch);
+        }
+        unread.insert(key, sketch);
+        None
     }
 
     /// All pods have been told.
@@ -196,6 +265,13 @@ impl Live {
     }
 
     fn learn(&mut self, news: News, changed: &mut Changed) -> Result<(), Error> {
+        let news = match news {
+            News::Sketch(event) => match self.sift(event) {
+                Some(event) => News::Request(event),
+                None => return Ok(()),
+            },
+            other => other,
+        };
         let world = &mut self.world;
         match news {
             News::Pod(event) => {
@@ -209,6 +285,8 @@ impl Live {
                 let tell = |a: Option<&_>, b: Option<&_>| changed.budget(a, b);
                 learn(&mut world.budgets, &mut self.budgets, event, Budget::from, tell);
             }
+            // It was sifted above.
+            News::Sketch(_) => {}
             News::Failed { kind, why } => return self.failed(kind, why),
         }
         Ok(())

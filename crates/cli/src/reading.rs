@@ -65,6 +65,12 @@ impl<K: Resource<DynamicType = ()>> Read<K> {
         })
     }
 
+    /// The same text, read as another type.
+    pub fn again<L: Resource<DynamicType = ()> + DeserializeOwned>(self) -> Read<L> {
+        let object = at_once(self.text.get()).map_or_else(|| leniently(self.text.get()), Ok);
+        Read { text: self.text, object }
+    }
+
     /// The object, if it can be understood.
     pub fn as_object(&self) -> Option<&K> {
         self.object.as_ref().ok()

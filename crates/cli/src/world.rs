@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::AsyncReadExt as _;
 use futures::future::try_join_all;
 use kube::api::ListParams;
 use kube::core::Request as ListRequest;
@@ -146,15 +147,55 @@ async fn list_raw<K, T>(
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
+    let read = |text: &str| {
+        let page = Page::read(text)?;
+        Ok(Page { objects: page.objects.into_iter().map(&convert).collect(), next: page.next })
+    };
+    list_by(api, labels, read).await
+}
+
+/// All objects, with pages that are read from their text by `read`.
+pub async fn list_by<K, T>(
+    api: &Api<Read<K>>,
+    labels: Option<&str>,
+    read: impl Fn(&str) -> Result<Page<T>, serde_json::Error>,
+) -> Result<Vec<T>, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
+{
     let client = api.clone().into_client();
     let mut pages = Pages::new(labels);
+    // One for all pages: they are large, and clearing new memory takes as long as reading them.
+    let mut buffer = Vec::new();
     while !pages.are_done {
-        let request = ListRequest::new(api.resource_url()).list(&pages.parameters);
-        let text = client.request_text(request.map_err(kube::Error::BuildRequest)?).await;
-        let page = text.and_then(|text| Page::read(&text).map_err(kube::Error::SerdeError));
-        pages.take(page.map(|page| (page.objects.into_iter().map(&convert), page.next)))?;
+        let page = match read_text(&client, api.resource_url(), &pages.parameters, buffer).await {
+            Ok(text) => {
+                let page = read(&text).map_err(kube::Error::SerdeError);
+                buffer = text.into_bytes();
+                page
+            }
+            Err(why) => {
+                buffer = Vec::new();
+                Err(why)
+            }
+        };
+        pages.take(page.map(|page| (page.objects, page.next)))?;
     }
     Ok(pages.all)
+}
+
+/// A page as the server sent it, in the place of what was in the buffer.
+async fn read_text(
+    client: &Client,
+    url: &str,
+    parameters: &ListParams,
+    mut buffer: Vec<u8>,
+) -> Result<String, kube::Error> {
+    let request = ListRequest::new(url).list(parameters).map_err(kube::Error::BuildRequest)?;
+    let mut body = std::pin::pin!(client.request_stream(request).await?);
+    buffer.clear();
+    body.read_to_end(&mut buffer).await.map_err(|why| kube::Error::Service(why.into()))?;
+    String::from_utf8(buffer).map_err(kube::Error::FromUtf8)
 }
 
 /// A list that is read page by page. One that takes so long that the server has forgotten its beginning starts anew.

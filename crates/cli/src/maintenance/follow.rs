@@ -20,6 +20,7 @@ use crate::live::{Changed, Live, OnNodes, Scope};
 use crate::reading::Read;
 use crate::requests::say_if_hidden;
 use crate::screen::Screen;
+use crate::sketch::MaintenanceSketch;
 use crate::wait::out_of_time;
 use crate::world::World;
 use crate::{Ending, Error, Streams, Surroundings};
@@ -41,7 +42,7 @@ pub struct Until {
 }
 
 /// A look at the maintenance: how it is, or that it is gone.
-type Seen = watcher::Result<Option<Read<NodeMaintenance>>>;
+type Seen = watcher::Result<Option<Read<MaintenanceSketch>>>;
 
 /// A maintenance and its pods, kept up to date.
 pub struct Followed {
@@ -62,7 +63,7 @@ impl Followed {
         let pods_later = count_nodes(client, &maintenance).await > WATCHED_NODES;
         let scope = Scope { on_nodes, may_hide_requests: true, pods_later, ..Scope::default() };
         let live = Live::start(client, &scope).await?;
-        let news = watch_object::<Read<NodeMaintenance>>(Api::all(client.clone()), &maintenance.name_any())
+        let news = watch_object::<Read<MaintenanceSketch>>(Api::all(client.clone()), &maintenance.name_any())
             .default_backoff();
         let (lookups, news) = (Lookups::default(), Box::pin(news));
         Ok(Self { maintenance, is_gone: false, live, is_of_other_nodes: false, lookups, news })
@@ -111,14 +112,16 @@ impl Followed {
     pub async fn changed(&mut self, progress: &mut Progress) -> Result<(), Error> {
         tokio::select! {
             changed = self.live.changed() => progress.note(changed?),
-            found = self.lookups.finished() => progress.note(self.lookups.take_in(&mut self.live.world, found)),
+            found = self.lookups.finished() => {
+                self.live.read_requests_of(found.1.as_deref().unwrap_or_default());
+                progress.note(self.lookups.take_in(&mut self.live.world, found));
+            }
             news = self.news.next() => match news {
                 // Another one of the same name is another one.
                 Some(Ok(Some(now))) if now.uid() == self.maintenance.metadata.uid => {
                     // While it cannot be read, what was known of it is what is known.
-                    if let Some(now) = now.object() {
-                        progress.observe(&now);
-                        self.maintenance = now;
+                    if self.take_over(now) {
+                        progress.observe(&self.maintenance);
                         self.is_of_other_nodes = false;
                     }
                 }
@@ -128,6 +131,18 @@ impl Followed {
             },
         }
         Ok(())
+    }
+
+    /// Returns whether it could be read. What is wanted is read again only when it has changed: it names each node.
+    fn take_over(&mut self, now: Read<MaintenanceSketch>) -> bool {
+        if now.as_object().is_some_and(|now| now.is_of_generation(&self.maintenance)) {
+            let Some(now) = now.object() else { return false };
+            self.maintenance.metadata = now.metadata;
+            self.maintenance.status = now.status;
+            return true;
+        }
+        let now = now.again::<NodeMaintenance>().object();
+        now.map(|now| self.maintenance = now).is_some()
     }
 
     /// Its nodes as they are. Once it is drained no pod is left, although this one may not have been told of the last yet.

@@ -1,16 +1,20 @@
 //! What a drain would lose for good: pods that nothing recreates, and data that is deleted with its pod. As `kubectl drain` does it,
 //! a drain is refused until somebody has agreed to that, with the same flags.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use usher_decide::outlook::{Pod, PodOnWire};
 
 use super::picture::plural;
 use crate::Error;
-use crate::reading::Read;
-use crate::world::list_as;
+use crate::reading::{Page, Read};
+use crate::world::list_by;
 
 /// What was agreed to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::Args)]
@@ -94,12 +98,81 @@ impl GuardArguments {
     }
 }
 
+/// A page of pods of the whole cluster, of which few matter: it is read whole only if somebody might have to agree to something.
+#[derive(Deserialize)]
+struct Glances<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Vec<Glance<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Glance<'a> {
+    metadata: Owners,
+    #[serde(borrow)]
+    spec: Place<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owners {
+    #[serde(default)]
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    #[serde(default)]
+    controller: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Place<'a> {
+    #[serde(borrow, default)]
+    node_name: Cow<'a, str>,
+    #[serde(default)]
+    volumes: Option<Vec<Volume>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Volume {
+    #[serde(default)]
+    empty_dir: Option<IgnoredAny>,
+}
+
+impl Glances<'_> {
+    /// The pods of the nodes, unless nothing can be lost with any of the page.
+    fn read(text: &str, nodes: &BTreeSet<&str>) -> Result<Page<Pod>, serde_json::Error> {
+        if let Ok(page) = serde_json::from_str::<Glances<'_>>(text)
+            && page.items.iter().all(|pod| !nodes.contains(&*pod.spec.node_name) || pod.is_safe())
+        {
+            let next = page.metadata.continue_.filter(|token| !token.is_empty());
+            return Ok(Page { objects: Vec::new(), next });
+        }
+        let page = Page::<PodOnWire>::read(text)?;
+        let pods = page.objects.into_iter().map(Pod::from).filter(|pod| nodes.contains(&*pod.pod.node));
+        Ok(Page { objects: pods.collect(), next: page.next })
+    }
+}
+
+impl Glance<'_> {
+    /// It has a controller, and no data that are deleted with it.
+    fn is_safe(&self) -> bool {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        let mut volumes = self.spec.volumes.iter().flatten();
+        owners.any(|owner| owner.controller == Some(true)) && volumes.all(|volume| volume.empty_dir.is_none())
+    }
+}
+
+/// The pods of the nodes, or those of them with which something might be lost.
 async fn pods_of(client: &Client, nodes: &[String]) -> Result<Vec<Pod>, Error> {
     let api: Api<Read<PodOnWire>> = Api::all(client.clone());
     if nodes.len() > FEW {
         let nodes: BTreeSet<&str> = nodes.iter().map(String::as_str).collect();
-        let all: Vec<Pod> = list_as(&api, None).await?;
-        return Ok(all.into_iter().filter(|pod| nodes.contains(&*pod.pod.node)).collect());
+        return Ok(list_by(&api, None, |text| Glances::read(text, &nodes)).await?);
     }
     let mut pods = Vec::new();
     for node in nodes {
@@ -162,6 +235,23 @@ mod tests {
         let others =
             [with(scratch(bare()), "Succeeded", Value::Null), leaving, daemon, mirror, pod("web", "n1")];
         assert_eq!(guards(false, false).refusal(&pods(&others)), None);
+    }
+
+    #[test]
+    fn a_page_is_read_whole_only_if_something_on_the_nodes_could_be_lost() {
+        let nodes = BTreeSet::from(["n1"]);
+        let bare = |node| with(pod("bare", node), "owners", json!([]));
+        for (items, found) in [
+            (vec![pod("web", "n1"), bare("n2"), scratch(pod("cache", "n2"))], 0),
+            (vec![pod("web", "n1"), bare("n1"), bare("n2")], 2),
+            (vec![scratch(pod("cache", "n1"))], 1),
+            // What cannot be glanced at is read as ever.
+            (vec![bare("n1"), json!({"metadata": {"name": "odd"}})], 1),
+        ] {
+            let text = json!({"metadata": {"continue": "next"}, "items": items}).to_string();
+            let page = Glances::read(&text, &nodes).unwrap();
+            assert_eq!((page.objects.len(), page.next.as_deref()), (found, Some("next")), "{text}");
+        }
     }
 
     #[test]
