@@ -77,6 +77,8 @@ pub struct UnknownStrategy {
     pub value: String,
     pub kind: &'static str,
     pub allowed: &'static str,
+    /// What counts until then: what the namespace says.
+    pub instead: Strategy,
 }
 
 impl Strategy {
@@ -95,6 +97,7 @@ impl Strategy {
         Self::parse(interceptor, value).ok_or_else(|| UnknownStrategy {
             value: value.chars().take(64).collect(),
             kind: interceptor.kind(),
+            instead: inherited.unwrap_or_default(),
             allowed: match interceptor {
                 BundledInterceptor::DaemonSet => "Off, or remove it",
                 BundledInterceptor::StatefulSet => "MaxUnavailable or Off, or remove it",
@@ -161,6 +164,8 @@ mod tests {
                 "{interceptor:?} {workload:?} {namespace:?}"
             );
         }
+        let instead = |namespace| Strategy::of(DaemonSet, Some("off"), namespace).unwrap_err().instead;
+        assert_eq!((instead(Some("Off")), instead(None)), (Strategy::Off, Strategy::Default));
         let unknown = Strategy::of(StatefulSet, Some("none"), None).unwrap_err().to_string();
         assert!(unknown.ends_with(
             "is \"none\", which means nothing for a StatefulSet: use MaxUnavailable or Off, or remove it"

@@ -61,8 +61,10 @@ impl RequestState {
         // With room in the budget the manager decides whose it is; here it is enough that there is some.
         let mut has_room = budgets.iter().all(|budget| budget.allowed > 0);
         let target = pod.map_or(Target::Gone, Target::Found);
-        // Who the pod belongs to, and what the manager was told, is taken as it is said.
-        let (daemon_set, interceptors_limit) = (Some(Strategy::Default), None);
+        // Who the pod belongs to, and what the manager was told, is taken as it is said; what its DaemonSet says is in the status.
+        let stays = crate::maintenance::pods::stays_by_choice(request);
+        let daemon_set = Some(if stays { Strategy::Off } else { Strategy::Default });
+        let interceptors_limit = None;
         let case = Case { request, pod: target, budgets, attempt, daemon_set, interceptors_limit };
         let decision = decide(&case, &mut has_room, now);
         let (step, recheck_at) = (step(&decision), decision.recheck_at);

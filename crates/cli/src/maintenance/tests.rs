@@ -214,10 +214,7 @@ fn at_the_end_it_is_said_what_is_done_or_left() {
     let daemons = world(&[daemon("agent-1", "a")], &[request("agent-1")], &[]);
     let progress = looked(&maintenance, &before, &daemons);
     let told = not_drained(&maintenance, &progress, now());
-    assert!(
-        told.contains("\nonly DaemonSet and static pods remain; follow with --ignore-daemonsets, or "),
-        "{told}"
-    );
+    assert!(told.contains("\nonly DaemonSet and static pods remain: daemons leave now"), "{told}");
     assert!(told.contains("keep the DaemonSet off the node"), "{told}");
     let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
     assert!(!shown.contains("ETA"), "nobody knows: {shown}");
@@ -343,7 +340,7 @@ fn a_drain_that_waits_for_daemon_sets_says_once_how_to_go_on() {
     let pods = world(&[daemon("agent-1", "a")], &[], &[]);
     let mut progress = looked(&maintenance, &pods, &pods);
     let mut said = Said::default();
-    let wanted = "only DaemonSet and static pods remain; follow with --ignore-daemonsets, or complete the maintenance\n";
+    let wanted = "only DaemonSet and static pods remain: daemons leave now, static pods stay; --ignore-daemonsets waits for neither\n";
     assert_eq!(
         said.lines(&maintenance, &progress, now()),
         format!("node/a: 0 of 1 pod gone, 1 pending\nm: {wanted}")

@@ -190,10 +190,8 @@ impl Index {
         let set = self.daemon_sets.get(&key).filter(|set| set.uid == owner.uid && !set.is_deleting)?;
         let namespace =
             self.namespaces.get(&key.namespace).and_then(|namespace| namespace.strategy.as_deref());
-        Some(
-            Strategy::of(BundledInterceptor::DaemonSet, set.strategy.as_deref(), namespace)
-                .unwrap_or_default(),
-        )
+        let strategy = Strategy::of(BundledInterceptor::DaemonSet, set.strategy.as_deref(), namespace);
+        Some(strategy.unwrap_or_else(|unknown| unknown.instead))
     }
 
     fn requests_in(&self, namespace: &str) -> Vec<Key> {

@@ -127,12 +127,14 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     decision
 }
 
-/// The turn was completed because the DaemonSet had opted out, which it does not any more: nobody else ends the pod.
+/// The turn was completed because the DaemonSet had opted out, which it does not any more, or somebody has the interceptors skipped:
+/// nobody else ends the pod.
 fn is_left(request: &Request) -> bool {
     let reason = WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod }.reason();
     let is_blocked = |it: &Condition| it.status == "True" && it.reason == reason;
-    request.status.active_interceptor_class.as_deref() == Some(DAEMON_SET_CLASS)
-        && request.status.active_interceptor_completed
+    let is_over = request.status.active_interceptor_class.as_deref() == Some(DAEMON_SET_CLASS)
+        && request.status.active_interceptor_completed;
+    (is_over || request.skips_interceptors.is_some())
         && request.requesters().next().is_some()
         && request.condition(BLOCKED_CONDITION).is_some_and(is_blocked)
 }
@@ -261,7 +263,13 @@ impl BundledInterceptor for DaemonSets {
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
         match item {
             Item::HeldNodes => self.decide_held_nodes(now),
-            Item::Request(key) => self.decide_request(key, now),
+            Item::Request(key) => {
+                let decision = self.decide_request(key, now);
+                if decision.waiting_on == Some(Wait::HeldNodes) {
+                    self.pending.insert(Item::HeldNodes);
+                }
+                decision
+            }
             Item::Workload(key) => self.decide_workload(key),
             Item::GatedPod(key) => self.decide_gated(key, now),
         }
@@ -313,7 +321,12 @@ impl DaemonSets {
         }
         let Some(pod) = self.pods.get(key).cloned() else { return };
         if !pod.is_daemon() {
-            self.pods.remove(key);
+            if pod.names_interceptors {
+                // Somebody may have annotated it with this class all the same.
+                self.look_at(&pod);
+            } else {
+                self.pods.remove(key);
+            }
             return;
         }
         if !pod.node.is_empty() {
@@ -363,9 +376,10 @@ impl DaemonSets {
                 }
             }
         }
-        if is_other {
-            self.pending.insert(Item::HeldNodes);
+        if !is_other {
+            return;
         }
+        self.pending.insert(Item::HeldNodes);
         let is_covered =
             |node: &str| self.maintenances.values().any(|it| it.drains() && it.targets.has(node));
         let over: Vec<_> = self.removals.keys().filter(|(node, _)| !is_covered(node)).cloned().collect();
@@ -397,6 +411,11 @@ impl DaemonSets {
         )
     }
 
+    /// What counts, also where the annotation means nothing.
+    fn effective(&self, set: &DaemonSet) -> Strategy {
+        self.strategy(set).unwrap_or_else(|unknown| unknown.instead)
+    }
+
     /// The DaemonSet that the pod names.
     fn set_of(&self, pod: &Pod) -> Option<&Arc<DaemonSet>> {
         let owner = pod.owner.as_ref().filter(|_| pod.is_daemon())?;
@@ -423,7 +442,7 @@ impl DaemonSets {
             request,
             pod,
             set: set.map(|set| &**set),
-            strategy: set.and_then(|set| self.strategy(set).ok()).unwrap_or_default(),
+            strategy: set.map(|set| self.effective(set)).unwrap_or_default(),
             maintenance: maintenance.map(|it| &**it),
             is_held: pod.is_some_and(|pod| self.is_held(pod)),
             removals,
@@ -452,8 +471,7 @@ impl DaemonSets {
             |node: Arc<str>| self.reached_on(&node).map(|priority| (node.to_string(), priority.to_string()));
         let mut data: BTreeMap<String, String> = nodes.into_iter().filter_map(reached).collect();
         if !data.is_empty() {
-            let stays =
-                self.sets.values().filter(|set| self.strategy(set).is_ok_and(|it| it == Strategy::Off));
+            let stays = self.sets.values().filter(|set| self.effective(set) == Strategy::Off);
             data.extend(stays.map(|set| (format!("{STAYS_PREFIX}{}", set.uid), set.key.to_string())));
         }
         data

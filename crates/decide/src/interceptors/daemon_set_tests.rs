@@ -154,6 +154,32 @@ fn pods_of_no_daemon_set_and_of_one_that_opted_out_are_not_its_matter() {
 }
 
 #[test]
+fn a_pod_that_names_the_class_without_a_daemon_set_is_declined() {
+    let mut known = example();
+    let annotated = json!({"metadata": {"annotations": {
+        "interceptor.evictionrequest.coordination.k8s.io/priority_daemonset.apps.k8s.io": "10000/controller",
+    }}});
+    known.learn(Event::Pod(applied(pod("p", "ReplicaSet", "rs", "six", annotated))), at(0));
+    let decision = decided(&mut known, 5);
+    assert!(report(&decision).unwrap().completed && !deletes(&decision));
+}
+
+#[test]
+fn skipped_interceptors_leave_the_daemon_set_as_the_only_one_who_ends_its_pod() {
+    let mut known = example();
+    let blocked = json!([{
+        "type": "EvictionBlocked", "status": "True", "reason": "DaemonSetPod", "message": "m",
+        "lastTransitionTime": at(0).to_string(),
+    }]);
+    let skipped = json!({
+        "metadata": {"annotations": {"evictionrequest.coordination.k8s.io/skip-interceptors": "hurry"}},
+        "status": {"conditions": blocked},
+    });
+    known.learn(Event::Request(applied(request("p", CLASS, skipped))), at(0));
+    assert!(matches!(decided(&mut known, 5).effects[..], [Effect::DeletePod { .. }]));
+}
+
+#[test]
 fn one_that_opts_in_again_is_taken_off_although_its_turn_is_over() {
     let mut known = example();
     let blocked = json!([{

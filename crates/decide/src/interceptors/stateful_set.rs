@@ -20,8 +20,9 @@ use crate::snapshot::{Key, Namespace, Owner, Pod, Request, RollingUpdate, Statef
 
 /// The label by which the StatefulSet controller tells revisions apart.
 const REVISION_LABEL: &str = "controller-revision-hash";
-/// The requests of one drain come one after the other: so long the first of them waits for those of higher ordinals.
-const SETTLE: SignedDuration = SignedDuration::from_secs(2);
+/// The requests of one drain come one after the other: so long the first of them waits for those of higher ordinals. Times of creation
+/// have whole seconds, so that it is two at least.
+const SETTLE: SignedDuration = SignedDuration::from_secs(3);
 /// So many pods are named in a message.
 const NAMED: usize = 3;
 
@@ -95,6 +96,8 @@ pub struct SetState {
     pub waiting: Vec<u32>,
     /// So many more may go now.
     pub room: usize,
+    /// So many more that are not available may go: each costs nothing now, and one when it becomes available before it has left.
+    pub room_for_down: usize,
     /// It is being updated, and has its own pods to take down.
     pub is_rolling_out: bool,
     /// How long one batch took to be replaced, as far as that can be told from its pods.
@@ -106,29 +109,37 @@ pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetStat
     let set = case.set;
     let last = set.first_ordinal.saturating_add(set.replicas);
     let (mut unavailable, mut going, mut waiting) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-    for ordinal in (set.first_ordinal..last).rev() {
-        let Some(pod) = case.pods.get(&ordinal) else {
-            unavailable.insert(ordinal, Unavailable::Missing);
-            continue;
-        };
+    let (mut there, mut given_over) = (0, 0);
+    // What there is counts, and not how many there should be: that is a number that anybody can write.
+    for (ordinal, pod) in case.pods.range(set.first_ordinal..last).rev() {
+        there += 1;
         let why = why_unavailable(set, pod, now);
         match case.requests.get(&pod.uid) {
             Some(request) if has_turn(request, STATEFUL_SET_CLASS) && !pod.is_terminating() => {
-                waiting.push(ordinal)
+                waiting.push(*ordinal)
             }
-            Some(request) if why.is_none() && was_given_over(request) => {
-                going.insert(ordinal);
+            Some(request) if was_given_over(request) && !pod.is_terminating() => {
+                given_over += 1;
+                if why.is_none() {
+                    going.insert(*ordinal);
+                }
             }
             _ => {}
         }
-        unavailable.extend(why.map(|why| (ordinal, why)));
+        unavailable.extend(why.map(|why| (*ordinal, why)));
     }
+    let missing = (set.replicas as usize).saturating_sub(there);
+    let mut down = unavailable.len() + missing + going.len();
+    let gaps = (set.first_ordinal..last).rev().take(there + NAMED).filter(|it| !case.pods.contains_key(it));
+    unavailable.extend(gaps.take(NAMED).map(|ordinal| (ordinal, Unavailable::Missing)));
+    down = down.max(unavailable.len());
+    let first_new = set.first_ordinal.saturating_add(update.partition);
     let is_old = |(ordinal, pod): (&u32, &Arc<Pod>)| {
-        *ordinal >= update.partition && pod.labels.get(REVISION_LABEL) != Some(&set.update_revision)
+        *ordinal >= first_new && pod.labels.get(REVISION_LABEL) != Some(&set.update_revision)
     };
-    let down = unavailable.len() + going.len();
     SetState {
         room: (update.max_unavailable as usize).saturating_sub(down),
+        room_for_down: (update.max_unavailable as usize).saturating_sub(given_over),
         is_rolling_out: !set.is_observed || (!set.update_revision.is_empty() && case.pods.iter().any(is_old)),
         batch: batch(case.pods.values()),
         unavailable,
@@ -205,8 +216,18 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let effects = requests.into_iter().map(|request| complete(request, message.clone())).collect();
         return Decision { effects, ..Decision::default() };
     };
+    if !case.requests.values().any(|request| has_turn(request, STATEFUL_SET_CLASS)) {
+        return Decision::default();
+    }
     let mut state = state(case, update, now);
     let mut decision = Decision::default();
+    let last = set.first_ordinal.saturating_add(set.replicas);
+    let beyond = case.pods.iter().filter(|(ordinal, _)| **ordinal < set.first_ordinal || **ordinal >= last);
+    for request in beyond.filter_map(|(_, pod)| case.requests.get(&pod.uid)).filter(ours) {
+        let message =
+            format!("StatefulSet {name} has no place for the pod any more: it is left to the eviction API");
+        decision.effects.push(complete(request, message));
+    }
     let asked = state.waiting.iter().filter_map(|ordinal| case.requests.get(&case.pods.get(ordinal)?.uid));
     let settled = asked.map(|request| request.created + SETTLE).min().filter(|at| now < *at);
     if settled.is_some() {
@@ -214,6 +235,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         return Decision { waiting_on: Some(Wait::Others), recheck_at: settled, effects: Vec::new() };
     }
     let mut room = if state.is_rolling_out { 0 } else { state.room };
+    let mut room_for_down = state.room_for_down;
     let mut waiting = 0;
     let moved = moved_at(case.pods.values());
     for ordinal in state.waiting.clone() {
@@ -221,8 +243,10 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let Some(request) = case.requests.get(&pod.uid) else { continue };
         // One that is not available already costs nothing.
         let is_down = state.unavailable.contains_key(&ordinal);
-        if room > 0 || (is_down && !state.is_rolling_out) {
-            room -= usize::from(!is_down && room > 0);
+        let may_go = if is_down { room_for_down > 0 && !state.is_rolling_out } else { room > 0 };
+        if may_go {
+            let left = if is_down { &mut room_for_down } else { &mut room };
+            *left -= 1;
             let message = format!(
                 "StatefulSet {name}: {} goes now, at most {} of {} may be unavailable",
                 pod.key.name, update.max_unavailable, set.replicas
@@ -322,8 +346,8 @@ fn waits_for(case: &Case<'_>, state: &SetState) -> String {
 #[derive(Debug, Default)]
 pub struct StatefulSets {
     pods: HashMap<Key, Arc<Pod>>,
-    /// By the UID of the set.
-    of_set: HashMap<Arc<str>, BTreeSet<Key>>,
+    /// By the set that they name, in their own namespace.
+    of_set: HashMap<Key, BTreeSet<Key>>,
     /// Requests that have this interceptor.
     requests: HashMap<Key, Arc<Request>>,
     sets: HashMap<Key, StatefulSet>,
@@ -398,15 +422,15 @@ impl BundledInterceptor for StatefulSets {
 
 impl StatefulSets {
     fn pod_changed(&mut self, key: &Key, before: Option<&Pod>) {
-        if let Some(owner) = before.and_then(|before| before.owner.as_ref())
-            && let Some(of_set) = self.of_set.get_mut(&owner.uid)
+        let workload = before.and_then(workload_of);
+        if let Some(workload) = &workload
+            && let Some(of_set) = self.of_set.get_mut(workload)
         {
             of_set.remove(key);
             if of_set.is_empty() {
-                self.of_set.remove(&owner.uid);
+                self.of_set.remove(workload);
             }
         }
-        let workload = before.and_then(workload_of);
         self.pending.extend(workload.map(Item::Workload));
         let Some(pod) = self.pods.get(key) else { return };
         let Some(workload) = workload_of(pod) else {
@@ -419,9 +443,7 @@ impl StatefulSets {
             }
             return;
         };
-        if let Some(owner) = &pod.owner {
-            self.of_set.entry(owner.uid.clone()).or_default().insert(key.clone());
-        }
+        self.of_set.entry(workload.clone()).or_default().insert(key.clone());
         self.pending.insert(Item::Workload(workload));
     }
 
@@ -448,7 +470,9 @@ impl StatefulSets {
             return Decision::default();
         };
         let (mut pods, mut requests) = (BTreeMap::new(), HashMap::new());
-        for pod in self.of_set.get(&set.uid).into_iter().flatten().filter_map(|key| self.pods.get(key)) {
+        let pods_of = self.of_set.get(key).into_iter().flatten().filter_map(|key| self.pods.get(key));
+        let is_its = |pod: &&Arc<Pod>| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid);
+        for pod in pods_of.filter(is_its) {
             if let Some(ordinal) = ordinal_of(pod, &set.key.name) {
                 pods.insert(ordinal, pod.clone());
             }
@@ -459,7 +483,7 @@ impl StatefulSets {
         let strategy = self.strategy(set);
         let case = Case {
             set,
-            strategy: strategy.as_ref().copied().unwrap_or_default(),
+            strategy: strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy),
             pods: &pods,
             requests: &requests,
         };
@@ -513,7 +537,9 @@ fn workload_of(pod: &Pod) -> Option<Key> {
 }
 
 fn ordinal_of(pod: &Pod, set: &str) -> Option<u32> {
-    pod.key.name.strip_prefix(set)?.strip_prefix('-')?.parse().ok()
+    let text = pod.key.name.strip_prefix(set)?.strip_prefix('-')?;
+    // As the StatefulSet controller writes it: db-01 is not its pod.
+    text.parse().ok().filter(|ordinal: &u32| ordinal.to_string() == text)
 }
 
 #[cfg(test)]

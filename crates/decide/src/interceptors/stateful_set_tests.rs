@@ -114,9 +114,9 @@ fn the_first_waits_a_moment_for_those_of_higher_ordinals() {
     };
     known.learn(asked(0, 0), at(0));
     let early = decided(&mut known, 0);
-    assert_eq!((early.effects.len(), early.recheck_at), (0, Some(at(2))));
+    assert_eq!((early.effects.len(), early.recheck_at), (0, Some(at(3))));
     known.learn(asked(2, 1), at(1));
-    assert_eq!(goes(&mut known, 2), ["db-2"]);
+    assert_eq!(goes(&mut known, 3), ["db-2"]);
 }
 
 #[test]
@@ -189,6 +189,49 @@ fn a_pod_that_is_not_available_costs_nothing() {
 }
 
 #[test]
+fn those_that_are_down_go_as_many_at_a_time_as_may_be_down() {
+    let pods = || (0..3).map(|it| replica(it, unready())).collect();
+    let mut known = scene(set(3, json!({})), pods(), &[0, 1, 2]);
+    assert_eq!(goes(&mut known, 0), ["db-2"], "they may be ready again before they have left");
+    let over = request("db-2", CLASS, json!({"status": {"activeInterceptorCompleted": true}}));
+    known.learn(Event::Request(applied(over)), at(1));
+    assert_eq!(goes(&mut known, 1), [""; 0]);
+}
+
+#[test]
+fn a_set_of_millions_costs_no_more_than_its_pods() {
+    let mut known = scene(set(u32::MAX / 2, json!({})), vec![replica(0, json!({}))], &[0]);
+    let (gone, waits) = told(&decided(&mut known, 0));
+    assert_eq!((gone.len(), waits.len()), (0, 1));
+    let (pods, requests) = (BTreeMap::from([(0, replica(0, json!({})))]), HashMap::new());
+    let set = set(u32::MAX / 2, json!({}));
+    let case = Case { set: &set, strategy: Strategy::MaxUnavailable, pods: &pods, requests: &requests };
+    assert!(state(&case, set.rolling_update.as_ref().unwrap(), at(0)).unavailable.len() <= NAMED);
+}
+
+#[test]
+fn only_pods_of_its_own_namespace_and_names_are_its_pods() {
+    let mut known = healthy(2, json!({}), &[1]);
+    let old = json!({"namespace": "zz", "labels": {"controller-revision-hash": "v0"}});
+    known.learn(Event::Pod(applied(replica(0, json!({"metadata": old})))), at(0));
+    let odd = pod(
+        "db-01",
+        "StatefulSet",
+        "db",
+        "n1",
+        json!({"metadata": {"labels": {"controller-revision-hash": "v0"}}}),
+    );
+    known.learn(Event::Pod(applied(odd)), at(0));
+    assert_eq!(goes(&mut known, 0), ["db-1"]);
+}
+
+#[test]
+fn a_pod_that_the_set_has_no_place_for_is_declined() {
+    let pods = (0..3).map(|it| replica(it, json!({}))).collect();
+    assert_eq!(goes(&mut scene(set(1, json!({})), pods, &[1, 2]), 0), ["db-1", "db-2"]);
+}
+
+#[test]
 fn during_its_own_rolling_update_it_waits_for_that() {
     let old = json!({"metadata": {"labels": {"controller-revision-hash": "v0"}}});
     let pods = vec![replica(0, old.clone()), replica(1, old.clone()), replica(2, json!({}))];
@@ -199,6 +242,13 @@ fn during_its_own_rolling_update_it_waits_for_that() {
     // With a partition the lower ones keep their revision, and nothing is waited for.
     let partition = json!({"updateStrategy": {"rollingUpdate": {"partition": 2}}});
     assert_eq!(goes(&mut scene(set(3, partition), pods, &[2]), 0), ["db-2"]);
+    let started = json!({"ordinals": {"start": 5}, "updateStrategy": {"rollingUpdate": {"partition": 2}}});
+    let pods = vec![replica(5, old.clone()), replica(6, old.clone()), replica(7, json!({}))];
+    assert_eq!(
+        goes(&mut scene(set(3, started), pods, &[5]), 0),
+        ["db-5"],
+        "a partition counts from the first"
+    );
     let unseen = StatefulSet { is_observed: false, ..set(3, json!({})) };
     assert_eq!(goes(&mut scene(unseen, (0..3).map(|it| replica(it, json!({}))).collect(), &[2]), 0), [""; 0]);
 }

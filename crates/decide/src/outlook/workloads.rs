@@ -31,7 +31,7 @@ impl Workloads {
 
     fn strategy(&self, which: BundledInterceptor, key: &Key, own: Option<&str>) -> Strategy {
         let namespace = self.namespaces.get(&key.namespace).and_then(|it| it.strategy.as_deref());
-        Strategy::of(which, own, namespace).unwrap_or_default()
+        Strategy::of(which, own, namespace).unwrap_or_else(|unknown| unknown.instead)
     }
 
     /// What the DaemonSet of the pod says, if it has one that exists.
