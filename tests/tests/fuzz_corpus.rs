@@ -19,7 +19,9 @@ mod reviews;
 #[path = "../../fuzz/entries/watch_events.rs"]
 mod watch_events;
 
-const TARGETS: [(&str, fn(&[u8])); 5] = [
+type Target = fn(&[u8]);
+
+const TARGETS: [(&str, Target); 5] = [
     ("annotations", annotations::run),
     ("drain_plans", drain_plans::run),
     ("kubeconfigs", kubeconfigs::run),

@@ -8,6 +8,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use usher_api::lenient::value_of;
 
 use super::common::Scene;
 use super::common::calls::list;
@@ -27,7 +28,8 @@ pub struct Answer {
 
 impl Answer {
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_default()
+        // It may be nested deeper than a value can be read.
+        value_of(&self.text)
     }
 }
 
@@ -102,6 +104,22 @@ pub async fn furnish(scene: &Scene) {
             "spec": {"maxUnavailable": 2, "selector": {"matchLabels": labels}},
         }),
     ]);
+    // Workloads without pods, whose pods tenants claim to have made.
+    for namespace in NAMESPACES.into_iter().filter(|name| name.starts_with('t')) {
+        let spec = json!({"selector": {"matchLabels": {"app": "tenant"}}, "template": {
+            "metadata": {"labels": {"app": "tenant"}},
+            "spec": {"nodeSelector": {"pool": "none"}, "containers": [{"name": "c", "image": "i:1"}]},
+        }});
+        for (kind, name) in [("DaemonSet", "agent"), ("StatefulSet", "db")] {
+            let mut workload = json!({
+                "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+            });
+            if kind == "StatefulSet" {
+                workload["spec"]["replicas"] = 0.into();
+            }
+            objects.push(workload);
+        }
+    }
     for number in 0..3 {
         objects.push(json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": format!("b{number}"), "namespace": BUDGETS},
@@ -132,6 +150,11 @@ pub async fn look(client: &Client) -> World {
         maintenances: named(MAINTENANCES, "NodeMaintenance").await,
         budgets: named("/apis/policy/v1/poddisruptionbudgets", "PodDisruptionBudget").await,
         nodes: named("/api/v1/nodes", "Node").await,
+        workloads: [
+            named("/apis/apps/v1/daemonsets", "DaemonSet").await,
+            named("/apis/apps/v1/statefulsets", "StatefulSet").await,
+        ]
+        .concat(),
     }
 }
 

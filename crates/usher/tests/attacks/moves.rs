@@ -4,7 +4,8 @@ use fastrand::Rng;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use usher_tests::hostile::{LAST_SECOND, places, values};
+use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, MAINTENANCE_SCHEDULING_GATE};
+use usher_tests::hostile::{LAST_SECOND, nested, places, values};
 
 use super::tally::Move;
 use super::users::{BUDGETS, EDGE, NAMESPACES, RACK, SHOP, User};
@@ -20,6 +21,8 @@ pub struct World {
     pub maintenances: Vec<Value>,
     pub budgets: Vec<Value>,
     pub nodes: Vec<Value>,
+    /// DaemonSets and StatefulSets.
+    pub workloads: Vec<Value>,
 }
 
 #[derive(Debug)]
@@ -47,6 +50,10 @@ pub fn path_of(object: &Value) -> String {
         "Node" => format!("/api/v1/nodes/{name}"),
         "PodDisruptionBudget" => {
             format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}")
+        }
+        "Namespace" => format!("/api/v1/namespaces/{name}"),
+        kind @ ("DaemonSet" | "StatefulSet") => {
+            format!("/apis/apps/v1/namespaces/{namespace}/{}s/{name}", kind.to_lowercase())
         }
         "EvictionRequest" => format!("{REQUESTS}/namespaces/{namespace}/evictionrequests/{name}"),
         _ => format!("{MAINTENANCES}/{name}"),
@@ -87,6 +94,15 @@ fn pod(random: &mut Rng, user: &User) -> (String, Value) {
         "spec": {"nodeSelector": {"pool": pool}, "containers": [{"name": "c", "image": "i:1"}]},
     });
     (format!("/api/v1/namespaces/{namespace}/pods"), pod)
+}
+
+/// As a controller names itself in what it makes.
+fn owner(of: &Value) -> Value {
+    let kind = of["kind"].as_str().unwrap_or_default();
+    json!({
+        "apiVersion": if kind == "Node" { "v1" } else { "apps/v1" }, "kind": kind,
+        "name": of["metadata"]["name"], "uid": of["metadata"]["uid"], "controller": true,
+    })
 }
 
 fn interceptors(random: &mut Rng) -> Value {
@@ -183,6 +199,30 @@ pub fn attempt(of: Move, random: &mut Rng, user: &User, world: &World) -> Option
             let body = json!([{"op": "replace", "path": "/metadata/managedFields/0/time", "value": time}]);
             Some(patch(path_of(object), body))
         }
+        Move::NestedFields => {
+            let object = any(random, user, world)?;
+            let fields = nested(random.choice([100, 127, 128, 200, 1000])?);
+            let body =
+                json!([{"op": "replace", "path": "/metadata/managedFields/0/fieldsV1", "value": fields}]);
+            Some(patch(path_of(object), body))
+        }
+        Move::ForgedNodeStatuses => {
+            let name = random.choice([RACK[0], RACK[1], EDGE, "nowhere"])?;
+            let last = json!({"podPriority": i32::MAX, "podType": "Static"});
+            let of_node = json!({
+                "nodeRef": {"name": name}, "drainTargets": [last], "drainMessage": "done", "podsPendingEviction": 0, "podsEvicting": 0,
+            });
+            let status = match random.u8(..4) {
+                0 => json!({"nodeStatuses": []}),
+                1 => {
+                    json!({"nodeStatuses": [of_node], "drainStatus": {"reachedDrainTargets": [last], "nodesDrained": 1}})
+                }
+                2 => json!({"leftNodes": [name], "nodeStatuses": [of_node]}),
+                _ => json!({"nodeStatuses": vec![of_node; 500]}),
+            };
+            let maintenance = random.choice(&world.maintenances)?;
+            Some(patch(path_of(maintenance) + "/status", json!({"status": status})))
+        }
         Move::FloodStatus => {
             let letters = random.choice([1, 1024, 32 << 10, 600 << 10])?;
             status_of(random, user, world, &json!({"message": "m".repeat(letters)}))
@@ -236,10 +276,45 @@ pub fn attempt(of: Move, random: &mut Rng, user: &User, world: &World) -> Option
         Move::ForgedOwner => {
             let (path, mut pod) = pod(random, user);
             let version = random.choice(["evil.example.com/v1", "apps/v1", "extensions/v1beta1"])?;
-            pod["metadata"]["ownerReferences"] = json!([
-                {"apiVersion": version, "kind": "DaemonSet", "name": "agent", "uid": "1-2-3", "controller": true},
-            ]);
+            let kind = random.choice(["DaemonSet", "StatefulSet"])?;
+            let invented = json!({"apiVersion": version, "kind": kind, "name": "agent", "uid": "1-2-3", "controller": true});
+            let owner = if random.bool() { invented } else { owner(one(random, user, &world.workloads)?) };
+            pod["metadata"]["ownerReferences"] = json!([owner]);
             Some(call(Method::POST, path, pod))
+        }
+        Move::ForgedMirror => {
+            let (path, mut pod) = pod(random, user);
+            let node = random.choice(&world.nodes)?;
+            pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "h"});
+            pod["spec"]["nodeName"] = node["metadata"]["name"].clone();
+            if random.bool() {
+                pod["metadata"]["ownerReferences"] = json!([owner(node)]);
+            }
+            Some(call(Method::POST, path, pod))
+        }
+        Move::ForgedGate => {
+            let (path, mut pod) = pod(random, user);
+            pod["spec"]["schedulingGates"] = json!([{"name": MAINTENANCE_SCHEDULING_GATE}]);
+            let node = random.choice(RACK)?;
+            let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+            pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+                json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+            if random.bool() {
+                pod["metadata"]["ownerReferences"] = json!([owner(one(random, user, &world.workloads)?)]);
+            }
+            Some(call(Method::POST, path, pod))
+        }
+        Move::ForgedStrategy => {
+            let value = random.choice(["Off", "MaxUnavailable", "", "\u{202e}Off"])?;
+            let name = EVICTION_REQUEST_STRATEGY_ANNOTATION;
+            if random.bool() {
+                let (path, mut pod) = pod(random, user);
+                pod["metadata"]["annotations"] = json!({name: value});
+                return Some(call(Method::POST, path, pod));
+            }
+            let space = json!({"kind": "Namespace", "metadata": {"name": namespace(random, user)}});
+            let workload = one(random, user, &world.workloads)?;
+            Some(annotated(random.choice([&space, workload])?, name, value.into()))
         }
         Move::HundredInterceptors => {
             let (path, mut pod) = pod(random, user);
@@ -278,6 +353,18 @@ pub fn attempt(of: Move, random: &mut Rng, user: &User, world: &World) -> Option
             Some(call)
         }
         Move::Delete => Some(call(Method::DELETE, path_of(any(random, user, world)?), Value::Null)),
+        Move::DeleteRequests => {
+            let request = one(random, user, &world.requests)?;
+            let policy = random.choice(["Foreground", "Orphan", "Background"])?;
+            let path = match random.u8(..3) {
+                0 => format!("{REQUESTS}/namespaces/{}/evictionrequests", namespace(random, user)),
+                _ => path_of(request),
+            };
+            let options = json!({
+                "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy, "gracePeriodSeconds": 0,
+            });
+            Some(call(Method::DELETE, path, options))
+        }
         Move::Read => read(random, user, world),
         // A stranger's.
         _ => None,

@@ -8,7 +8,9 @@ use std::sync::Mutex;
 pub enum Move {
     HostileValue,
     UnreadableTime,
+    NestedFields,
     FloodStatus,
+    ForgedNodeStatuses,
     Counters,
     Conditions,
     ForeignFinalizer,
@@ -18,12 +20,16 @@ pub enum Move {
     SkipInterceptors,
     KeepNodes,
     ForgedOwner,
+    ForgedMirror,
+    ForgedGate,
+    ForgedStrategy,
     HundredInterceptors,
     ReportProgress,
     AskForEviction,
     MaintainNodes,
     DryRun,
     Delete,
+    DeleteRequests,
     Read,
     ForgedReview,
     SilentConnections,
@@ -34,10 +40,12 @@ pub enum Move {
 }
 
 impl Move {
-    pub const OF_USERS: [Self; 19] = [
+    pub const OF_USERS: [Self; 25] = [
         Self::HostileValue,
         Self::UnreadableTime,
+        Self::NestedFields,
         Self::FloodStatus,
+        Self::ForgedNodeStatuses,
         Self::Counters,
         Self::Conditions,
         Self::ForeignFinalizer,
@@ -47,12 +55,16 @@ impl Move {
         Self::SkipInterceptors,
         Self::KeepNodes,
         Self::ForgedOwner,
+        Self::ForgedMirror,
+        Self::ForgedGate,
+        Self::ForgedStrategy,
         Self::HundredInterceptors,
         Self::ReportProgress,
         Self::AskForEviction,
         Self::MaintainNodes,
         Self::DryRun,
         Self::Delete,
+        Self::DeleteRequests,
         Self::Read,
     ];
     pub const OF_STRANGERS: [Self; 6] = [
