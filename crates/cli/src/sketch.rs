@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_request_has_to_be_read_that_is_blocked_or_has_an_active_interceptor() {
-        let blocked = |status: &str| json!({"conditions": [{"type": "Blocked", "status": status}]});
+        let blocked = |status: &str| json!({"conditions": [{"type": BLOCKED_CONDITION, "status": status}]});
         assert!(request(blocked("True")).could_be_blocked());
         assert!(request(json!({"activeInterceptorClass": "db"})).could_be_blocked());
         let evicted = json!({"conditions": [{"type": "Evicted", "status": "True"}]});

@@ -254,7 +254,8 @@ mod tests {
     #[test]
     fn each_breach_of_the_contract_is_seen() {
         let ours = |progress, with| request("a.io", Some(progress), with);
-        let rows: [(&str, Vec<(i64, EvictionRequest)>, i64); 9] = [
+        type History = Vec<(i64, EvictionRequest)>;
+        let rows: [(&str, History, i64); 9] = [
             (
                 "",
                 vec![

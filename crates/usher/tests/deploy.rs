@@ -190,7 +190,7 @@ async fn values_are_checked_and_reach_the_manager() {
         container["args"][0],
         "--feature-gates=DeclarativeNodeMaintenance=true,EvictionRequestAPI=false"
     );
-    assert_eq!(container["args"][3], "--otlp-endpoint=http://c:4318");
+    assert_eq!(container["args"][4], "--otlp-endpoint=http://c:4318");
     let account = &chart["ServiceAccount usher-system usher-manager"];
     assert_eq!(account["metadata"]["annotations"]["a"], "b");
 }
