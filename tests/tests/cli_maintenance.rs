@@ -221,14 +221,14 @@ async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(
         waited.err.starts_with(
-            "not drained after 10m: 1 pod remains on 1 node\nonly DaemonSet and static pods remain; follow with \
-             --ignore-daemonsets, or complete the maintenance\n"
+            "not drained after 10m: 1 pod remains on 1 node\nonly DaemonSet and static pods remain: daemons leave now, static pods \
+             stay; --ignore-daemonsets waits for neither\n"
         ),
         "{waited:?}"
     );
     assert!(waited.err.contains("the pod belongs to a DaemonSet"), "{waited:?}");
-    let line = "drain-n1: only DaemonSet and static pods remain; follow with --ignore-daemonsets, or complete the \
-                maintenance\n";
+    let line = "drain-n1: only DaemonSet and static pods remain: daemons leave now, static pods stay; --ignore-daemonsets waits \
+                for neither\n";
     assert_eq!(waited.out.matches(line).count(), 1, "{waited:?}");
     let ended = usher(&scene, "drain n1 --ignore-daemonsets").await;
     assert_eq!(ended.code(), 0, "{ended:?}");

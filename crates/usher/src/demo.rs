@@ -149,7 +149,7 @@ async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
 async fn rolling_maintenance(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
     println!(
         "\n# 1. {NODES} nodes get a new kernel, one after another. The front page has {FRONT} pods, and its budget \
-         wants {FRONT_LEAST} of them healthy at any time."
+         wants {FRONT_LEAST} of them healthy at any time. On every node a DaemonSet collects logs: it leaves last, and comes back."
     );
     let budget = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/front";
     until(cluster, budget, |budget| budget["status"]["currentHealthy"] == FRONT).await?;
@@ -261,7 +261,11 @@ fn objects() -> Vec<Value> {
         })
     };
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
-    let front = [workload("Deployment", "front", FRONT, json!({})), budget("front", FRONT_LEAST)];
+    let mut logs = workload("DaemonSet", "logs", 0, json!({}));
+    if let Some(spec) = logs["spec"].as_object_mut() {
+        spec.remove("replicas");
+    }
+    let front = [workload("Deployment", "front", FRONT, json!({})), budget("front", FRONT_LEAST), logs];
     (1..=NODES).map(node).chain([namespace]).chain(front).collect()
 }
 
