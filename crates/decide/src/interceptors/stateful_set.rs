@@ -129,10 +129,9 @@ pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetStat
         unavailable.extend(why.map(|why| (*ordinal, why)));
     }
     let missing = (set.replicas as usize).saturating_sub(there);
-    let mut down = unavailable.len() + missing + going.len();
+    let down = unavailable.len() + missing + going.len();
     let gaps = (set.first_ordinal..last).rev().take(there + NAMED).filter(|it| !case.pods.contains_key(it));
     unavailable.extend(gaps.take(NAMED).map(|ordinal| (ordinal, Unavailable::Missing)));
-    down = down.max(unavailable.len());
     let first_new = set.first_ordinal.saturating_add(update.partition);
     let is_old = |(ordinal, pod): (&u32, &Arc<Pod>)| {
         *ordinal >= first_new && pod.labels.get(REVISION_LABEL) != Some(&set.update_revision)
@@ -163,7 +162,7 @@ fn why_unavailable(set: &StatefulSet, pod: &Pod, now: Timestamp) -> Option<Unava
             None => Unavailable::NotReady,
         });
     };
-    let available_at = since + SignedDuration::from_secs(set.min_ready_seconds.into());
+    let available_at = later(since, SignedDuration::from_secs(set.min_ready_seconds.into()));
     (set.min_ready_seconds > 0 && now < available_at)
         .then_some(Unavailable::NotReadyLongEnough { until: available_at })
 }
@@ -190,7 +189,12 @@ fn batch<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> SignedDuration {
     }
     starts.sort_unstable();
     let start = starts.get(starts.len() / 2).copied().unwrap_or(SignedDuration::ZERO);
-    start + SignedDuration::from_secs(grace.into())
+    start.saturating_add(SignedDuration::from_secs(grace.into()))
+}
+
+/// Times in statuses and grace periods are what others wrote: no sum of them goes beyond the last time that there is.
+fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
@@ -229,10 +233,10 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         decision.effects.push(complete(request, message));
     }
     let asked = state.waiting.iter().filter_map(|ordinal| case.requests.get(&case.pods.get(ordinal)?.uid));
-    let settled = asked.map(|request| request.created + SETTLE).min().filter(|at| now < *at);
+    let settled = asked.map(|request| later(request.created, SETTLE)).min().filter(|at| now < *at);
     if settled.is_some() {
         // Nothing is said before it is known who goes first.
-        return Decision { waiting_on: Some(Wait::Others), recheck_at: settled, effects: Vec::new() };
+        return Decision { waiting_on: Some(Wait::Others), recheck_at: settled, ..decision };
     }
     let mut room = if state.is_rolling_out { 0 } else { state.room };
     let mut room_for_down = state.room_for_down;
@@ -273,7 +277,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let before = state.unavailable.len() + state.going.len() + waiting;
         waiting += 1;
         let batches = before / update.max_unavailable as usize + 1;
-        let finish = now + state.batch * i32::try_from(batches).unwrap_or(i32::MAX);
+        let finish = later(now, state.batch.saturating_mul(i32::try_from(batches).unwrap_or(i32::MAX)));
         decision.effects.extend(report(case, &state, pod, request, (moved, finish), now));
         let beat = Some(next_beat(request)).filter(|beat| *beat > now);
         decision.recheck_at = decision.recheck_at.into_iter().chain(beat).min();

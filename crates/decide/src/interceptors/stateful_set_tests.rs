@@ -317,6 +317,19 @@ fn how_long_it_takes_is_told_by_batches() {
 }
 
 #[test]
+fn times_at_their_limits_stop_nobody() {
+    let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "9999-12-30T22:00:00Z"}]);
+    let odd = json!({
+        "spec": {"terminationGracePeriodSeconds": i64::MAX},
+        "status": {"phase": "Running", "conditions": ready},
+    });
+    let pods = (0..3).map(|it| replica(it, odd.clone())).collect();
+    let mut known = scene(set(3, json!({"minReadySeconds": i32::MAX})), pods, &[0, 1, 2]);
+    let (gone, waits) = told(&decided(&mut known, 0));
+    assert_eq!((gone.len(), waits.len()), (1, 2));
+}
+
+#[test]
 fn a_pod_without_a_set_is_declined() {
     let mut known = StatefulSets::default();
     let bare = pod("x", "ReplicaSet", "rs", "n1", json!({}));
