@@ -16,10 +16,10 @@ use usher_api::names::DAEMON_SET_CLASS;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use super::{BundledInterceptor, Decision, Effect, Event, Item, Outcome, Wait};
-use super::{complete, has_turn, next_beat, progress};
+use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, tell_unknown};
 use crate::eviction_request::BLOCKED_CONDITION;
 use crate::maintenance::plan::PodClass;
-use crate::snapshot::{DaemonSet, Key, Maintenance, Namespace, Owner, Pod, Request};
+use crate::snapshot::{DaemonSet, Key, Maintenance, Pod, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
 
 /// Between two writes of the nodes that are held, and before pods are let through: the API server needs a moment to know.
@@ -114,7 +114,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     if let Some(again) = again {
         decision.effects.push(Effect::Tell {
             namespace: set.key.namespace.clone(),
-            workload: owner_of(set),
+            workload: owner_of(Bundled::DaemonSet, &set.key, &set.uid),
             is_warning: true,
             reason: "DaemonSetPodCameBack",
             message: format!(
@@ -143,15 +143,6 @@ fn waits(wait: Wait, recheck_at: Option<Timestamp>) -> Decision {
     Decision { waiting_on: Some(wait), recheck_at, effects: Vec::new() }
 }
 
-fn owner_of(set: &DaemonSet) -> Owner {
-    Owner {
-        api_version: "apps/v1".into(),
-        kind: "DaemonSet".into(),
-        name: set.key.name.clone(),
-        uid: set.uid.clone(),
-    }
-}
-
 /// What the interceptor of DaemonSets knows.
 #[derive(Debug)]
 pub struct DaemonSets {
@@ -163,7 +154,7 @@ pub struct DaemonSets {
     requests: HashMap<Key, Arc<Request>>,
     sets: HashMap<Key, Arc<DaemonSet>>,
     /// Those that say anything.
-    namespaces: HashMap<Arc<str>, Arc<Namespace>>,
+    namespaces: Namespaces,
     maintenances: HashMap<Arc<str>, Arc<Maintenance>>,
     /// By node and the UID of the DaemonSet.
     removals: HashMap<(Arc<str>, Arc<str>), Removals>,
@@ -193,7 +184,7 @@ impl Default for DaemonSets {
             gated: BTreeSet::new(),
             requests: HashMap::new(),
             sets: HashMap::new(),
-            namespaces: HashMap::new(),
+            namespaces: Namespaces::default(),
             maintenances: HashMap::new(),
             removals: HashMap::new(),
             released: HashMap::new(),
@@ -235,16 +226,9 @@ impl BundledInterceptor for DaemonSets {
                 }
             }
             Event::Namespace(event) => {
-                for (name, before) in event.store(&mut self.namespaces, |namespace| namespace.name.clone()) {
-                    let before = before.and_then(|before| before.strategy.clone());
-                    let after = self.namespaces.get(&name).and_then(|after| after.strategy.clone());
-                    if after.is_none() {
-                        self.namespaces.remove(&name);
-                    }
-                    if before != after {
-                        self.pending.insert(Item::HeldNodes);
-                        self.look_at_namespace(&name);
-                    }
+                for name in self.namespaces.changed(event) {
+                    self.pending.insert(Item::HeldNodes);
+                    self.look_at_namespace(&name);
                 }
             }
             Event::Maintenance(event) => {
@@ -403,12 +387,7 @@ impl DaemonSets {
     }
 
     fn strategy(&self, set: &DaemonSet) -> Result<Strategy, UnknownStrategy> {
-        let namespace = self.namespaces.get(&set.key.namespace);
-        Strategy::of(
-            Bundled::DaemonSet,
-            set.strategy.as_deref(),
-            namespace.and_then(|namespace| namespace.strategy.as_deref()),
-        )
+        self.namespaces.strategy(Bundled::DaemonSet, &set.key, set.strategy.as_deref())
     }
 
     /// What counts, also where the annotation means nothing.
@@ -499,7 +478,7 @@ impl DaemonSets {
             self.told.remove(key);
             return Decision::default();
         };
-        tell_unknown(&mut self.told, key, owner_of(&set), &unknown)
+        tell_unknown(&mut self.told, key, owner_of(Bundled::DaemonSet, &set.key, &set.uid), &unknown)
     }
 
     fn decide_gated(&self, key: &Key, now: Timestamp) -> Decision {
@@ -525,26 +504,6 @@ impl DaemonSets {
         let version = Some(waiting.resource_version.clone());
         Decision::default().act(Effect::DeletePod { pod: pod.clone(), version })
     }
-}
-
-/// A workload whose annotation means nothing: an event says so, once for each value.
-pub(super) fn tell_unknown(
-    told: &mut HashMap<Key, String>,
-    key: &Key,
-    workload: Owner,
-    unknown: &UnknownStrategy,
-) -> Decision {
-    let message = format!("{unknown}; until then it counts as if it were not there");
-    if told.insert(key.clone(), message.clone()).as_ref() == Some(&message) {
-        return Decision::default();
-    }
-    Decision::default().act(Effect::Tell {
-        namespace: key.namespace.clone(),
-        workload,
-        is_warning: true,
-        reason: "UnknownEvictionRequestStrategy",
-        message,
-    })
 }
 
 fn held_for(pod: &Pod) -> Option<&Arc<str>> {

@@ -8,7 +8,7 @@ pub mod daemon_set;
 mod samples;
 pub mod stateful_set;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::Selector;
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::report::{Report, beat_interval};
+use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use crate::decision;
 use crate::snapshot::{DaemonSet, Key, Maintenance, Namespace, Owner, Pod, Request, StatefulSet, WatchEvent};
@@ -174,4 +175,62 @@ fn completion(message: String) -> Box<Report> {
 fn progress(request: &Arc<Request>, finish: Option<Timestamp>, message: String) -> Effect {
     let report = Report { progress: true, finish, message: Some(message), ..Report::default() };
     Effect::Report { request: request.clone(), report: Box::new(report) }
+}
+
+/// A workload whose annotation means nothing: an event says so, once for each value.
+fn tell_unknown(
+    told: &mut HashMap<Key, String>,
+    key: &Key,
+    workload: Owner,
+    unknown: &UnknownStrategy,
+) -> Decision {
+    let message = format!("{unknown}; until then it counts as if it were not there");
+    if told.insert(key.clone(), message.clone()).as_ref() == Some(&message) {
+        return Decision::default();
+    }
+    Decision::default().act(Effect::Tell {
+        namespace: key.namespace.clone(),
+        workload,
+        is_warning: true,
+        reason: "UnknownEvictionRequestStrategy",
+        message,
+    })
+}
+
+fn owner_of(which: Bundled, key: &Key, uid: &Arc<str>) -> Owner {
+    Owner {
+        api_version: "apps/v1".into(),
+        kind: which.kind().into(),
+        name: key.name.clone(),
+        uid: uid.clone(),
+    }
+}
+
+/// What namespaces say for the workloads in them; those that say nothing are not kept.
+#[derive(Debug, Default)]
+struct Namespaces(HashMap<Arc<str>, Arc<Namespace>>);
+
+impl Namespaces {
+    /// The namespaces that say something else than before.
+    fn changed(&mut self, event: WatchEvent<Arc<Namespace>, Arc<str>>) -> Vec<Arc<str>> {
+        let told = event.store(&mut self.0, |namespace| namespace.name.clone());
+        let mut changed = Vec::new();
+        for (name, before) in told {
+            let before = before.and_then(|before| before.strategy.clone());
+            let after = self.0.get(&name).and_then(|after| after.strategy.clone());
+            if after.is_none() {
+                self.0.remove(&name);
+            }
+            if before != after {
+                changed.push(name);
+            }
+        }
+        changed
+    }
+
+    /// What counts for a workload with this annotation.
+    fn strategy(&self, which: Bundled, key: &Key, own: Option<&str>) -> Result<Strategy, UnknownStrategy> {
+        let namespace = self.0.get(&key.namespace).and_then(|namespace| namespace.strategy.as_deref());
+        Strategy::of(which, own, namespace)
+    }
 }

@@ -13,10 +13,9 @@ use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, STATEFUL_SET_CLASS}
 use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
-use super::daemon_set::tell_unknown;
 use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Wait};
-use super::{complete, completion, has_turn, next_beat};
-use crate::snapshot::{Key, Namespace, Owner, Pod, Request, RollingUpdate, StatefulSet};
+use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown};
+use crate::snapshot::{Key, Pod, Request, RollingUpdate, StatefulSet};
 
 /// The label by which the StatefulSet controller tells revisions apart.
 const REVISION_LABEL: &str = "controller-revision-hash";
@@ -355,7 +354,7 @@ pub struct StatefulSets {
     /// Requests that have this interceptor.
     requests: HashMap<Key, Arc<Request>>,
     sets: HashMap<Key, StatefulSet>,
-    namespaces: HashMap<Arc<str>, Arc<Namespace>>,
+    namespaces: Namespaces,
     pending: BTreeSet<Item>,
     told: HashMap<Key, String>,
 }
@@ -394,17 +393,9 @@ impl BundledInterceptor for StatefulSets {
                 }
             }
             Event::Namespace(event) => {
-                for (name, before) in event.store(&mut self.namespaces, |namespace| namespace.name.clone()) {
-                    let before = before.and_then(|before| before.strategy.clone());
-                    let after = self.namespaces.get(&name).and_then(|after| after.strategy.clone());
-                    if after.is_none() {
-                        self.namespaces.remove(&name);
-                    }
-                    if before != after {
-                        let of: Vec<Key> =
-                            self.sets.keys().filter(|key| key.namespace == name).cloned().collect();
-                        self.pending.extend(of.into_iter().map(Item::Workload));
-                    }
+                for name in self.namespaces.changed(event) {
+                    let of = self.sets.keys().filter(|key| key.namespace == name).cloned();
+                    self.pending.extend(of.map(Item::Workload));
                 }
             }
             Event::DaemonSet(_) | Event::Maintenance(_) => {}
@@ -460,12 +451,7 @@ impl StatefulSets {
     }
 
     fn strategy(&self, set: &StatefulSet) -> Result<Strategy, UnknownStrategy> {
-        let namespace = self.namespaces.get(&set.key.namespace);
-        Strategy::of(
-            Bundled::StatefulSet,
-            set.strategy.as_deref(),
-            namespace.and_then(|namespace| namespace.strategy.as_deref()),
-        )
+        self.namespaces.strategy(Bundled::StatefulSet, &set.key, set.strategy.as_deref())
     }
 
     fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {
@@ -498,7 +484,12 @@ impl StatefulSets {
                 decision
             }
             Err(unknown) => {
-                let told = tell_unknown(&mut self.told, key, owner_of(set), &unknown);
+                let told = tell_unknown(
+                    &mut self.told,
+                    key,
+                    owner_of(Bundled::StatefulSet, &set.key, &set.uid),
+                    &unknown,
+                );
                 Decision { effects: decision.effects.into_iter().chain(told.effects).collect(), ..decision }
             }
         }
@@ -521,15 +512,6 @@ impl StatefulSets {
             return Decision::default();
         }
         Decision::default().act(complete(request, "no StatefulSet controls the pod".to_owned()))
-    }
-}
-
-fn owner_of(set: &StatefulSet) -> Owner {
-    Owner {
-        api_version: "apps/v1".into(),
-        kind: "StatefulSet".into(),
-        name: set.key.name.clone(),
-        uid: set.uid.clone(),
     }
 }
 
