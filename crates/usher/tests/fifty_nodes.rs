@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -303,8 +304,10 @@ impl GivenOver {
             GroupVersionKind::gvk("evictionrequest.coordination.k8s.io", "v1alpha1", "EvictionRequest");
         let requests: Api<DynamicObject> =
             Api::default_namespaced_with(client.clone(), &ApiResource::from_gvk(&kind));
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
         let events = watcher(requests, watcher::Config::default().labels("tier=data")).default_backoff();
         tokio::spawn(async move {
+            // The names of the pods by their UIDs, which are the names of the requests.
             let mut given_over: BTreeMap<String, String> = BTreeMap::new();
             let mut events = Box::pin(events);
             while let Some(event) = futures::StreamExt::next(&mut events).await {
@@ -314,17 +317,27 @@ impl GivenOver {
                     _ => continue,
                 };
                 let uid = request.metadata.name.clone().unwrap_or_default();
-                let pod = request.data["spec"]["podRef"]["name"].as_str().unwrap_or_default();
-                let set = pod.rsplit_once('-').map_or(pod, |(set, _)| set).to_owned();
                 if is_gone {
                     given_over.remove(&uid);
-                } else if request.data["status"]["activeInterceptorCompleted"] == true
-                    && given_over.insert(uid, set.clone()).is_none()
+                    continue;
+                }
+                let pod = request.data["spec"]["podRef"]["name"].as_str().unwrap_or_default().to_owned();
+                if request.data["status"]["activeInterceptorCompleted"] != true
+                    || given_over.insert(uid.clone(), pod.clone()).is_some()
                 {
-                    let mut told = told.lock().unwrap();
-                    told.0 += 1;
-                    if given_over.values().filter(|other| **other == set).count() > 1 {
-                        told.1.push(format!("{pod} beside {given_over:?}"));
+                    continue;
+                }
+                told.lock().unwrap().0 += 1;
+                let set = |pod: &str| pod.rsplit_once('-').map(|(set, _)| set.to_owned());
+                for (other, name) in &given_over {
+                    // A request may outlive its pod by as long as no manager runs, so the pod is looked for: one that is still there now
+                    // was there when this one was given over.
+                    if *other != uid
+                        && set(name) == set(&pod)
+                        && let Ok(Some(found)) = pods.get_opt(name).await
+                        && found.metadata.uid.as_ref() == Some(other)
+                    {
+                        told.lock().unwrap().1.push(format!("{pod} beside {name}"));
                     }
                 }
             }
