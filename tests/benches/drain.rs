@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use usher_apply::Clock;
 use usher_controllers::run_all;
+use usher_tests::scenario::beside::WITHOUT_SURGES;
 use usher_tests::counted::{counted, own_client};
 use usher_tests::kubectl::Kubectl;
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, NODES, PODS, node, workload};
@@ -52,7 +53,7 @@ async fn measure() -> Result<()> {
     }
     let kubectl = Kubectl::new(&cluster).await?;
     let (client, calls) = counted(own_client(&cluster).await?);
-    let manager = tokio::spawn(run_all(client, Clock::system()));
+    let manager = tokio::spawn(run_all(client, Clock::system(), &WITHOUT_SURGES));
 
     fill(&cluster, &kubectl).await?;
     println!("filled; the maintenance begins");

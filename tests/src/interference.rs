@@ -13,7 +13,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
-use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
 
@@ -21,7 +20,7 @@ use crate::chaos::Process;
 use crate::living::{DAEMON_SETS, Living, NODES, PODS, TIMES, bare_pod, node, template};
 use crate::maintenances::{MAINTENANCES, is_drained, of_label};
 use crate::requests::REQUESTS;
-use crate::scenario::beside::answer_inside;
+use crate::scenario::beside::{WITHOUT_SURGES, answer_inside};
 use crate::seeds::Trace;
 use crate::witness::Witness;
 
@@ -62,7 +61,7 @@ pub async fn hands_everywhere(seed: u64, trace: Trace) -> Result<()> {
     let judge = witness.clone();
     let mut manager = Process::new(&scene.living.cluster, "manager", move |run| {
         let clock = run.clock.clone();
-        run_all(judge.client(&run.name), Clock::from_fn(move || clock.now()))
+        run_all(judge.client(&run.name), Clock::from_fn(move || clock.now()), &WITHOUT_SURGES)
     });
     let start = scene.living.cluster.now();
     scene.living.cluster.faults().set(scene.rules(start));
@@ -113,7 +112,7 @@ impl Scene {
         let living = &self.living;
         living.install_crds().await?;
         let webhook = kube::Client::new(living.cluster.service(), "default");
-        for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
+        for (path, configuration) in answer_inside(&living.cluster, webhook, &WITHOUT_SURGES) {
             living.create(&path, &configuration).await?;
         }
         for (name, value) in [("low", 100), ("high", 5000)] {

@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use usher_apply::Clock;
 use usher_cli::Surroundings;
 use usher_controllers::run_all;
+use usher_tests::scenario::beside::WITHOUT_SURGES;
 use usher_tests::cluster::ADMIN;
 use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, bare_pod, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, Scene};
@@ -568,7 +569,7 @@ async fn the_real_control_plane_is_drained_as_well() {
     cluster.created(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 6}))).await.unwrap();
     let all_ready = |answer: &usher_tests::Answer| answer.body["status"]["availableReplicas"] == 6;
     cluster.until(&format!("{DEPLOYMENTS}/web"), all_ready).await.unwrap();
-    let manager = tokio::spawn(run_all(client, Clock::system()));
+    let manager = tokio::spawn(run_all(client, Clock::system(), &WITHOUT_SURGES));
 
     assert_eq!(typed::usher("cordon n2", &surroundings).await.unwrap().out, "node/n2: cordoned\n");
     for (line, name) in

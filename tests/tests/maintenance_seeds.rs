@@ -13,7 +13,6 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
-use usher_api::workloads::BundledInterceptor;
 use usher_api::{NodeMaintenance, PodType};
 use usher_apply::Clock;
 use usher_controllers::run_all;
@@ -25,7 +24,7 @@ use usher_tests::interference::hands_everywhere;
 use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, STATEFUL_SETS, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
-use usher_tests::scenario::beside::answer_inside;
+use usher_tests::scenario::beside::{WITHOUT_SURGES, answer_inside};
 use usher_tests::seeds::{self, Named, Trace};
 
 /// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
@@ -37,7 +36,7 @@ const MEBIBYTE: usize = 1 << 20;
 async fn manager(run: Run) {
     let time = run.clock.clone();
     let clock = Clock::from_fn(move || time.now());
-    run_all(run.client, clock).await;
+    run_all(run.client, clock, &WITHOUT_SURGES).await;
 }
 
 /// What goes wrong for the manager, and for a second one that believes to lead.
@@ -116,7 +115,7 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     });
     living.create(BUDGETS, &budget).await?;
     let webhook = kube::Client::new(living.cluster.service(), "default");
-    for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
+    for (path, configuration) in answer_inside(&living.cluster, webhook, &WITHOUT_SURGES) {
         living.create(&path, &configuration).await?;
     }
     living.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await?;

@@ -13,14 +13,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
-use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::leader::Election;
 use usher_controllers::run_all;
 use usher_tests::living::{BUDGETS, DAEMON_SETS, Living, NODES, PODS, STATEFUL_SETS, bare_pod, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
 use usher_tests::manifests;
-use usher_tests::scenario::beside::answer_inside;
+use usher_tests::scenario::beside::{WITHOUT_SURGES, answer_inside};
 use usher_webhook::configurations::{NAMESPACE, SECRET, manager_user};
 use usher_webhook::{Keeper, ServingCertificate};
 
@@ -151,7 +150,7 @@ impl Scene {
             ..User::default()
         };
         let client = kube::Client::new(living.cluster.service_as(account), "default");
-        for (path, configuration) in answer_inside(&living.cluster, client.clone(), &BundledInterceptor::ALL)
+        for (path, configuration) in answer_inside(&living.cluster, client.clone(), &WITHOUT_SURGES)
         {
             living.create(&path, &configuration).await.unwrap();
         }
@@ -165,7 +164,7 @@ impl Scene {
         manager.spawn(async move {
             let (_stop, stopping) = watch::channel(false);
             let election = Election::new(client.clone(), NAMESPACE, "usher-manager", "me", clock.clone());
-            election.run(stopping, || run_all(client.clone(), clock.clone())).await;
+            election.run(stopping, || run_all(client.clone(), clock.clone(), &WITHOUT_SURGES)).await;
         });
         Self { living, _manager: manager }
     }

@@ -17,13 +17,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower::{ServiceBuilder, ServiceExt as _};
-use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
 use usher_tests::living::{Living, NODES, PODS, bare_pod, node};
 use usher_tests::maintenances::{MAINTENANCES, of_label};
 use usher_tests::requests::REQUESTS;
-use usher_tests::scenario::beside::{answer_inside, manager};
+use usher_tests::scenario::beside::{WITHOUT_SURGES, answer_inside, manager};
 use usher_tests::seeds::{self, Named, Trace};
 
 /// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
@@ -294,13 +293,13 @@ async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
     };
     let service = ServiceBuilder::new().map_request(note).service(living.cluster.service_as(manager()));
     let client = kube::Client::new(service, "default");
-    for (path, configuration) in answer_inside(&living.cluster, client.clone(), &BundledInterceptor::ALL) {
+    for (path, configuration) in answer_inside(&living.cluster, client.clone(), &WITHOUT_SURGES) {
         living.create(&path, &configuration).await?;
     }
     let server = living.cluster.clone();
     let clock = Clock::from_fn(move || server.now());
     let mut manager = JoinSet::new();
-    manager.spawn(run_all(client, clock));
+    manager.spawn(run_all(client, clock, &WITHOUT_SURGES));
 
     living.create(MAINTENANCES, &of_label("admin", "Drain", "kubernetes.io/hostname", &HELD)).await?;
     let world = World { living, touched, trace };

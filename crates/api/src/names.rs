@@ -59,6 +59,15 @@ pub const EVICTION_REQUEST_IN_PROGRESS_CONDITION: &str = "EvictionRequestInProgr
 /// Requester name of node maintenance.
 pub const NODE_MAINTENANCE_REQUESTER: &str = NODE_MAINTENANCE_GROUP;
 
+/// On a Deployment or HorizontalPodAutoscaler: by how much it is larger than its owner wants it, for pods that are about to leave.
+pub const SURGE_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/surge";
+/// On a pod that a ReplicaSet is to delete before others: the deletion cost that it had before, which may be none.
+pub const DELETION_COST_BEFORE_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/deletion-cost-before";
+/// By this ReplicaSets choose the pods that go when they are scaled down.
+pub const POD_DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// On a HorizontalPodAutoscaler: the priority of its interceptor.
+pub const INTERCEPTOR_PRIORITY_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/interceptor-priority";
+
 /// Interceptor class of the ReplicaSet controller.
 pub const REPLICA_SET_CLASS: &str = "replicaset.apps.k8s.io";
 /// Interceptor class of the Deployment controller.

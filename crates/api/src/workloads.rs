@@ -4,23 +4,43 @@ use std::collections::BTreeMap;
 
 use crate::eviction_request::Interceptor;
 use crate::interceptor_rules::{CONTROLLER_PRIORITY, CONTROLLER_ROLE};
-use crate::names::{DAEMON_SET_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, STATEFUL_SET_CLASS};
+use crate::names::{
+    DAEMON_SET_CLASS, DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION,
+    HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS, STATEFUL_SET_CLASS,
+};
+
+/// The label that the Deployment controller writes on its ReplicaSets and their pods.
+pub const POD_TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
+/// The role of the interceptor of Deployments, which has its turn just before that of the ReplicaSet.
+pub const DEPLOYMENT_ROLE: &str = "deployment-controller";
+pub const DEPLOYMENT_PRIORITY: i32 = CONTROLLER_PRIORITY + 1;
 
 /// An interceptor that comes with Usher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BundledInterceptor {
     DaemonSet,
     StatefulSet,
+    /// Of Deployments, and of the ReplicaSets that they or others have.
+    Deployment,
 }
 
 impl BundledInterceptor {
-    pub const ALL: [Self; 2] = [Self::DaemonSet, Self::StatefulSet];
+    pub const ALL: [Self; 3] = [Self::DaemonSet, Self::StatefulSet, Self::Deployment];
 
-    /// The kind of the workload whose pods it answers for. All are of the group `apps`.
+    /// The kind of the workload that it answers for. All are of the group `apps`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::DaemonSet => "DaemonSet",
             Self::StatefulSet => "StatefulSet",
+            Self::Deployment => "Deployment",
+        }
+    }
+
+    /// The kind of what controls its pods.
+    pub fn controller_kind(self) -> &'static str {
+        match self {
+            Self::DaemonSet | Self::StatefulSet => self.kind(),
+            Self::Deployment => "ReplicaSet",
         }
     }
 
@@ -29,37 +49,61 @@ impl BundledInterceptor {
         match self {
             Self::DaemonSet => "daemonset",
             Self::StatefulSet => "statefulset",
+            Self::Deployment => "deployment",
         }
     }
 
+    /// The class that stands for it.
     pub fn class(self) -> &'static str {
         match self {
             Self::DaemonSet => DAEMON_SET_CLASS,
             Self::StatefulSet => STATEFUL_SET_CLASS,
+            Self::Deployment => DEPLOYMENT_CLASS,
         }
     }
 
-    /// As it stands on a pod: all of them are the controller of the pods that they answer for.
-    pub fn interceptor(self) -> Interceptor {
+    /// As it stands on a pod: the controller of the pods that it answers for.
+    pub fn controller(self) -> Interceptor {
+        let class = match self {
+            Self::DaemonSet | Self::StatefulSet => self.class(),
+            Self::Deployment => REPLICA_SET_CLASS,
+        };
         Interceptor {
-            interceptor_class: self.class().to_owned(),
+            interceptor_class: class.to_owned(),
             priority: CONTROLLER_PRIORITY,
             role: Some(CONTROLLER_ROLE.to_owned()),
         }
     }
 
+    /// All that it is on a pod with these labels: a ReplicaSet's may be a Deployment's too.
+    pub fn interceptors(self, labels: &BTreeMap<String, String>) -> Vec<Interceptor> {
+        let of_deployment = self == Self::Deployment && labels.contains_key(POD_TEMPLATE_HASH_LABEL);
+        let deployment = of_deployment.then(|| Interceptor {
+            interceptor_class: DEPLOYMENT_CLASS.to_owned(),
+            priority: DEPLOYMENT_PRIORITY,
+            role: Some(DEPLOYMENT_ROLE.to_owned()),
+        });
+        deployment.into_iter().chain([self.controller()]).collect()
+    }
+
+    /// One of them has this class.
+    pub fn has_class(class: &str) -> bool {
+        [DAEMON_SET_CLASS, STATEFUL_SET_CLASS, REPLICA_SET_CLASS, DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS]
+            .contains(&class)
+    }
+
     /// The one that answers for the pods of a controller.
     pub fn of_owner(api_version: &str, kind: &str) -> Option<Self> {
         let is_apps = api_version.starts_with("apps/");
-        Self::ALL.into_iter().find(|it| is_apps && it.kind() == kind)
+        Self::ALL.into_iter().find(|it| is_apps && it.controller_kind() == kind)
     }
 }
 
 /// What a workload wants to be done when its pods are asked to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// What is usual for its kind: a DaemonSet takes its pods off a node under maintenance, a StatefulSet leaves them to the eviction
-    /// API.
+    /// What is usual for its kind: a DaemonSet takes its pods off a node under maintenance, a Deployment surges, a StatefulSet leaves
+    /// them to the eviction API.
     #[default]
     Default,
     /// The bundled interceptor does nothing: the pods of a DaemonSet stay, those of others are left to the eviction API.
@@ -100,7 +144,9 @@ impl Strategy {
             instead: inherited.unwrap_or_default(),
             allowed: match interceptor {
                 BundledInterceptor::DaemonSet => "Off, or remove it",
-                BundledInterceptor::StatefulSet => "MaxUnavailable or Off, or remove it",
+                BundledInterceptor::StatefulSet | BundledInterceptor::Deployment => {
+                    "MaxUnavailable or Off, or remove it"
+                }
             },
         })
     }
@@ -108,7 +154,9 @@ impl Strategy {
     fn parse(interceptor: BundledInterceptor, value: &str) -> Option<Self> {
         match (value, interceptor) {
             ("Off", _) => Some(Self::Off),
-            ("MaxUnavailable", BundledInterceptor::StatefulSet) => Some(Self::MaxUnavailable),
+            ("MaxUnavailable", BundledInterceptor::StatefulSet | BundledInterceptor::Deployment) => {
+                Some(Self::MaxUnavailable)
+            }
             _ => None,
         }
     }
@@ -122,24 +170,30 @@ pub fn strategy_annotation(annotations: Option<&BTreeMap<String, String>>) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use BundledInterceptor::{DaemonSet, StatefulSet};
+    use BundledInterceptor::{DaemonSet, Deployment, StatefulSet};
 
     #[test]
     fn the_owner_of_a_pod_has_the_interceptor_of_its_kind_and_group() {
         assert_eq!(BundledInterceptor::of_owner("apps/v1", "DaemonSet"), Some(DaemonSet));
         assert_eq!(BundledInterceptor::of_owner("apps/v1", "StatefulSet"), Some(StatefulSet));
+        assert_eq!(BundledInterceptor::of_owner("apps/v1", "ReplicaSet"), Some(Deployment));
         for (group, kind) in
-            [("apps.kruise.io/v1", "StatefulSet"), ("apps/v1", "ReplicaSet"), ("v1", "DaemonSet")]
+            [("apps.kruise.io/v1", "StatefulSet"), ("apps/v1", "Deployment"), ("v1", "DaemonSet")]
         {
             assert_eq!(BundledInterceptor::of_owner(group, kind), None, "{group} {kind}");
         }
-        let registered = DaemonSet.interceptor();
+        let annotations = |which: BundledInterceptor, labels: &[&str]| -> Vec<(String, String)> {
+            let labels = labels.iter().map(|label| ((*label).to_owned(), "x".to_owned())).collect();
+            which.interceptors(&labels).iter().map(crate::annotation_of).collect()
+        };
+        let key = |class: &str| format!("interceptor.evictionrequest.coordination.k8s.io/priority_{class}.apps.k8s.io");
+        let controller = |class: &str| (key(class), "10000/controller".to_owned());
+        assert_eq!(annotations(DaemonSet, &["app"]), [controller("daemonset")]);
+        assert_eq!(annotations(Deployment, &["app"]), [controller("replicaset")], "a bare ReplicaSet");
+        let deployment = (key("deployment"), "10001/deployment-controller".to_owned());
         assert_eq!(
-            crate::annotation_of(&registered),
-            (
-                "interceptor.evictionrequest.coordination.k8s.io/priority_daemonset.apps.k8s.io".to_owned(),
-                "10000/controller".to_owned()
-            )
+            annotations(Deployment, &["app", POD_TEMPLATE_HASH_LABEL]),
+            [deployment, controller("replicaset")]
         );
     }
 
@@ -156,6 +210,8 @@ mod tests {
             (StatefulSet, Some("Off"), Some("MaxUnavailable"), Some(Strategy::Off)),
             (StatefulSet, Some("MaxUnavailable"), Some("Off"), Some(Strategy::MaxUnavailable)),
             (StatefulSet, Some("maxUnavailable"), None, None),
+            (Deployment, None, None, Some(Strategy::Default)),
+            (Deployment, Some("MaxUnavailable"), None, Some(Strategy::MaxUnavailable)),
             (StatefulSet, None, Some("whatever"), Some(Strategy::Default)),
         ] {
             assert_eq!(

@@ -1,18 +1,26 @@
 //! The effects of the bundled interceptors: reports on requests, the end of pods, and what admission is told.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error};
-use serde_json::json;
+use kube::core::NamespaceResourceScope;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tracing::Instrument as _;
 use usher_api::lenient::Lenient;
-use usher_api::names::HELD_NODES_CONFIG_MAP;
+use usher_api::names::{
+    DELETION_COST_BEFORE_ANNOTATION, HELD_NODES_CONFIG_MAP, POD_DELETION_COST_ANNOTATION, SURGE_ANNOTATION,
+};
 use usher_api::report::Report;
 use usher_decide::decision::limited;
 use usher_decide::interceptors::{AvailablePods, Effect};
-use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{
+    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, Request, RequestOnWire,
+};
 
 use crate::clock::Clock;
 use crate::events::Events;
@@ -62,6 +70,26 @@ impl Interceptions {
                 let span = spans::work("write ConfigMap", &self.namespace, HELD_NODES_CONFIG_MAP);
                 self.hold_nodes(data).instrument(span).await
             }
+            Effect::Prefer { pod, cost } => {
+                let span = spans::work("mark Pod", &pod.key.namespace, &pod.key.name);
+                self.prefer(pod, *cost).instrument(span).await
+            }
+            Effect::Resize { deployment, replicas, surge } => {
+                let span = spans::work("scale Deployment", &deployment.key.namespace, &deployment.key.name);
+                let patch = json!({
+                    "metadata": meta(&deployment.uid, &deployment.resource_version, surge.as_ref()),
+                    "spec": {"replicas": replicas},
+                });
+                self.merge::<DeploymentOnWire>(&deployment.key, &patch).instrument(span).await
+            }
+            Effect::Limit { autoscaler, min_replicas, max_replicas, raised } => {
+                let span = spans::work("limit HorizontalPodAutoscaler", &autoscaler.key.namespace, &autoscaler.key.name);
+                let patch = json!({
+                    "metadata": meta(&autoscaler.uid, &autoscaler.resource_version, raised.as_ref()),
+                    "spec": {"minReplicas": min_replicas, "maxReplicas": max_replicas},
+                });
+                self.merge::<AutoscalerOnWire>(&autoscaler.key, &patch).instrument(span).await
+            }
             Effect::Tell { namespace, workload, is_warning, reason, message } => {
                 let about = ObjectReference {
                     api_version: Some(workload.api_version.to_string()),
@@ -101,6 +129,34 @@ impl Interceptions {
         written.map(drop).map_err(failure_of_write)
     }
 
+    /// The cost that its owner gave it is kept beside the new one.
+    async fn prefer(&self, pod: &Pod, cost: Option<i32>) -> Result<(), Failure> {
+        let before = pod.preferred.as_ref().and_then(|preferred| preferred.before.clone());
+        let (cost, before) = match cost {
+            Some(cost) => (Some(cost.to_string()), Some(pod.deletion_cost.as_deref().unwrap_or_default().to_owned())),
+            None => (before, None),
+        };
+        let patch = json!({"metadata": {
+            "uid": &*pod.uid,
+            "annotations": {POD_DELETION_COST_ANNOTATION: cost, DELETION_COST_BEFORE_ANNOTATION: before},
+        }});
+        self.merge::<PodOnWire>(&pod.key, &patch).await
+    }
+
+    /// What is gone needs no change.
+    async fn merge<W>(&self, key: &Key, patch: &Value) -> Result<(), Failure>
+    where
+        W: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let objects: Api<Lenient<W>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let parameters = PatchParams::apply(INTERCEPTOR_FIELD_MANAGER);
+        match objects.patch(&key.name, &parameters, &Patch::Merge(patch)).await {
+            Ok(_) => Ok(()),
+            Err(Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(why) => Err(failure_of_write(why)),
+        }
+    }
+
     async fn delete(&self, pod: &Pod, version: Option<String>) -> Result<(), Failure> {
         let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &pod.key.namespace);
         let preconditions = Preconditions { uid: Some(pod.uid.to_string()), resource_version: version };
@@ -138,4 +194,10 @@ impl Interceptions {
             Err(why) => Err(failure_of_write(why)),
         }
     }
+}
+
+/// For the object that was looked at and nothing that has changed since, with what is remembered on it.
+fn meta(uid: &str, version: &str, remembered: Option<&impl Serialize>) -> Value {
+    let text = remembered.and_then(|it| serde_json::to_string(it).ok());
+    json!({"uid": uid, "resourceVersion": version, "annotations": {SURGE_ANNOTATION: text}})
 }

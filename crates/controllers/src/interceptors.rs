@@ -13,9 +13,13 @@ use tracing::Instrument as _;
 use usher_api::workloads::BundledInterceptor as Which;
 use usher_apply::{Clock, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::daemon_set::DaemonSets;
+use usher_decide::interceptors::deployment::Deployments;
 use usher_decide::interceptors::stateful_set::StatefulSets;
 use usher_decide::interceptors::{BundledInterceptor, Effect, Event, Item, Outcome};
-use usher_decide::snapshot::{StatefulSet, StatefulSetOnWire};
+use usher_decide::snapshot::{
+    Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, ReplicaSet, ReplicaSetOnWire, StatefulSet,
+    StatefulSetOnWire,
+};
 
 use crate::feeds::Feeds;
 use crate::observer::QueueObserver;
@@ -48,6 +52,15 @@ pub fn run_until<S: Future<Output = ()>>(
             let sets = watch::<StatefulSetOnWire, StatefulSet>(client.clone());
             streams.push(sets.map(Event::StatefulSet).boxed());
             Box::new(StatefulSets::default())
+        }
+        Which::Deployment => {
+            let deployments = watch::<DeploymentOnWire, Deployment>(client.clone());
+            streams.push(deployments.map(Event::Deployment).boxed());
+            let sets = watch::<ReplicaSetOnWire, ReplicaSet>(client.clone());
+            streams.push(sets.map(Event::ReplicaSet).boxed());
+            let autoscalers = watch::<AutoscalerOnWire, Autoscaler>(client.clone());
+            streams.push(autoscalers.map(Event::Autoscaler).boxed());
+            Box::new(Deployments::default())
         }
     };
     let events = Events::start(client.clone(), clock.clone());

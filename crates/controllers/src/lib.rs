@@ -34,18 +34,18 @@ use usher_api::names::MANAGER_NAMESPACE;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 
-/// All controllers on the same watches, with nobody to measure them, until the future is dropped. They
+/// All controllers and these interceptors on the same watches, with nobody to measure them, until the future is dropped. They
 /// are those of a manager in its usual namespace.
-pub async fn run_all(client: kube::Client, clock: Clock) {
+pub async fn run_all(client: kube::Client, clock: Clock, interceptors: &[BundledInterceptor]) {
     let mut feeds = feeds::Feeds::default();
     let nobody = || Box::new(observer::Nobody);
     let options = eviction_request::Options::default();
     let (on, at) = (|| client.clone(), || clock.clone());
     let requests = eviction_request::run_until(&mut feeds, on(), at(), options, nobody(), pending());
     let maintenances = maintenance::run_until(&mut feeds, on(), at(), nobody(), pending());
-    let answers = BundledInterceptor::ALL.map(|which| {
-        interceptors::run_until(which, &mut feeds, on(), at(), MANAGER_NAMESPACE, nobody(), pending())
-    });
+    let answers: Vec<_> = interceptors.iter().map(|which| {
+        interceptors::run_until(*which, &mut feeds, on(), at(), MANAGER_NAMESPACE, nobody(), pending())
+    }).collect();
     let _watches = feeds.start(&client);
     futures::future::join3(requests, maintenances, futures::future::join_all(answers)).await;
 }

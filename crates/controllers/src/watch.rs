@@ -16,7 +16,7 @@ use usher_api::lenient::Lenient;
 use usher_apply::Clock;
 pub use usher_decide::snapshot::WatchEvent;
 use usher_decide::snapshot::{
-    Budget, DaemonSet, Key, Maintenance, Namespace, Node, Pod, Request, StatefulSet,
+    Autoscaler, Budget, DaemonSet, Deployment, Key, Maintenance, Namespace, Node, Pod, ReplicaSet, Request, StatefulSet,
 };
 
 use crate::pauses::Pauses;
@@ -61,7 +61,9 @@ const PAGE: u32 = 500;
 /// Whoever writes a status can make it half a megabyte, and a status of many nodes is as large without anybody's ill will.
 const PAGE_OF_LARGE: u32 = 50;
 
-keyed!(Pod, Budget, DaemonSet, StatefulSet: key as Key, key_in_namespace, PAGE);
+keyed!(Pod, Budget, DaemonSet, StatefulSet, Autoscaler: key as Key, key_in_namespace, PAGE);
+// They carry whole templates of pods.
+keyed!(Deployment, ReplicaSet: key as Key, key_in_namespace, PAGE_OF_LARGE);
 keyed!(Request: key as Key, key_in_namespace, PAGE_OF_LARGE);
 keyed!(Namespace, Node: name as Arc<str>, name_of, PAGE);
 keyed!(Maintenance: name as Arc<str>, name_of, PAGE_OF_LARGE);

@@ -1,6 +1,7 @@
 //! What decisions look at: slim objects that hold only what somebody decides by, so that 150,000 of them fit in memory.
 
 mod budget;
+mod deployment;
 mod maintenance;
 mod node;
 mod pod;
@@ -14,13 +15,17 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 pub use budget::{Budget, BudgetRule, UnhealthyPolicy};
+pub use deployment::{Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, Surge};
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
-pub use pod::{Owner, Phase, Pod, Waiting};
+pub use pod::{Owner, Phase, Pod, PreferredForDeletion, Waiting};
 pub use request::Request;
 pub use watch_event::WatchEvent;
-pub use wire::{BudgetOnWire, DaemonSetOnWire, NamespaceOnWire, PodOnWire, RequestOnWire, StatefulSetOnWire};
+pub use wire::{
+    AutoscalerOnWire, BudgetOnWire, DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, PodOnWire, ReplicaSetOnWire,
+    RequestOnWire, StatefulSetOnWire,
+};
 pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
 pub use workload::{DaemonSet, Namespace, RollingUpdate, StatefulSet};
 

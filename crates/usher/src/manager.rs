@@ -58,9 +58,10 @@ pub struct Arguments {
     /// evicted, within its disruption budgets, also while an interceptor reports progress. 0: as long as they report progress.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     interceptors_time_limit: SignedDuration,
-    /// The interceptors that answer for the pods of workloads, separated by commas: daemonset, statefulset. An empty list
+    /// The interceptors that answer for the pods of workloads, separated by commas: daemonset, statefulset, deployment (which
+    /// also answers for ReplicaSets and HorizontalPodAutoscalers). An empty list
     /// switches all of them off; their pods are then left to other interceptors and the eviction API.
-    #[arg(long, value_name = "NAMES", default_value = "daemonset,statefulset", value_parser = interceptors)]
+    #[arg(long, value_name = "NAMES", default_value = "daemonset,statefulset,deployment", value_parser = interceptors)]
     interceptors: Interceptors,
     /// Where /metrics is served.
     #[arg(long, default_value = "0.0.0.0:8080")]
@@ -90,7 +91,7 @@ impl Arguments {
     fn interceptors(&self) -> Vec<BundledInterceptor> {
         let is_on = |it: &BundledInterceptor| match it {
             BundledInterceptor::DaemonSet => self.feature_gates.is_on(Gate::DeclarativeNodeMaintenance),
-            BundledInterceptor::StatefulSet => true,
+            BundledInterceptor::StatefulSet | BundledInterceptor::Deployment => true,
         };
         let all = self.interceptors.0.iter().copied().filter(is_on);
         all.filter(|_| self.feature_gates.is_on(Gate::EvictionRequestApi)).collect()

@@ -8,6 +8,7 @@ use embedded_apiserver::{Cluster, User};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
 use usher_webhook::configurations::{self, Target};
@@ -19,7 +20,7 @@ use crate::manifests;
 const WEBHOOK: &str = "https://webhook.usher.internal";
 
 /// What the API server itself enforces.
-const POLICIES: [(&str, &str); 3] = [
+const POLICIES: [(&str, &str); 4] = [
     ("deploy/policies.yaml", include_str!("../../../deploy/policies.yaml")),
     (
         "deploy/workloads/daemonset-policies.yaml",
@@ -28,6 +29,10 @@ const POLICIES: [(&str, &str); 3] = [
     (
         "deploy/workloads/statefulset-policies.yaml",
         include_str!("../../../deploy/workloads/statefulset-policies.yaml"),
+    ),
+    (
+        "deploy/workloads/deployment-policies.yaml",
+        include_str!("../../../deploy/workloads/deployment-policies.yaml"),
     ),
 ];
 
@@ -89,7 +94,7 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     {
         manifests::create(cluster, &configuration).await.context("the webhook cannot be registered")?;
     }
-    Ok(Resident { running: tokio::spawn(run_all(client, clock)) })
+    Ok(Resident { running: tokio::spawn(run_all(client, clock, &BundledInterceptor::ALL)) })
 }
 
 #[cfg(test)]

@@ -266,9 +266,10 @@ impl Admission {
     /// A bundled interceptor that is switched off answers to nobody, also where a policy has written it on the pod.
     fn without_those_that_are_off(&self, mut pod: FoundPod) -> FoundPod {
         for off in BundledInterceptor::ALL.into_iter().filter(|it| !self.interceptors.contains(it)) {
-            let (key, value) = annotation_of(&off.interceptor());
-            if pod.annotations.get(&key) == Some(&value) {
-                pod.annotations.remove(&key);
+            for (key, value) in off.interceptors(&pod.labels).iter().map(annotation_of) {
+                if pod.annotations.get(&key) == Some(&value) {
+                    pod.annotations.remove(&key);
+                }
             }
             pod.bundled = pod.bundled.filter(|it| *it != off);
         }

@@ -157,11 +157,11 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
 /// MutatingAdmissionPolicies, these have done it before.
 fn not_filled() -> String {
     let of = |it: &BundledInterceptor| {
-        let (key, _) = annotation_of(&it.interceptor());
+        let (key, _) = annotation_of(&it.controller());
         format!(
             "(object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && o.kind == '{}' && \
              o.apiVersion.startsWith('apps/')) && !(has(object.metadata.annotations) && '{key}' in object.metadata.annotations))",
-            it.kind()
+            it.controller_kind()
         )
     };
     let any: Vec<String> = BundledInterceptor::ALL.iter().map(of).collect();

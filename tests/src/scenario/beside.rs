@@ -28,12 +28,18 @@ const REQUESTS: &str =
 /// Where the embedded cluster believes the webhook to be; it is answered here instead.
 const INSIDE: &str = "https://webhook.usher.internal";
 
+/// Where evictions are looked at, and not what comes before them.
+pub const WITHOUT_SURGES: [BundledInterceptor; 2] =
+    [BundledInterceptor::DaemonSet, BundledInterceptor::StatefulSet];
+
 /// The controllers that run. Node maintenance withdraws requests in its name that no maintenance stands behind, so where a
 /// scenario plays that requester itself, it must not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Controllers {
     Requests,
     RequestsAndMaintenances,
+    /// With surges before evictions.
+    All,
 }
 
 impl Controllers {
@@ -41,7 +47,8 @@ impl Controllers {
     fn interceptors(self) -> &'static [BundledInterceptor] {
         match self {
             Self::Requests => &[],
-            Self::RequestsAndMaintenances => &BundledInterceptor::ALL,
+            Self::RequestsAndMaintenances => &WITHOUT_SURGES,
+            Self::All => &BundledInterceptor::ALL,
         }
     }
 }
@@ -71,7 +78,9 @@ impl Usher {
             Controllers::Requests => {
                 controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)))
             }
-            Controllers::RequestsAndMaintenances => controllers.spawn(run_all(client, clock)),
+            Controllers::RequestsAndMaintenances | Controllers::All => {
+                controllers.spawn(run_all(client, clock, self.which.interceptors()))
+            }
         };
         *self.controllers.lock() = controllers;
     }
@@ -185,6 +194,7 @@ async fn as_the_manager(plane: &TestCluster) -> Result<kube::Client> {
         "base/role",
         "workloads/daemonset-role",
         "workloads/statefulset-role",
+        "workloads/deployment-role",
     ] {
         let text = std::fs::read_to_string(deploy.join(format!("{file}.yaml")))?;
         kubectl.ok_with("apply --server-side -f -", &text).await?;

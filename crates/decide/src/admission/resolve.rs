@@ -16,7 +16,6 @@ use usher_api::interceptor_rules::{
     CONTROLLER_PRIORITY, CONTROLLER_ROLE, GENERAL_SLOTS, RESERVED_PRIORITIES, RESERVED_SLOTS,
 };
 use usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX;
-use usher_api::workloads::BundledInterceptor;
 use usher_api::{AnnotationError, Interceptor, annotation_of, interceptors_of};
 
 /// The interceptors in the order of their turns, and what was passed over.
@@ -71,18 +70,21 @@ pub fn resolve(annotations: &BTreeMap<String, String>) -> Resolved {
     }
 }
 
-/// The interceptors of a pod whose controller has a bundled one: it is added as if it were annotated, unless the pod names its class,
-/// or another controller, itself.
-pub fn resolve_with(annotations: &BTreeMap<String, String>, bundled: Option<BundledInterceptor>) -> Resolved {
+/// The interceptors of a pod whose controller has bundled ones: they are added as if they were annotated, unless the pod names another
+/// controller itself. A class that it names keeps what it says.
+pub fn resolve_with(annotations: &BTreeMap<String, String>, bundled: &[Interceptor]) -> Resolved {
     let resolved = resolve(annotations);
-    let Some(bundled) = bundled else { return resolved };
-    let (key, value) = annotation_of(&bundled.interceptor());
-    let is_controller = |interceptor: &Interceptor| interceptor.role.as_deref() == Some(CONTROLLER_ROLE);
-    if annotations.contains_key(&key) || resolved.interceptors.iter().any(is_controller) {
+    let is_other = |named: &Interceptor| {
+        named.role.as_deref() == Some(CONTROLLER_ROLE)
+            && !bundled.iter().any(|it| it.interceptor_class == named.interceptor_class)
+    };
+    if bundled.is_empty() || resolved.interceptors.iter().any(is_other) {
         return resolved;
     }
     let mut annotations = annotations.clone();
-    annotations.insert(key, value);
+    for (key, value) in bundled.iter().map(annotation_of) {
+        annotations.entry(key).or_insert(value);
+    }
     resolve(&annotations)
 }
 
@@ -164,6 +166,7 @@ fn beyond(slots: usize, left: &BTreeMap<&str, &str>, reserved: bool) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usher_api::workloads::BundledInterceptor;
     use proptest::prelude::*;
 
     fn annotations(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -243,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_bundled_interceptor_is_added_unless_the_pod_names_a_controller() {
-        let daemon = Some(BundledInterceptor::DaemonSet);
+        let daemon = [BundledInterceptor::DaemonSet.controller()];
         type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
         let ours = "daemonset.apps.k8s.io";
         let cases: [Case<'_>; 6] = [
@@ -264,10 +267,10 @@ mod tests {
             ),
         ];
         for (given, kept) in cases {
-            assert_eq!(classes(&resolve_with(&annotations(given), daemon)).0, kept, "{given:?}");
+            assert_eq!(classes(&resolve_with(&annotations(given), &daemon)).0, kept, "{given:?}");
         }
         let none = annotations(&[("a.io", "5")]);
-        assert_eq!(resolve_with(&none, None), resolve(&none));
+        assert_eq!(resolve_with(&none, &[]), resolve(&none));
     }
 
     proptest! {

@@ -23,6 +23,7 @@ pub struct NewPod {
     node: String,
     priority: i32,
     gates: Vec<String>,
+    labels: BTreeMap<String, String>,
 }
 
 impl NewPod {
@@ -32,6 +33,7 @@ impl NewPod {
         Self {
             bundled: owner.and_then(|owner| BundledInterceptor::of_owner(&owner.api_version, &owner.kind)),
             owner_uid: owner.map(|owner| owner.uid.clone()).unwrap_or_default(),
+            labels: pod.metadata.labels.clone().unwrap_or_default(),
             node: pod.spec.only_node().to_owned(),
             priority: pod.spec.priority,
             gates: pod.spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
@@ -53,14 +55,19 @@ pub fn on_create(
 ) -> Verdict {
     let Some(bundled) = pod.bundled.filter(|it| on.contains(it)) else { return Verdict::allow() };
     let mut changes = Changes::default();
-    let (key, value) = annotation_of(&bundled.interceptor());
-    let is_controller = |(key, value): (&String, &String)| {
-        key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX) && value.ends_with(&format!("/{CONTROLLER_ROLE}"))
+    let ours: BTreeMap<String, String> =
+        bundled.interceptors(&pod.labels).iter().map(annotation_of).collect();
+    let is_other_controller = |(key, value): (&String, &String)| {
+        key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
+            && value.ends_with(&format!("/{CONTROLLER_ROLE}"))
+            && !ours.contains_key(key)
     };
-    if !annotations.contains_key(&key) && !annotations.iter().any(is_controller) {
-        let mut annotations = annotations.clone();
-        annotations.insert(key, value);
-        changes.annotations = Some(annotations);
+    if !annotations.iter().any(is_other_controller) {
+        let mut filled = annotations.clone();
+        for (key, value) in ours {
+            filled.entry(key).or_insert(value);
+        }
+        changes.annotations = Some(filled).filter(|filled| filled != annotations);
     }
     let stays = || held.contains_key(&format!("{STAYS_PREFIX}{}", pod.owner_uid));
     let is_gated = || pod.gates.iter().any(|gate| gate == MAINTENANCE_SCHEDULING_GATE);
@@ -75,6 +82,7 @@ pub fn on_create(
 mod tests {
     use super::*;
     use serde_json::json;
+    use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 
     fn new_pod(kind: &str, node: &str, priority: i32) -> NewPod {
         let pod = json!({
@@ -116,7 +124,17 @@ mod tests {
         }
         let other = map(&[(&format!("{INTERCEPTOR_ANNOTATION_PREFIX}a.example.com"), "10000/controller")]);
         assert_eq!(changes(&new_pod("StatefulSet", "", 0), &other, &map(&[])), Changes::default());
-        assert_eq!(changes(&new_pod("ReplicaSet", "", 0), &map(&[]), &map(&[])), Changes::default());
+        assert_eq!(changes(&new_pod("Job", "", 0), &map(&[]), &map(&[])), Changes::default());
+        let of_deployment = NewPod {
+            labels: map(&[(POD_TEMPLATE_HASH_LABEL, "5f7c")]),
+            ..new_pod("ReplicaSet", "", 0)
+        };
+        let key = |class: &str| format!("{INTERCEPTOR_ANNOTATION_PREFIX}{class}.apps.k8s.io");
+        let (set, deployment) = (key("replicaset"), key("deployment"));
+        let both = map(&[(&set, "10000/controller"), (&deployment, "10001/deployment-controller")]);
+        assert_eq!(changes(&of_deployment, &map(&[]), &map(&[])).annotations.unwrap(), both);
+        let one = map(&[(&set, "10000/controller")]);
+        assert_eq!(changes(&of_deployment, &one, &map(&[])).annotations.unwrap(), both);
         let off = on_create(&new_pod("DaemonSet", "n1", 0), &map(&[]), &[], &map(&[("n1", "5")]));
         assert_eq!(off, Verdict::allow());
     }

@@ -72,6 +72,9 @@ fn pod() -> Pod {
         names_interceptors: false,
         grace_seconds: 30,
         waiting: None,
+        not_started: None,
+        deletion_cost: None,
+        preferred: None,
         priority: 0,
     }
 }

@@ -236,7 +236,7 @@ impl BundledInterceptor for DaemonSets {
                     self.maintenance_changed(&name, before.as_deref());
                 }
             }
-            Event::StatefulSet(_) => {}
+            Event::StatefulSet(_) | Event::Deployment(_) | Event::ReplicaSet(_) | Event::Autoscaler(_) => {}
         }
     }
 

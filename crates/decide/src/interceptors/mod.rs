@@ -1,12 +1,15 @@
 //! The bundled interceptors: what each does when it has the turn on a request.
 //!
-//! Each is a file of its own that holds what it knows and decides by it: [`daemon_set`], [`stateful_set`]. They keep the contract that
+//! Each is a file of its own that holds what it knows and decides by it: [`daemon_set`], [`stateful_set`], [`deployment`]. They keep the contract that
 //! authors of other interceptors keep: they act in their turn only, report progress that there is, and complete or end the pod.
 
+pub mod availability;
 pub mod daemon_set;
+pub mod deployment;
 #[cfg(test)]
 mod samples;
 pub mod stateful_set;
+pub mod surge;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,7 +22,10 @@ use usher_api::report::{Report, beat_interval};
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use crate::decision;
-use crate::snapshot::{DaemonSet, Key, Maintenance, Namespace, Owner, Pod, Request, StatefulSet, WatchEvent};
+use crate::snapshot::{
+    Autoscaler, DaemonSet, Deployment, Key, Maintenance, Namespace, Owner, Pod, RaisedLimits, ReplicaSet, Request,
+    StatefulSet, Surge, WatchEvent,
+};
 
 /// What is decided.
 pub type Decision = decision::Decision<Effect, Wait>;
@@ -31,6 +37,9 @@ pub enum Event {
     Request(WatchEvent<Arc<Request>, Key>),
     DaemonSet(WatchEvent<Arc<DaemonSet>, Key>),
     StatefulSet(WatchEvent<StatefulSet, Key>),
+    Deployment(WatchEvent<Deployment, Key>),
+    ReplicaSet(WatchEvent<ReplicaSet, Key>),
+    Autoscaler(WatchEvent<Autoscaler, Key>),
     Namespace(WatchEvent<Arc<Namespace>, Arc<str>>),
     Maintenance(WatchEvent<Arc<Maintenance>, Arc<str>>),
 }
@@ -43,6 +52,9 @@ impl Event {
             Self::Request(event) => event.is_listed(),
             Self::DaemonSet(event) => event.is_listed(),
             Self::StatefulSet(event) => event.is_listed(),
+            Self::Deployment(event) => event.is_listed(),
+            Self::ReplicaSet(event) => event.is_listed(),
+            Self::Autoscaler(event) => event.is_listed(),
             Self::Namespace(event) => event.is_listed(),
             Self::Maintenance(event) => event.is_listed(),
         }
@@ -96,6 +108,12 @@ pub enum Effect {
     DeletePod { pod: Arc<Pod>, version: Option<String> },
     /// Tells admission which pods are kept off which nodes: all of it.
     HoldNodes(Arc<BTreeMap<String, String>>),
+    /// The ReplicaSet is to delete the pod of that UID before others, by this cost; without one, as its owner wants it.
+    Prefer { pod: Arc<Pod>, cost: Option<i32> },
+    /// Scales the Deployment, and remembers by how much that is more than its owner wants, in one write. Refused if it has changed since.
+    Resize { deployment: Box<Deployment>, replicas: u32, surge: Option<Surge> },
+    /// The same with the limits of an autoscaler.
+    Limit { autoscaler: Box<Autoscaler>, min_replicas: u32, max_replicas: u32, raised: Option<RaisedLimits> },
     /// Tells people, by an event on the workload.
     Tell { namespace: Arc<str>, workload: Owner, is_warning: bool, reason: &'static str, message: String },
 }
@@ -123,8 +141,8 @@ impl Effect {
     pub fn pod_uid(&self) -> Option<&Arc<str>> {
         match self {
             Self::Report { request, .. } | Self::ReportIfAvailable { request, .. } => Some(&request.pod_uid),
-            Self::DeletePod { pod, .. } => Some(&pod.uid),
-            Self::HoldNodes(_) | Self::Tell { .. } => None,
+            Self::DeletePod { pod, .. } | Self::Prefer { pod, .. } => Some(&pod.uid),
+            Self::HoldNodes(_) | Self::Resize { .. } | Self::Limit { .. } | Self::Tell { .. } => None,
         }
     }
 }
@@ -144,14 +162,18 @@ pub enum Wait {
     Others,
 }
 
+/// Somebody still wants the pod gone.
+fn is_wanted(request: &Request) -> bool {
+    request.requesters().next().is_some()
+        || request.status.eviction_request_cancellation_policy == Policy::Forbid
+}
+
 /// The request is this class's, and somebody still wants the pod gone.
 fn has_turn(request: &Request, class: &str) -> bool {
-    let is_wanted = request.requesters().next().is_some()
-        || request.status.eviction_request_cancellation_policy == Policy::Forbid;
     request.status.active_interceptor_class.as_deref() == Some(class)
         && !request.status.active_interceptor_completed
         && request.skips_interceptors.is_none()
-        && is_wanted
+        && is_wanted(request)
 }
 
 /// A sign of life is due at this time.

@@ -13,6 +13,7 @@ use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, STATEFUL_SET_CLASS}
 use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
+use super::availability::{Unavailable, batch, later, moved_at, why_unavailable};
 use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Wait};
 use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown};
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, StatefulSet};
@@ -34,54 +35,6 @@ pub struct Case<'a> {
     pub pods: &'a BTreeMap<u32, Arc<Pod>>,
     /// Requests for its pods, by the UID of the pod, whosever turn it is.
     pub requests: &'a HashMap<Arc<str>, Arc<Request>>,
-}
-
-/// Why a pod of a set does not count as available.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unavailable {
-    /// It is not there yet.
-    Missing,
-    Terminating,
-    /// No node takes it, in the scheduler's words.
-    Unschedulable {
-        message: String,
-    },
-    /// It has a volume that is bound to nodes which do not take it.
-    VolumeCannotMove {
-        message: String,
-    },
-    NotReady,
-    /// It is ready, and for how long is `minReadySeconds`' to say.
-    NotReadyLongEnough {
-        until: Timestamp,
-    },
-}
-
-impl Unavailable {
-    /// One word, for machines.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Missing => "Missing",
-            Self::Terminating => "Terminating",
-            Self::Unschedulable { .. } => "Unschedulable",
-            Self::VolumeCannotMove { .. } => "VolumeCannotMove",
-            Self::NotReady => "NotReady",
-            Self::NotReadyLongEnough { .. } => "NotReadyLongEnough",
-        }
-    }
-
-    fn words(&self) -> String {
-        match self {
-            Self::Missing => "is not there yet".to_owned(),
-            Self::Terminating => "is terminating".to_owned(),
-            Self::Unschedulable { message } => format!("cannot be scheduled: {message}"),
-            Self::VolumeCannotMove { message } => {
-                format!("cannot be scheduled, as its volume cannot move to another node: {message}")
-            }
-            Self::NotReady => "is not ready".to_owned(),
-            Self::NotReadyLongEnough { .. } => "is ready, and not yet for minReadySeconds".to_owned(),
-        }
-    }
 }
 
 /// Where a set stands.
@@ -112,7 +65,7 @@ pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetStat
     // What there is counts, and not how many there should be: that is a number that anybody can write.
     for (ordinal, pod) in case.pods.range(set.first_ordinal..last).rev() {
         there += 1;
-        let why = why_unavailable(set, pod, now);
+        let why = why_unavailable(pod, set.min_ready_seconds, now);
         match case.requests.get(&pod.uid) {
             Some(request) if has_turn(request, STATEFUL_SET_CLASS) && !pod.is_terminating() => {
                 waiting.push(*ordinal)
@@ -146,26 +99,6 @@ pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetStat
     }
 }
 
-fn why_unavailable(set: &StatefulSet, pod: &Pod, now: Timestamp) -> Option<Unavailable> {
-    if pod.is_terminating() || pod.phase.is_terminal() {
-        return Some(Unavailable::Terminating);
-    }
-    let Some(since) = pod.ready_since else {
-        let message = pod.waiting.as_ref().and_then(|waiting| waiting.unschedulable.clone());
-        return Some(match message {
-            // The scheduler's words for a volume that only some nodes reach.
-            Some(message) if message.contains("volume node affinity conflict") => {
-                Unavailable::VolumeCannotMove { message }
-            }
-            Some(message) => Unavailable::Unschedulable { message },
-            None => Unavailable::NotReady,
-        });
-    };
-    let available_at = later(since, SignedDuration::from_secs(set.min_ready_seconds.into()));
-    (set.min_ready_seconds > 0 && now < available_at)
-        .then_some(Unavailable::NotReadyLongEnough { until: available_at })
-}
-
 /// This interceptor has had its turn on the request.
 fn was_given_over(request: &Request) -> bool {
     let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);
@@ -175,25 +108,6 @@ fn was_given_over(request: &Request) -> bool {
         Some(active) => place(active).is_some_and(|active| active > ours),
         None => false,
     }
-}
-
-/// From the grace period of a pod, and the time that pods of the set needed to become ready. Of several, the one in the middle: a
-/// container that was restarted makes its pod look slow.
-fn batch<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> SignedDuration {
-    let (mut starts, mut grace) = (Vec::new(), 0);
-    for pod in pods {
-        grace = grace.max(pod.grace_seconds);
-        starts
-            .extend(pod.ready_since.map(|since| since.duration_since(pod.created).max(SignedDuration::ZERO)));
-    }
-    starts.sort_unstable();
-    let start = starts.get(starts.len() / 2).copied().unwrap_or(SignedDuration::ZERO);
-    start.saturating_add(SignedDuration::from_secs(grace.into()))
-}
-
-/// Times in statuses and grace periods are what others wrote: no sum of them goes beyond the last time that there is.
-fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
@@ -290,12 +204,6 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         decision.recheck_at = decision.recheck_at.into_iter().chain(until).min();
     }
     decision
-}
-
-/// When a pod of the set last came or became ready.
-fn moved_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestamp {
-    let times = pods.flat_map(|pod| [Some(pod.created), pod.ready_since]).flatten();
-    times.max().unwrap_or(Timestamp::MIN)
 }
 
 /// What is said on a request that waits: at the beginning of its turn, and then with every sign of life. That there is progress is said
@@ -398,7 +306,11 @@ impl BundledInterceptor for StatefulSets {
                     self.pending.extend(of.map(Item::Workload));
                 }
             }
-            Event::DaemonSet(_) | Event::Maintenance(_) => {}
+            Event::DaemonSet(_)
+            | Event::Maintenance(_)
+            | Event::Deployment(_)
+            | Event::ReplicaSet(_)
+            | Event::Autoscaler(_) => {}
         }
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use usher_api::PodType;
-use usher_api::names::MAINTENANCE_SCHEDULING_GATE;
+use usher_api::names::{
+    DELETION_COST_BEFORE_ANNOTATION, MAINTENANCE_SCHEDULING_GATE, POD_DELETION_COST_ANNOTATION,
+};
 
 use crate::admission::resolve::resolve;
 
@@ -78,6 +80,20 @@ pub struct Pod {
     pub grace_seconds: u32,
     /// Why it has not started. Few pods wait.
     pub waiting: Option<Box<Waiting>>,
+    /// Why a container of it does not start, by the kubelet's reason, such as `ImagePullBackOff`.
+    pub not_started: Option<Arc<str>>,
+    /// What its owner says of its deletion when a ReplicaSet is scaled down, as it was written.
+    pub deletion_cost: Option<Box<str>>,
+    /// It is to be deleted before others when its ReplicaSet is scaled down, and what it had before that.
+    pub preferred: Option<Box<PreferredForDeletion>>,
+}
+
+/// A mark by which a ReplicaSet deletes a pod before others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreferredForDeletion {
+    pub cost: i32,
+    /// The cost that its owner gave it, as it was written.
+    pub before: Option<String>,
 }
 
 /// A pod that has no node yet.
@@ -136,6 +152,7 @@ impl From<PodOnWire> for Pod {
                 uid: owner.uid.into(),
             })
         });
+        let not_started = pod.status.not_started().map(Arc::from);
         let conditions = pod.status.conditions.unwrap_or_default();
         let condition =
             |kind: &str, status: &str| conditions.iter().find(|it| it.kind == kind && it.status == status);
@@ -166,10 +183,23 @@ impl From<PodOnWire> for Pod {
             finalizers: meta.finalizers.unwrap_or_default(),
             owner,
             is_mirror,
+            not_started,
+            deletion_cost: annotations.get(POD_DELETION_COST_ANNOTATION).map(|cost| cost.as_str().into()),
+            preferred: preferred(&annotations),
             names_interceptors: !resolve(&annotations).interceptors.is_empty(),
             grace_seconds: u32::try_from(pod.spec.termination_grace_period_seconds.max(0))
                 .unwrap_or(u32::MAX),
             waiting,
         }
     }
+}
+
+/// Only what was written together is a mark.
+fn preferred(annotations: &BTreeMap<String, String>) -> Option<Box<PreferredForDeletion>> {
+    let before = annotations.get(DELETION_COST_BEFORE_ANNOTATION)?;
+    let cost = annotations.get(POD_DELETION_COST_ANNOTATION).and_then(|text| text.parse().ok());
+    Some(Box::new(PreferredForDeletion {
+        cost: cost.unwrap_or(0),
+        before: Some(before).filter(|text| !text.is_empty()).cloned(),
+    }))
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{StatefulSetOrdinals, StatefulSetUpdateStrategy};
+use k8s_openapi::api::apps::v1::{DeploymentStrategy, StatefulSetOrdinals, StatefulSetUpdateStrategy};
+use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
@@ -15,8 +16,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use usher_api::names::{
-    EVICTION_REQUEST_STRATEGY_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION,
-    SKIP_INTERCEPTORS_ANNOTATION,
+    DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_STRATEGY_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX,
+    INTERCEPTOR_PRIORITY_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, POD_DELETION_COST_ANNOTATION,
+    SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION,
 };
 use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
 
@@ -110,6 +112,36 @@ struct NodeField {
 pub(crate) struct PodStatus {
     pub phase: String,
     pub conditions: Option<Vec<PodCondition>>,
+    container_statuses: Option<Vec<ContainerStatus>>,
+    init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+impl PodStatus {
+    /// Every container waits for a moment while its pod is made; the others wait for something.
+    pub fn not_started(&self) -> Option<&str> {
+        let all = [&self.init_container_statuses, &self.container_statuses];
+        let waiting = all.into_iter().flatten().flatten().filter_map(|it| it.state.waiting.as_ref());
+        let mut reasons = waiting.map(|waiting| waiting.reason.as_str());
+        reasons.find(|reason| !matches!(*reason, "" | "ContainerCreating" | "PodInitializing"))
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct ContainerStatus {
+    state: ContainerState,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    waiting: Option<ContainerWaiting>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct ContainerWaiting {
+    reason: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -171,6 +203,65 @@ pub(crate) struct StatefulSetSpec {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct StatefulSetStatus {
     pub update_revision: Option<String>,
+    pub observed_generation: Option<i64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct DeploymentOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: DeploymentSpec,
+    #[serde(default)]
+    pub(crate) status: DeploymentStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeploymentSpec {
+    pub replicas: Option<i32>,
+    pub strategy: Option<DeploymentStrategy>,
+    pub min_ready_seconds: Option<i32>,
+    pub paused: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeploymentStatus {
+    pub observed_generation: Option<i64>,
+    pub replicas: Option<i32>,
+    pub updated_replicas: Option<i32>,
+    pub conditions: Option<Vec<PodCondition>>,
+}
+
+/// Whose it is, and nothing else.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ReplicaSetOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct AutoscalerOnWire {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: AutoscalerSpec,
+    #[serde(default)]
+    pub(crate) status: AutoscalerStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AutoscalerSpec {
+    pub scale_target_ref: CrossVersionObjectReference,
+    pub min_replicas: Option<i32>,
+    pub max_replicas: i32,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AutoscalerStatus {
     pub observed_generation: Option<i64>,
 }
 
@@ -252,6 +343,9 @@ stands_for!(BudgetOnWire, PodDisruptionBudget);
 stands_for!(DaemonSetOnWire, k8s_openapi::api::apps::v1::DaemonSet);
 stands_for!(StatefulSetOnWire, k8s_openapi::api::apps::v1::StatefulSet);
 stands_for!(NamespaceOnWire, core::Namespace);
+stands_for!(DeploymentOnWire, k8s_openapi::api::apps::v1::Deployment);
+stands_for!(ReplicaSetOnWire, k8s_openapi::api::apps::v1::ReplicaSet);
+stands_for!(AutoscalerOnWire, k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "W: Deserialize<'de>")]
@@ -311,18 +405,25 @@ struct StatusFields {
     progress: Option<serde::de::IgnoredAny>,
 }
 
-/// Only those that somebody decides by: whether it is a mirror pod, which interceptors a pod names, and whether a request knows
-/// them. A pod may carry 256 KiB of others.
+/// Only those that somebody decides by: whether it is a mirror pod, which interceptors a pod names, whether a request knows them, and
+/// what surging left on it. A pod may carry 256 KiB of others.
 #[derive(Default)]
 struct Annotations(BTreeMap<String, String>);
 
 impl Annotations {
+    const MATTER: [&str; 8] = [
+        MIRROR_ANNOTATION,
+        INTERCEPTORS_RESOLVED_ANNOTATION,
+        SKIP_INTERCEPTORS_ANNOTATION,
+        EVICTION_REQUEST_STRATEGY_ANNOTATION,
+        SURGE_ANNOTATION,
+        INTERCEPTOR_PRIORITY_ANNOTATION,
+        POD_DELETION_COST_ANNOTATION,
+        DELETION_COST_BEFORE_ANNOTATION,
+    ];
+
     fn matter(key: &str) -> bool {
-        key == MIRROR_ANNOTATION
-            || key == INTERCEPTORS_RESOLVED_ANNOTATION
-            || key == SKIP_INTERCEPTORS_ANNOTATION
-            || key == EVICTION_REQUEST_STRATEGY_ANNOTATION
-            || key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
+        Self::MATTER.contains(&key) || key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
     }
 }
 

@@ -27,6 +27,7 @@ impl Controller {
             Self::NodeMaintenances => "node maintenances",
             Self::Interceptor(BundledInterceptor::DaemonSet) => "the interceptor of DaemonSets",
             Self::Interceptor(BundledInterceptor::StatefulSet) => "the interceptor of StatefulSets",
+            Self::Interceptor(BundledInterceptor::Deployment) => "the interceptor of Deployments",
         }
     }
 }

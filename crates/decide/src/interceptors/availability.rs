@@ -1,0 +1,109 @@
+//! Which pods of a workload are available, why others are not, and how long it takes until they are.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::snapshot::Pod;
+
+/// Why a pod of a workload does not count as available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unavailable {
+    /// It is not there yet.
+    Missing,
+    Terminating,
+    /// No node takes it, in the scheduler's words.
+    Unschedulable {
+        message: String,
+    },
+    /// It has a volume that is bound to nodes which do not take it.
+    VolumeCannotMove {
+        message: String,
+    },
+    /// One of its containers does not start, by the kubelet's reason.
+    NotStarted {
+        reason: Arc<str>,
+    },
+    NotReady,
+    /// It is ready, and for how long is `minReadySeconds`' to say.
+    NotReadyLongEnough {
+        until: Timestamp,
+    },
+}
+
+impl Unavailable {
+    /// One word, for machines.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "Missing",
+            Self::Terminating => "Terminating",
+            Self::Unschedulable { .. } => "Unschedulable",
+            Self::VolumeCannotMove { .. } => "VolumeCannotMove",
+            Self::NotStarted { .. } => "NotStarted",
+            Self::NotReady => "NotReady",
+            Self::NotReadyLongEnough { .. } => "NotReadyLongEnough",
+        }
+    }
+
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Missing => "is not there yet".to_owned(),
+            Self::Terminating => "is terminating".to_owned(),
+            Self::Unschedulable { message } => format!("cannot be scheduled: {message}"),
+            Self::VolumeCannotMove { message } => {
+                format!("cannot be scheduled, as its volume cannot move to another node: {message}")
+            }
+            Self::NotStarted { reason } => format!("does not start: {reason}"),
+            Self::NotReady => "is not ready".to_owned(),
+            Self::NotReadyLongEnough { .. } => "is ready, and not yet for minReadySeconds".to_owned(),
+        }
+    }
+}
+
+pub(super) fn why_unavailable(pod: &Pod, min_ready_seconds: u32, now: Timestamp) -> Option<Unavailable> {
+    if pod.is_terminating() || pod.phase.is_terminal() {
+        return Some(Unavailable::Terminating);
+    }
+    let Some(since) = pod.ready_since else {
+        let message = pod.waiting.as_ref().and_then(|waiting| waiting.unschedulable.clone());
+        return Some(match message {
+            // The scheduler's words for a volume that only some nodes reach.
+            Some(message) if message.contains("volume node affinity conflict") => {
+                Unavailable::VolumeCannotMove { message }
+            }
+            Some(message) => Unavailable::Unschedulable { message },
+            None => match &pod.not_started {
+                Some(reason) => Unavailable::NotStarted { reason: reason.clone() },
+                None => Unavailable::NotReady,
+            },
+        });
+    };
+    let available_at = later(since, SignedDuration::from_secs(min_ready_seconds.into()));
+    (min_ready_seconds > 0 && now < available_at)
+        .then_some(Unavailable::NotReadyLongEnough { until: available_at })
+}
+
+/// From the grace period of a pod, and the time that its pods needed to become ready. Of several, the one in the middle: a
+/// container that was restarted makes its pod look slow.
+pub(super) fn batch<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> SignedDuration {
+    let (mut starts, mut grace) = (Vec::new(), 0);
+    for pod in pods {
+        grace = grace.max(pod.grace_seconds);
+        starts
+            .extend(pod.ready_since.map(|since| since.duration_since(pod.created).max(SignedDuration::ZERO)));
+    }
+    starts.sort_unstable();
+    let start = starts.get(starts.len() / 2).copied().unwrap_or(SignedDuration::ZERO);
+    start.saturating_add(SignedDuration::from_secs(grace.into()))
+}
+
+/// Times in statuses and grace periods are what others wrote: no sum of them goes beyond the last time that there is.
+pub(super) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// When one of the pods last came or became ready.
+pub(super) fn moved_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestamp {
+    let times = pods.flat_map(|pod| [Some(pod.created), pod.ready_since]).flatten();
+    times.max().unwrap_or(Timestamp::MIN)
+}

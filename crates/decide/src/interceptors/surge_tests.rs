@@ -1,0 +1,378 @@
+use serde_json::{Value, json};
+use usher_api::names::SURGE_ANNOTATION;
+
+use super::super::samples::{self, at};
+use super::*;
+use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire};
+
+/// A Deployment `web` with the same UID, and what is asked of its pods.
+struct Scene {
+    deployment: Value,
+    autoscaler: Option<Value>,
+    strategy: Strategy,
+    pods: BTreeMap<Key, Arc<Pod>>,
+    requests: HashMap<Arc<str>, Arc<Request>>,
+}
+
+impl Scene {
+    /// Pods a, b, c ... that are all available.
+    fn new(replicas: u32) -> Self {
+        let names = ('a'..='z').take(replicas as usize);
+        let scene = Self {
+            deployment: json!({
+                "metadata": {"name": "web", "namespace": "ns", "uid": "web", "generation": 1, "resourceVersion": "4"},
+                "spec": {"replicas": replicas, "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
+                "status": {"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas},
+            }),
+            autoscaler: None,
+            strategy: Strategy::Default,
+            pods: BTreeMap::new(),
+            requests: HashMap::new(),
+        };
+        names.fold(scene, |scene, name| scene.pod(&name.to_string(), json!({})))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        change(&mut self.deployment);
+        self
+    }
+
+    fn surge(self, by: u32, written: u32, replicas: u32, reverted: u32) -> Self {
+        let record = json!({"by": by, "replicas": written, "reverted": reverted}).to_string();
+        self.with(|it| {
+            it["metadata"]["annotations"] = json!({SURGE_ANNOTATION: record});
+            it["spec"]["replicas"] = replicas.into();
+        })
+    }
+
+    fn autoscaler(mut self, min: u32, max: u32, raised: Option<Value>) -> Self {
+        let annotations = raised.map(|raised| json!({SURGE_ANNOTATION: raised.to_string()}));
+        self.autoscaler = Some(json!({
+            "metadata": {"name": "hpa", "namespace": "ns", "uid": "hpa", "annotations": annotations},
+            "spec": {"minReplicas": min, "maxReplicas": max, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+        }));
+        self
+    }
+
+    fn pod(mut self, name: &str, with: Value) -> Self {
+        let pod = samples::pod(name, "ReplicaSet", "web-1", "node-1", with);
+        self.pods.insert(pod.key.clone(), pod);
+        self
+    }
+
+    fn pending(self, name: &str) -> Self {
+        self.pod(name, json!({"spec": {"nodeName": ""}, "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"},
+        ]}}))
+    }
+
+    fn preferred(self, name: &str, cost: i32) -> Self {
+        let annotations = json!({
+            "controller.kubernetes.io/pod-deletion-cost": cost.to_string(),
+            "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
+        });
+        self.pod(name, json!({"metadata": {"annotations": annotations}}))
+    }
+
+    fn asked(mut self, pod: &str, class: &str, with: Value) -> Self {
+        self.requests.insert(pod.into(), samples::request(pod, class, with));
+        self
+    }
+
+    fn decide(&self) -> Decision {
+        let deployment = serde_json::from_value::<DeploymentOnWire>(self.deployment.clone()).unwrap().into();
+        let autoscaler = self
+            .autoscaler
+            .clone()
+            .map(|it| Autoscaler::from(serde_json::from_value::<AutoscalerOnWire>(it).unwrap()));
+        let case = Case {
+            deployment: &deployment,
+            strategy: self.strategy,
+            autoscaler: autoscaler.as_ref(),
+            pods: &self.pods,
+            requests: &self.requests,
+        };
+        decide(&case, at(1))
+    }
+
+    fn effects(&self) -> Vec<String> {
+        self.decide().effects.iter().map(words).collect()
+    }
+}
+
+/// One line for an effect.
+fn words(effect: &Effect) -> String {
+    match effect {
+        Effect::Report { request, report } => {
+            let what = if report.completed { "completes" } else { "reports" };
+            format!("{what} {}: {}", request.pod_name, report.message.clone().unwrap_or_default())
+        }
+        Effect::Prefer { pod, cost } => {
+            let offset = cost.map(|cost| i64::from(cost) - i64::from(i32::MIN));
+            format!("prefers {} {offset:?}", pod.key.name)
+        }
+        Effect::Resize { replicas, surge, .. } => {
+            let surge = surge.as_ref().map(|it| (it.by, it.replicas, it.reverted));
+            format!("scales to {replicas} with {surge:?}")
+        }
+        Effect::Limit { min_replicas, max_replicas, raised, .. } => {
+            let raised = raised.as_ref().map(|it| (it.by, it.min_by, it.min_replicas, it.max_by));
+            format!("limits to {min_replicas}..{max_replicas} with {raised:?}")
+        }
+        Effect::Tell { reason, .. } => format!("tells {reason}"),
+        other => format!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn says(scene: &Scene, wanted: &[&str]) {
+    let found = scene.effects();
+    let matches = found.len() == wanted.len()
+        && found.iter().zip(wanted).all(|(found, wanted)| found.starts_with(wanted));
+    assert!(matches, "{found:#?} instead of {wanted:#?}");
+}
+
+#[test]
+fn a_single_replica_is_replaced_before_it_goes() {
+    let asked = || Scene::new(1).asked("a", DEPLOYMENT_CLASS, json!({}));
+    // 5: surge pods.
+    says(
+        &asked(),
+        &["prefers a Some(0)", "scales to 2 with Some((1, 2, 0))", "reports a: Deployment web: a waits until"],
+    );
+    // 6 and 7: nothing is done until they are available.
+    let surged = || Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0);
+    says(
+        &surged().asked("a", DEPLOYMENT_CLASS, json!({})),
+        &["reports a: Deployment web: a waits until 1 more pod is there"],
+    );
+    says(
+        &surged().pending("b").asked("a", DEPLOYMENT_CLASS, json!({})),
+        &["reports a: Deployment web: a waits until b is available, which cannot be scheduled: 0/3 nodes are available"],
+    );
+    // 9: completed once the replacement is available.
+    says(
+        &surged().pod("b", json!({})).asked("a", DEPLOYMENT_CLASS, json!({})),
+        &["completes a: Deployment web: a goes now, 1 of 1 pods are available without it"],
+    );
+    // 8 and 11: in the turn of the ReplicaSet the surge is taken back, which deletes it.
+    let replaced = surged().pod("b", json!({})).asked("a", REPLICA_SET_CLASS, json!({}));
+    says(&replaced, &["scales to 1 with None"]);
+}
+
+#[test]
+fn a_quota_is_told_as_the_reason_why_no_surge_pod_comes() {
+    let scene = Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).with(|it| {
+        it["status"]["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: pods"}]);
+    });
+    says(
+        &scene.asked("a", DEPLOYMENT_CLASS, json!({})),
+        &["reports a: Deployment web: a waits until 1 more pod is there, which cannot be made: exceeded quota: pods"],
+    );
+}
+
+#[test]
+fn a_surge_pod_that_does_not_start_is_no_progress() {
+    let bad = json!({"metadata": {"creationTimestamp": at(-50).to_string()}, "status": {
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}],
+    }});
+    let message = "Deployment web: a waits until b is available, which does not start: ImagePullBackOff";
+    let scene = Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pod("b", bad);
+    let told = json!({"status": {"message": "Deployment web: a waits until 1 more pod is there", "progressTimestamp": at(-400).to_string()}});
+    let decision = scene.asked("a", DEPLOYMENT_CLASS, told).decide();
+    let [Effect::Report { report, .. }] = &decision.effects[..] else { panic!("{decision:#?}") };
+    assert_eq!(report.message.as_deref(), Some(message));
+    assert!(report.progress, "b came since then");
+    let scene = Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pod(
+        "b",
+        json!({"status": {"conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}}),
+    );
+    let told = json!({"status": {"message": message, "progressTimestamp": at(-80).to_string()}, "spec": {"progressDeadlineSeconds": 60}});
+    says(&scene.asked("a", DEPLOYMENT_CLASS, told), &[]);
+}
+
+#[test]
+fn batches_are_as_large_as_max_surge_and_the_oldest_request_goes_first() {
+    let created = |second: i64| json!({"metadata": {"creationTimestamp": at(second).to_string()}});
+    let scene = Scene::new(4)
+        .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into())
+        .asked("a", DEPLOYMENT_CLASS, created(-5))
+        .asked("b", DEPLOYMENT_CLASS, created(-9))
+        .asked("c", DEPLOYMENT_CLASS, created(-7));
+    says(
+        &scene,
+        &[
+            "prefers b Some(0)",
+            "prefers c Some(1)",
+            "prefers a Some(2)",
+            "scales to 6 with Some((2, 6, 0))",
+            "reports b",
+            "reports c",
+            "reports a: Deployment web: a waits for its turn",
+        ]
+        .map(|line| if line.starts_with("reports") { &line[..7] } else { line }),
+    );
+    let surged = Scene::new(4)
+        .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into())
+        .surge(2, 6, 6, 0)
+        .preferred("b", i32::MIN)
+        .preferred("c", i32::MIN + 1)
+        .preferred("a", i32::MIN + 2)
+        .pod("y", json!({}))
+        .pod("z", json!({}))
+        .asked("a", DEPLOYMENT_CLASS, created(-5))
+        .asked("b", DEPLOYMENT_CLASS, created(-9))
+        .asked("c", DEPLOYMENT_CLASS, created(-7));
+    says(&surged, &["completes b", "completes c"]);
+}
+
+#[test]
+fn one_that_was_called_off_stays_and_the_surplus_goes() {
+    let surged = || Scene::new(1).surge(1, 2, 2, 0).pod("b", json!({}));
+    // First it loses the mark, so that it is not the one that goes.
+    says(&surged().preferred("a", i32::MIN), &["prefers a None"]);
+    says(&surged(), &["scales to 1 with None"]);
+    let withdrawn = json!({"metadata": {"finalizers": []}});
+    says(&surged().preferred("a", i32::MIN).asked("a", DEPLOYMENT_CLASS, withdrawn), &["prefers a None"]);
+}
+
+#[test]
+fn who_scales_meanwhile_is_right() {
+    let scaled = Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 5, 0);
+    says(&scaled.asked("a", DEPLOYMENT_CLASS, json!({})), &["scales to 5 with None"]);
+}
+
+#[test]
+fn a_surge_that_somebody_sets_back_is_tried_twice_and_told_once() {
+    let reverted = |times| Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 1, times);
+    says(
+        &reverted(0).asked("a", DEPLOYMENT_CLASS, json!({})),
+        &["scales to 1 with Some((0, 0, 1))", "tells SurgeReverted"],
+    );
+    says(&reverted(1).asked("a", DEPLOYMENT_CLASS, json!({})), &["scales to 1 with Some((0, 0, 2))"]);
+    let given_up = Scene::new(1).preferred("a", i32::MIN).surge(0, 0, 1, 2);
+    says(
+        &given_up.asked("a", DEPLOYMENT_CLASS, json!({})),
+        &["prefers a None", "completes a: Deployment web was scaled back 2 times by somebody else"],
+    );
+    // It is forgotten with the last request.
+    says(&Scene::new(1).surge(0, 0, 1, 2), &["scales to 1 with None"]);
+}
+
+#[test]
+fn what_a_deployment_does_not_support_is_left_to_the_eviction_api() {
+    let strategy = |spec: Value| Scene::new(1).with(move |it| it["spec"]["strategy"] = spec);
+    let none = json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
+    for (scene, why) in [
+        (strategy(json!({"type": "Recreate"})), "Deployment web has the strategy Recreate"),
+        (strategy(none), "Deployment web has no maxSurge"),
+        (Scene { strategy: Strategy::Off, ..Scene::new(1) }, "Deployment web opted out"),
+        (Scene { strategy: Strategy::MaxUnavailable, ..Scene::new(1) }, "Deployment web asks for MaxUnavailable"),
+        (
+            Scene::new(1).with(|it| {
+                it["spec"]["paused"] = true.into();
+                it["status"]["updatedReplicas"] = 0.into();
+            }),
+            "Deployment web is paused in the middle of a rollout",
+        ),
+    ] {
+        let wanted = format!("completes a: {why}");
+        says(&scene.asked("a", DEPLOYMENT_CLASS, json!({})), &[&wanted]);
+    }
+    let unsupported = Scene::new(1).with(|it| it["spec"]["strategy"] = json!({"type": "Recreate"}));
+    says(&unsupported.asked("a", REPLICA_SET_CLASS, json!({})), &["completes a: "]);
+}
+
+#[test]
+fn a_rollout_is_waited_for_and_never_fought() {
+    let scene = Scene::new(2).with(|it| it["status"]["updatedReplicas"] = 1.into());
+    says(
+        &scene.asked("a", DEPLOYMENT_CLASS, json!({})),
+        &["prefers a Some(0)", "reports a: Deployment web: a waits until the rollout of its Deployment is done"],
+    );
+}
+
+#[test]
+fn a_pod_whose_replacement_was_lost_is_left_to_the_eviction_api_after_a_while() {
+    let lost = |since: i64| {
+        Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pending("b").asked(
+            "a",
+            REPLICA_SET_CLASS,
+            json!({"status": {"progressTimestamp": at(since).to_string()}}),
+        )
+    };
+    says(&lost(-1), &[]);
+    assert_eq!(lost(-1).decide().recheck_at, Some(at(29)));
+    says(&lost(-30), &["completes a: the replacement of the pod in Deployment web is not available any more"]);
+    let none = Scene::new(1).preferred("a", i32::MIN).asked("a", REPLICA_SET_CLASS, json!({}));
+    says(&none, &["completes a: no replacement of the pod is left in Deployment web"]);
+}
+
+#[test]
+fn the_mark_is_only_on_pods_whose_turn_is_ours() {
+    let other = Scene::new(2).preferred("a", i32::MIN).asked("a", "backup.example.com", json!({}));
+    says(&other, &["prefers a None"]);
+    let waits = Scene::new(2).asked("a", "backup.example.com", json!({}));
+    says(&waits, &[]);
+}
+
+#[test]
+fn opted_in_at_most_max_unavailable_go_at_a_time() {
+    let scene = |unavailable: u32| {
+        let mut scene = Scene::new(4).with(|it| {
+            it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": unavailable});
+        });
+        scene.strategy = Strategy::MaxUnavailable;
+        for (cost, pod) in ["a", "b", "c"].iter().enumerate() {
+            let cost = i32::MIN + i32::try_from(cost).unwrap();
+            scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
+        }
+        scene
+    };
+    says(&scene(2), &["completes a", "completes b", "reports c: Deployment web: c waits until others"]);
+    says(&scene(1).asked("d", REPLICA_SET_CLASS, json!({})), &["prefers d", "completes d", "reports a", "reports b", "reports c"]);
+}
+
+#[test]
+fn with_an_autoscaler_its_limits_are_raised_and_set_back() {
+    let asked = |scene: Scene| scene.asked("a", DEPLOYMENT_CLASS, json!({}));
+    let marked = || Scene::new(1).preferred("a", i32::MIN);
+    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2});
+    says(
+        &asked(marked().autoscaler(1, 5, None)),
+        &["limits to 2..5 with Some((1, 1, 2, 0))", "reports a"],
+    );
+    // Where the largest number is in the way it is raised too.
+    says(
+        &asked(marked().autoscaler(1, 1, None)),
+        &["limits to 2..2 with Some((1, 1, 2, 1))", "reports a"],
+    );
+    says(
+        &asked(marked().autoscaler(2, 5, Some(raised.clone()))),
+        &["reports a: Deployment web: a waits until HorizontalPodAutoscaler hpa has scaled it up"],
+    );
+    let grown = || {
+        marked().pod("b", json!({})).with(|it| it["spec"]["replicas"] = 2.into()).autoscaler(2, 5, Some(raised.clone()))
+    };
+    says(&asked(grown()), &["completes a"]);
+    let given_over = |scene: Scene| scene.asked("a", REPLICA_SET_CLASS, json!({}));
+    // The Deployment remembers, then the limits go back, then the replicas.
+    says(&given_over(grown()), &["scales to 2 with Some((1, 2, 0))"]);
+    says(&given_over(grown().surge(1, 2, 2, 0)), &["limits to 1..5 with None"]);
+    let restored = || marked().pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(1, 5, None);
+    says(&given_over(restored()), &["scales to 1 with None"]);
+    let mut unobserved = given_over(restored());
+    unobserved.autoscaler.as_mut().unwrap()["metadata"]["generation"] = 2.into();
+    says(&unobserved, &[]);
+    // The load wants more: that counts.
+    let loaded = marked().pod("b", json!({})).pod("c", json!({}));
+    let loaded = loaded.with(|it| it["spec"]["replicas"] = 3.into()).autoscaler(2, 5, Some(raised.clone()));
+    says(&asked(loaded), &["limits to 4..5 with Some((1, 3, 4, 0))", "reports a"]);
+    // Somebody sets them back.
+    says(
+        &asked(marked().autoscaler(1, 5, Some(raised))),
+        &["limits to 1..5 with None", "scales to 1 with Some((0, 0, 1))", "tells SurgeReverted"],
+    );
+}

@@ -1,0 +1,284 @@
+//! Deployments, their ReplicaSets and the autoscalers over them, as far as surging decides by them.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde::{Deserialize, Serialize};
+use usher_api::names::{INTERCEPTOR_PRIORITY_ANNOTATION, SURGE_ANNOTATION};
+use usher_api::workloads::strategy_annotation;
+
+use super::Key;
+use super::wire::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deployment {
+    pub key: Key,
+    pub uid: Arc<str>,
+    pub resource_version: String,
+    pub is_deleting: bool,
+    /// Its annotation, as it stands there.
+    pub strategy: Option<String>,
+    /// As it stands in the spec: with the surge, if there is one.
+    pub replicas: u32,
+    /// `None`: all pods go before new ones come (Recreate).
+    pub rolling_update: Option<DeploymentUpdate>,
+    /// So long a pod is ready before it counts as available.
+    pub min_ready_seconds: u32,
+    pub is_paused: bool,
+    pub surge: Option<Surge>,
+    /// Its status is about the spec that it has.
+    pub is_observed: bool,
+    /// It has pods of older templates.
+    pub has_old_pods: bool,
+    /// Why its ReplicaSet cannot make pods, in the server's words.
+    pub replica_failure: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentUpdate {
+    pub max_surge: Part,
+    pub max_unavailable: Part,
+}
+
+/// A number, or a percentage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Count(u32),
+    Percent(u32),
+}
+
+impl Part {
+    fn read(value: Option<&IntOrString>) -> Self {
+        match value {
+            // The API server writes this where nothing is given.
+            None => Self::Percent(25),
+            Some(IntOrString::Int(count)) => Self::Count(u32::try_from(*count).unwrap_or(0)),
+            Some(IntOrString::String(text)) => {
+                Self::Percent(text.strip_suffix('%').and_then(|text| text.parse().ok()).unwrap_or(0))
+            }
+        }
+    }
+
+    fn hundredths(self, of: u32) -> u64 {
+        match self {
+            Self::Count(count) => u64::from(count) * 100,
+            Self::Percent(percent) => u64::from(of) * u64::from(percent),
+        }
+    }
+
+    /// Rounded up, as the Deployment controller counts surges.
+    pub fn up(self, of: u32) -> u32 {
+        u32::try_from(self.hundredths(of).div_ceil(100)).unwrap_or(u32::MAX)
+    }
+
+    /// Rounded down, as it counts pods that may be unavailable.
+    pub fn down(self, of: u32) -> u32 {
+        u32::try_from(self.hundredths(of) / 100).unwrap_or(u32::MAX)
+    }
+}
+
+/// By how much a Deployment is larger than its owner wants it. Only the difference is ever taken back; the number that was written is
+/// there to see whether somebody else has written another one since, who is then right.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Surge {
+    pub by: u32,
+    /// The replicas that were written with it.
+    pub replicas: u32,
+    /// How often somebody has set it back.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reverted: u32,
+}
+
+/// By how much the limits of an autoscaler are larger than its owner wants them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RaisedLimits {
+    /// So many pods more than without them.
+    pub by: u32,
+    pub min_by: u32,
+    pub min_replicas: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub max_by: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub max_replicas: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaSet {
+    pub key: Key,
+    pub uid: Arc<str>,
+    /// The Deployment that controls it: its name and UID.
+    pub deployment: Option<(Arc<str>, Arc<str>)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Autoscaler {
+    pub key: Key,
+    pub uid: Arc<str>,
+    pub resource_version: String,
+    pub is_deleting: bool,
+    /// The name of the Deployment that it scales.
+    pub deployment: Option<Arc<str>>,
+    pub min_replicas: u32,
+    pub max_replicas: u32,
+    /// The priority that its owner gave to its interceptor, as it stands there.
+    pub priority: Option<String>,
+    pub raised: Option<RaisedLimits>,
+    /// It has acted on the spec that it has.
+    pub is_observed: bool,
+}
+
+fn text(text: Option<String>) -> String {
+    text.unwrap_or_default()
+}
+
+fn count(count: Option<i32>, or: u32) -> u32 {
+    count.map_or(or, |count| u32::try_from(count).unwrap_or(0))
+}
+
+impl From<DeploymentOnWire> for Deployment {
+    fn from(deployment: DeploymentOnWire) -> Self {
+        let (meta, spec, status) = (deployment.metadata, deployment.spec, deployment.status);
+        let strategy = spec.strategy.unwrap_or_default();
+        let update = strategy.rolling_update.unwrap_or_default();
+        let annotations = meta.annotations.as_ref();
+        let surge = annotations.and_then(|all| all.get(SURGE_ANNOTATION));
+        let failure = status.conditions.into_iter().flatten();
+        let mut failure = failure.filter(|it| it.kind == "ReplicaFailure" && it.status == "True");
+        Self {
+            is_deleting: meta.deletion_timestamp.is_some(),
+            strategy: strategy_annotation(annotations).map(str::to_owned),
+            // What cannot be read was not written here.
+            surge: surge.and_then(|text| serde_json::from_str(text).ok()),
+            replicas: count(spec.replicas, 1),
+            rolling_update: (strategy.type_.as_deref() != Some("Recreate")).then(|| DeploymentUpdate {
+                max_surge: Part::read(update.max_surge.as_ref()),
+                max_unavailable: Part::read(update.max_unavailable.as_ref()),
+            }),
+            min_ready_seconds: count(spec.min_ready_seconds, 0),
+            is_paused: spec.paused,
+            is_observed: status.observed_generation.unwrap_or(0) >= meta.generation.unwrap_or(0),
+            has_old_pods: status.replicas.unwrap_or(0) > status.updated_replicas.unwrap_or(0),
+            replica_failure: failure.next().map(|it| it.message),
+            key: Key::new(text(meta.namespace), text(meta.name)),
+            uid: text(meta.uid).into(),
+            resource_version: text(meta.resource_version),
+        }
+    }
+}
+
+impl From<ReplicaSetOnWire> for ReplicaSet {
+    fn from(set: ReplicaSetOnWire) -> Self {
+        let meta = set.metadata;
+        let mut owners = meta.owner_references.into_iter().flatten();
+        let owner = owners.find(|owner| owner.controller == Some(true));
+        let deployment =
+            owner.filter(|owner| owner.kind == "Deployment" && owner.api_version.starts_with("apps/"));
+        Self {
+            key: Key::new(text(meta.namespace), text(meta.name)),
+            uid: text(meta.uid).into(),
+            deployment: deployment.map(|owner| (owner.name.into(), owner.uid.into())),
+        }
+    }
+}
+
+impl From<AutoscalerOnWire> for Autoscaler {
+    fn from(autoscaler: AutoscalerOnWire) -> Self {
+        let (meta, spec, status) = (autoscaler.metadata, autoscaler.spec, autoscaler.status);
+        let target = spec.scale_target_ref;
+        let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name));
+        let is_deployment = target.kind == "Deployment"
+            && target.api_version.as_deref().is_none_or(|version| version.starts_with("apps/"));
+        Self {
+            deployment: is_deployment.then(|| target.name.into()),
+            min_replicas: count(spec.min_replicas, 1),
+            max_replicas: u32::try_from(spec.max_replicas).unwrap_or(0),
+            priority: annotation(INTERCEPTOR_PRIORITY_ANNOTATION).cloned(),
+            raised: annotation(SURGE_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()),
+            is_deleting: meta.deletion_timestamp.is_some(),
+            is_observed: status.observed_generation.unwrap_or(0) >= meta.generation.unwrap_or(0),
+            key: Key::new(text(meta.namespace), text(meta.name)),
+            uid: text(meta.uid).into(),
+            resource_version: text(meta.resource_version),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn deployment(spec: Value, status: Value, annotation: &str) -> Deployment {
+        let object = json!({
+            "metadata": {
+                "name": "web", "namespace": "ns", "uid": "u", "generation": 3, "resourceVersion": "5",
+                "annotations": {SURGE_ANNOTATION: annotation},
+            },
+            "spec": spec, "status": status,
+        });
+        serde_json::from_value::<DeploymentOnWire>(object).unwrap().into()
+    }
+
+    #[test]
+    fn surges_are_rounded_up_and_unavailable_pods_down() {
+        for (given, of, up, down) in [
+            (json!(null), 3, 1, 0),
+            (json!("25%"), 10, 3, 2),
+            (json!("100%"), 4, 4, 4),
+            (json!(2), 10, 2, 2),
+            (json!(0), 10, 0, 0),
+            (json!("0%"), 10, 0, 0),
+            (json!("nonsense"), 10, 0, 0),
+            (json!("4294967295%"), 2_000_000_000, u32::MAX, u32::MAX),
+        ] {
+            let part = Part::read(serde_json::from_value(given.clone()).ok().as_ref());
+            assert_eq!((part.up(of), part.down(of)), (up, down), "{given} of {of}");
+        }
+    }
+
+    #[test]
+    fn a_deployment_is_read_with_what_decisions_need() {
+        let status = json!({
+            "observedGeneration": 3, "replicas": 4, "updatedReplicas": 3,
+            "conditions": [
+                {"type": "Progressing", "status": "True"},
+                {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"},
+            ],
+        });
+        let found = deployment(
+            json!({"replicas": 3, "minReadySeconds": 10, "paused": true}),
+            status,
+            r#"{"by": 1, "replicas": 3}"#,
+        );
+        assert_eq!((found.replicas, found.min_ready_seconds, found.is_paused), (3, 10, true));
+        assert!(found.is_observed && found.has_old_pods);
+        assert_eq!(found.replica_failure.as_deref(), Some("exceeded quota"));
+        assert_eq!(found.surge, Some(Surge { by: 1, replicas: 3, reverted: 0 }));
+        let plain = deployment(json!({"strategy": {"type": "Recreate"}}), json!({}), "one more");
+        assert_eq!((plain.replicas, plain.rolling_update, plain.surge), (1, None, None));
+        assert!(!plain.is_observed && !plain.has_old_pods);
+    }
+
+    #[test]
+    fn an_autoscaler_is_read_if_it_scales_a_deployment() {
+        let read = |spec: Value| -> Autoscaler {
+            let object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "u"}, "spec": spec});
+            serde_json::from_value::<AutoscalerOnWire>(object).unwrap().into()
+        };
+        let of = |kind: &str, version: &str| json!({"maxReplicas": 5, "scaleTargetRef": {"apiVersion": version, "kind": kind, "name": "web"}});
+        let found = read(of("Deployment", "apps/v1"));
+        assert_eq!(
+            (found.deployment.as_deref(), found.min_replicas, found.max_replicas),
+            (Some("web"), 1, 5)
+        );
+        assert_eq!(read(of("StatefulSet", "apps/v1")).deployment, None);
+        assert_eq!(read(of("Deployment", "example.com/v1")).deployment, None);
+    }
+}

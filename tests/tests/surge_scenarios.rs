@@ -1,0 +1,26 @@
+//! The scenarios of Deployments that surge before their pods leave, on both clusters, with Usher beside them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use usher_tests::scenario::beside::Controllers;
+use usher_tests::scenario::suite::Suite;
+
+const SUITE: Suite = Suite { folder: "scenarios-surges", controllers: Some(Controllers::All) };
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn surges_go_as_specified_on_the_real_cluster_and_end_as_recorded() {
+    if usher_testbed::skip_real("scenarios of surges on the real cluster") {
+        return;
+    }
+    SUITE.on_the_real_cluster().await.unwrap();
+}
+
+#[test]
+fn surges_go_as_specified_on_the_embedded_cluster_and_end_as_recorded() {
+    SUITE.on_the_embedded_cluster().unwrap();
+}
+
+#[test]
+fn every_scenario_of_surges_that_the_real_cluster_runs_is_recorded_and_nothing_else() {
+    SUITE.is_recorded().unwrap();
+}
