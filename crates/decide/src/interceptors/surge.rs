@@ -26,6 +26,8 @@ use crate::snapshot::{Autoscaler, Deployment, DeploymentUpdate, Key, Pod, Raised
 const TRIES: u32 = 2;
 /// A pod that was given over to the ReplicaSet waits for so long if its replacement is not available any more.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// What is waited for is told again after so long, if it is something else by then and something has moved.
+const SETTLE: SignedDuration = SignedDuration::from_secs(5);
 /// So many pods are named in a message.
 const NAMED: usize = 3;
 
@@ -71,6 +73,8 @@ pub struct SurgeState<'a> {
     pub waiting: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
     /// Pods whose replacement was available, and which the ReplicaSet is to delete.
     pub given_over: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
+    /// The same, but the ReplicaSet has not got its turn yet.
+    pub in_between: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
     /// So many of those that wait go next.
     pub batch: usize,
     /// Those that stay when these are gone, and are not available.
@@ -131,20 +135,24 @@ fn max_surge(case: &Case<'_>, update: &DeploymentUpdate, wanted: u32) -> u32 {
 }
 
 pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
-    let (mut waiting, mut given_over) = (Vec::new(), Vec::new());
+    let (mut waiting, mut given_over, mut in_between) = (Vec::new(), Vec::new(), Vec::new());
     for pod in case.pods.values().filter(|pod| !pod.is_terminating()) {
         let Some(request) = case.requests.get(&pod.uid) else { continue };
         if has_turn(request, DEPLOYMENT_CLASS) || has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS) {
             waiting.push((pod, request));
         } else if has_turn(request, REPLICA_SET_CLASS) {
             given_over.push((pod, request));
+        } else if is_replica_set_next(request) {
+            in_between.push((pod, request));
         }
     }
     waiting.sort_by_cached_key(|(pod, request)| (cost_of(pod), request.created, request.key.clone()));
     let size = size(case);
     let batch = waiting.len().min(size.by as usize);
-    let going: BTreeSet<&Key> =
-        waiting.iter().take(batch).chain(&given_over).map(|(pod, _)| &pod.key).collect();
+    let going = given_over.iter().chain(&in_between);
+    // One batch after the other.
+    let batch = if going.clone().next().is_some() { 0 } else { batch };
+    let going: BTreeSet<&Key> = going.chain(waiting.iter().take(batch)).map(|(pod, _)| &pod.key).collect();
     let stay = case.pods.values().filter(|pod| {
         !pod.is_terminating() && !pod.phase.is_terminal() && !going.contains(&pod.key)
     });
@@ -165,9 +173,22 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
         size,
         waiting,
         given_over,
+        in_between,
         batch,
         unavailable,
     }
+}
+
+/// One of these interceptors has completed, and the ReplicaSet is the next.
+fn is_replica_set_next(request: &Request) -> bool {
+    let active = request.status.active_interceptor_class.as_deref();
+    let is_ours = matches!(active, Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS));
+    let mut after = request.interceptors.iter().skip_while(|it| Some(it.interceptor_class.as_str()) != active);
+    is_ours
+        && request.status.active_interceptor_completed
+        && request.skips_interceptors.is_none()
+        && is_wanted(request)
+        && after.nth(1).is_some_and(|next| next.interceptor_class == REPLICA_SET_CLASS)
 }
 
 /// Pods that are not preferred yet go last.
@@ -203,7 +224,9 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let update = deployment.rolling_update.as_ref();
     let most = update.map_or(0, |update| max_surge(case, update, state.size.wanted)) as usize;
 
-    if !state.given_over.is_empty() {
+    if !state.in_between.is_empty() {
+        decision.waiting_on = Some(Wait::Others);
+    } else if !state.given_over.is_empty() {
         decision.effects.extend(delete(case, &state, now));
         let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(request));
         decision.recheck_at = beats.filter(|at| *at > now).min();
@@ -231,10 +254,13 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             decision.effects.extend(lower(case, &state, 0));
         }
     }
-    decision.effects.extend(tell_progress(case, &state, now));
+    decision.effects.extend(tell_progress(case, &state, most, now));
     if !state.waiting.is_empty() {
         decision.waiting_on = Some(Wait::Others);
-        let beats = state.waiting.iter().map(|(_, request)| next_beat(request));
+        let beats = state
+            .waiting
+            .iter()
+            .flat_map(|(_, request)| [next_beat(request), later(progress_of(request), SETTLE)]);
         let ready = state.unavailable.iter().filter_map(|(_, why)| match why {
             Unavailable::NotReadyLongEnough { until } => Some(*until),
             _ => None,
@@ -308,7 +334,7 @@ fn preferences(case: &Case<'_>, is_on: bool) -> Vec<Effect> {
 
 /// Those that go have lower costs than all others.
 fn comes_first(case: &Case<'_>, state: &SurgeState<'_>) -> bool {
-    let going = state.waiting.iter().take(if state.given_over.is_empty() { state.batch } else { 0 });
+    let going = state.waiting.iter().take(state.batch);
     let going: BTreeMap<&Key, i64> =
         going.chain(&state.given_over).map(|(pod, _)| (&pod.key, cost_of(pod))).collect();
     let Some(highest) = going.values().max() else { return true };
@@ -425,6 +451,10 @@ fn lower(case: &Case<'_>, state: &SurgeState<'_>, by: u32) -> Option<Effect> {
     (deployment.replicas != total || deployment.surge != record).then(|| resize(deployment, total, record))
 }
 
+fn progress_of(request: &Request) -> Timestamp {
+    request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0)
+}
+
 fn patience_ends(request: &Request) -> Option<Timestamp> {
     request.status.progress_timestamp.as_ref().map(|time| later(time.0, PATIENCE))
 }
@@ -433,19 +463,13 @@ fn patience_ends(request: &Request) -> Option<Timestamp> {
 fn delete(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
     let name = &case.deployment.key.name;
     let count = u32::try_from(state.given_over.len()).unwrap_or(u32::MAX);
-    let lost = |request: &Request| patience_ends(request).is_none_or(|ends| ends <= now);
-    if count > state.size.by {
-        // Nobody has surged for them, or somebody has taken it back.
-        let message = format!("no replacement of the pod is left in Deployment {name}: it is left to the eviction API");
-        return state.given_over.iter().map(|(_, request)| complete(request, message.clone())).collect();
-    }
-    // With those that wait among the others: all of them stay.
-    let is_available = state.missing == 0 && state.unavailable.is_empty() && !state.is_rolling_out;
-    if is_available && comes_first(case, state) {
+    // As many as there should be, so that it is not done again for those that are about to be deleted.
+    if count <= state.size.by && state.is_replaced() && !state.is_rolling_out && comes_first(case, state) {
         return lower(case, state, state.size.by - count).into_iter().collect();
     }
-    let message = format!("the replacement of the pod in Deployment {name} is not available any more: it is left to the eviction API");
-    let lost = state.given_over.iter().filter(|(_, request)| lost(request));
+    let message = format!("Deployment {name} has no available replacement of the pod any more: it is left to the eviction API");
+    let is_lost = |request: &Request| patience_ends(request).is_none_or(|ends| ends <= now);
+    let lost = state.given_over.iter().filter(|(_, request)| is_lost(request));
     lost.map(|(_, request)| complete(request, message.clone())).collect()
 }
 
@@ -509,18 +533,17 @@ fn let_go(case: &Case<'_>, state: &SurgeState<'_>, mut decision: Decision, now: 
     decision
 }
 
-fn tell_progress(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
+fn tell_progress(case: &Case<'_>, state: &SurgeState<'_>, most: usize, now: Timestamp) -> Vec<Effect> {
     let deployment = case.deployment;
     let min_ready = SignedDuration::from_secs(deployment.min_ready_seconds.into());
     let one = batch(case.pods.values()).saturating_add(min_ready);
-    let at_once = usize::try_from(state.size.by.max(1)).unwrap_or(1);
+    let at_once = most.max(1);
     let waits_for = waits_for(case, state);
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
         let finish = later(now, one.saturating_mul(batches));
-        let is_next = place < state.batch || (state.batch == 0 && place < at_once);
-        let words = if is_next {
+        let words = if place < at_once {
             format!("{} waits until {waits_for}", pod.key.name)
         } else {
             format!("{} waits for its turn, {at_once} at a time", pod.key.name)
@@ -542,12 +565,14 @@ fn report(
 ) -> Option<Effect> {
     let start = format!("Deployment {}: {}", case.deployment.key.name, pod.key.name);
     let is_first = !request.status.message.starts_with(&start);
-    if !is_first && now < next_beat(request) {
+    let message = format!("Deployment {}: {words}", case.deployment.key.name);
+    let since = progress_of(request);
+    let has_moved = moved_at(case.pods.values()) > since;
+    let is_news = message != request.status.message && has_moved && now >= later(since, SETTLE);
+    if !is_first && !is_news && now < next_beat(request) {
         return None;
     }
-    let message = format!("Deployment {}: {words}", case.deployment.key.name);
-    let since = request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0);
-    let progress = is_first || moved_at(case.pods.values()) > since;
+    let progress = is_first || has_moved;
     if !progress && message == request.status.message {
         return None;
     }

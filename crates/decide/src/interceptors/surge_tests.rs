@@ -305,9 +305,32 @@ fn a_pod_whose_replacement_was_lost_is_left_to_the_eviction_api_after_a_while() 
     };
     says(&lost(-1), &[]);
     assert_eq!(lost(-1).decide().recheck_at, Some(at(29)));
-    says(&lost(-30), &["completes a: the replacement of the pod in Deployment web is not available any more"]);
-    let none = Scene::new(1).preferred("a", i32::MIN).asked("a", REPLICA_SET_CLASS, json!({}));
-    says(&none, &["completes a: no replacement of the pod is left in Deployment web"]);
+    says(&lost(-30), &["completes a: Deployment web has no available replacement of the pod any more"]);
+    let none = |since: i64| {
+        let turn = json!({"status": {"progressTimestamp": at(since).to_string()}});
+        Scene::new(1).preferred("a", i32::MIN).asked("a", REPLICA_SET_CLASS, turn)
+    };
+    says(&none(-1), &[]);
+    says(&none(-30), &["completes a: Deployment web has no available replacement of the pod any more"]);
+}
+
+#[test]
+fn a_surge_is_not_taken_back_twice_for_pods_that_are_about_to_be_deleted() {
+    let scene = |by: u32, replicas: u32| {
+        Scene::new(2)
+            .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into())
+            .surge(by, replicas, replicas, 0)
+            .preferred("a", i32::MIN)
+            .preferred("b", i32::MIN + 1)
+            .pod("c", json!({}))
+            .pod("d", json!({}))
+            .asked("a", REPLICA_SET_CLASS, json!({}))
+    };
+    // As soon as one has its turn, though the other is still said to wait.
+    let other_waits = scene(2, 4).asked("b", DEPLOYMENT_CLASS, json!({"status": {"message": "Deployment web: b"}}));
+    says(&other_waits, &["scales to 3 with Some((1, 3, 0))"]);
+    // The pod is still there as far as is known: nothing is done.
+    says(&scene(1, 3).asked("b", REPLICA_SET_CLASS, json!({})), &[]);
 }
 
 #[test]
