@@ -11,12 +11,12 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use usher_apply::Clock;
 use usher_controllers::run_all;
-use usher_tests::scenario::beside::WITHOUT_SURGES;
 use usher_tests::counted::{counted, own_client};
 use usher_tests::kubectl::Kubectl;
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, NODES, PODS, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
 use usher_tests::report::Report;
+use usher_tests::scenario::beside::WITHOUT_SURGES;
 use usher_tests::{TestCluster, crds};
 
 /// The nodes that are emptied, and those that take their pods.

@@ -8,11 +8,11 @@ use tokio::time::sleep;
 use usher_apply::Clock;
 use usher_cli::Surroundings;
 use usher_controllers::run_all;
-use usher_tests::scenario::beside::WITHOUT_SURGES;
 use usher_tests::cluster::ADMIN;
 use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, bare_pod, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, Scene};
 use usher_tests::requests::REQUESTS;
+use usher_tests::scenario::beside::WITHOUT_SURGES;
 use usher_tests::typed::{self, Printed};
 use usher_tests::{TestCluster, crds};
 

@@ -13,24 +13,29 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::leader::Election;
 use usher_controllers::run_all;
-use usher_tests::living::{BUDGETS, DAEMON_SETS, Living, NODES, PODS, STATEFUL_SETS, bare_pod, workload};
+use usher_tests::living::{
+    BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, STATEFUL_SETS, bare_pod, workload,
+};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
 use usher_tests::manifests;
-use usher_tests::scenario::beside::{WITHOUT_SURGES, answer_inside};
+use usher_tests::scenario::beside::answer_inside;
 use usher_webhook::configurations::{NAMESPACE, SECRET, manager_user};
 use usher_webhook::{Keeper, ServingCertificate};
 
-const ROLES: [&str; 5] = [
+const ROLES: [&str; 6] = [
     "base/cluster-role.yaml",
     "base/role.yaml",
     "base/certificates-role.yaml",
     "workloads/daemonset-role.yaml",
     "workloads/statefulset-role.yaml",
+    "workloads/deployment-role.yaml",
 ];
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/usher-system/leases/usher-manager";
+const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 /// How long, in virtual time, what the manager does may take.
@@ -39,13 +44,22 @@ const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(900);
 
 /// What fails first without a right. An event that is not counted again, or a right that another goal needs before, shows as that.
-const NEEDED: [(&str, &str); 44] = [
+const NEEDED: [(&str, &str); 53] = [
     ("daemonsets list", "what a request waits for is told"),
     ("daemonsets watch", "a daemon stays"),
     ("namespaces list", "what a request waits for is told"),
     ("namespaces watch", "a namespace opts out"),
     ("statefulsets list", "a StatefulSet is answered for"),
     ("statefulsets watch", "a StatefulSet is answered for"),
+    ("deployments list", "a Deployment surges"),
+    ("deployments watch", "a Deployment surges"),
+    ("deployments patch", "a Deployment surges"),
+    ("replicasets list", "a Deployment surges"),
+    ("replicasets watch", "a Deployment surges"),
+    ("horizontalpodautoscalers list", "a Deployment surges"),
+    ("horizontalpodautoscalers watch", "a Deployment surges through its autoscaler"),
+    ("horizontalpodautoscalers patch", "a Deployment surges through its autoscaler"),
+    ("pods patch", "the surge is taken back with the pod"),
     ("pods delete", "a daemon is taken off its node"),
     ("configmaps create", "a daemon is kept off its node"),
     ("configmaps get", "a daemon is kept off its node"),
@@ -150,7 +164,7 @@ impl Scene {
             ..User::default()
         };
         let client = kube::Client::new(living.cluster.service_as(account), "default");
-        for (path, configuration) in answer_inside(&living.cluster, client.clone(), &WITHOUT_SURGES)
+        for (path, configuration) in answer_inside(&living.cluster, client.clone(), &BundledInterceptor::ALL)
         {
             living.create(&path, &configuration).await.unwrap();
         }
@@ -164,7 +178,7 @@ impl Scene {
         manager.spawn(async move {
             let (_stop, stopping) = watch::channel(false);
             let election = Election::new(client.clone(), NAMESPACE, "usher-manager", "me", clock.clone());
-            election.run(stopping, || run_all(client.clone(), clock.clone(), &WITHOUT_SURGES)).await;
+            election.run(stopping, || run_all(client.clone(), clock.clone(), &BundledInterceptor::ALL)).await;
         });
         Self { living, _manager: manager }
     }
@@ -333,6 +347,35 @@ impl Scene {
         living.create(MAINTENANCES, &on_n2("o")).await.unwrap();
         let drained = self.becomes(2 * SOON, &format!("{MAINTENANCES}/o"), is_drained).await;
         goal!("a namespace opts out", drained && self.becomes(Duration::ZERO, &agents, runs).await);
+        let on = json!({"metadata": strategy(Value::Null)});
+        living.patch("/api/v1/namespaces/default", &on).await.unwrap();
+
+        living.create(DEPLOYMENTS, &workload("Deployment", "shop", json!({"replicas": 1}))).await.unwrap();
+        let shops = format!("{PODS}?labelSelector=app%3Dshop");
+        let pod = living.until(&shops, runs).await.unwrap()["items"][0]["metadata"].clone();
+        self.request(pod["name"].as_str().unwrap()).await;
+        let shop = format!("{DEPLOYMENTS}/shop");
+        let has = |replicas: u64| move |shop: &Value| shop["spec"]["replicas"] == replicas;
+        goal!("a Deployment surges", self.becomes(SOON, &shop, has(2)).await);
+        let replaced = |list: &Value| {
+            list["items"]
+                .as_array()
+                .is_some_and(|pods| pods.len() == 1 && pods[0]["metadata"]["uid"] != pod["uid"])
+        };
+        let is_back = self.becomes(SOON, &shop, has(1)).await;
+        goal!("the surge is taken back with the pod", is_back && self.becomes(SOON, &shops, replaced).await);
+        let autoscaler = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "shop"},
+            "spec": {"minReplicas": 1, "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"}},
+        });
+        living.create(AUTOSCALERS, &autoscaler).await.unwrap();
+        let pod = living.until(&shops, runs).await.unwrap()["items"][0]["metadata"].clone();
+        self.request(pod["name"].as_str().unwrap()).await;
+        let raised = |autoscaler: &Value| autoscaler["spec"]["minReplicas"] == 2;
+        goal!(
+            "a Deployment surges through its autoscaler",
+            self.becomes(SOON, &format!("{AUTOSCALERS}/shop"), raised).await
+        );
         None
     }
 }

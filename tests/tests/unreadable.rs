@@ -252,7 +252,11 @@ async fn drain_beside_them(cluster: &TestCluster) {
         assert_eq!(code, 200, "{path}: {body:#}");
     }
     let client = cluster.client(ADMIN).unwrap();
-    let manager = tokio::spawn(usher_controllers::run_all(client, Clock::system(), &usher_tests::scenario::beside::WITHOUT_SURGES));
+    let manager = tokio::spawn(usher_controllers::run_all(
+        client,
+        Clock::system(),
+        &usher_tests::scenario::beside::WITHOUT_SURGES,
+    ));
     let stage = json!({"spec": {"stage": "Drain", "drainLimit": null}});
     let staged = cluster.merge_patch(marked[3], &stage).await.unwrap();
     assert_eq!(staged.status, 200, "{:#}", staged.body);

@@ -88,8 +88,14 @@ impl BundledInterceptor {
 
     /// One of them has this class.
     pub fn has_class(class: &str) -> bool {
-        [DAEMON_SET_CLASS, STATEFUL_SET_CLASS, REPLICA_SET_CLASS, DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS]
-            .contains(&class)
+        [
+            DAEMON_SET_CLASS,
+            STATEFUL_SET_CLASS,
+            REPLICA_SET_CLASS,
+            DEPLOYMENT_CLASS,
+            HORIZONTAL_POD_AUTOSCALER_CLASS,
+        ]
+        .contains(&class)
     }
 
     /// The one that answers for the pods of a controller.
@@ -186,7 +192,9 @@ mod tests {
             let labels = labels.iter().map(|label| ((*label).to_owned(), "x".to_owned())).collect();
             which.interceptors(&labels).iter().map(crate::annotation_of).collect()
         };
-        let key = |class: &str| format!("interceptor.evictionrequest.coordination.k8s.io/priority_{class}.apps.k8s.io");
+        let key = |class: &str| {
+            format!("interceptor.evictionrequest.coordination.k8s.io/priority_{class}.apps.k8s.io")
+        };
         let controller = |class: &str| (key(class), "10000/controller".to_owned());
         assert_eq!(annotations(DaemonSet, &["app"]), [controller("daemonset")]);
         assert_eq!(annotations(Deployment, &["app"]), [controller("replicaset")], "a bare ReplicaSet");

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Client, Error};
 use kube::core::NamespaceResourceScope;
+use kube::{Client, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -83,7 +83,11 @@ impl Interceptions {
                 self.merge::<DeploymentOnWire>(&deployment.key, &patch).instrument(span).await
             }
             Effect::Limit { autoscaler, min_replicas, max_replicas, raised } => {
-                let span = spans::work("limit HorizontalPodAutoscaler", &autoscaler.key.namespace, &autoscaler.key.name);
+                let span = spans::work(
+                    "limit HorizontalPodAutoscaler",
+                    &autoscaler.key.namespace,
+                    &autoscaler.key.name,
+                );
                 let patch = json!({
                     "metadata": meta(&autoscaler.uid, &autoscaler.resource_version, raised.as_ref()),
                     "spec": {"minReplicas": min_replicas, "maxReplicas": max_replicas},
@@ -133,7 +137,9 @@ impl Interceptions {
     async fn prefer(&self, pod: &Pod, cost: Option<i32>) -> Result<(), Failure> {
         let before = pod.preferred.as_ref().and_then(|preferred| preferred.before.clone());
         let (cost, before) = match cost {
-            Some(cost) => (Some(cost.to_string()), Some(pod.deletion_cost.as_deref().unwrap_or_default().to_owned())),
+            Some(cost) => {
+                (Some(cost.to_string()), Some(pod.deletion_cost.as_deref().unwrap_or_default().to_owned()))
+            }
             None => (before, None),
         };
         let patch = json!({"metadata": {
@@ -146,7 +152,10 @@ impl Interceptions {
     /// What is gone needs no change.
     async fn merge<W>(&self, key: &Key, patch: &Value) -> Result<(), Failure>
     where
-        W: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        W: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + Debug,
     {
         let objects: Api<Lenient<W>> = Api::namespaced(self.client.clone(), &key.namespace);
         let parameters = PatchParams::apply(INTERCEPTOR_FIELD_MANAGER);

@@ -43,9 +43,12 @@ pub async fn run_all(client: kube::Client, clock: Clock, interceptors: &[Bundled
     let (on, at) = (|| client.clone(), || clock.clone());
     let requests = eviction_request::run_until(&mut feeds, on(), at(), options, nobody(), pending());
     let maintenances = maintenance::run_until(&mut feeds, on(), at(), nobody(), pending());
-    let answers: Vec<_> = interceptors.iter().map(|which| {
-        interceptors::run_until(*which, &mut feeds, on(), at(), MANAGER_NAMESPACE, nobody(), pending())
-    }).collect();
+    let answers: Vec<_> = interceptors
+        .iter()
+        .map(|which| {
+            interceptors::run_until(*which, &mut feeds, on(), at(), MANAGER_NAMESPACE, nobody(), pending())
+        })
+        .collect();
     let _watches = feeds.start(&client);
     futures::future::join3(requests, maintenances, futures::future::join_all(answers)).await;
 }

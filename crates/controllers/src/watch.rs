@@ -16,7 +16,8 @@ use usher_api::lenient::Lenient;
 use usher_apply::Clock;
 pub use usher_decide::snapshot::WatchEvent;
 use usher_decide::snapshot::{
-    Autoscaler, Budget, DaemonSet, Deployment, Key, Maintenance, Namespace, Node, Pod, ReplicaSet, Request, StatefulSet,
+    Autoscaler, Budget, DaemonSet, Deployment, Key, Maintenance, Namespace, Node, Pod, ReplicaSet, Request,
+    StatefulSet,
 };
 
 use crate::pauses::Pauses;

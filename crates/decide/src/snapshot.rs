@@ -23,8 +23,8 @@ pub use pod::{Owner, Phase, Pod, PreferredForDeletion, Waiting};
 pub use request::Request;
 pub use watch_event::WatchEvent;
 pub use wire::{
-    AutoscalerOnWire, BudgetOnWire, DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, PodOnWire, ReplicaSetOnWire,
-    RequestOnWire, StatefulSetOnWire,
+    AutoscalerOnWire, BudgetOnWire, DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, PodOnWire,
+    ReplicaSetOnWire, RequestOnWire, StatefulSetOnWire,
 };
 pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
 pub use workload::{DaemonSet, Namespace, RollingUpdate, StatefulSet};

@@ -20,7 +20,7 @@ use crate::manifests;
 const WEBHOOK: &str = "https://webhook.usher.internal";
 
 /// What the API server itself enforces.
-const POLICIES: [(&str, &str); 4] = [
+const POLICIES: [(&str, &str); 5] = [
     ("deploy/policies.yaml", include_str!("../../../deploy/policies.yaml")),
     (
         "deploy/workloads/daemonset-policies.yaml",
@@ -29,6 +29,10 @@ const POLICIES: [(&str, &str); 4] = [
     (
         "deploy/workloads/statefulset-policies.yaml",
         include_str!("../../../deploy/workloads/statefulset-policies.yaml"),
+    ),
+    (
+        "deploy/workloads/deployment-limits.yaml",
+        include_str!("../../../deploy/workloads/deployment-limits.yaml"),
     ),
     (
         "deploy/workloads/deployment-policies.yaml",

@@ -166,8 +166,8 @@ fn beyond(slots: usize, left: &BTreeMap<&str, &str>, reserved: bool) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_api::workloads::BundledInterceptor;
     use proptest::prelude::*;
+    use usher_api::workloads::BundledInterceptor;
 
     fn annotations(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
         let key = |class: &str| format!("{INTERCEPTOR_ANNOTATION_PREFIX}{class}");

@@ -125,10 +125,8 @@ mod tests {
         let other = map(&[(&format!("{INTERCEPTOR_ANNOTATION_PREFIX}a.example.com"), "10000/controller")]);
         assert_eq!(changes(&new_pod("StatefulSet", "", 0), &other, &map(&[])), Changes::default());
         assert_eq!(changes(&new_pod("Job", "", 0), &map(&[]), &map(&[])), Changes::default());
-        let of_deployment = NewPod {
-            labels: map(&[(POD_TEMPLATE_HASH_LABEL, "5f7c")]),
-            ..new_pod("ReplicaSet", "", 0)
-        };
+        let of_deployment =
+            NewPod { labels: map(&[(POD_TEMPLATE_HASH_LABEL, "5f7c")]), ..new_pod("ReplicaSet", "", 0) };
         let key = |class: &str| format!("{INTERCEPTOR_ANNOTATION_PREFIX}{class}.apps.k8s.io");
         let (set, deployment) = (key("replicaset"), key("deployment"));
         let both = map(&[(&set, "10000/controller"), (&deployment, "10001/deployment-controller")]);

@@ -231,9 +231,8 @@ impl Deployments {
         };
         let autoscaler = self.autoscaler_over(key);
         let sets = self.of_deployment.get(key).into_iter().flatten().filter_map(|set| self.sets.get(set));
-        let is_its = |set: &&ReplicaSet| {
-            set.deployment.as_ref().is_some_and(|(_, uid)| *uid == deployment.uid)
-        };
+        let is_its =
+            |set: &&ReplicaSet| set.deployment.as_ref().is_some_and(|(_, uid)| *uid == deployment.uid);
         let (mut pods, mut requests) = (BTreeMap::new(), HashMap::new());
         for set in sets.filter(is_its) {
             let of_set = self.of_set.get(&set.key).into_iter().flatten();
@@ -286,7 +285,10 @@ impl Deployments {
             is_wanted(request)
                 && match active {
                     Some(active) => CLASSES.contains(&active),
-                    None => controller == Some(Controller::ReplicationController) && request.interceptors.is_empty(),
+                    None => {
+                        controller == Some(Controller::ReplicationController)
+                            && request.interceptors.is_empty()
+                    }
                 }
         });
         let is_on = self.namespaces.strategy(Bundled::Deployment, &pod.key, None) != Ok(Strategy::Off);
@@ -317,7 +319,8 @@ fn controller_of(pod: &Pod) -> Option<Controller> {
     if Bundled::of_owner(api_version, kind) == Some(Bundled::Deployment) {
         return Some(Controller::ReplicaSet(Key::new(pod.key.namespace.clone(), name.clone())));
     }
-    (&**api_version == "v1" && &**kind == "ReplicationController").then_some(Controller::ReplicationController)
+    (&**api_version == "v1" && &**kind == "ReplicationController")
+        .then_some(Controller::ReplicationController)
 }
 
 fn remove(of: &mut HashMap<Key, BTreeSet<Key>>, from: &Key, key: &Key) {

@@ -23,8 +23,8 @@ use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrat
 
 use crate::decision;
 use crate::snapshot::{
-    Autoscaler, DaemonSet, Deployment, Key, Maintenance, Namespace, Owner, Pod, RaisedLimits, ReplicaSet, Request,
-    StatefulSet, Surge, WatchEvent,
+    Autoscaler, DaemonSet, Deployment, Key, Maintenance, Namespace, Owner, Pod, RaisedLimits, ReplicaSet,
+    Request, StatefulSet, Surge, WatchEvent,
 };
 
 /// What is decided.

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{
-    DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS,
+    DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
+    REPLICA_SET_CLASS,
 };
 use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
@@ -96,8 +97,7 @@ impl SurgeState<'_> {
 pub fn size(case: &Case<'_>) -> Size {
     let deployment = case.deployment;
     let record = deployment.surge.clone().unwrap_or_default();
-    let plain =
-        Size { wanted: deployment.replicas, by: 0, reverted: record.reverted, change: None };
+    let plain = Size { wanted: deployment.replicas, by: 0, reverted: record.reverted, change: None };
     if let Some(autoscaler) = case.autoscaler
         && let Some(raised) = &autoscaler.raised
     {
@@ -153,16 +153,16 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     // One batch after the other.
     let batch = if going.clone().next().is_some() { 0 } else { batch };
     let going: BTreeSet<&Key> = going.chain(waiting.iter().take(batch)).map(|(pod, _)| &pod.key).collect();
-    let stay = case.pods.values().filter(|pod| {
-        !pod.is_terminating() && !pod.phase.is_terminal() && !going.contains(&pod.key)
-    });
+    let stay = case
+        .pods
+        .values()
+        .filter(|pod| !pod.is_terminating() && !pod.phase.is_terminal() && !going.contains(&pod.key));
     let mut unavailable = Vec::new();
     let mut there = 0;
     for pod in stay {
         there += 1;
-        unavailable.extend(
-            why_unavailable(pod, case.deployment.min_ready_seconds, now).map(|why| (pod, why)),
-        );
+        unavailable
+            .extend(why_unavailable(pod, case.deployment.min_ready_seconds, now).map(|why| (pod, why)));
     }
     let total = size.wanted.saturating_add(size.by) as usize;
     let should = total.saturating_sub(going.len());
@@ -183,7 +183,8 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
 fn is_replica_set_next(request: &Request) -> bool {
     let active = request.status.active_interceptor_class.as_deref();
     let is_ours = matches!(active, Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS));
-    let mut after = request.interceptors.iter().skip_while(|it| Some(it.interceptor_class.as_str()) != active);
+    let mut after =
+        request.interceptors.iter().skip_while(|it| Some(it.interceptor_class.as_str()) != active);
     is_ours
         && request.status.active_interceptor_completed
         && request.skips_interceptors.is_none()
@@ -240,7 +241,8 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             }
         } else if state.size.by < target && !state.is_rolling_out {
             decision.effects.push(raise(case, &state, target));
-        } else if state.batch > 0 && !state.is_rolling_out && state.is_replaced() && comes_first(case, &state) {
+        } else if state.batch > 0 && !state.is_rolling_out && state.is_replaced() && comes_first(case, &state)
+        {
             let total = state.size.wanted;
             for (pod, request) in state.waiting.iter().take(state.batch) {
                 let message = format!(
@@ -278,7 +280,9 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
     let left = "it is left to the eviction API";
     let annotation = EVICTION_REQUEST_STRATEGY_ANNOTATION;
     let Some(update) = &deployment.rolling_update else {
-        return Some(format!("Deployment {name} has the strategy Recreate, which takes all pods down first: {left}"));
+        return Some(format!(
+            "Deployment {name} has the strategy Recreate, which takes all pods down first: {left}"
+        ));
     };
     if deployment.is_deleting {
         return Some(format!("Deployment {name} is being deleted: {left}"));
@@ -288,9 +292,9 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
     }
     match case.strategy {
         Strategy::Off => Some(format!("Deployment {name} opted out: {left}")),
-        Strategy::MaxUnavailable if update.max_unavailable.down(deployment.replicas) == 0 => Some(format!(
-            "Deployment {name} asks for MaxUnavailable, and its maxUnavailable is 0: {left}"
-        )),
+        Strategy::MaxUnavailable if update.max_unavailable.down(deployment.replicas) == 0 => {
+            Some(format!("Deployment {name} asks for MaxUnavailable, and its maxUnavailable is 0: {left}"))
+        }
         Strategy::MaxUnavailable => None,
         Strategy::Default if max_surge(case, update, state.size.wanted) == 0 => Some(format!(
             "Deployment {name} has no maxSurge: {left}; it opts in to its maxUnavailable by the annotation {annotation}=MaxUnavailable"
@@ -467,7 +471,9 @@ fn delete(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect
     if count <= state.size.by && state.is_replaced() && !state.is_rolling_out && comes_first(case, state) {
         return lower(case, state, state.size.by - count).into_iter().collect();
     }
-    let message = format!("Deployment {name} has no available replacement of the pod any more: it is left to the eviction API");
+    let message = format!(
+        "Deployment {name} has no available replacement of the pod any more: it is left to the eviction API"
+    );
     let is_lost = |request: &Request| patience_ends(request).is_none_or(|ends| ends <= now);
     let lost = state.given_over.iter().filter(|(_, request)| is_lost(request));
     lost.map(|(_, request)| complete(request, message.clone())).collect()
@@ -522,7 +528,8 @@ fn let_go(case: &Case<'_>, state: &SurgeState<'_>, mut decision: Decision, now: 
     let reports: Vec<Effect> = still
         .clone()
         .filter_map(|(pod, request)| {
-            let until = if state.is_rolling_out { "its rollout is done" } else { "others are available again" };
+            let until =
+                if state.is_rolling_out { "its rollout is done" } else { "others are available again" };
             let words = format!("{} waits until {until}", pod.key.name);
             report(case, pod, request, &words, None, now)
         })
@@ -602,7 +609,8 @@ fn waits_for(case: &Case<'_>, state: &SurgeState<'_>) -> String {
     if state.missing > 0 {
         let why = case.deployment.replica_failure.as_ref();
         let why = why.map(|why| format!(", which cannot be made: {why}")).unwrap_or_default();
-        let pods = if state.missing == 1 { "1 more pod is" } else { &format!("{} more pods are", state.missing) };
+        let pods =
+            if state.missing == 1 { "1 more pod is" } else { &format!("{} more pods are", state.missing) };
         parts.push(format!("{pods} there{why}"));
     }
     if parts.is_empty() {

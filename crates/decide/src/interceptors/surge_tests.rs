@@ -138,7 +138,11 @@ fn a_single_replica_is_replaced_before_it_goes() {
     // 5: surge pods.
     says(
         &asked(),
-        &["prefers a Some(0)", "scales to 2 with Some((1, 2, 0))", "reports a: Deployment web: a waits until"],
+        &[
+            "prefers a Some(0)",
+            "scales to 2 with Some((1, 2, 0))",
+            "reports a: Deployment web: a waits until",
+        ],
     );
     // 6 and 7: nothing is done until they are available.
     let surged = || Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0);
@@ -148,7 +152,9 @@ fn a_single_replica_is_replaced_before_it_goes() {
     );
     says(
         &surged().pending("b").asked("a", DEPLOYMENT_CLASS, json!({})),
-        &["reports a: Deployment web: a waits until b is available, which cannot be scheduled: 0/3 nodes are available"],
+        &[
+            "reports a: Deployment web: a waits until b is available, which cannot be scheduled: 0/3 nodes are available",
+        ],
     );
     // 9: completed once the replacement is available.
     says(
@@ -163,11 +169,14 @@ fn a_single_replica_is_replaced_before_it_goes() {
 #[test]
 fn a_quota_is_told_as_the_reason_why_no_surge_pod_comes() {
     let scene = Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).with(|it| {
-        it["status"]["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: pods"}]);
+        it["status"]["conditions"] =
+            json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: pods"}]);
     });
     says(
         &scene.asked("a", DEPLOYMENT_CLASS, json!({})),
-        &["reports a: Deployment web: a waits until 1 more pod is there, which cannot be made: exceeded quota: pods"],
+        &[
+            "reports a: Deployment web: a waits until 1 more pod is there, which cannot be made: exceeded quota: pods",
+        ],
     );
 }
 
@@ -269,7 +278,10 @@ fn what_a_deployment_does_not_support_is_left_to_the_eviction_api() {
         (strategy(json!({"type": "Recreate"})), "Deployment web has the strategy Recreate"),
         (strategy(none), "Deployment web has no maxSurge"),
         (Scene { strategy: Strategy::Off, ..Scene::new(1) }, "Deployment web opted out"),
-        (Scene { strategy: Strategy::MaxUnavailable, ..Scene::new(1) }, "Deployment web asks for MaxUnavailable"),
+        (
+            Scene { strategy: Strategy::MaxUnavailable, ..Scene::new(1) },
+            "Deployment web asks for MaxUnavailable",
+        ),
         (
             Scene::new(1).with(|it| {
                 it["spec"]["paused"] = true.into();
@@ -290,7 +302,10 @@ fn a_rollout_is_waited_for_and_never_fought() {
     let scene = Scene::new(2).with(|it| it["status"]["updatedReplicas"] = 1.into());
     says(
         &scene.asked("a", DEPLOYMENT_CLASS, json!({})),
-        &["prefers a Some(0)", "reports a: Deployment web: a waits until the rollout of its Deployment is done"],
+        &[
+            "prefers a Some(0)",
+            "reports a: Deployment web: a waits until the rollout of its Deployment is done",
+        ],
     );
 }
 
@@ -327,7 +342,8 @@ fn a_surge_is_not_taken_back_twice_for_pods_that_are_about_to_be_deleted() {
             .asked("a", REPLICA_SET_CLASS, json!({}))
     };
     // As soon as one has its turn, though the other is still said to wait.
-    let other_waits = scene(2, 4).asked("b", DEPLOYMENT_CLASS, json!({"status": {"message": "Deployment web: b"}}));
+    let other_waits =
+        scene(2, 4).asked("b", DEPLOYMENT_CLASS, json!({"status": {"message": "Deployment web: b"}}));
     says(&other_waits, &["scales to 3 with Some((1, 3, 0))"]);
     // The pod is still there as far as is known: nothing is done.
     says(&scene(1, 3).asked("b", REPLICA_SET_CLASS, json!({})), &[]);
@@ -355,7 +371,10 @@ fn opted_in_at_most_max_unavailable_go_at_a_time() {
         scene
     };
     says(&scene(2), &["completes a", "completes b", "reports c: Deployment web: c waits until others"]);
-    says(&scene(1).asked("d", REPLICA_SET_CLASS, json!({})), &["prefers d", "completes d", "reports a", "reports b", "reports c"]);
+    says(
+        &scene(1).asked("d", REPLICA_SET_CLASS, json!({})),
+        &["prefers d", "completes d", "reports a", "reports b", "reports c"],
+    );
 }
 
 #[test]
@@ -363,21 +382,19 @@ fn with_an_autoscaler_its_limits_are_raised_and_set_back() {
     let asked = |scene: Scene| scene.asked("a", DEPLOYMENT_CLASS, json!({}));
     let marked = || Scene::new(1).preferred("a", i32::MIN);
     let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2});
-    says(
-        &asked(marked().autoscaler(1, 5, None)),
-        &["limits to 2..5 with Some((1, 1, 2, 0))", "reports a"],
-    );
+    says(&asked(marked().autoscaler(1, 5, None)), &["limits to 2..5 with Some((1, 1, 2, 0))", "reports a"]);
     // Where the largest number is in the way it is raised too.
-    says(
-        &asked(marked().autoscaler(1, 1, None)),
-        &["limits to 2..2 with Some((1, 1, 2, 1))", "reports a"],
-    );
+    says(&asked(marked().autoscaler(1, 1, None)), &["limits to 2..2 with Some((1, 1, 2, 1))", "reports a"]);
     says(
         &asked(marked().autoscaler(2, 5, Some(raised.clone()))),
         &["reports a: Deployment web: a waits until HorizontalPodAutoscaler hpa has scaled it up"],
     );
     let grown = || {
-        marked().pod("b", json!({})).with(|it| it["spec"]["replicas"] = 2.into()).autoscaler(2, 5, Some(raised.clone()))
+        marked().pod("b", json!({})).with(|it| it["spec"]["replicas"] = 2.into()).autoscaler(
+            2,
+            5,
+            Some(raised.clone()),
+        )
     };
     says(&asked(grown()), &["completes a"]);
     let given_over = |scene: Scene| scene.asked("a", REPLICA_SET_CLASS, json!({}));

@@ -123,9 +123,8 @@ impl<'a> Groups<'a> {
             self.daemons.entry((owner, stays)).or_default().push(pod.pod.key.clone());
         }
         // An interceptor may end the pod without the eviction API.
-        let others = || {
-            pod.interceptors.iter().filter(|it| !BundledInterceptor::has_class(&it.interceptor_class))
-        };
+        let others =
+            || pod.interceptors.iter().filter(|it| !BundledInterceptor::has_class(&it.interceptor_class));
         for interceptor in others() {
             let (only_way, pods) = self.interceptors.entry(&interceptor.interceptor_class).or_default();
             *only_way += usize::from(stays);
