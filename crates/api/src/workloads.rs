@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::eviction_request::Interceptor;
-use crate::interceptor_rules::{CONTROLLER_PRIORITY, CONTROLLER_ROLE};
+use crate::interceptor_rules::{CONTROLLER_PRIORITY, CONTROLLER_ROLE, RESERVED_PRIORITIES};
 use crate::names::{
     DAEMON_SET_CLASS, DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION,
     HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS, STATEFUL_SET_CLASS,
@@ -105,6 +105,27 @@ impl BundledInterceptor {
     }
 }
 
+/// The priority of an autoscaler whose owner says nothing: the workload itself comes first.
+const AUTOSCALER_PRIORITY: i32 = 9_000;
+
+/// The interceptor of a HorizontalPodAutoscaler, with the priority that the annotation on it says. One that is no priority, or is
+/// reserved for the controllers of pods, counts as if it were not there.
+pub fn autoscaler_interceptor(priority: Option<&str>) -> Interceptor {
+    let given = priority.and_then(|text| text.parse().ok());
+    let given = given.filter(|it| (0..=100_000).contains(it) && !RESERVED_PRIORITIES.contains(it));
+    Interceptor {
+        interceptor_class: HORIZONTAL_POD_AUTOSCALER_CLASS.to_owned(),
+        priority: given.unwrap_or(AUTOSCALER_PRIORITY),
+        role: Some("autoscaler".to_owned()),
+    }
+}
+
+/// The Deployment of a pod, by the name of the ReplicaSet that controls it.
+pub fn deployment_of<'a>(replica_set: &'a str, labels: &BTreeMap<String, String>) -> Option<&'a str> {
+    let hash = labels.get(POD_TEMPLATE_HASH_LABEL)?;
+    replica_set.strip_suffix(hash.as_str())?.strip_suffix('-').filter(|name| !name.is_empty())
+}
+
 /// What a workload wants to be done when its pods are asked to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
@@ -203,6 +224,29 @@ mod tests {
             annotations(Deployment, &["app", POD_TEMPLATE_HASH_LABEL]),
             [deployment, controller("replicaset")]
         );
+    }
+
+    #[test]
+    fn an_autoscaler_comes_after_the_controller_unless_its_owner_says_otherwise() {
+        for (given, priority) in [
+            (None, 9_000),
+            (Some("11000"), 11_000),
+            (Some("10000"), 9_000),
+            (Some("soon"), 9_000),
+            (Some("-1"), 9_000),
+        ] {
+            assert_eq!(autoscaler_interceptor(given).priority, priority, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_tells_its_deployment_by_the_name_of_its_replica_set() {
+        let labels = |hash: &str| BTreeMap::from([(POD_TEMPLATE_HASH_LABEL.to_owned(), hash.to_owned())]);
+        assert_eq!(deployment_of("web-5f7c", &labels("5f7c")), Some("web"));
+        for (set, hash) in [("web", "5f7c"), ("web5f7c", "5f7c"), ("-5f7c", "5f7c")] {
+            assert_eq!(deployment_of(set, &labels(hash)), None, "{set}");
+        }
+        assert_eq!(deployment_of("web-5f7c", &BTreeMap::new()), None);
     }
 
     #[test]

@@ -135,6 +135,7 @@ fn source(who: Component) -> &'static str {
         Component::TaintEviction => "taint-eviction-controller",
         Component::PodGc => "pod-garbage-collector",
         Component::Claim => "persistentvolume-controller",
+        Component::Autoscaler => "horizontal-pod-autoscaler",
     }
 }
 
@@ -151,6 +152,7 @@ fn kind(resource: Resource) -> &'static str {
         Resource::ReplicationControllers => "ReplicationController",
         Resource::Revisions => "ControllerRevision",
         Resource::Claims => "PersistentVolumeClaim",
+        Resource::Autoscalers => "HorizontalPodAutoscaler",
         Resource::Volumes => "PersistentVolume",
         Resource::Events => "Event",
         Resource::Leases => "Lease",

@@ -162,6 +162,7 @@ fn everything(view: &View, component: Component) -> Vec<Task> {
         Component::DaemonSet => all(view.daemon_sets.iter()),
         Component::Job => all(view.jobs.iter()),
         Component::Claim => all(view.claims.iter()),
+        Component::Autoscaler => all(view.autoscalers.iter()),
         Component::Budget => all(view.budgets.iter()),
     };
     keys.into_iter().map(|key| (component, key)).collect()

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::controllers::{
-    adoption, claims, daemon_set, deployment, disruption, job, node_lifecycle, pod_gc, replica_set,
-    stateful_set, taint_eviction,
+    adoption, autoscaler, claims, daemon_set, deployment, disruption, job, node_lifecycle, pod_gc,
+    replica_set, stateful_set, taint_eviction,
 };
 use super::plan::Plan;
 use super::scheduler::Help;
@@ -35,6 +35,7 @@ pub enum Component {
     NodeLifecycle,
     TaintEviction,
     Claim,
+    Autoscaler,
 }
 
 pub(crate) type Task = (Component, Key);
@@ -56,6 +57,7 @@ impl Component {
                 ("system:serviceaccount:kube-system:taint-eviction-controller", CONTROLLERS)
             }
             Self::Claim => ("system:serviceaccount:kube-system:persistent-volume-binder", CONTROLLERS),
+            Self::Autoscaler => ("system:serviceaccount:kube-system:horizontal-pod-autoscaler", CONTROLLERS),
             Self::Budget | Self::StaleDisruption => {
                 ("system:serviceaccount:kube-system:disruption-controller", CONTROLLERS)
             }
@@ -65,7 +67,7 @@ impl Component {
 
 impl Component {
     /// Those that crash by themselves.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Node,
         Self::Kubelet,
         Self::Scheduler,
@@ -80,6 +82,7 @@ impl Component {
         Self::NodeLifecycle,
         Self::TaintEviction,
         Self::Claim,
+        Self::Autoscaler,
     ];
 
     /// Who crashes with it.
@@ -122,6 +125,7 @@ pub(crate) fn decide(view: &View, (component, key): &Task, times: &Times, now: T
         Component::NodeLifecycle => node_lifecycle::decide(view, key, now),
         Component::TaintEviction => taint_eviction::decide(view, key, now),
         Component::Claim => claims::decide(view, key),
+        Component::Autoscaler => autoscaler::decide(view, key),
     }
 }
 
@@ -245,8 +249,14 @@ pub(crate) fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 Resource::Jobs => Component::Job,
                 Resource::Budgets => Component::Budget,
                 Resource::Claims => Component::Claim,
+                Resource::Autoscalers => Component::Autoscaler,
                 _ => return tasks,
             };
+            if *resource == Resource::Deployments {
+                let over = view.autoscalers.in_namespace(&key.namespace);
+                let over = over.filter(|(_, it)| *it.spec.scale_target_ref.name == *key.name);
+                tasks.extend(over.map(|(over, _)| (Component::Autoscaler, over.clone())));
+            }
             tasks.push((component, key.clone()));
         }
     }

@@ -295,6 +295,14 @@ impl Admission {
             return Ok(None);
         }
         let found = pods::find(&self.client, namespace, &wanted.name).await?;
-        Ok(found.map(|pod| self.without_those_that_are_off(pod)))
+        let mut found = found.map(|pod| self.without_those_that_are_off(pod));
+        if operation == Operation::Create
+            && let Some(pod) =
+                found.as_mut().filter(|pod| pod.bundled == Some(BundledInterceptor::Deployment))
+            && let Some(deployment) = &pod.deployment
+        {
+            pod.autoscaler = pods::autoscaler_over(&self.client, namespace, deployment).await?;
+        }
+        Ok(found)
     }
 }

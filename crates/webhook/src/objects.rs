@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
-use usher_api::workloads::BundledInterceptor;
+use usher_api::workloads::{BundledInterceptor, deployment_of};
 use usher_api::{
     EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, LocalPodReference, NodeMaintenance,
 };
@@ -239,10 +239,13 @@ impl<'a> Object<'a> {
         let (meta, status): (Metadata<'_>, Status<'_>) = (split(self.metadata), split(self.status));
         let owners: Vec<OwnerReference> = read(meta.owner_references).unwrap_or_default();
         let controller = owners.iter().find(|owner| owner.controller == Some(true));
+        let labels = read(meta.labels).unwrap_or_default();
         FoundPod {
+            deployment: controller.and_then(|it| deployment_of(&it.name, &labels)).map(str::to_owned),
+            autoscaler: None,
             uid: read(meta.uid).unwrap_or_default(),
             phase: read(status.phase).unwrap_or_default(),
-            labels: read(meta.labels).unwrap_or_default(),
+            labels,
             annotations: read(meta.annotations).unwrap_or_default(),
             bundled: controller.and_then(|it| BundledInterceptor::of_owner(&it.api_version, &it.kind)),
         }

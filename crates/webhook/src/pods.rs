@@ -4,11 +4,15 @@
 //! just now must not be missed.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::GetParams;
+use kube::api::{Api, GetParams, ListParams};
 use kube::core::Request;
 use kube::{Client, Resource as _};
 use serde_json::value::RawValue;
+use usher_api::Interceptor;
+use usher_api::lenient::Lenient;
+use usher_api::workloads::autoscaler_interceptor;
 use usher_decide::admission::FoundPod;
+use usher_decide::snapshot::{Autoscaler, AutoscalerOnWire};
 
 use crate::objects::Object;
 
@@ -24,4 +28,19 @@ pub(crate) async fn find(client: &Client, namespace: &str, name: &str) -> kube::
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(why) => Err(why),
     }
+}
+
+/// The interceptor of the autoscaler over a Deployment, if it has one: the first by name, should there be several. Autoscalers change
+/// seldom, so that what the API server has in its memory will do.
+pub(crate) async fn autoscaler_over(
+    client: &Client,
+    namespace: &str,
+    deployment: &str,
+) -> kube::Result<Option<Interceptor>> {
+    let autoscalers: Api<Lenient<AutoscalerOnWire>> = Api::namespaced(client.clone(), namespace);
+    let list = autoscalers.list(&ListParams::default().match_any()).await?;
+    let all = list.items.into_iter().filter_map(|it| it.read().ok()).map(Autoscaler::from);
+    let over = all.filter(|it| it.deployment.as_deref() == Some(deployment) && !it.is_deleting);
+    let first = over.min_by(|a, b| a.key.cmp(&b.key));
+    Ok(first.map(|autoscaler| autoscaler_interceptor(autoscaler.priority.as_deref())))
 }

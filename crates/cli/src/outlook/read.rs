@@ -4,7 +4,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, Client};
 use usher_api::NodeMaintenance;
 use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire, Workloads};
-use usher_decide::snapshot::{DaemonSetOnWire, NamespaceOnWire, StatefulSetOnWire};
+use usher_decide::snapshot::{DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, StatefulSetOnWire};
 
 use crate::Error;
 use crate::reading::Read;
@@ -31,6 +31,9 @@ pub async fn cluster(client: &Client) -> Result<ClusterRead, Error> {
         if_allowed(list_as(&stateful_sets, None).await)?.unwrap_or_default(),
         if_allowed(list_as(&namespaces, None).await)?.unwrap_or_default(),
     );
+    let deployments: Api<Read<DeploymentOnWire>> = Api::all(client.clone());
+    let workloads =
+        workloads.with_deployments(if_allowed(list_as(&deployments, None).await)?.unwrap_or_default());
     let cluster = Cluster {
         workloads,
         maintenances: list_as(&maintenances, None).await?,

@@ -169,7 +169,8 @@ fn check_pod<'a>(
 
 fn copy_from_pod(request: &EvictionRequest, pod: &FoundPod) -> Verdict {
     let mut warnings = Vec::new();
-    let bundled = pod.bundled.map(|bundled| bundled.interceptors(&pod.labels)).unwrap_or_default();
+    let mut bundled = pod.bundled.map(|bundled| bundled.interceptors(&pod.labels)).unwrap_or_default();
+    bundled.extend(pod.autoscaler.clone());
     let resolved = resolve_with(&pod.annotations, &bundled);
     warn_of_ignored(&resolved.ignored, &mut warnings);
 

@@ -146,6 +146,10 @@ pub struct FoundPod {
     pub annotations: BTreeMap<String, String>,
     /// The interceptor that comes with Usher for the kind of its controller, if that is on.
     pub bundled: Option<BundledInterceptor>,
+    /// The name of its Deployment, if it has one.
+    pub deployment: Option<String>,
+    /// The interceptor of the autoscaler over that.
+    pub autoscaler: Option<Interceptor>,
 }
 
 impl FoundPod {
@@ -162,7 +166,7 @@ impl From<Pod> for FoundPod {
             phase: pod.status.and_then(|status| status.phase).unwrap_or_default(),
             labels: pod.metadata.labels.unwrap_or_default(),
             annotations: pod.metadata.annotations.unwrap_or_default(),
-            bundled: None,
+            ..Self::default()
         }
     }
 }

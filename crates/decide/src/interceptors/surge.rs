@@ -74,7 +74,7 @@ pub struct SurgeState<'a> {
     pub waiting: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
     /// Pods whose replacement was available, and which the ReplicaSet is to delete.
     pub given_over: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
-    /// The same, but the ReplicaSet has not got its turn yet.
+    /// The same, but the next interceptor has not got its turn yet.
     pub in_between: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
     /// So many of those that wait go next.
     pub batch: usize,
@@ -142,7 +142,7 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
             waiting.push((pod, request));
         } else if has_turn(request, REPLICA_SET_CLASS) {
             given_over.push((pod, request));
-        } else if is_replica_set_next(request) {
+        } else if is_in_between(request) {
             in_between.push((pod, request));
         }
     }
@@ -179,8 +179,8 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     }
 }
 
-/// One of these interceptors has completed, and the ReplicaSet is the next.
-fn is_replica_set_next(request: &Request) -> bool {
+/// One of these interceptors has completed, and another of them is the next.
+fn is_in_between(request: &Request) -> bool {
     let active = request.status.active_interceptor_class.as_deref();
     let is_ours = matches!(active, Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS));
     let mut after =
@@ -189,7 +189,9 @@ fn is_replica_set_next(request: &Request) -> bool {
         && request.status.active_interceptor_completed
         && request.skips_interceptors.is_none()
         && is_wanted(request)
-        && after.nth(1).is_some_and(|next| next.interceptor_class == REPLICA_SET_CLASS)
+        && after.nth(1).is_some_and(|next| {
+            matches!(next.interceptor_class.as_str(), DEPLOYMENT_CLASS | REPLICA_SET_CLASS)
+        })
 }
 
 /// Pods that are not preferred yet go last.

@@ -56,6 +56,13 @@ pub enum Finding {
         rounds: usize,
         pods: Vec<Key>,
     },
+    /// A Deployment that surges by so many before its pods go, which asks no budget.
+    Surge {
+        owner: Key,
+        by: u32,
+        rounds: usize,
+        pods: Vec<Key>,
+    },
     /// Nobody makes new ones.
     NoOwner {
         pods: Vec<Key>,
@@ -99,7 +106,7 @@ impl Finding {
             | Self::SlowBudget { .. }
             | Self::StatefulSet { .. }
             | Self::Interceptor { .. } => Severity::Delay,
-            Self::DaemonSet { .. } => Severity::Note,
+            Self::DaemonSet { .. } | Self::Surge { .. } => Severity::Note,
         }
     }
 
@@ -119,7 +126,8 @@ impl Finding {
             Self::Interceptor { .. } => 11,
             Self::StatefulSet { .. } => 12,
             Self::Overlap(_) => 13,
-            Self::DaemonSet { .. } => 14,
+            Self::Surge { .. } => 14,
+            Self::DaemonSet { .. } => 15,
         }
     }
 
@@ -131,6 +139,7 @@ impl Finding {
             | Self::MirrorPods { pods }
             | Self::DaemonSet { pods, .. }
             | Self::StatefulSet { pods, .. }
+            | Self::Surge { pods, .. }
             | Self::NoOwner { pods }
             | Self::LocalData { pods }
             | Self::UncountedBudget { pods, .. }
@@ -179,6 +188,10 @@ impl Finding {
                 let rounds = format!("{rounds} round{}", if *rounds == 1 { "" } else { "s" });
                 format!("{pods} of StatefulSet {owner}, which lets {at_once} go at a time: at least {rounds}")
             }
+            Self::Surge { owner, by, rounds, .. } => {
+                let rounds = format!("{rounds} round{}", if *rounds == 1 { "" } else { "s" });
+                format!("{pods} of Deployment {owner}, which surges by {by}: no downtime, at least {rounds}")
+            }
             Self::NoOwner { .. } => format!("{pods} {have} no controller and will not be recreated"),
             Self::LocalData { .. } => format!("{pods} {have} emptyDir data, which is deleted with the pod"),
             Self::NoPlace(misfit) => no_place(misfit, &pods),
@@ -217,6 +230,7 @@ impl Finding {
                 "remove the manifests on the node, or follow the drain with --ignore-daemonsets".to_string()
             }
             Self::DaemonSet { .. } => "nothing".to_string(),
+            Self::Surge { .. } => "nothing; a larger maxSurge makes it faster".to_string(),
             Self::StatefulSet { .. } => "nothing; a larger maxUnavailable makes it faster".to_string(),
             Self::NoOwner { .. } => "save what you need; drain them with --force".to_string(),
             Self::LocalData { .. } => {

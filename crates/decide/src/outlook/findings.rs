@@ -26,13 +26,15 @@ struct Groups<'a> {
     daemons: BTreeMap<(Key, bool), Vec<Key>>,
     /// With how many go at a time.
     stateful: BTreeMap<(Key, u32), ByWave>,
+    /// With by how much they surge.
+    surging: BTreeMap<(Key, u32), ByWave>,
     mirrors: Vec<Key>,
     orphans: Vec<Key>,
     with_data: Vec<Key>,
     interceptors: BTreeMap<&'a str, (usize, Vec<Key>)>,
 }
 
-/// Pods of one StatefulSet, and how many of them in which wave.
+/// Pods of one workload, and how many of them in which wave.
 #[derive(Default)]
 struct ByWave {
     pods: Vec<Key>,
@@ -81,6 +83,16 @@ impl<'a> Groups<'a> {
             set.pods.push(key());
             *set.by_wave.entry(wave).or_default() += 1;
         }
+        let surge = workloads.surge(&pod.pod).filter(|_| pod.has_bundled_controller());
+        let surges = surge.is_some();
+        // Without a budget there is nothing that it is better than.
+        if let Some(surge) = surge.filter(|_| !budgets.is_empty()) {
+            let deployment = self.surging.entry(surge).or_default();
+            deployment.pods.push(key());
+            *deployment.by_wave.entry(wave).or_default() += 1;
+        }
+        // Nobody asks a budget for a pod that a ReplicaSet deletes.
+        let budgets = if surges { Vec::new() } else { budgets };
         let stays = self.stays(pod, &budgets, workloads.daemon_set(&pod.pod), now);
         if !stays
             && let [budget] = &budgets[..]
@@ -181,6 +193,10 @@ impl<'a> Groups<'a> {
         all.extend(self.stateful.into_iter().map(|((owner, at_once), ByWave { pods, by_wave })| {
             let rounds = by_wave.values().map(|pods| pods.div_ceil(at_once as usize)).sum();
             Finding::StatefulSet { owner, at_once, rounds, pods }
+        }));
+        all.extend(self.surging.into_iter().map(|((owner, by), ByWave { pods, by_wave })| {
+            let rounds = by_wave.values().map(|pods| pods.div_ceil(by as usize)).sum();
+            Finding::Surge { owner, by, rounds, pods }
         }));
         let uncounted = self.uncounted.into_values();
         all.extend(

@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::{self as core, NodeSelector, Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
+use usher_api::interceptor_rules::CONTROLLER_ROLE;
 use usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX;
+use usher_api::workloads::BundledInterceptor;
 use usher_api::{Interceptor, PodType};
 
 use super::placement::Rules;
@@ -30,6 +32,15 @@ impl Pod {
     /// Nothing recreates it. `kubectl drain` wants `--force` for these.
     pub fn has_no_controller(&self) -> bool {
         self.is_evictable() && self.pod.owner.is_none()
+    }
+
+    /// No other controller than a bundled one answers for it.
+    pub fn has_bundled_controller(&self) -> bool {
+        let is_other = |it: &Interceptor| {
+            it.role.as_deref() == Some(CONTROLLER_ROLE)
+                && !BundledInterceptor::has_class(&it.interceptor_class)
+        };
+        !self.interceptors.iter().any(is_other)
     }
 
     /// It has data that are deleted with it. `kubectl drain` wants `--delete-emptydir-data` for these.

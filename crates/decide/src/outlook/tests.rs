@@ -8,7 +8,7 @@ use super::samples::{
     budget, cluster, intercepted, look, maintenance, mirror, node, now, of_kind, pod, read_maintenance, with,
 };
 use super::{Cluster, Finding, Outlook, Severity, Workloads, outlook};
-use crate::snapshot::{DaemonSetOnWire, Key, Maintenance, StatefulSetOnWire};
+use crate::snapshot::{DaemonSetOnWire, Deployment, DeploymentOnWire, Key, Maintenance, StatefulSetOnWire};
 
 fn sentences(outlook: &Outlook) -> Vec<String> {
     outlook.findings.iter().map(Finding::sentence).collect()
@@ -167,6 +167,29 @@ fn what_workloads_say_of_their_pods_is_told() {
         ),
         (vec![stateful("own-0")], Workloads::new(None, vec![stateful_set(2, None)], vec![]), &[]),
     ];
+    let deployment = |surge: u32| -> Deployment {
+        let spec = json!({"replicas": 3, "strategy": {"rollingUpdate": {"maxSurge": surge}}});
+        let mut object = read("Deployment", spec, None);
+        object["metadata"].as_object_mut().unwrap().remove("annotations");
+        serde_json::from_value::<DeploymentOnWire>(object).unwrap().into()
+    };
+    let of_deployment = |name: &str| {
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "own-5f7c", "uid": "o", "controller": true}]);
+        let labels = json!({"app": "web", "pod-template-hash": "5f7c"});
+        with(with(pod(name, "n1"), "/metadata/ownerReferences", owner), "/metadata/labels", labels)
+    };
+    for (surge, wanted) in [
+        (1, "2 pods of Deployment shop/own, which surges by 1: no downtime, at least 2 rounds"),
+        (0, "2 pods cannot be evicted: budget shop/b has minAvailable 3 and 3 pods"),
+    ] {
+        let workloads = Workloads::new(None, vec![], vec![]).with_deployments(vec![deployment(surge)]);
+        let pods = vec![of_deployment("a"), of_deployment("b")];
+        let nodes = vec![node("n1", "8"), node("n2", "8")];
+        let outlook = look(&Cluster { workloads, ..cluster(nodes, pods, vec![budget("b", 3, 3)]) }, &["n1"]);
+        let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
+        assert_eq!(found, [wanted]);
+        assert_eq!(outlook.is_stuck(), surge == 0);
+    }
     for (number, (pods, workloads, wanted)) in rows.into_iter().enumerate() {
         let cluster = Cluster { workloads, ..cluster(vec![node("n1", "8"), node("n2", "8")], pods, vec![]) };
         let outlook = look(&cluster, &["n1"]);

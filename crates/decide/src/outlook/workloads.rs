@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use usher_api::workloads::{BundledInterceptor, Strategy};
+use usher_api::workloads::{BundledInterceptor, Strategy, deployment_of};
 
-use crate::snapshot::{DaemonSet, Key, Namespace, Pod, StatefulSet};
+use crate::snapshot::{DaemonSet, Deployment, Key, Namespace, Pod, StatefulSet};
 
 #[derive(Debug, Default)]
 pub struct Workloads {
     /// `None`: they may not be read, and count as if they were there and said nothing.
     daemon_sets: Option<HashMap<Key, DaemonSet>>,
     stateful_sets: HashMap<Key, StatefulSet>,
+    deployments: HashMap<Key, Deployment>,
     namespaces: HashMap<Arc<str>, Namespace>,
 }
 
@@ -25,8 +26,15 @@ impl Workloads {
         Self {
             daemon_sets: daemon_sets.map(by_key),
             stateful_sets: stateful_sets.into_iter().map(|set| (set.key.clone(), set)).collect(),
+            deployments: HashMap::new(),
             namespaces: namespaces.into_iter().map(|it| (it.name.clone(), it)).collect(),
         }
+    }
+
+    #[must_use]
+    pub fn with_deployments(mut self, deployments: Vec<Deployment>) -> Self {
+        self.deployments = deployments.into_iter().map(|it| (it.key.clone(), it)).collect();
+        self
     }
 
     fn strategy(&self, which: BundledInterceptor, key: &Key, own: Option<&str>) -> Strategy {
@@ -43,6 +51,19 @@ impl Workloads {
             Some(sets) => sets.get(&key).filter(|set| set.uid == owner.uid)?.strategy.as_deref(),
         };
         Some(self.strategy(BundledInterceptor::DaemonSet, &key, own))
+    }
+
+    /// The Deployment of the pod, and by how much it surges before the pod goes, if it does. A pod tells its Deployment by the name of
+    /// its ReplicaSet, so that these are not read.
+    pub(super) fn surge(&self, pod: &Pod) -> Option<(Key, u32)> {
+        let owner = pod.owner.as_ref()?;
+        let bundled = BundledInterceptor::of_owner(&owner.api_version, &owner.kind);
+        bundled.filter(|it| *it == BundledInterceptor::Deployment)?;
+        let key = Key::new(pod.key.namespace.clone(), deployment_of(&owner.name, &pod.labels)?);
+        let deployment = self.deployments.get(&key)?;
+        let strategy = self.strategy(BundledInterceptor::Deployment, &key, deployment.strategy.as_deref());
+        let update = deployment.rolling_update.as_ref().filter(|_| strategy == Strategy::Default)?;
+        Some((key, update.max_surge.up(deployment.replicas))).filter(|(_, by)| *by > 0)
     }
 
     /// The StatefulSet of the pod, and how many of its pods may be unavailable, if it opted in.

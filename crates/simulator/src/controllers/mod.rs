@@ -1,6 +1,7 @@
 //! The workload controllers, as kube-controller-manager runs them. Each is a pure function from the view to a plan.
 
 pub(crate) mod adoption;
+pub(crate) mod autoscaler;
 pub(crate) mod claims;
 pub(crate) mod daemon_set;
 pub(crate) mod deployment;

@@ -32,6 +32,7 @@ pub(crate) fn view_since(objects: &[Value], second: i64) -> View {
             "PodDisruptionBudget" => Resource::Budgets,
             "ReplicationController" => Resource::ReplicationControllers,
             "ControllerRevision" => Resource::Revisions,
+            "HorizontalPodAutoscaler" => Resource::Autoscalers,
             "PersistentVolumeClaim" => Resource::Claims,
             other => panic!("{other}"),
         };

@@ -31,8 +31,8 @@ pub(crate) use scales::Scale;
 pub(crate) use wire::{Amount, Condition, Followed, Meta, Owner, condition};
 pub(crate) use wishes::{Rule, Spread, Stance};
 pub(crate) use workload::{
-    Budget, BudgetStatus, Claim, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, Revision,
-    StatefulSet,
+    Autoscaler, Budget, BudgetStatus, Claim, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController,
+    Revision, StatefulSet,
 };
 
 use crate::scheduler::{Help, Refusals, help_by_pod, helped_by_node};
@@ -55,6 +55,7 @@ pub(crate) enum Resource {
     ReplicationControllers,
     Revisions,
     Claims,
+    Autoscalers,
     /// Only ever made, as are events, or written, as are leases; nobody follows them.
     Volumes,
     Events,
@@ -63,7 +64,7 @@ pub(crate) enum Resource {
 
 impl Resource {
     /// All that are followed, in the order in which news of them are taken in.
-    pub(crate) const FOLLOWED: [Self; 11] = [
+    pub(crate) const FOLLOWED: [Self; 12] = [
         Self::Nodes,
         Self::Pods,
         Self::ReplicaSets,
@@ -75,6 +76,7 @@ impl Resource {
         Self::ReplicationControllers,
         Self::Revisions,
         Self::Claims,
+        Self::Autoscalers,
     ];
 
     /// The prefix of its paths, its plural, and whether it lives in namespaces.
@@ -91,6 +93,7 @@ impl Resource {
             Self::ReplicationControllers => ("/api/v1", "replicationcontrollers", true),
             Self::Revisions => ("/apis/apps/v1", "controllerrevisions", true),
             Self::Claims => ("/api/v1", "persistentvolumeclaims", true),
+            Self::Autoscalers => ("/apis/autoscaling/v2", "horizontalpodautoscalers", true),
             Self::Volumes => ("/api/v1", "persistentvolumes", false),
             Self::Events => ("/api/v1", "events", true),
             Self::Leases => ("/apis/coordination.k8s.io/v1", "leases", true),
@@ -201,6 +204,7 @@ pub(crate) struct View {
     pub replication_controllers: Table<ReplicationController>,
     pub revisions: Table<Revision>,
     pub claims: Table<Claim>,
+    pub autoscalers: Table<Autoscaler>,
     pub static_pods: StaticPods,
     indexes: Indexes,
     since: silence::Since,
@@ -269,6 +273,7 @@ impl View {
                 other(resource, put(&mut self.replication_controllers, json, source)?)
             }
             Resource::Claims => other(resource, put(&mut self.claims, json, source)?),
+            Resource::Autoscalers => other(resource, put(&mut self.autoscalers, json, source)?),
             Resource::Revisions => {
                 let Some((_, after)) = put(&mut self.revisions, json, source)? else { return Ok(None) };
                 self.indexes.revision(&after, true);
@@ -323,6 +328,7 @@ impl View {
                 self.replication_controllers.take(key, gone_at).map(drop).and(None)
             }
             Resource::Claims => self.claims.take(key, gone_at).map(drop).and(None),
+            Resource::Autoscalers => self.autoscalers.take(key, gone_at).map(drop).and(None),
             Resource::Revisions => {
                 let before = self.revisions.take(key, gone_at)?;
                 self.indexes.revision(&before, false);
@@ -379,6 +385,7 @@ impl View {
             }
             Resource::Revisions => self.revisions.objects.keys().cloned().collect(),
             Resource::Claims => self.claims.objects.keys().cloned().collect(),
+            Resource::Autoscalers => self.autoscalers.objects.keys().cloned().collect(),
             Resource::Volumes | Resource::Events | Resource::Leases => Vec::new(),
         }
     }
@@ -402,6 +409,7 @@ impl View {
             Resource::ReplicationControllers => &mut self.replication_controllers.told,
             Resource::Revisions => &mut self.revisions.told,
             Resource::Claims => &mut self.claims.told,
+            Resource::Autoscalers => &mut self.autoscalers.told,
             Resource::Volumes | Resource::Events | Resource::Leases => return None,
         })
     }

@@ -15,6 +15,7 @@ pub(crate) type DaemonSet = Object<DaemonSetSpec>;
 pub(crate) type Job = Object<JobSpec>;
 pub(crate) type Budget = Object<BudgetSpec, BudgetStatus>;
 pub(crate) type ReplicationController = Object<OnlyReplicas>;
+pub(crate) type Autoscaler = Object<AutoscalerSpec>;
 pub(crate) type Claim = Object<ClaimSpec, ClaimStatus>;
 
 /// A template that a workload has or had, under a name and in an order.
@@ -36,6 +37,21 @@ impl Followed for Revision {
 #[serde(default)]
 pub(crate) struct OnlyReplicas {
     pub replicas: Option<i64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AutoscalerSpec {
+    pub scale_target_ref: ScaleTarget,
+    pub min_replicas: Option<i64>,
+    pub max_replicas: i64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ScaleTarget {
+    pub kind: String,
+    pub name: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
