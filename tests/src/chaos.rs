@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use embedded_apiserver::Cluster;
 use embedded_apiserver::clock::{Clock, SkewedClock};
+use embedded_apiserver::faults::{Fault, Matcher, Refusal, Rule, When};
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::Client;
@@ -105,4 +106,27 @@ impl Process {
         self.kill(2);
         self.start(1);
     }
+}
+
+/// What goes wrong for the manager, and for a second one that believes to lead.
+#[must_use]
+pub fn manager_faults() -> Vec<Rule> {
+    let secs = Duration::from_secs;
+    let chances = [
+        (0.04, Fault::Refuse(Refusal::Conflict)),
+        (0.03, Fault::Refuse(Refusal::Internal)),
+        (0.03, Fault::Refuse(Refusal::Unavailable)),
+        (0.03, Fault::Timeout { applied: true, answered: false, after: secs(3) }),
+        (0.02, Fault::Timeout { applied: false, answered: true, after: secs(3) }),
+        (0.2, Fault::DropWatch { after: secs(20) }),
+        (0.05, Fault::StallWatch { time: Some(secs(15)) }),
+        (0.2, Fault::Stale { revisions: 20 }),
+    ];
+    let clients = ["manager-1", "manager-2"].into_iter();
+    let rule = |client: &str, (chance, fault)| Rule {
+        on: Matcher::any().client(client),
+        when: When::chance(chance),
+        fault,
+    };
+    clients.flat_map(|client| chances.map(|chance| rule(client, chance))).collect()
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use embedded_apiserver::faults::{Fault, Matcher, Refusal, Rule, When};
 use futures::future::join;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -19,7 +18,7 @@ use usher_controllers::run_all;
 use usher_decide::maintenance::plan::PodClass;
 use usher_decide::maintenance::written::Written;
 use usher_tests::budget_watch::{BudgetWatch, Watched};
-use usher_tests::chaos::{Process, Run};
+use usher_tests::chaos::{Process, Run, manager_faults};
 use usher_tests::interference::hands_everywhere;
 use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, STATEFUL_SETS, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
@@ -37,28 +36,6 @@ async fn manager(run: Run) {
     let time = run.clock.clone();
     let clock = Clock::from_fn(move || time.now());
     run_all(run.client, clock, &WITHOUT_SURGES).await;
-}
-
-/// What goes wrong for the manager, and for a second one that believes to lead.
-fn rules() -> Vec<Rule> {
-    let secs = Duration::from_secs;
-    let chances = [
-        (0.04, Fault::Refuse(Refusal::Conflict)),
-        (0.03, Fault::Refuse(Refusal::Internal)),
-        (0.03, Fault::Refuse(Refusal::Unavailable)),
-        (0.03, Fault::Timeout { applied: true, answered: false, after: secs(3) }),
-        (0.02, Fault::Timeout { applied: false, answered: true, after: secs(3) }),
-        (0.2, Fault::DropWatch { after: secs(20) }),
-        (0.05, Fault::StallWatch { time: Some(secs(15)) }),
-        (0.2, Fault::Stale { revisions: 20 }),
-    ];
-    let clients = ["manager-1", "manager-2"].into_iter();
-    let rule = |client: &str, (chance, fault)| Rule {
-        on: Matcher::any().client(client),
-        when: When::chance(chance),
-        fault,
-    };
-    clients.flat_map(|client| chances.map(|chance| rule(client, chance))).collect()
 }
 
 /// A plan of forty entries with selectors, the last of which selects the pods of the deployment: more than a node lists, and
@@ -134,7 +111,7 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
             SignedDuration::ZERO,
         );
 
-    living.cluster.faults().set(rules());
+    living.cluster.faults().set(manager_faults());
     let mut process = Process::new(&living.cluster, "manager", manager);
     let end = Instant::now() + TROUBLE;
     let people = async {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use usher_tests::guide;
 use usher_tests::scenario::beside::Controllers;
 use usher_tests::scenario::suite::Suite;
 
@@ -23,4 +24,9 @@ fn surges_go_as_specified_on_the_embedded_cluster_and_end_as_recorded() {
 #[test]
 fn every_scenario_of_surges_that_the_real_cluster_runs_is_recorded_and_nothing_else() {
     SUITE.is_recorded().unwrap();
+}
+
+#[test]
+fn every_test_of_surges_that_the_guide_names_exists_and_every_scenario_is_named() {
+    guide::check("surging.md", &SUITE.folder().join("surges")).unwrap();
 }

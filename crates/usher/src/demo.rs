@@ -134,8 +134,10 @@ async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
     let begun = clock.now();
     let ready = life::Meter::start(cluster, "shop", "app=web");
     shell.usher(&format!("evict {web} -n shop")).await?;
-    asked(cluster, |status| status["message"].as_str().is_some_and(|message| message.contains("waits until")))
-        .await?;
+    asked(cluster, |status| {
+        status["message"].as_str().is_some_and(|message| message.contains("waits until"))
+    })
+    .await?;
     shell.usher(&format!("explain {web} -n shop")).await?;
     nobody_asked(cluster).await?;
     shell.usher("requests -n shop").await?;

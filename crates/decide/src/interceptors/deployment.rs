@@ -5,7 +5,7 @@
 //! replaced. ReplicaSets without a Deployment, and ReplicationControllers, only prefer the pods that are asked to leave when they are
 //! scaled down.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -44,6 +44,8 @@ pub struct Deployments {
     requests: HashMap<Key, Arc<Request>>,
     namespaces: Namespaces,
     pending: BTreeSet<Item>,
+    /// Deployments for which something is under way. A change of a pod of another one needs no look at all its pods.
+    active: HashSet<Key>,
     told: HashMap<Key, String>,
 }
 
@@ -115,18 +117,23 @@ impl Deployments {
             && let Some(Controller::ReplicaSet(set)) = controller_of(before)
         {
             remove(&mut self.of_set, &set, key);
-            let item = self.workload_of(&set).map(Item::Workload);
-            self.pending.extend(item);
+            let workload = self.workload_of(&set).filter(|key| self.active.contains(key));
+            self.pending.extend(workload.map(Item::Workload));
         }
         let Some(pod) = self.pods.get(key).cloned() else { return };
         match controller_of(&pod) {
             Some(Controller::ReplicaSet(set)) => {
                 self.of_set.entry(set.clone()).or_default().insert(key.clone());
-                let item = match self.workload_of(&set) {
-                    Some(deployment) => Item::Workload(deployment),
-                    None => Item::Request(pod.request_key()),
-                };
-                self.pending.insert(item);
+                let concerns = pod.preferred.is_some() || self.requests.contains_key(&pod.request_key());
+                match self.workload_of(&set) {
+                    Some(key) if concerns || self.active.contains(&key) => {
+                        self.pending.insert(Item::Workload(key));
+                    }
+                    None if concerns => {
+                        self.pending.insert(Item::Request(pod.request_key()));
+                    }
+                    _ => {}
+                }
             }
             Some(Controller::ReplicationController) => {
                 self.pending.insert(Item::Request(pod.request_key()));
@@ -225,6 +232,7 @@ impl Deployments {
     fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {
         let Some(deployment) = self.deployments.get(key) else {
             self.told.remove(key);
+            self.active.remove(key);
             let autoscaler = self.autoscaler_over(key);
             let raised = autoscaler.filter(|autoscaler| autoscaler.raised.is_some());
             return raised.map_or_else(Decision::default, |it| Decision::default().act(surge::restored(it)));
@@ -256,6 +264,15 @@ impl Deployments {
             requests: &requests,
         };
         let mut decision = surge::decide(&case, now);
+        let is_idle = requests.is_empty()
+            && deployment.surge.is_none()
+            && autoscaler.is_none_or(|autoscaler| autoscaler.raised.is_none())
+            && !pods.values().any(|pod| pod.preferred.is_some());
+        if is_idle {
+            self.active.remove(key);
+        } else {
+            self.active.insert(key.clone());
+        }
         match strategy {
             Ok(_) => drop(self.told.remove(key)),
             Err(unknown) => {

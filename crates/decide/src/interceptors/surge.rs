@@ -242,7 +242,8 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
                 decision.effects.extend(lower(case, &state, target));
             }
         } else if state.size.by < target && !state.is_rolling_out {
-            decision.effects.push(raise(case, &state, target));
+            // Before all else: it takes the longest.
+            decision.effects.insert(0, raise(case, &state, target));
         } else if state.batch > 0 && !state.is_rolling_out && state.is_replaced() && comes_first(case, &state)
         {
             let total = state.size.wanted;
@@ -526,6 +527,7 @@ fn let_go(case: &Case<'_>, state: &SurgeState<'_>, mut decision: Decision, now: 
             _ => None,
         })
         .collect();
+    let moved = moved_at(case.pods.values());
     let still = state.waiting.iter().filter(|(_, request)| !gone.contains(&request.key));
     let reports: Vec<Effect> = still
         .clone()
@@ -533,7 +535,7 @@ fn let_go(case: &Case<'_>, state: &SurgeState<'_>, mut decision: Decision, now: 
             let until =
                 if state.is_rolling_out { "its rollout is done" } else { "others are available again" };
             let words = format!("{} waits until {until}", pod.key.name);
-            report(case, pod, request, &words, None, now)
+            report(case, pod, request, (&words, None, moved), now)
         })
         .collect();
     decision.recheck_at = still.map(|(_, request)| next_beat(request)).filter(|at| *at > now).min();
@@ -548,6 +550,7 @@ fn tell_progress(case: &Case<'_>, state: &SurgeState<'_>, most: usize, now: Time
     let one = batch(case.pods.values()).saturating_add(min_ready);
     let at_once = most.max(1);
     let waits_for = waits_for(case, state);
+    let moved = moved_at(case.pods.values());
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
@@ -557,7 +560,7 @@ fn tell_progress(case: &Case<'_>, state: &SurgeState<'_>, most: usize, now: Time
         } else {
             format!("{} waits for its turn, {at_once} at a time", pod.key.name)
         };
-        effects.extend(report(case, pod, request, &words, Some(finish), now));
+        effects.extend(report(case, pod, request, (&words, Some(finish), moved), now));
     }
     effects
 }
@@ -568,15 +571,14 @@ fn report(
     case: &Case<'_>,
     pod: &Pod,
     request: &Arc<Request>,
-    words: &str,
-    finish: Option<Timestamp>,
+    (words, finish, moved): (&str, Option<Timestamp>, Timestamp),
     now: Timestamp,
 ) -> Option<Effect> {
     let start = format!("Deployment {}: {}", case.deployment.key.name, pod.key.name);
     let is_first = !request.status.message.starts_with(&start);
     let message = format!("Deployment {}: {words}", case.deployment.key.name);
     let since = progress_of(request);
-    let has_moved = moved_at(case.pods.values()) > since;
+    let has_moved = moved > since;
     let is_news = message != request.status.message && has_moved && now >= later(since, SETTLE);
     if !is_first && !is_news && now < next_beat(request) {
         return None;

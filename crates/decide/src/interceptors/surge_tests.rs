@@ -139,8 +139,8 @@ fn a_single_replica_is_replaced_before_it_goes() {
     says(
         &asked(),
         &[
-            "prefers a Some(0)",
             "scales to 2 with Some((1, 2, 0))",
+            "prefers a Some(0)",
             "reports a: Deployment web: a waits until",
         ],
     );
@@ -213,10 +213,10 @@ fn batches_are_as_large_as_max_surge_and_the_oldest_request_goes_first() {
     says(
         &scene,
         &[
+            "scales to 6 with Some((2, 6, 0))",
             "prefers b Some(0)",
             "prefers c Some(1)",
             "prefers a Some(2)",
-            "scales to 6 with Some((2, 6, 0))",
             "reports b",
             "reports c",
             "reports a: Deployment web: a waits for its turn",
