@@ -45,6 +45,8 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
     let scene = Scene::without_manager(3).await.unwrap();
     scene.deployment("web", 4, 3).await.unwrap();
     scene.deployment("db", 3, 3).await.unwrap();
+    let recreate = json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}});
+    scene.patch(&format!("{DEPLOYMENTS}/db"), &recreate).await.unwrap();
     let mut agent = workload("DaemonSet", "agent", json!({}));
     agent["spec"]["template"] = template("agent", "100m");
     scene.create(DAEMON_SETS, &agent).await.unwrap();
@@ -61,6 +63,7 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
         "Dry run: 2 nodes with ",
         " would be drained in 2 waves. ",
         "cannot be evicted: budget default/db has minAvailable 3 and 3 pods\n",
+        "of Deployment default/web, which surges by 1: no downtime, at least ",
         "2 pods of DaemonSet default/agent leave last, and come back when the maintenance completes\n",
         "1 pod has no controller and will not be recreated\n    default/solo\n",
         "fit on the 1 remaining schedulable node.\n",
