@@ -480,6 +480,98 @@ async fn strict_mirror_pods_are_made_by_their_node(cluster: TestCluster) {
     scene.expect("ordinary", TENANT, PODS, &pod("e", json!({}), json!([])), 201, "").await;
 }
 
+async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cluster: TestCluster) {
+    let files = [
+        "workloads/deployment-role.yaml",
+        "workloads/deployment-limits.yaml",
+        "workloads/deployment-policies.yaml",
+    ];
+    let scene = Scene::new(cluster, &files).await;
+    let surge = "evictionrequest.coordination.k8s.io/surge";
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "annotations": {"team": "shop"}},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    });
+    let autoscaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+        "spec": {"minReplicas": 1, "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+    });
+    let owner = |kind: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web-5f7c", "uid": "u", "controller": true}]);
+    let pod = |name: &str, labels: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels, "ownerReferences": owner("ReplicaSet")},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        })
+    };
+    let (deployments, autoscalers) = (
+        "/apis/apps/v1/namespaces/shop/deployments",
+        "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers",
+    );
+    scene.cluster.created(deployments, &deployment).await.unwrap();
+    scene.cluster.created(autoscalers, &autoscaler).await.unwrap();
+    scene.cluster.created(PODS, &pod("a", json!({"app": "web"}))).await.unwrap();
+    let (of_deployment, of_autoscaler, of_pod) =
+        (format!("{deployments}/web"), format!("{autoscalers}/web"), format!("{PODS}/a"));
+    let annotation = |key: &str, value: Value| json!({"metadata": {"annotations": {key: value}}});
+    let image = |image: &str| json!([{"op": "replace", "path": "/spec/containers/0/image", "value": image}]);
+    let of_template = |image: &str| json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]);
+    for (path, probe) in [(&of_deployment, of_template("x")), (&of_pod, image("x"))] {
+        scene.until_refused(MANAGER, path, &probe).await;
+    }
+    let max =
+        json!({"metadata": {"annotations": {surge: "{}"}}, "spec": {"minReplicas": 2, "maxReplicas": 4}});
+    scene
+        .until_refused(MANAGER, &of_autoscaler, &json!({"spec": {"scaleTargetRef": {"name": "other"}}}))
+        .await;
+    let cost = "controller.kubernetes.io/pod-deletion-cost";
+    let grown = json!({"metadata": {"annotations": {surge: "{}"}}, "spec": {"replicas": 2}});
+    for (what, path, patch, code, part) in [
+        ("a surge", &of_deployment, grown, 200, ""),
+        ("its end", &of_deployment, annotation(surge, Value::Null), 200, ""),
+        ("code", &of_deployment, of_template("x"), 422, "nothing else of the spec"),
+        ("a pause", &of_deployment, json!({"spec": {"paused": true}}), 422, "nothing else of the spec"),
+        ("an annotation", &of_deployment, annotation("team", json!("x")), 422, "no other annotations"),
+        ("no annotation", &of_deployment, annotation("team", Value::Null), 422, "no other annotations"),
+        ("a label", &of_deployment, json!({"metadata": {"labels": {"a": "b"}}}), 422, "no labels"),
+        ("limits", &of_autoscaler, max, 200, ""),
+        (
+            "a target",
+            &of_autoscaler,
+            json!({"spec": {"scaleTargetRef": {"name": "other"}}}),
+            422,
+            "nothing else",
+        ),
+        ("a mark", &of_pod, annotation(cost, json!("-5")), 200, ""),
+        ("code of a pod", &of_pod, image("x"), 422, "nothing else of the spec"),
+        ("a label of a pod", &of_pod, json!({"metadata": {"labels": {"app": null}}}), 422, "no labels"),
+        ("another annotation of a pod", &of_pod, annotation("team", json!("x")), 422, "no other annotations"),
+    ] {
+        scene.expect(what, MANAGER, path, &patch, code, part).await;
+    }
+    scene.expect("code", ADMIN, &of_deployment, &of_template("x"), 200, "").await;
+    scene.expect("code of a pod", ADMIN, &of_pod, &image("x"), 200, "").await;
+
+    // New pods have the interceptors of their ReplicaSet, and of their Deployment.
+    let class =
+        |of: &str| format!("interceptor.evictionrequest.coordination.k8s.io/priority_{of}.apps.k8s.io");
+    let both = json!({"app": "web", "pod-template-hash": "5f7c"});
+    let made = async |labels: &Value| {
+        let path = format!("{PODS}?dryRun=All");
+        scene.cluster.created(&path, &pod("b", labels.clone())).await.unwrap()["metadata"]["annotations"]
+            .clone()
+    };
+    let wanted =
+        json!({class("replicaset"): "10000/controller", class("deployment"): "10001/deployment-controller"});
+    let mut tries = 0;
+    while made(&both).await != wanted {
+        tries += 1;
+        assert!(tries < 500, "{}", made(&both).await);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(made(&json!({"app": "web"})).await, json!({class("replicaset"): "10000/controller"}));
+}
+
 macro_rules! on_both_clusters {
     ($($name:ident $about:literal)*) => {
         mod on_the_real_server {
@@ -500,6 +592,7 @@ macro_rules! on_both_clusters {
 }
 
 on_both_clusters! {
+    the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have "policies: what the manager changes of workloads"
     new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes "policies: new pods of workloads"
     conditions_are_limited_and_those_of_the_manager_are_its_own "policies: limits of conditions"
     the_manager_changes_nothing_of_webhook_configurations_but_the_bundle "policies: webhook configurations"

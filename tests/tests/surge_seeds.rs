@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::{join, join4};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -13,7 +13,7 @@ use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
 use usher_tests::chaos::{Process, Run, manager_faults};
-use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, PODS, workload};
+use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, PODS, template, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
 use usher_tests::scenario::beside::answer_inside;
@@ -57,7 +57,10 @@ fn path(app: &App) -> String {
 async fn create(living: &Living, app: &App) -> Result<()> {
     let strategy = json!({"rollingUpdate": {"maxSurge": app.surge, "maxUnavailable": 0}});
     let spec = json!({"replicas": app.replicas, "strategy": strategy});
-    living.create(DEPLOYMENTS, &workload("Deployment", app.name, spec)).await?;
+    let mut deployment = workload("Deployment", app.name, spec);
+    // There is room on every node.
+    deployment["spec"]["template"] = template(app.name, "100m");
+    living.create(DEPLOYMENTS, &deployment).await?;
     // None of them could be evicted.
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app.name},
@@ -67,6 +70,40 @@ async fn create(living: &Living, app: &App) -> Result<()> {
         living.create(BUDGETS, &budget).await?;
     }
     living.rolled_out(app.name).await.map(drop)
+}
+
+/// What requests wait for, and what there is of their Deployments.
+async fn waits(living: &Living) -> Result<String> {
+    let mut lines = Vec::new();
+    for request in living.get(REQUESTS).await?["items"].as_array().into_iter().flatten() {
+        let (of, status) = (&request["spec"]["podRef"]["name"], &request["status"]);
+        let completed = &status["activeInterceptorCompleted"];
+        lines.push(format!("{of} {} {completed}: {}", status["activeInterceptorClass"], status["message"]));
+    }
+    for deployment in living.get(DEPLOYMENTS).await?["items"].as_array().into_iter().flatten() {
+        let meta = &deployment["metadata"];
+        lines.push(format!(
+            "{} {} of {}: {}",
+            meta["name"], meta["annotations"], deployment["spec"]["replicas"], deployment["status"]
+        ));
+    }
+    for pod in living.get(PODS).await?["items"].as_array().into_iter().flatten() {
+        let meta = &pod["metadata"];
+        let ready = pod["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|it| it["type"] == "Ready" && it["status"] == "True");
+        lines.push(format!(
+            "{} on {} {} ready {ready} {} {}",
+            meta["name"],
+            pod["spec"]["nodeName"],
+            pod["status"]["phase"],
+            meta["annotations"]["controller.kubernetes.io/pod-deletion-cost"],
+            meta["deletionTimestamp"]
+        ));
+    }
+    Ok(lines.join("\n"))
 }
 
 async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
@@ -152,7 +189,9 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     let scaled = user?;
     living.cluster.faults().set(Vec::new());
     for name in ["a", "c"] {
-        living.until(&format!("{MAINTENANCES}/{name}"), is_drained).await.context(name)?;
+        if living.until(&format!("{MAINTENANCES}/{name}"), is_drained).await.is_err() {
+            bail!("{name} is not drained:\n{}", waits(&living).await?);
+        }
         living.delete(&format!("{MAINTENANCES}/{name}")).await?;
     }
     living.until(REQUESTS, |list| list["items"].as_array().is_none_or(Vec::is_empty)).await?;

@@ -1,5 +1,6 @@
-//! A maintenance of 50 nodes with 1,500 pods, 5 DaemonSets and StatefulSets on the real control plane, while `usher manager` is killed again and again and
-//! somebody with kubectl gets in its way: all pods leave within their budgets, and all nodes are given back as they were.
+//! A maintenance of 50 nodes with 300 Deployments, 5 DaemonSets and StatefulSets on the real control plane, while `usher manager` is killed
+//! again and again and somebody with kubectl gets in its way: all pods leave within their budgets, those that run alone without an outage, and
+//! all nodes are given back as they were.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 mod common;
@@ -21,17 +22,19 @@ use common::calls::{client_of, create_all, left, list, until_left};
 /// The nodes that are emptied, and those that take their pods.
 const OLD: usize = 50;
 const NEW: usize = 25;
-const APPS: usize = 30;
+const APPS: usize = 200;
 /// The first of them have a budget.
-const WITH_BUDGET: usize = 15;
-const REPLICAS: usize = 50;
+const WITH_BUDGET: usize = 100;
+const REPLICAS: usize = 5;
+/// Deployments of one replica, with a budget that allows no disruption.
+const SINGLES: usize = 100;
 const DAEMONS: usize = 5;
 /// StatefulSets that opted in, and their pods.
 const SETS: usize = 4;
 const MEMBERS: usize = 5;
 /// So many pods of an application with a budget may be missing at a time. An eviction whose caller is killed on the way can
 /// leave its mark in the budget without a deletion, and the disruption controller forgets it after two minutes only.
-const MAY_MISS: usize = 10;
+const MAY_MISS: usize = 1;
 const KILLS: usize = 6;
 const SEED: u64 = 6;
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -54,7 +57,7 @@ const CORDONED_BEFORE: &str = "node-0050";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_nodes_are_emptied_while_the_manager_is_killed_and_kubectl_interferes() {
-    if usher_testbed::skip_real("a maintenance of 50 nodes with 1,500 pods, the manager killed") {
+    if usher_testbed::skip_real("a maintenance of 50 nodes with 300 Deployments, the manager killed") {
         return;
     }
     let installed: [&[&str]; 4] = [
@@ -70,6 +73,10 @@ async fn fifty_nodes_are_emptied_while_the_manager_is_killed_and_kubectl_interfe
     let pods_before = left(&client, PODS).await;
     let budgets = Watch::start(&client, ("policy", "PodDisruptionBudget"), |budget| {
         budget["status"]["currentHealthy"].as_u64() < budget["status"]["desiredHealthy"].as_u64()
+    });
+    let singles = Watch::start(&client, ("apps", "Deployment"), |deployment| {
+        deployment["spec"]["template"]["metadata"]["labels"]["tier"] == "single"
+            && deployment["status"]["availableReplicas"].as_u64().unwrap_or(0) == 0
     });
     let sets = GivenOver::start(&client);
 
@@ -117,6 +124,13 @@ async fn fifty_nodes_are_emptied_while_the_manager_is_killed_and_kubectl_interfe
     let (seen, broken) = budgets.verdict();
     assert!(seen > OLD, "the watch of the budgets saw {seen} changes only");
     assert!(broken.is_empty(), "budgets were overdrawn: {broken:#?}");
+    let (seen, broken) = singles.verdict();
+    assert!(seen > SINGLES, "the watch of the Deployments saw {seen} changes only");
+    assert!(broken.is_empty(), "applications that run alone were down: {broken:#?}");
+    let surged: Vec<Value> = list(&client, DEPLOYMENTS).await;
+    let is_marked =
+        |it: &Value| !it["metadata"]["annotations"]["evictionrequest.coordination.k8s.io/surge"].is_null();
+    assert!(!surged.iter().any(is_marked), "a surge was left behind");
     assert!(manager.process.try_wait().unwrap().is_none(), "the last one still runs");
     manager.process.kill().await.unwrap();
     scene.plane.stop().await.unwrap();
@@ -139,14 +153,19 @@ async fn fill(scene: &Scene, client: &Client) {
     run(with(&["label", "nodes"], &old, &["pool=old"])).await;
     run(with(&["cordon"], &new, &[])).await;
     create_all(client, DEPLOYMENTS, (0..APPS).map(deployment)).await;
+    create_all(client, DEPLOYMENTS, (0..SINGLES).map(single)).await;
     create_all(client, BUDGETS, (0..WITH_BUDGET).map(budget)).await;
+    create_all(client, BUDGETS, (0..SINGLES).map(budget_of_single)).await;
     create_all(client, DAEMON_SETS, (0..DAEMONS).map(daemon_set)).await;
     create_all(client, STATEFUL_SETS, (0..SETS).map(stateful_set)).await;
     until(client, STATEFUL_SETS, |all| all.iter().all(|set| set["status"]["availableReplicas"] == MEMBERS))
         .await;
     until(client, DAEMON_SETS, |all| all.iter().all(|set| set["status"]["numberReady"] == OLD + NEW)).await;
     until(client, DEPLOYMENTS, |all| all.iter().all(is_whole)).await;
-    let counted = |budget: &Value| budget["status"]["disruptionsAllowed"] == MAY_MISS;
+    let counted = |budget: &Value| {
+        let allowed = if budget["spec"]["minAvailable"] == 1 { 0 } else { MAY_MISS };
+        budget["status"]["disruptionsAllowed"] == allowed && budget["status"]["currentHealthy"] != 0
+    };
     until(client, BUDGETS, |all| all.iter().all(counted)).await;
     run(with(&["uncordon"], &new, &[])).await;
 }
@@ -168,7 +187,7 @@ async fn interfere(scene: &Scene, client: &Client, at: usize) {
         // The old way, on a node of the maintenance.
         2 => {
             let drain =
-                ["drain", "node-0004", "--ignore-daemonsets", "--pod-selector=tier!=data", "--timeout=120s"];
+                ["drain", "node-0004", "--ignore-daemonsets", "--pod-selector=tier=web", "--timeout=120s"];
             drop(scene.kubectl(&drain, None).await);
         }
         // A pod that comes late, past the scheduler.
@@ -202,10 +221,28 @@ fn deployment(at: usize) -> Value {
         "spec": {
             "replicas": REPLICAS, "selector": {"matchLabels": {"app": app}},
             "template": {
-                "metadata": {"labels": {"app": app}},
+                "metadata": {"labels": {"app": app, "tier": "web"}},
                 "spec": {"containers": [{"name": "c", "image": "i:1"}]},
             },
         },
+    })
+}
+
+fn single(at: usize) -> Value {
+    let app = format!("single-{at:02}");
+    let mut deployment = deployment(at);
+    deployment["metadata"]["name"] = app.clone().into();
+    deployment["spec"]["replicas"] = 1.into();
+    deployment["spec"]["selector"]["matchLabels"]["app"] = app.clone().into();
+    deployment["spec"]["template"]["metadata"]["labels"] = json!({"app": app, "tier": "single"});
+    deployment
+}
+
+fn budget_of_single(at: usize) -> Value {
+    let app = format!("single-{at:02}");
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
     })
 }
 
@@ -247,7 +284,11 @@ fn budget(at: usize) -> Value {
 }
 
 fn is_whole(deployment: &Value) -> bool {
-    deployment["status"]["availableReplicas"] == REPLICAS && deployment["status"]["replicas"] == REPLICAS
+    let is_single = deployment["spec"]["template"]["metadata"]["labels"]["tier"] == "single";
+    let wanted = if is_single { 1 } else { REPLICAS };
+    deployment["spec"]["replicas"] == wanted
+        && deployment["status"]["availableReplicas"] == wanted
+        && deployment["status"]["replicas"] == wanted
 }
 
 fn is_drained(maintenance: &Value) -> bool {
