@@ -333,8 +333,9 @@ async fn until(client: &Client, path: &str, wanted: impl Fn(&[Value]) -> bool) {
     }
 }
 
-/// Sees which pods of StatefulSets, which have no budget, are given over to the eviction API: one of a set at a time. Whether the new
-/// one is ready is not looked at here: kwok ends pods by their names, and on a busy machine also the one that came after.
+/// Sees which pods of StatefulSets, which have no budget, are given over to the eviction API: one of a set at a time, as long as they are
+/// up. Pods that are down go besides, and on a busy machine kwok takes some down by itself: it ends pods by their names, also the one that
+/// came after, and its nodes are late to tell that they are there. So only pods that are given over and still up are told of.
 struct GivenOver(Arc<Mutex<(usize, Vec<String>)>>);
 
 impl GivenOver {
@@ -377,6 +378,7 @@ impl GivenOver {
                         && set(name) == set(&pod)
                         && let Ok(Some(found)) = pods.get_opt(name).await
                         && found.metadata.uid.as_ref() == Some(other)
+                        && is_up(&found)
                     {
                         told.lock().unwrap().1.push(format!("{pod} beside {name}"));
                     }
@@ -385,6 +387,12 @@ impl GivenOver {
         });
         Self(verdict)
     }
+}
+
+fn is_up(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let is_ready = conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True");
+    is_ready && pod.metadata.deletion_timestamp.is_none()
 }
 
 /// Sees every change of a kind, and which of its objects had a status that they should not have.

@@ -213,8 +213,10 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         return decision;
     }
     let is_over = deployment.surge.is_some() && case.requests.is_empty();
+    // What is scaled down in the middle of a rollout is shared by old and new pods, and old ones that are needed would go.
+    let may_shrink = is_settled && (!state.is_rolling_out || state.size.by == 0);
     if let Some(message) = declines {
-        if (state.size.by > 0 || is_over) && is_settled {
+        if (state.size.by > 0 || is_over) && may_shrink {
             decision.effects.extend(lower(case, &state, 0));
         }
         let asked = state.waiting.iter().chain(&state.given_over);
@@ -238,7 +240,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let target = u32::try_from(state.waiting.len().min(most)).unwrap_or(u32::MAX);
         if state.size.by > target {
             // Some were called off: the surplus goes, and pods that stay must not go for it.
-            if is_settled {
+            if may_shrink {
                 decision.effects.extend(lower(case, &state, target));
             }
         } else if state.size.by < target && !state.is_rolling_out {

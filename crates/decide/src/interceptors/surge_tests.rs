@@ -310,6 +310,13 @@ fn a_rollout_is_waited_for_and_never_fought() {
 }
 
 #[test]
+fn nothing_is_taken_back_in_the_middle_of_a_rollout() {
+    let surged = || Scene::new(2).surge(1, 3, 3, 0).pod("c", json!({}));
+    says(&surged().with(|it| it["status"]["updatedReplicas"] = 1.into()), &[]);
+    says(&surged(), &["scales to 2 with None"]);
+}
+
+#[test]
 fn a_pod_whose_replacement_was_lost_is_left_to_the_eviction_api_after_a_while() {
     let lost = |since: i64| {
         Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pending("b").asked(
