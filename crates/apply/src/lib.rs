@@ -17,6 +17,7 @@ pub mod maintenances;
 pub mod refusal;
 pub mod requests;
 pub mod spans;
+mod status;
 
 pub use clock::Clock;
 pub use events::Events;

@@ -12,14 +12,14 @@ use usher_api::names::{
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
     NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
-use usher_api::{EvictionRequest, EvictionRequestSpec, NodeMaintenance, NodeMaintenanceStatus};
+use usher_api::{EvictionRequest, EvictionRequestSpec, NodeMaintenance};
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request, RequestOnWire};
 
 use crate::events::Events;
 use crate::requests::{FIELD_MANAGER, Failure, failure_of, remember};
-use crate::spans;
+use crate::{spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
@@ -72,7 +72,7 @@ impl Maintenances {
                     self.set(maintenance, &mut version, None, json!({"spec": {"stage": "Complete"}})).await
                 }
                 Effect::WriteStatus(status) => {
-                    self.set(maintenance, &mut version, Some("status"), status_patch(status)).await
+                    self.set(maintenance, &mut version, Some("status"), status::of_maintenance(status)).await
                 }
                 Effect::WriteConditions(conditions) => {
                     let patch = json!({"status": {"conditions": conditions}});
@@ -296,32 +296,6 @@ fn later(failure: Failure) -> Failure {
         Failure::Refused { message, .. } => Failure::Later(message),
         other => other,
     }
-}
-
-/// A merge patch of the whole status: what is empty now is removed.
-fn status_patch(status: &NodeMaintenanceStatus) -> Value {
-    fn list<T: k8s_openapi::serde::Serialize>(items: &[T]) -> Value {
-        if items.is_empty() { Value::Null } else { json!(items) }
-    }
-    json!({"status": {
-        "stageStatuses": list(&status.stage_statuses),
-        "nodes": status.nodes,
-        "drainStatus": status.drain_status.as_ref().map(|drain| json!({
-            "reachedDrainTargets": list(&drain.reached_drain_targets),
-            "drainTargetSet": drain.drain_target_set,
-            "planPosition": drain.plan_position,
-            "drainMessage": drain.drain_message,
-            "podsPendingEviction": drain.pods_pending_eviction,
-            "podsEvicting": drain.pods_evicting,
-            "nodesDrained": drain.nodes_drained,
-            "expectedFinishTime": drain.expected_finish_time,
-        })),
-        "nodeStatuses": list(&status.node_statuses),
-        "leftNodes": list(&status.left_nodes),
-        "drainTargetLists": list(&status.drain_target_lists),
-        "drainTargetSets": list(&status.drain_target_sets),
-        "conditions": list(&status.conditions),
-    }})
 }
 
 fn maintenance_reference(name: &str, uid: &str) -> ObjectReference {

@@ -13,7 +13,7 @@ use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::events::Events;
 use crate::refusal::refusal_of;
-use crate::spans;
+use crate::{spans, status};
 
 /// The name under which Usher's writes appear in `managedFields`.
 pub const FIELD_MANAGER: &str = "usher";
@@ -200,19 +200,8 @@ impl Requests {
         version: &mut String,
         status: &EvictionRequestStatus,
     ) -> Result<(), Failure> {
-        let patch = json!({
-            "metadata": {"uid": &*request.uid, "resourceVersion": version},
-            "status": {
-                "activeInterceptorClass": status.active_interceptor_class,
-                "activeInterceptorCompleted": status.active_interceptor_completed,
-                "expectedInterceptorFinishTime": status.expected_interceptor_finish_time,
-                "progressTimestamp": status.progress_timestamp,
-                "evictionRequestCancellationPolicy": status.eviction_request_cancellation_policy,
-                "failedAPIEvictionCounter": status.failed_api_eviction_counter,
-                "message": status.message,
-                "conditions": status.conditions,
-            },
-        });
+        let mut patch = status::of_request(status);
+        patch["metadata"] = json!({"uid": &*request.uid, "resourceVersion": version});
         let written = self
             .requests(request)
             .patch_status(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))

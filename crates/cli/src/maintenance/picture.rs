@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use usher_api::{NodeMaintenance, NodeMaintenanceStage};
-use usher_decide::maintenance::words;
+use usher_decide::maintenance::drain_state::DrainState;
 
 use super::causes::{Cause, NAMED};
 use super::progress::{CAUSES, NodeProgress, Progress};
@@ -218,7 +218,7 @@ fn waits_for_daemons(progress: &Progress) -> bool {
 }
 
 fn is_drained(node: &NodeProgress) -> bool {
-    node.left() == 0 && node.message == words::DRAINED
+    node.left() == 0 && node.drain == Some(DrainState::Drained)
 }
 
 /// The worst that is worth a line: what the manager is about to do is over in a moment.
@@ -239,14 +239,15 @@ fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) 
 /// What the status says of the node, unless it is what the counts say as well.
 fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String> {
     let has_begun = maintenance.status.as_ref().is_some_and(|status| status.drain_status.is_some());
-    match node.message.as_str() {
-        "" | words::DRAINED | words::EVICTING => None,
-        "Cordoned" if has_begun => Some("cordoned, waiting for its wave".to_string()),
+    match &node.drain {
+        Some(DrainState::Drained) => None,
+        Some(DrainState::Evicting { limited_by }) if limited_by.is_empty() => None,
+        Some(DrainState::Cordoned) if has_begun => Some("cordoned, waiting for its wave".to_string()),
         // The plan goes on when all nodes are as far.
-        message if message == format!("Waiting for {}.", maintenance.name_any()) => {
+        Some(DrainState::Waiting { on }) if *on == [maintenance.name_any()] => {
             Some("waiting for the other nodes".to_string())
         }
-        message => Some(message.to_string()),
+        _ => Some(node.message.clone()).filter(|message| !message.is_empty()),
     }
 }
 

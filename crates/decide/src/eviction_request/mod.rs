@@ -17,7 +17,7 @@ use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::workloads::Strategy;
 
 pub use evict::BLOCKED_CONDITION;
-pub use refusal::{Answer, Attempt, LONGEST_PAUSE, Refusal, SelectingBudget};
+pub use refusal::{Answer, Attempt, LONGEST_PAUSE, Refusal, RefusalReason, SelectingBudget};
 pub use turn::{Left, Passing, Turn, overdue_at, turn};
 
 use crate::decision::{self, About, Effect, Notice};

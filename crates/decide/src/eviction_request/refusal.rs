@@ -5,12 +5,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::BLOCKED_CONDITION;
 use crate::snapshot::{Budget, Key, Phase, Pod, Request};
 
-// Sentences that are read again by `Refusal::from_reason`.
-const TWO_BUDGETS_START: &str = "the disruption budgets ";
-const TWO_BUDGETS_END: &str = " all select the pod, and the server evicts no pod that has more than one";
-const NOT_ALLOWED_START: &str = "Usher may not evict the pod: ";
-const SERVER_START: &str = "the server failed with ";
-
 /// A failed eviction, told apart by what one can do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
@@ -28,18 +22,83 @@ pub enum Refusal {
     NotAllowed { message: String },
     /// Anything else.
     Server { code: u16, message: String },
+    /// What a condition tells of an earlier refusal: its kind, and the sentence as it was written.
+    Recorded { reason: RefusalReason, sentence: String },
+}
+
+/// The kind of a refusal, which conditions and metrics have as one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RefusalReason {
+    DisruptionBudget,
+    DisruptionBudgetNotReady,
+    MoreThanOneDisruptionBudget,
+    AdmissionWebhook,
+    TooManyRequests,
+    NotAllowed,
+    ServerError,
+}
+
+impl RefusalReason {
+    const ALL: [Self; 7] = [
+        Self::DisruptionBudget,
+        Self::DisruptionBudgetNotReady,
+        Self::MoreThanOneDisruptionBudget,
+        Self::AdmissionWebhook,
+        Self::TooManyRequests,
+        Self::NotAllowed,
+        Self::ServerError,
+    ];
+
+    /// The word in `reason` of a condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DisruptionBudget => "DisruptionBudget",
+            Self::DisruptionBudgetNotReady => "DisruptionBudgetNotReady",
+            Self::MoreThanOneDisruptionBudget => "MoreThanOneDisruptionBudget",
+            Self::AdmissionWebhook => "AdmissionWebhook",
+            Self::TooManyRequests => "TooManyRequests",
+            Self::NotAllowed => "NotAllowed",
+            Self::ServerError => "ServerError",
+        }
+    }
+
+    /// `None`: a condition with this reason tells of something else.
+    pub fn of_condition(reason: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == reason)
+    }
+
+    /// The pod's budgets were the reason, so that a change of them is worth another try at once.
+    pub fn is_about_budgets(self) -> bool {
+        matches!(
+            self,
+            Self::DisruptionBudget | Self::DisruptionBudgetNotReady | Self::MoreThanOneDisruptionBudget
+        )
+    }
 }
 
 impl Refusal {
-    pub fn reason(&self) -> &'static str {
+    /// The refusal that the status of a request tells of. `budgets` are the names of those that select the pod, as far as they are known.
+    pub fn recorded(request: &Request, budgets: &[&str]) -> Option<Self> {
+        let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
+        let reason = RefusalReason::of_condition(&condition.reason)?;
+        Some(match (reason, budgets) {
+            (RefusalReason::MoreThanOneDisruptionBudget, [_, _, ..]) => {
+                Self::TwoBudgets { names: budgets.iter().map(|name| (*name).to_string()).collect() }
+            }
+            _ => Self::Recorded { reason, sentence: condition.message.clone() },
+        })
+    }
+
+    pub fn reason(&self) -> RefusalReason {
         match self {
-            Self::Budget { .. } => "DisruptionBudget",
-            Self::BudgetNotReady { .. } => "DisruptionBudgetNotReady",
-            Self::TwoBudgets { .. } => "MoreThanOneDisruptionBudget",
-            Self::Webhook { .. } => "AdmissionWebhook",
-            Self::Throttled { .. } => "TooManyRequests",
-            Self::NotAllowed { .. } => "NotAllowed",
-            Self::Server { .. } => "ServerError",
+            Self::Budget { .. } => RefusalReason::DisruptionBudget,
+            Self::BudgetNotReady { .. } => RefusalReason::DisruptionBudgetNotReady,
+            Self::TwoBudgets { .. } => RefusalReason::MoreThanOneDisruptionBudget,
+            Self::Webhook { .. } => RefusalReason::AdmissionWebhook,
+            Self::Throttled { .. } => RefusalReason::TooManyRequests,
+            Self::NotAllowed { .. } => RefusalReason::NotAllowed,
+            Self::Server { .. } => RefusalReason::ServerError,
+            Self::Recorded { reason, .. } => *reason,
         }
     }
 
@@ -50,62 +109,54 @@ impl Refusal {
             }
             Self::Budget { message } | Self::BudgetNotReady { message, .. } => message.clone(),
             Self::TwoBudgets { names } => {
-                format!("{TWO_BUDGETS_START}{}{TWO_BUDGETS_END}", names.join(" and "))
+                format!(
+                    "the disruption budgets {} all select the pod, and the server evicts no pod that has more than one",
+                    names.join(" and ")
+                )
             }
             Self::Webhook { message } => message.clone(),
             Self::Throttled { .. } => "the server is too busy to evict the pod now".to_string(),
-            Self::NotAllowed { message } => format!("{NOT_ALLOWED_START}{message}"),
-            Self::Server { code, message } => format!("{SERVER_START}{code}: {message}"),
+            Self::NotAllowed { message } => format!("Usher may not evict the pod: {message}"),
+            Self::Server { code, message } => format!("the server failed with {code}: {message}"),
+            Self::Recorded { sentence, .. } => sentence.clone(),
         }
     }
 
     pub fn advice(&self) -> String {
-        match self {
-            Self::Budget { .. } => {
-                "see that the application's other pods become ready, or change its budget".to_string()
+        let advice = match self.reason() {
+            RefusalReason::DisruptionBudget => {
+                "see that the application's other pods become ready, or change its budget"
             }
-            Self::BudgetNotReady { .. } => {
-                "wait; if it lasts, see whether the disruption controller runs".to_string()
+            RefusalReason::DisruptionBudgetNotReady => {
+                "wait; if it lasts, see whether the disruption controller runs"
             }
-            Self::TwoBudgets { names } => {
-                format!("change the selectors of {} so that one of them is left", names.join(" and "))
+            RefusalReason::MoreThanOneDisruptionBudget => {
+                let names = match self {
+                    Self::TwoBudgets { names } => names.join(" and "),
+                    _ => "these budgets".to_string(),
+                };
+                return format!("change the selectors of {names} so that one of them is left");
             }
-            Self::Webhook { .. } => "ask the owner of the webhook; its message says why".to_string(),
-            Self::Throttled { .. } => "wait; it is tried again by itself".to_string(),
-            Self::NotAllowed { .. } => {
+            RefusalReason::AdmissionWebhook => "ask the owner of the webhook; its message says why",
+            RefusalReason::TooManyRequests => "wait; it is tried again by itself",
+            RefusalReason::NotAllowed => {
                 "restore the ClusterRole of Usher's service account, which is part of its installation"
-                    .to_string()
             }
-            Self::Server { .. } => "wait; if it lasts, look at the API server".to_string(),
+            RefusalReason::ServerError => "wait; if it lasts, look at the API server",
+        };
+        advice.to_string()
+    }
+
+    /// The names of the budgets that are too many.
+    pub fn budgets(&self) -> &[String] {
+        match self {
+            Self::TwoBudgets { names } => names,
+            _ => &[],
         }
     }
 
-    /// The refusal that a condition with this reason and message tells of, as far as it can be told from them.
-    pub fn from_reason(reason: &str, message: &str) -> Option<Self> {
-        let owned = || message.to_string();
-        Some(match reason {
-            "DisruptionBudget" => Self::Budget { message: owned() },
-            "DisruptionBudgetNotReady" => Self::BudgetNotReady { message: owned(), retry_after: None },
-            "MoreThanOneDisruptionBudget" => {
-                let names = message.strip_prefix(TWO_BUDGETS_START)?.strip_suffix(TWO_BUDGETS_END)?;
-                Self::TwoBudgets { names: names.split(" and ").map(str::to_string).collect() }
-            }
-            "AdmissionWebhook" => Self::Webhook { message: owned() },
-            "TooManyRequests" => Self::Throttled { retry_after: None },
-            "NotAllowed" => {
-                Self::NotAllowed { message: message.strip_prefix(NOT_ALLOWED_START)?.to_string() }
-            }
-            "ServerError" => {
-                let (code, message) = message.strip_prefix(SERVER_START)?.split_once(": ")?;
-                Self::Server { code: code.parse().ok()?, message: message.to_string() }
-            }
-            _ => return None,
-        })
-    }
-
-    /// The pod's budgets were the reason, so that a change of them is worth another try at once.
     pub fn is_about_budgets(&self) -> bool {
-        matches!(self, Self::Budget { .. } | Self::BudgetNotReady { .. } | Self::TwoBudgets { .. })
+        self.reason().is_about_budgets()
     }
 
     fn retry_after(&self) -> Option<u32> {
@@ -139,7 +190,7 @@ impl Answer {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
-            Self::Refused(refusal) => refusal.reason(),
+            Self::Refused(refusal) => refusal.reason().as_str(),
         }
     }
 }
@@ -175,11 +226,11 @@ impl Attempt {
     /// The last failure that the status of a request tells of, as if it had happened now: whoever takes over from another
     /// manager waits as that one would have, but for two minutes at most, so that restarts hold nobody up for ever.
     pub fn remembered(request: &Request, budgets: Vec<SelectingBudget>, now: Timestamp) -> Option<Self> {
-        let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
-        let refusal = Refusal::from_reason(&condition.reason, &condition.message)?;
-        let cause_is_there = match &refusal {
-            Refusal::TwoBudgets { .. } => budgets.len() > 1,
-            refusal => !refusal.is_about_budgets() || !budgets.is_empty(),
+        let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
+        let refusal = Refusal::recorded(request, &names)?;
+        let cause_is_there = match refusal.reason() {
+            RefusalReason::MoreThanOneDisruptionBudget => budgets.len() > 1,
+            reason => !reason.is_about_budgets() || !budgets.is_empty(),
         };
         let failures = request.status.failed_api_eviction_counter;
         (failures > 0 && cause_is_there).then(|| Self {
@@ -209,7 +260,9 @@ impl Attempt {
             Answer::Accepted => ACCEPTED_PATIENCE,
         };
         let most = match &self.answer {
-            Answer::Refused(Refusal::BudgetNotReady { .. }) => RECOUNTED_FAILURES,
+            Answer::Refused(refusal) if refusal.reason() == RefusalReason::DisruptionBudgetNotReady => {
+                RECOUNTED_FAILURES
+            }
             _ => 10,
         };
         let exponent = u32::try_from(self.counter.max(0)).unwrap_or(0).min(most);
@@ -227,27 +280,36 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::RequestOnWire;
+    use serde_json::json;
 
     fn attempt(counter: i32, refusal: Refusal) -> Attempt {
         Attempt { at: Timestamp::UNIX_EPOCH, answer: Answer::Refused(refusal), counter, budgets: Vec::new() }
     }
 
+    fn blocked(reason: &str, message: &str) -> Request {
+        let condition = json!({
+            "type": BLOCKED_CONDITION, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let request = json!({
+            "metadata": {"name": "u", "namespace": "shop", "uid": "r"},
+            "spec": {"podRef": {"name": "web", "uid": "u"}}, "status": {"conditions": [condition]},
+        });
+        Request::from(serde_json::from_value::<RequestOnWire>(request).unwrap())
+    }
+
     #[test]
-    fn what_a_condition_tells_can_be_read_again() {
-        let message = || "no: not now".to_string();
-        for refusal in [
-            Refusal::Budget { message: message() },
-            Refusal::BudgetNotReady { message: message(), retry_after: None },
-            Refusal::TwoBudgets { names: vec!["a".into(), "b".into()] },
-            Refusal::Webhook { message: message() },
-            Refusal::Throttled { retry_after: None },
-            Refusal::NotAllowed { message: message() },
-            Refusal::Server { code: 503, message: message() },
-        ] {
-            assert_eq!(Refusal::from_reason(refusal.reason(), &refusal.sentence()), Some(refusal));
+    fn what_a_condition_tells_is_told_apart_by_its_reason_whatever_its_message_says() {
+        for reason in RefusalReason::ALL {
+            let recorded = Refusal::recorded(&blocked(reason.as_str(), "in other words"), &[]).unwrap();
+            assert_eq!((recorded.reason(), recorded.sentence().as_str()), (reason, "in other words"));
+            assert!(!recorded.advice().is_empty());
         }
-        assert_eq!(Refusal::from_reason("DaemonSetPod", "no"), None);
-        assert_eq!(Refusal::from_reason("ServerError", "something else"), None);
+        assert_eq!(Refusal::recorded(&blocked("DaemonSetPod", "no"), &[]), None);
+        let two = blocked("MoreThanOneDisruptionBudget", "in other words");
+        let names = vec!["a".to_string(), "b".to_string()];
+        assert_eq!(Refusal::recorded(&two, &["a", "b"]), Some(Refusal::TwoBudgets { names }));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::drain_state::DrainState;
 use super::nodes::{MaintenanceState, Node, NodeState, Pods};
 use super::plan::PodClass;
 use super::progress::{Draining, FastForward, Number, Steps, Waits, World, Zone, advance, waits};
@@ -296,15 +297,15 @@ impl Board {
             evicting += pods.evicting.min(pods.there);
             leaving |= pods.there > 0 && place.targets.selects(&self.world.classes[*class]);
         }
-        let message = if there == 0 {
-            words::DRAINED.to_string()
+        let drain = if there == 0 {
+            DrainState::Drained
         } else if leaving {
             words::evicting(&self.world, &self.limits[place.zone].behind)
         } else {
             let others = words::node_waits_for(&self.world, &self.steps, &self.waits, node);
             words::waiting(&self.world, &others)
         };
-        NodeState { targets: place.targets.clone(), message, pending: there - evicting, evicting }
+        NodeState { targets: place.targets.clone(), drain, pending: there - evicting, evicting }
     }
 
     /// The node is gone: another one by its name has nothing to do with it.
@@ -335,8 +336,8 @@ impl Board {
 
     pub fn maintenance(&self, number: Number) -> MaintenanceState {
         let sum = self.sums[number];
-        let message = if sum.pending + sum.evicting == 0 {
-            words::DRAINED.to_string()
+        let drain = if sum.pending + sum.evicting == 0 {
+            DrainState::Drained
         } else if sum.evicting > 0 {
             words::evicting(&self.world, &words::older_limits(&self.world, &self.waits, number))
         } else {
@@ -347,7 +348,7 @@ impl Board {
             position: draining.position,
             is_at_the_end: draining.position >= draining.plan.last(),
             reached: self.reached[number].clone(),
-            message,
+            drain,
             pending: sum.pending,
             evicting: sum.evicting,
             nodes_drained: sum.drained,
