@@ -18,8 +18,8 @@ use usher_api::EvictionRequest;
 use usher_decide::decision::{About, Notice};
 use usher_decide::snapshot::{Pod, Request};
 
-use crate::clock::Clock;
 use crate::requests::FIELD_MANAGER;
+use usher_client::Clock;
 
 /// The same news of the same object is written at most this often.
 const PAUSE: SignedDuration = SignedDuration::from_mins(5);

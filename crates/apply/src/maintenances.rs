@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use serde_json::{Value, json};
@@ -12,7 +12,8 @@ use usher_api::names::{
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
     NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
-use usher_api::{EvictionRequest, EvictionRequestSpec, NodeMaintenance};
+use usher_api::{EvictionRequest, NodeMaintenance};
+use usher_client::requests::{Version, new_request, set_finalizers};
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request, RequestOnWire};
@@ -246,28 +247,17 @@ impl Maintenances {
     }
 
     async fn create(&self, pod: &Pod) -> Result<(), Failure> {
-        let request = EvictionRequest {
-            metadata: ObjectMeta {
-                name: Some(pod.uid.to_string()),
-                namespace: Some(pod.key.namespace.to_string()),
-                finalizers: Some(vec![pods::finalizer()]),
-                ..ObjectMeta::default()
-            },
-            spec: EvictionRequestSpec::for_pod(&*pod.key.name, &*pod.uid),
-            status: None,
-        };
+        let request = new_request(&pod.key.namespace, &pod.key.name, &pod.uid, &pods::finalizer(), None);
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.key.namespace);
         requests.create(&PostParams::default(), &request).await.map(drop).map_err(failure_of)
     }
 
     async fn set_finalizers(&self, request: &Request, names: Vec<String>) -> Result<(), Failure> {
-        let patch = json!({"metadata": {
-            "uid": &*request.uid, "resourceVersion": request.resource_version, "finalizers": names,
-        }});
         let requests: Api<Lenient<RequestOnWire>> =
             Api::namespaced(self.client.clone(), &request.key.namespace);
+        let read = Version { uid: &request.uid, resource_version: &request.resource_version };
         let parameters = PatchParams::apply(FIELD_MANAGER);
-        let written = requests.patch(&request.key.name, &parameters, &Patch::Merge(&patch)).await;
+        let written = set_finalizers(&requests, &request.key.name, read, &names, &parameters).await;
         written.map(drop).map_err(failure_of)
     }
 

@@ -9,7 +9,7 @@ use usher_api::workloads::Strategy;
 
 use crate::decision::Effect;
 use crate::eviction_request::{
-    Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, RefusalReason, Target, decide,
+    Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, RefusalReason, Target, decide, recorded_refusal,
 };
 use crate::snapshot::{Budget, Pod, Request};
 use crate::waiting_on::WaitingOn;
@@ -84,7 +84,7 @@ impl RequestState {
         let (step, recheck_at) = (step(&decision), decision.recheck_at);
         let wait = match (decision.waiting_on, step) {
             (Some(waiting_on), _) => RequestWait::On(waiting_on),
-            (None, Some(ManagerStep::Evict)) => match Refusal::recorded(request, &selecting(budgets, pod)) {
+            (None, Some(ManagerStep::Evict)) => match recorded_refusal(request, &selecting(budgets, pod)) {
                 // Whether a budget still refuses is seen in the budget itself.
                 Some(refusal) if are_hidden || refusal.reason() != RefusalReason::DisruptionBudget => {
                     RequestWait::Refused(refusal)

@@ -172,7 +172,7 @@ impl Scene {
         let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
         let certificate = Arc::new(ServingCertificate::default());
         let keeper = Keeper::new(client.clone(), NAMESPACE, SECRET, vec!["usher".to_owned()], certificate)
-            .with_clock(Arc::new(move || time.now()));
+            .with_clock(Clock::from_fn(move || time.now()));
         let mut manager = JoinSet::new();
         manager.spawn(keeper.run(std::future::pending()));
         manager.spawn(async move {

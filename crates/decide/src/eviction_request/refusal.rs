@@ -1,170 +1,21 @@
 //! Why the server did not evict a pod, and when to try again.
 
 use jiff::{SignedDuration, Timestamp};
+use usher_api::{Refusal, RefusalReason};
 
 use super::BLOCKED_CONDITION;
 use crate::snapshot::{Budget, Key, Phase, Pod, Request};
 
-/// A failed eviction, told apart by what one can do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// A disruption budget has nothing left.
-    Budget { message: String },
-    /// The budget's status is behind its spec; the disruption controller has to catch up.
-    BudgetNotReady { message: String, retry_after: Option<u32> },
-    /// More than one budget speaks for the pod, and the server refuses that always.
-    TwoBudgets { names: Vec<String> },
-    /// An admission webhook, or a policy, said no.
-    Webhook { message: String },
-    /// The server has too much to do.
-    Throttled { retry_after: Option<u32> },
-    /// The account of the manager lacks a right.
-    NotAllowed { message: String },
-    /// Anything else.
-    Server { code: u16, message: String },
-    /// What a condition tells of an earlier refusal: its kind, and the sentence as it was written.
-    Recorded { reason: RefusalReason, sentence: String },
-}
-
-/// The kind of a refusal, which conditions and metrics have as one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RefusalReason {
-    DisruptionBudget,
-    DisruptionBudgetNotReady,
-    MoreThanOneDisruptionBudget,
-    AdmissionWebhook,
-    TooManyRequests,
-    NotAllowed,
-    ServerError,
-}
-
-impl RefusalReason {
-    const ALL: [Self; 7] = [
-        Self::DisruptionBudget,
-        Self::DisruptionBudgetNotReady,
-        Self::MoreThanOneDisruptionBudget,
-        Self::AdmissionWebhook,
-        Self::TooManyRequests,
-        Self::NotAllowed,
-        Self::ServerError,
-    ];
-
-    /// The word in `reason` of a condition.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::DisruptionBudget => "DisruptionBudget",
-            Self::DisruptionBudgetNotReady => "DisruptionBudgetNotReady",
-            Self::MoreThanOneDisruptionBudget => "MoreThanOneDisruptionBudget",
-            Self::AdmissionWebhook => "AdmissionWebhook",
-            Self::TooManyRequests => "TooManyRequests",
-            Self::NotAllowed => "NotAllowed",
-            Self::ServerError => "ServerError",
+/// The refusal that the status of a request tells of. `budgets` are the names of those that select the pod, as far as they are known.
+pub fn recorded_refusal(request: &Request, budgets: &[&str]) -> Option<Refusal> {
+    let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
+    let reason = RefusalReason::of_condition(&condition.reason)?;
+    Some(match (reason, budgets) {
+        (RefusalReason::MoreThanOneDisruptionBudget, [_, _, ..]) => {
+            Refusal::TwoBudgets { names: budgets.iter().map(|name| (*name).to_string()).collect() }
         }
-    }
-
-    /// `None`: a condition with this reason tells of something else.
-    pub fn of_condition(reason: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.as_str() == reason)
-    }
-
-    /// The pod's budgets were the reason, so that a change of them is worth another try at once.
-    pub fn is_about_budgets(self) -> bool {
-        matches!(
-            self,
-            Self::DisruptionBudget | Self::DisruptionBudgetNotReady | Self::MoreThanOneDisruptionBudget
-        )
-    }
-}
-
-impl Refusal {
-    /// The refusal that the status of a request tells of. `budgets` are the names of those that select the pod, as far as they are known.
-    pub fn recorded(request: &Request, budgets: &[&str]) -> Option<Self> {
-        let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
-        let reason = RefusalReason::of_condition(&condition.reason)?;
-        Some(match (reason, budgets) {
-            (RefusalReason::MoreThanOneDisruptionBudget, [_, _, ..]) => {
-                Self::TwoBudgets { names: budgets.iter().map(|name| (*name).to_string()).collect() }
-            }
-            _ => Self::Recorded { reason, sentence: condition.message.clone() },
-        })
-    }
-
-    pub fn reason(&self) -> RefusalReason {
-        match self {
-            Self::Budget { .. } => RefusalReason::DisruptionBudget,
-            Self::BudgetNotReady { .. } => RefusalReason::DisruptionBudgetNotReady,
-            Self::TwoBudgets { .. } => RefusalReason::MoreThanOneDisruptionBudget,
-            Self::Webhook { .. } => RefusalReason::AdmissionWebhook,
-            Self::Throttled { .. } => RefusalReason::TooManyRequests,
-            Self::NotAllowed { .. } => RefusalReason::NotAllowed,
-            Self::Server { .. } => RefusalReason::ServerError,
-            Self::Recorded { reason, .. } => *reason,
-        }
-    }
-
-    pub fn sentence(&self) -> String {
-        match self {
-            Self::Budget { message } if message.is_empty() => {
-                "a disruption budget refuses the eviction".to_string()
-            }
-            Self::Budget { message } | Self::BudgetNotReady { message, .. } => message.clone(),
-            Self::TwoBudgets { names } => {
-                format!(
-                    "the disruption budgets {} all select the pod, and the server evicts no pod that has more than one",
-                    names.join(" and ")
-                )
-            }
-            Self::Webhook { message } => message.clone(),
-            Self::Throttled { .. } => "the server is too busy to evict the pod now".to_string(),
-            Self::NotAllowed { message } => format!("Usher may not evict the pod: {message}"),
-            Self::Server { code, message } => format!("the server failed with {code}: {message}"),
-            Self::Recorded { sentence, .. } => sentence.clone(),
-        }
-    }
-
-    pub fn advice(&self) -> String {
-        let advice = match self.reason() {
-            RefusalReason::DisruptionBudget => {
-                "see that the application's other pods become ready, or change its budget"
-            }
-            RefusalReason::DisruptionBudgetNotReady => {
-                "wait; if it lasts, see whether the disruption controller runs"
-            }
-            RefusalReason::MoreThanOneDisruptionBudget => {
-                let names = match self {
-                    Self::TwoBudgets { names } => names.join(" and "),
-                    _ => "these budgets".to_string(),
-                };
-                return format!("change the selectors of {names} so that one of them is left");
-            }
-            RefusalReason::AdmissionWebhook => "ask the owner of the webhook; its message says why",
-            RefusalReason::TooManyRequests => "wait; it is tried again by itself",
-            RefusalReason::NotAllowed => {
-                "restore the ClusterRole of Usher's service account, which is part of its installation"
-            }
-            RefusalReason::ServerError => "wait; if it lasts, look at the API server",
-        };
-        advice.to_string()
-    }
-
-    /// The names of the budgets that are too many.
-    pub fn budgets(&self) -> &[String] {
-        match self {
-            Self::TwoBudgets { names } => names,
-            _ => &[],
-        }
-    }
-
-    pub fn is_about_budgets(&self) -> bool {
-        self.reason().is_about_budgets()
-    }
-
-    fn retry_after(&self) -> Option<u32> {
-        match self {
-            Self::BudgetNotReady { retry_after, .. } | Self::Throttled { retry_after } => *retry_after,
-            _ => None,
-        }
-    }
+        _ => Refusal::Recorded { reason, sentence: condition.message.clone() },
+    })
 }
 
 /// The longest pause between two attempts.
@@ -227,7 +78,7 @@ impl Attempt {
     /// manager waits as that one would have, but for two minutes at most, so that restarts hold nobody up for ever.
     pub fn remembered(request: &Request, budgets: Vec<SelectingBudget>, now: Timestamp) -> Option<Self> {
         let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
-        let refusal = Refusal::recorded(request, &names)?;
+        let refusal = recorded_refusal(request, &names)?;
         let cause_is_there = match refusal.reason() {
             RefusalReason::MoreThanOneDisruptionBudget => budgets.len() > 1,
             reason => !reason.is_about_budgets() || !budgets.is_empty(),
@@ -302,14 +153,14 @@ mod tests {
     #[test]
     fn what_a_condition_tells_is_told_apart_by_its_reason_whatever_its_message_says() {
         for reason in RefusalReason::ALL {
-            let recorded = Refusal::recorded(&blocked(reason.as_str(), "in other words"), &[]).unwrap();
+            let recorded = recorded_refusal(&blocked(reason.as_str(), "in other words"), &[]).unwrap();
             assert_eq!((recorded.reason(), recorded.sentence().as_str()), (reason, "in other words"));
             assert!(!recorded.advice().is_empty());
         }
-        assert_eq!(Refusal::recorded(&blocked("DaemonSetPod", "no"), &[]), None);
+        assert_eq!(recorded_refusal(&blocked("DaemonSetPod", "no"), &[]), None);
         let two = blocked("MoreThanOneDisruptionBudget", "in other words");
         let names = vec!["a".to_string(), "b".to_string()];
-        assert_eq!(Refusal::recorded(&two, &["a", "b"]), Some(Refusal::TwoBudgets { names }));
+        assert_eq!(recorded_refusal(&two, &["a", "b"]), Some(Refusal::TwoBudgets { names }));
     }
 
     #[test]

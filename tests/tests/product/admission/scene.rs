@@ -37,7 +37,7 @@ impl ShiftedClock {
 
     pub fn clock(&self) -> Clock {
         let shift = self.0.clone();
-        Arc::new(move || Timestamp::now() + SignedDuration::from_secs(shift.load(Ordering::SeqCst)))
+        Clock::from_fn(move || Timestamp::now() + SignedDuration::from_secs(shift.load(Ordering::SeqCst)))
     }
 }
 

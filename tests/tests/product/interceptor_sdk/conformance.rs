@@ -30,7 +30,7 @@ impl Watching {
         let held = judge.clone().try_lock_owned().unwrap();
         let task = tokio::spawn(async move {
             let mut held = held;
-            watch_with(client, &mut held, &now).await;
+            watch_with(client, &mut held, &now.into()).await;
         });
         Self { judge, task }
     }

@@ -1,7 +1,7 @@
 //! What the server's answer to an eviction means.
 
 use kube::core::Status;
-use usher_decide::eviction_request::Refusal;
+use usher_api::Refusal;
 
 /// How the server begins the message of a denial by a webhook or an admission policy. Its status has no field that
 /// would tell one from a denial by its own rules.

@@ -46,6 +46,13 @@ impl Clock {
     }
 }
 
+/// Any function that tells the time is a clock.
+impl<F: Fn() -> Timestamp + Send + Sync + 'static> From<F> for Clock {
+    fn from(now: F) -> Self {
+        Self::from_fn(now)
+    }
+}
+
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Clock")
