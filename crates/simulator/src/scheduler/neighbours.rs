@@ -19,7 +19,7 @@ impl<'a> Neighbours<'a> {
     pub(super) fn of(view: &'a View, pod: &'a Pod) -> Self {
         let wishes = pod.wishes();
         let counts = |rule: &'a Rule| {
-            Some((rule.topology.as_str(), view.crowds().of(&rule.whom)?.by(&rule.topology)?))
+            Some((rule.topology.as_str(), view.pod_groups().of(&rule.whom)?.by(&rule.topology)?))
         };
         // Only who finds nobody anywhere may be the first, and only if it fits its own terms.
         let is_first = wishes
@@ -38,7 +38,7 @@ impl<'a> Neighbours<'a> {
         for (rule, weight) in &wishes.liked {
             found.liked.extend(counts(rule).map(|(topology, places)| (topology, *weight, places)));
         }
-        for (topology, stance, places) in view.crowds().opinions_about(pod) {
+        for (topology, stance, places) in view.pod_groups().opinions_about(pod) {
             match stance {
                 Stance::Repels => found.repelled.push((topology, places)),
                 Stance::Likes(weight) => found.liked.push((topology, weight, places)),

@@ -87,10 +87,10 @@ fn between(values: &[i64]) -> Vec<i64> {
 fn evenness(crowding: &[Option<i64>]) -> Vec<i64> {
     let known = || crowding.iter().flatten().copied();
     let (least, most) = (known().min().unwrap_or_default(), known().max().unwrap_or_default());
-    let one = |crowd: &Option<i64>| match crowd {
+    let one = |pod_group: &Option<i64>| match pod_group {
         None => 0,
         Some(_) if most == 0 => 100,
-        Some(crowd) => 100 * (most + least - crowd) / most,
+        Some(pod_group) => 100 * (most + least - pod_group) / most,
     };
     crowding.iter().map(one).collect()
 }

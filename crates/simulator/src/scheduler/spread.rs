@@ -8,12 +8,12 @@ use crate::view::{Berth, Counts, Node, Spread, View};
 /// One constraint with what is known before nodes are looked at.
 struct Constraint<'a> {
     spread: &'a Spread,
-    /// Pods of the crowd by the value of the label, where only some nodes count.
+    /// Pods of the pod_group by the value of the label, where only some nodes count.
     counted: Option<BTreeMap<&'a str, i64>>,
     everywhere: Option<&'a Counts>,
     /// The fewest in any place that counts.
     least: i64,
-    /// Whether the pod itself is one of the crowd.
+    /// Whether the pod itself is one of the pod_group.
     own: i64,
 }
 
@@ -97,15 +97,15 @@ fn constraint<'a>(
     labels: &BTreeSet<&str>,
 ) -> Constraint<'a> {
     let topology = &spread.rule.topology;
-    let crowd = view.crowds().of(&spread.rule.whom);
+    let pod_group = view.pod_groups().of(&spread.rule.whom);
     let own = i64::from(spread.rule.whom.has(guest.pod));
-    let everywhere = crowd.and_then(|crowd| crowd.by(topology));
+    let everywhere = pod_group.and_then(|pod_group| pod_group.by(topology));
     let all_count =
         labels.len() == 1 && !spread.honors_taints && !(spread.honors_affinity && guest.selects());
     let mut domains = 0;
     let mut least = i64::MAX;
     let counted = if all_count {
-        for value in view.crowds().values_of(topology) {
+        for value in view.pod_groups().values_of(topology) {
             domains += 1;
             let there = everywhere.and_then(|counts| counts.get(value)).map_or(0, |count| count.staying);
             least = least.min(there);
@@ -119,7 +119,7 @@ fn constraint<'a>(
                 && (!spread.honors_affinity || !guest.selects() || guest.is_for(node))
                 && (!spread.honors_taints || guest.tolerates_all(node));
             if let Some(value) = node.metadata.labels.get(topology).filter(|_| counts) {
-                let there = crowd.and_then(|crowd| crowd.on.get(&node.metadata.name));
+                let there = pod_group.and_then(|pod_group| pod_group.on.get(&node.metadata.name));
                 *counted.entry(value).or_default() += there.map_or(0, |count| count.staying);
             }
         }

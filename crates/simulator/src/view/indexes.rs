@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::crowds::Crowds;
+use super::pod_groups::PodGroups;
 use super::roster::{Roster, Used};
 use super::{Budget, Followed, Node, Pod, ReplicaSet, Revision, Table, View};
 use embedded_apiserver::Key;
@@ -16,7 +16,7 @@ pub(super) struct Indexes {
     /// Pods that nothing controls.
     orphans: BTreeSet<Key>,
     roster: Roster,
-    crowds: Crowds,
+    pod_groups: PodGroups,
     /// Pods that were told that there is no node for them.
     refused: BTreeSet<Key>,
     replica_sets_by_owner: Groups,
@@ -71,7 +71,7 @@ impl Indexes {
                 self.enter(pod);
             }
         }
-        self.crowds.pod(before, now, pods, nodes);
+        self.pod_groups.pod(before, now, pods, nodes);
         let Some(pod) = now.or(before) else { return };
         let key = pod.key();
         if let Some(pod) = after
@@ -100,7 +100,7 @@ impl Indexes {
         let Some(name) = before.or(after.map(|node| &**node)).map(|node| &node.metadata.name) else { return };
         let on_it = self.pods_by_node.get(name).into_iter().flat_map(BTreeMap::keys);
         let on_it = on_it.filter_map(|key| pods.get(key)).map(|pod| &**pod);
-        self.crowds.node(before, after.map(|node| &**node), on_it.clone());
+        self.pod_groups.node(before, after.map(|node| &**node), on_it.clone());
         match after {
             Some(node) => self.roster.put(node, || used_by(on_it)),
             None => self.roster.remove(name),
@@ -233,8 +233,8 @@ impl View {
     }
 
     /// Who is where, for the rules that pods have about each other.
-    pub(crate) fn crowds(&self) -> &Crowds {
-        &self.indexes.crowds
+    pub(crate) fn pod_groups(&self) -> &PodGroups {
+        &self.indexes.pod_groups
     }
 
     /// Pods that wait for a node after they were told that there is none.

@@ -3,10 +3,10 @@
 //! The view is fed by one list and watch per resource, and by the answers to the components' own writes, so that a
 //! decision never misses what was decided just before it.
 
-mod crowds;
 mod indexes;
 mod node;
 mod pod;
+mod pod_groups;
 mod roster;
 mod scales;
 mod silence;
@@ -23,9 +23,9 @@ use foldhash::fast::FixedState;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use crowds::Counts;
 pub(crate) use node::{Node, Room, Taint};
 pub(crate) use pod::{Container, NodeSelector, NodeTerm, Pod, PodSpec, Requests, Toleration};
+pub(crate) use pod_groups::Counts;
 pub(crate) use roster::Berth;
 pub(crate) use scales::Scale;
 pub(crate) use wire::{Amount, Condition, Followed, Meta, Owner, condition};

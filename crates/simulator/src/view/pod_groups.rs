@@ -1,7 +1,7 @@
 //! Who is where, counted for the rules by which pods choose their neighbours.
 //!
-//! A rule (a term of affinity or a spread constraint) speaks of a crowd: the pods of some namespaces that a selector
-//! selects. Crowds are counted per node and per value of the topology labels that rules name, from the moment that a
+//! A rule (a term of affinity or a spread constraint) speaks of a pod_group: the pods of some namespaces that a selector
+//! selects. PodGroups are counted per node and per value of the topology labels that rules name, from the moment that a
 //! pod with such a rule appears until the last one has gone, and kept up with every pod and node. So the scheduler never
 //! looks at the pods of a namespace.
 
@@ -12,7 +12,7 @@ use super::{Node, Pod, Table};
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::LabelSelector;
 
-/// Pods of a crowd in one place: all, and those that are not on their way out.
+/// Pods of a pod_group in one place: all, and those that are not on their way out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub all: i64,
@@ -34,15 +34,15 @@ impl Count {
 pub(crate) type Counts = HashMap<String, Count>;
 
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct PodGroup {
     selectors: Vec<LabelSelector>,
     pub on: Counts,
     places: HashMap<String, Counts>,
-    /// Pods with a rule about this crowd, by the topology label that it names.
+    /// Pods with a rule about this pod_group, by the topology label that it names.
     users: BTreeMap<String, usize>,
 }
 
-impl Crowd {
+impl PodGroup {
     /// Counts by the values of a label.
     pub(crate) fn by(&self, topology: &str) -> Option<&Counts> {
         self.places.get(topology)
@@ -94,9 +94,9 @@ impl Opinion {
 type Opinions = BTreeMap<(Whom, String, Stance), Opinion>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Crowds {
-    crowds: HashMap<Whom, Crowd>,
-    /// The crowds that pods of a namespace may be in.
+pub(crate) struct PodGroups {
+    pod_groups: HashMap<Whom, PodGroup>,
+    /// The pod_groups that pods of a namespace may be in.
     in_namespace: HashMap<Box<str>, BTreeSet<Whom>>,
     /// What is thought of pods of a namespace.
     opinions: HashMap<Box<str>, Opinions>,
@@ -118,7 +118,7 @@ fn is_same(before: &Pod, after: &Pod) -> bool {
         && before.metadata.labels == after.metadata.labels
 }
 
-impl Crowds {
+impl PodGroups {
     pub(super) fn pod(
         &mut self,
         before: Option<&Pod>,
@@ -131,7 +131,7 @@ impl Crowds {
         {
             return;
         }
-        // The new rules come before the old go, so that a crowd that is still spoken of is not counted anew.
+        // The new rules come before the old go, so that a pod_group that is still spoken of is not counted anew.
         if let Some(pod) = after {
             for rule in pod.wishes().rules() {
                 self.register(rule, (&pod.key(), before), pods, nodes);
@@ -179,8 +179,10 @@ impl Crowds {
         let namespace = pod.metadata.namespace.as_str();
         for place in [namespace, EVERYWHERE] {
             for whom in self.in_namespace.get(place).into_iter().flatten() {
-                if let Some(crowd) = self.crowds.get_mut(whom).filter(|crowd| crowd.has(whom, pod)) {
-                    crowd.add(pod, node, sign);
+                if let Some(pod_group) =
+                    self.pod_groups.get_mut(whom).filter(|pod_group| pod_group.has(whom, pod))
+                {
+                    pod_group.add(pod, node, sign);
                 }
             }
         }
@@ -204,7 +206,7 @@ impl Crowds {
         }
     }
 
-    /// One more pod has this rule. A crowd that nobody spoke of yet is counted; the pod that is about to change counts
+    /// One more pod has this rule. A pod_group that nobody spoke of yet is counted; the pod that is about to change counts
     /// as it was before, though the table has it as it will be.
     fn register(
         &mut self,
@@ -221,11 +223,11 @@ impl Crowds {
             }
             self.values.insert(topology.clone(), values);
         }
-        if !self.crowds.contains_key(&rule.whom) {
+        if !self.pod_groups.contains_key(&rule.whom) {
             for namespace in namespaces(&rule.whom) {
                 self.in_namespace.entry(namespace.into()).or_default().insert(rule.whom.clone());
             }
-            let mut crowd = Crowd {
+            let mut pod_group = PodGroup {
                 selectors: rule.whom.selectors(),
                 on: Counts::new(),
                 places: HashMap::new(),
@@ -234,8 +236,8 @@ impl Crowds {
             let whom = &rule.whom;
             let mut look = |key: &Key, pod: &Pod| {
                 let pod = if key == changing { before } else { Some(pod) };
-                if let Some(pod) = pod.filter(|pod| is_placed(pod) && crowd.has(whom, pod)) {
-                    add(&mut crowd.on, &pod.spec.node_name, 1, !pod.is_deleting());
+                if let Some(pod) = pod.filter(|pod| is_placed(pod) && pod_group.has(whom, pod)) {
+                    add(&mut pod_group.on, &pod.spec.node_name, 1, !pod.is_deleting());
                 }
             };
             for namespace in namespaces(whom) {
@@ -245,12 +247,12 @@ impl Crowds {
                     pods.in_namespace(namespace).for_each(|(key, pod)| look(key, pod));
                 }
             }
-            self.crowds.insert(rule.whom.clone(), crowd);
+            self.pod_groups.insert(rule.whom.clone(), pod_group);
         }
-        let Some(crowd) = self.crowds.get_mut(&rule.whom) else { return };
-        if !crowd.places.contains_key(topology) {
+        let Some(pod_group) = self.pod_groups.get_mut(&rule.whom) else { return };
+        if !pod_group.places.contains_key(topology) {
             let mut counts = Counts::new();
-            for (node, count) in &crowd.on {
+            for (node, count) in &pod_group.on {
                 let node = nodes.get(&Key::new("", node));
                 if let Some(place) = node.and_then(|node| node.metadata.labels.get(topology)) {
                     let there = counts.entry(place.clone()).or_default();
@@ -258,22 +260,22 @@ impl Crowds {
                     there.staying += count.staying;
                 }
             }
-            crowd.places.insert(topology.clone(), counts);
+            pod_group.places.insert(topology.clone(), counts);
         }
-        *crowd.users.entry(topology.clone()).or_default() += 1;
+        *pod_group.users.entry(topology.clone()).or_default() += 1;
     }
 
     fn release(&mut self, rule: &Rule) {
-        let Some(crowd) = self.crowds.get_mut(&rule.whom) else { return };
-        if let Some(users) = crowd.users.get_mut(&rule.topology) {
+        let Some(pod_group) = self.pod_groups.get_mut(&rule.whom) else { return };
+        if let Some(users) = pod_group.users.get_mut(&rule.topology) {
             *users = users.saturating_sub(1);
             if *users == 0 {
-                crowd.users.remove(&rule.topology);
-                crowd.places.remove(&rule.topology);
+                pod_group.users.remove(&rule.topology);
+                pod_group.places.remove(&rule.topology);
             }
         }
-        if crowd.users.is_empty() {
-            self.crowds.remove(&rule.whom);
+        if pod_group.users.is_empty() {
+            self.pod_groups.remove(&rule.whom);
             for namespace in namespaces(&rule.whom) {
                 if let Some(known) = self.in_namespace.get_mut(namespace) {
                     known.remove(&rule.whom);
@@ -282,9 +284,9 @@ impl Crowds {
         }
     }
 
-    /// The crowd that a rule of some pod in the view speaks of.
-    pub(crate) fn of(&self, whom: &Whom) -> Option<&Crowd> {
-        self.crowds.get(whom)
+    /// The pod_group that a rule of some pod in the view speaks of.
+    pub(crate) fn of(&self, whom: &Whom) -> Option<&PodGroup> {
+        self.pod_groups.get(whom)
     }
 
     /// What pods that have their place think of this one: by which label, how, and where they are.
