@@ -183,7 +183,7 @@ pub(crate) fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 Help::Room => {
                     let node = before.as_ref().map_or("", |pod| pod.spec.node_name.as_str());
                     tasks.push((Component::Waiting, Key::new("", node)));
-                    let kept_away = before.as_ref().is_some_and(|pod| !pod.wishes().apart.is_empty());
+                    let kept_away = before.as_ref().is_some_and(|pod| !pod.affinity_terms().apart.is_empty());
                     tasks.extend(kept_away.then(|| (Component::Waiting, Key::new("", ANYWHERE))));
                 }
                 Help::Company => tasks.push((Component::Waiting, Key::new("", ""))),

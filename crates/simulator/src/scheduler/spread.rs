@@ -34,7 +34,7 @@ pub(super) struct Spreading<'a> {
 
 impl<'a> Spreading<'a> {
     pub(super) fn of(view: &'a View, guest: &Guest<'a>) -> Self {
-        let all = &guest.pod.wishes().spread;
+        let all = &guest.pod.affinity_terms().spread;
         let of = |required: bool| -> Vec<Constraint<'a>> {
             let these: Vec<&Spread> = all.iter().filter(|spread| spread.is_required == required).collect();
             let labels: BTreeSet<&str> = these.iter().map(|spread| spread.rule.topology.as_str()).collect();

@@ -3,6 +3,7 @@
 //! The view is fed by one list and watch per resource, and by the answers to the components' own writes, so that a
 //! decision never misses what was decided just before it.
 
+mod affinity_terms;
 mod indexes;
 mod node;
 mod pod;
@@ -11,7 +12,6 @@ mod roster;
 mod scales;
 mod silence;
 mod wire;
-mod wishes;
 mod workload;
 
 use std::borrow::Cow;
@@ -23,13 +23,13 @@ use foldhash::fast::FixedState;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use affinity_terms::{Rule, Spread, TermEffect};
 pub(crate) use node::{Node, Room, Taint};
 pub(crate) use pod::{Container, NodeSelector, NodeTerm, Pod, PodSpec, Requests, Toleration};
 pub(crate) use pod_groups::Counts;
 pub(crate) use roster::Berth;
 pub(crate) use scales::Scale;
 pub(crate) use wire::{Amount, Condition, Followed, Meta, Owner, condition};
-pub(crate) use wishes::{Rule, Spread, Stance};
 pub(crate) use workload::{
     Autoscaler, Budget, BudgetStatus, Claim, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController,
     Revision, StatefulSet,

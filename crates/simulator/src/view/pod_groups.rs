@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::wishes::{Rule, Stance, Whom};
+use super::affinity_terms::{PodSelector, Rule, TermEffect};
 use super::{Node, Pod, Table};
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::LabelSelector;
@@ -48,7 +48,7 @@ impl PodGroup {
         self.places.get(topology)
     }
 
-    fn has(&self, whom: &Whom, pod: &Pod) -> bool {
+    fn has(&self, whom: &PodSelector, pod: &Pod) -> bool {
         whom.includes(&pod.metadata.namespace) && self.selects(pod)
     }
 
@@ -80,26 +80,26 @@ fn add(counts: &mut Counts, place: &str, sign: i64, stays: bool) {
 
 /// What pods that have their place think of others near them, and in how many places they are.
 #[derive(Debug)]
-pub(super) struct Opinion {
+pub(super) struct ExistingAffinity {
     selectors: Vec<LabelSelector>,
     pub places: Counts,
 }
 
-impl Opinion {
+impl ExistingAffinity {
     pub(super) fn is_about(&self, pod: &Pod) -> bool {
         self.selectors.iter().all(|selector| selector.matches_map(&pod.metadata.labels))
     }
 }
 
-type Opinions = BTreeMap<(Whom, String, Stance), Opinion>;
+type ExistingAffinities = BTreeMap<(PodSelector, String, TermEffect), ExistingAffinity>;
 
 #[derive(Debug, Default)]
 pub(crate) struct PodGroups {
-    pod_groups: HashMap<Whom, PodGroup>,
+    pod_groups: HashMap<PodSelector, PodGroup>,
     /// The pod_groups that pods of a namespace may be in.
-    in_namespace: HashMap<Box<str>, BTreeSet<Whom>>,
+    in_namespace: HashMap<Box<str>, BTreeSet<PodSelector>>,
     /// What is thought of pods of a namespace.
-    opinions: HashMap<Box<str>, Opinions>,
+    opinions: HashMap<Box<str>, ExistingAffinities>,
     /// How many nodes have which value of a label that some rule names.
     values: HashMap<String, BTreeMap<String, usize>>,
 }
@@ -133,7 +133,7 @@ impl PodGroups {
         }
         // The new rules come before the old go, so that a pod_group that is still spoken of is not counted anew.
         if let Some(pod) = after {
-            for rule in pod.wishes().rules() {
+            for rule in pod.affinity_terms().rules() {
                 self.register(rule, (&pod.key(), before), pods, nodes);
             }
         }
@@ -143,7 +143,7 @@ impl PodGroups {
         if let Some(pod) = after.filter(|pod| is_placed(pod)) {
             self.count(pod, node_of(pod, nodes), 1);
         }
-        for rule in before.iter().flat_map(|pod| pod.wishes().rules()) {
+        for rule in before.iter().flat_map(|pod| pod.affinity_terms().rules()) {
             self.release(rule);
         }
     }
@@ -186,7 +186,7 @@ impl PodGroups {
                 }
             }
         }
-        for rule in pod.wishes().rules() {
+        for rule in pod.affinity_terms().rules() {
             let (Some(stance), Some(place)) =
                 (rule.stance, node.and_then(|node| node.metadata.labels.get(&rule.topology)))
             else {
@@ -195,9 +195,10 @@ impl PodGroups {
             for namespace in namespaces(&rule.whom) {
                 let about = self.opinions.entry(namespace.into()).or_default();
                 let key = (rule.whom.clone(), rule.topology.clone(), stance);
-                let opinion = about
-                    .entry(key.clone())
-                    .or_insert_with(|| Opinion { selectors: rule.whom.selectors(), places: Counts::new() });
+                let opinion = about.entry(key.clone()).or_insert_with(|| ExistingAffinity {
+                    selectors: rule.whom.selectors(),
+                    places: Counts::new(),
+                });
                 add(&mut opinion.places, place, sign, true);
                 if opinion.places.is_empty() {
                     about.remove(&key);
@@ -285,7 +286,7 @@ impl PodGroups {
     }
 
     /// The pod_group that a rule of some pod in the view speaks of.
-    pub(crate) fn of(&self, whom: &Whom) -> Option<&PodGroup> {
+    pub(crate) fn of(&self, whom: &PodSelector) -> Option<&PodGroup> {
         self.pod_groups.get(whom)
     }
 
@@ -293,7 +294,7 @@ impl PodGroups {
     pub(crate) fn opinions_about<'a>(
         &'a self,
         pod: &'a Pod,
-    ) -> impl Iterator<Item = (&'a str, Stance, &'a Counts)> + 'a {
+    ) -> impl Iterator<Item = (&'a str, TermEffect, &'a Counts)> + 'a {
         [pod.metadata.namespace.as_str(), EVERYWHERE]
             .into_iter()
             .filter_map(|namespace| self.opinions.get(namespace))
@@ -316,7 +317,7 @@ fn node_of<'a>(pod: &Pod, nodes: &'a Table<Node>) -> Option<&'a Node> {
 const EVERYWHERE: &str = "";
 
 /// Where pods of which a rule speaks can be.
-fn namespaces(whom: &Whom) -> impl Iterator<Item = &str> {
+fn namespaces(whom: &PodSelector) -> impl Iterator<Item = &str> {
     let named = whom.namespaces().map(|names| names.iter().map(String::as_str));
     let everywhere = named.is_none().then_some(EVERYWHERE);
     named.into_iter().flatten().chain(everywhere)

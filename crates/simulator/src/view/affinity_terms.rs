@@ -1,4 +1,4 @@
-//! What a pod wishes of its neighbours, in the form in which it is counted and compared.
+//! What a pod affinity_terms of its neighbours, in the form in which it is counted and compared.
 
 use std::sync::OnceLock;
 
@@ -9,13 +9,13 @@ use embedded_apiserver::toolkit::LabelSelector;
 
 /// The pods that a rule speaks of: of these namespaces (of all if there are none), selected by all these selectors.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Whom {
+pub(crate) struct PodSelector {
     namespaces: Option<Vec<String>>,
     /// As JSON.
     selectors: Vec<String>,
 }
 
-impl Whom {
+impl PodSelector {
     /// `None` stands for all.
     pub(crate) fn namespaces(&self) -> Option<&[String]> {
         self.namespaces.as_deref()
@@ -66,7 +66,7 @@ fn selector(text: &str) -> LabelSelector {
 
 /// How a pod that has its place thinks of certain others near it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Stance {
+pub(crate) enum TermEffect {
     /// They must not come.
     Repels,
     /// They are welcome so much, or not if it is negative.
@@ -75,10 +75,10 @@ pub(crate) enum Stance {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
-    pub whom: Whom,
+    pub whom: PodSelector,
     pub topology: String,
     /// What it means for pods that come later.
-    pub stance: Option<Stance>,
+    pub stance: Option<TermEffect>,
 }
 
 #[derive(Debug, Clone)]
@@ -95,7 +95,7 @@ pub(crate) struct Spread {
 
 /// The rules of one pod.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct AffinityTerms {
     /// In each of these places there must be somebody who fits all of them.
     pub near: Vec<Rule>,
     pub apart: Vec<Rule>,
@@ -107,9 +107,9 @@ pub(crate) struct Wishes {
 }
 
 /// How much a pod that needs company likes those who come later.
-const NEEDED: Stance = Stance::Likes(1);
+const NEEDED: TermEffect = TermEffect::Likes(1);
 
-impl Wishes {
+impl AffinityTerms {
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.near
             .iter()
@@ -127,7 +127,7 @@ impl Wishes {
             stance: Some(stance),
         };
         let needed = &affinity.pod_affinity.required;
-        let together = needed.iter().map(|term| whom(pod, term)).reduce(Whom::and);
+        let together = needed.iter().map(|term| whom(pod, term)).reduce(PodSelector::and);
         let (mut near, mut others) = (Vec::new(), Vec::new());
         for term in needed {
             let alone = rule(term, NEEDED);
@@ -140,11 +140,11 @@ impl Wishes {
             }
         }
         let apart =
-            affinity.pod_anti_affinity.required.iter().map(|term| rule(term, Stance::Repels)).collect();
+            affinity.pod_anti_affinity.required.iter().map(|term| rule(term, TermEffect::Repels)).collect();
         let preferred = affinity.pod_affinity.preferred.iter().map(|term| (term, term.weight));
         let preferred = preferred.chain(affinity.pod_anti_affinity.preferred.iter().map(|t| (t, -t.weight)));
         let liked = preferred
-            .map(|(term, weight)| (rule(&term.pod_affinity_term, Stance::Likes(weight)), weight))
+            .map(|(term, weight)| (rule(&term.pod_affinity_term, TermEffect::Likes(weight)), weight))
             .collect();
         let spread = pod.spec.topology_spread_constraints.iter().map(|given| spread(pod, given)).collect();
         Self { near, apart, liked, spread, others }
@@ -160,7 +160,7 @@ fn spread(pod: &Pod, given: &SpreadConstraint) -> Spread {
             }
         }
     }
-    let whom = Whom {
+    let whom = PodSelector {
         namespaces: Some(vec![pod.metadata.namespace.clone()]),
         selectors: vec![selector.to_string()],
     };
@@ -176,13 +176,13 @@ fn spread(pod: &Pod, given: &SpreadConstraint) -> Spread {
 
 /// Without namespaces, a term speaks of the pod's own. Namespaces by label are known only by the label that is their
 /// name; an empty selector means all.
-fn whom(pod: &Pod, term: &PodTerm) -> Whom {
+fn whom(pod: &Pod, term: &PodTerm) -> PodSelector {
     let mut names = term.namespaces.clone();
     let by_label = term.namespace_selector.as_object();
     let selectors = vec![term.label_selector.to_string()];
     if by_label.is_some_and(|by_label| by_label.values().all(|part| *part == json!({}) || *part == json!([])))
     {
-        return Whom { namespaces: None, selectors };
+        return PodSelector { namespaces: None, selectors };
     }
     let named = &term.namespace_selector["matchLabels"]["kubernetes.io/metadata.name"];
     names.extend(named.as_str().map(str::to_string));
@@ -191,21 +191,21 @@ fn whom(pod: &Pod, term: &PodTerm) -> Whom {
     }
     names.sort_unstable();
     names.dedup();
-    Whom { namespaces: Some(names), selectors }
+    PodSelector { namespaces: Some(names), selectors }
 }
 
-static NONE: OnceLock<Wishes> = OnceLock::new();
+static NONE: OnceLock<AffinityTerms> = OnceLock::new();
 
 impl Pod {
-    pub(crate) fn wishes(&self) -> &Wishes {
-        let found = self.spec.wishes.get_or_init(|| {
+    pub(crate) fn affinity_terms(&self) -> &AffinityTerms {
+        let found = self.spec.affinity_terms.get_or_init(|| {
             let affinity = &self.spec.affinity;
             let has_any = !self.spec.topology_spread_constraints.is_empty()
                 || [&affinity.pod_affinity, &affinity.pod_anti_affinity]
                     .iter()
                     .any(|terms| !terms.required.is_empty() || !terms.preferred.is_empty());
-            has_any.then(|| Box::new(Wishes::of(self)))
+            has_any.then(|| Box::new(AffinityTerms::of(self)))
         });
-        found.as_deref().unwrap_or_else(|| NONE.get_or_init(Wishes::default))
+        found.as_deref().unwrap_or_else(|| NONE.get_or_init(AffinityTerms::default))
     }
 }
