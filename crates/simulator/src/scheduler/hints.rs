@@ -47,7 +47,10 @@ pub(crate) fn help_by_pod(before: Option<&Pod>, after: Option<&Pod>) -> Help {
 /// Whether a pod that was refused is worth asking again after there is room on a node, or company if it is none.
 pub(crate) fn is_helped(view: &View, refused: &Pod, node: &str) -> bool {
     refused.affinity_terms().rules().next().is_some()
-        || view.roster().get(node).is_some_and(|berth| Guest::of(refused).against(berth, |_| ()).is_none())
+        || view
+            .node_snapshot()
+            .get(node)
+            .is_some_and(|node_info| Guest::of(refused).against(node_info, |_| ()).is_none())
 }
 
 /// Whether a change of the pod itself is a reason to look for a node: it is new, or wants something else now.

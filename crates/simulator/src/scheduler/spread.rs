@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fit::{Guest, Reason};
-use crate::view::{Berth, Counts, Node, Spread, View};
+use crate::view::{Counts, Node, NodeInfo, Spread, View};
 
 /// One constraint with what is known before nodes are looked at.
 struct Constraint<'a> {
@@ -64,21 +64,23 @@ impl<'a> Spreading<'a> {
     }
 
     /// How crowded each node would be by the constraints that are only preferred; nothing for a node that lacks a label.
-    pub(super) fn crowding(&self, nodes: &[&Berth]) -> Vec<Option<i64>> {
+    pub(super) fn crowding(&self, nodes: &[&NodeInfo]) -> Vec<Option<i64>> {
         let weights: Vec<f64> = self
             .preferred
             .iter()
             .map(|constraint| {
                 let topology = &constraint.spread.rule.topology;
-                let values: BTreeSet<&String> =
-                    nodes.iter().filter_map(|berth| berth.node.metadata.labels.get(topology)).collect();
+                let values: BTreeSet<&String> = nodes
+                    .iter()
+                    .filter_map(|node_info| node_info.node.metadata.labels.get(topology))
+                    .collect();
                 (values.len() as f64 + 2.0).ln()
             })
             .collect();
-        let one = |berth: &&Berth| {
+        let one = |node_info: &&NodeInfo| {
             let mut sum = 0.0;
             for (constraint, weight) in self.preferred.iter().zip(&weights) {
-                let value = berth.node.metadata.labels.get(&constraint.spread.rule.topology)?;
+                let value = node_info.node.metadata.labels.get(&constraint.spread.rule.topology)?;
                 let skew = (constraint.spread.max_skew - 1) as f64;
                 sum += constraint.count(value) as f64 * weight + skew;
             }
@@ -113,8 +115,8 @@ fn constraint<'a>(
         None
     } else {
         let mut counted: BTreeMap<&str, i64> = BTreeMap::new();
-        for berth in view.roster().iter() {
-            let node = &berth.node;
+        for node_info in view.node_snapshot().iter() {
+            let node = &node_info.node;
             let counts = labels.iter().all(|label| node.metadata.labels.contains_key(*label))
                 && (!spread.honors_affinity || !guest.selects() || guest.is_for(node))
                 && (!spread.honors_taints || guest.tolerates_all(node));

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::node_snapshot::{NodeSnapshot, Used};
 use super::pod_groups::PodGroups;
-use super::roster::{Roster, Used};
 use super::{Budget, Followed, Node, Pod, ReplicaSet, Revision, Table, View};
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::LabelSelector;
@@ -15,7 +15,7 @@ pub(super) struct Indexes {
     pods_by_node: Groups,
     /// Pods that nothing controls.
     orphans: BTreeSet<Key>,
-    roster: Roster,
+    node_snapshot: NodeSnapshot,
     pod_groups: PodGroups,
     /// Pods that were told that there is no node for them.
     refused: BTreeSet<Key>,
@@ -102,8 +102,8 @@ impl Indexes {
         let on_it = on_it.filter_map(|key| pods.get(key)).map(|pod| &**pod);
         self.pod_groups.node(before, after.map(|node| &**node), on_it.clone());
         match after {
-            Some(node) => self.roster.put(node, || used_by(on_it)),
-            None => self.roster.remove(name),
+            Some(node) => self.node_snapshot.put(node, || used_by(on_it)),
+            None => self.node_snapshot.remove(name),
         }
     }
 
@@ -121,7 +121,7 @@ impl Indexes {
         if !pod.spec.node_name.is_empty() {
             add(&mut self.pods_by_node, &pod.spec.node_name, &key, ());
             if !pod.is_terminal() {
-                self.roster.change(&pod.spec.node_name, |used| {
+                self.node_snapshot.change(&pod.spec.node_name, |used| {
                     used.requests.add(pod.requests());
                     used.pods += 1;
                 });
@@ -146,7 +146,7 @@ impl Indexes {
         if !pod.spec.node_name.is_empty() {
             take(&mut self.pods_by_node, &pod.spec.node_name, &key);
             if !pod.is_terminal() {
-                self.roster.change(&pod.spec.node_name, |used| {
+                self.node_snapshot.change(&pod.spec.node_name, |used| {
                     used.requests.subtract(pod.requests());
                     used.pods -= 1;
                 });
@@ -228,8 +228,8 @@ impl View {
     }
 
     /// The nodes with their room.
-    pub(crate) fn roster(&self) -> &Roster {
-        &self.indexes.roster
+    pub(crate) fn node_snapshot(&self) -> &NodeSnapshot {
+        &self.indexes.node_snapshot
     }
 
     /// Who is where, for the rules that pods have about each other.

@@ -6,9 +6,9 @@
 mod affinity_terms;
 mod indexes;
 mod node;
+mod node_snapshot;
 mod pod;
 mod pod_groups;
-mod roster;
 mod scales;
 mod silence;
 mod wire;
@@ -25,9 +25,9 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use affinity_terms::{Rule, Spread, TermEffect};
 pub(crate) use node::{Node, Room, Taint};
+pub(crate) use node_snapshot::NodeInfo;
 pub(crate) use pod::{Container, NodeSelector, NodeTerm, Pod, PodSpec, Requests, Toleration};
 pub(crate) use pod_groups::Counts;
-pub(crate) use roster::Berth;
 pub(crate) use scales::Scale;
 pub(crate) use wire::{Amount, Condition, Followed, Meta, Owner, condition};
 pub(crate) use workload::{

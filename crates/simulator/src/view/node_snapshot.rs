@@ -13,7 +13,7 @@ pub(crate) struct Used {
 
 /// A node and its room.
 #[derive(Debug)]
-pub(crate) struct Berth {
+pub(crate) struct NodeInfo {
     pub node: Arc<Node>,
     pub has: Room,
     pub used: Used,
@@ -23,61 +23,61 @@ pub(crate) struct Berth {
 
 /// All nodes, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
-    berths: Vec<Berth>,
+pub(crate) struct NodeSnapshot {
+    nodes_info: Vec<NodeInfo>,
 }
 
-impl Roster {
+impl NodeSnapshot {
     fn position(&self, name: &str) -> Result<usize, usize> {
-        self.berths.binary_search_by(|berth| berth.node.metadata.name.as_str().cmp(name))
+        self.nodes_info.binary_search_by(|node_info| node_info.node.metadata.name.as_str().cmp(name))
     }
 
     /// A node as it is now; `used` is asked for if it is new.
     pub(super) fn put(&mut self, node: &Arc<Node>, used: impl FnOnce() -> Used) {
         let at = self.position(&node.metadata.name);
         let used = match at {
-            Ok(known) => self.berths[known].used,
+            Ok(known) => self.nodes_info[known].used,
             Err(_) => used(),
         };
         let is_open = !node.spec.unschedulable && node.spec.taints.is_empty();
-        let berth = Berth { node: node.clone(), has: node.status.allocatable, used, is_open };
+        let node_info = NodeInfo { node: node.clone(), has: node.status.allocatable, used, is_open };
         match at {
-            Ok(known) => self.berths[known] = berth,
-            Err(new) => self.berths.insert(new, berth),
+            Ok(known) => self.nodes_info[known] = node_info,
+            Err(new) => self.nodes_info.insert(new, node_info),
         }
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         if let Ok(known) = self.position(name) {
-            self.berths.remove(known);
+            self.nodes_info.remove(known);
         }
     }
 
     pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut Used)) {
         if let Ok(known) = self.position(name) {
-            change(&mut self.berths[known].used);
+            change(&mut self.nodes_info[known].used);
         }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Berth> {
-        self.position(name).ok().map(|known| &self.berths[known])
+    pub(crate) fn get(&self, name: &str) -> Option<&NodeInfo> {
+        self.position(name).ok().map(|known| &self.nodes_info[known])
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.berths.len()
+        self.nodes_info.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.berths.is_empty()
+        self.nodes_info.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Berth> {
-        self.berths.iter()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.nodes_info.iter()
     }
 
     /// All of them once, beginning somewhere.
-    pub(crate) fn from(&self, start: usize) -> impl Iterator<Item = &Berth> {
-        let (before, after) = self.berths.split_at(start.min(self.berths.len()));
+    pub(crate) fn from(&self, start: usize) -> impl Iterator<Item = &NodeInfo> {
+        let (before, after) = self.nodes_info.split_at(start.min(self.nodes_info.len()));
         after.iter().chain(before)
     }
 }
