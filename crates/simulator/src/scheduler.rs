@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 pub(crate) use fit::{matches_selectors, tolerates};
-pub(crate) use hints::{Help, help_by_pod, helped_by_node, is_helped, is_worth_a_look};
+pub(crate) use hints::{QueueingHint, help_by_pod, helped_by_node, is_helped, is_worth_a_look};
 pub(crate) use refusals::Refusals;
 
 use super::plan::{Action, Plan, Target};

@@ -22,7 +22,7 @@ fn takes_room(pod: &Pod) -> bool {
 
 /// What the change of a pod means for those that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Help {
+pub(crate) enum QueueingHint {
     No,
     /// It left its node.
     Room,
@@ -30,17 +30,17 @@ pub(crate) enum Help {
     Company,
 }
 
-pub(crate) fn help_by_pod(before: Option<&Pod>, after: Option<&Pod>) -> Help {
+pub(crate) fn help_by_pod(before: Option<&Pod>, after: Option<&Pod>) -> QueueingHint {
     let was = before.filter(|pod| takes_room(pod));
     let is = after.filter(|pod| takes_room(pod));
     match (was, is) {
-        (Some(_), None) => Help::Room,
-        (None, Some(_)) => Help::Company,
+        (Some(_), None) => QueueingHint::Room,
+        (None, Some(_)) => QueueingHint::Company,
         (Some(was), Some(is)) => {
             let same = was.metadata.labels == is.metadata.labels && was.is_deleting() == is.is_deleting();
-            if same { Help::No } else { Help::Company }
+            if same { QueueingHint::No } else { QueueingHint::Company }
         }
-        (None, None) => Help::No,
+        (None, None) => QueueingHint::No,
     }
 }
 
@@ -108,8 +108,8 @@ mod tests {
         assert!(!is_helped(&view, of("small"), ""), "company is nothing to it");
         assert!(is_worth_a_look(None, of("small")) && is_worth_a_look(Some(of("big")), of("small")));
         assert!(!is_worth_a_look(Some(of("small")), of("small")) && !is_worth_a_look(None, of("left")));
-        assert_eq!(help_by_pod(Some(of("left")), None), Help::Room);
-        assert_eq!(help_by_pod(Some(of("small")), None), Help::No);
-        assert_eq!(help_by_pod(Some(of("small")), Some(of("left"))), Help::Company);
+        assert_eq!(help_by_pod(Some(of("left")), None), QueueingHint::Room);
+        assert_eq!(help_by_pod(Some(of("small")), None), QueueingHint::No);
+        assert_eq!(help_by_pod(Some(of("small")), Some(of("left"))), QueueingHint::Company);
     }
 }

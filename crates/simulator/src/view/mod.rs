@@ -35,7 +35,7 @@ pub(crate) use workload::{
     Revision, StatefulSet,
 };
 
-use crate::scheduler::{Help, Refusals, help_by_pod, helped_by_node};
+use crate::scheduler::{QueueingHint, Refusals, help_by_pod, helped_by_node};
 use crate::static_pods::StaticPods;
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::metadata_of;
@@ -229,9 +229,9 @@ impl View {
     fn pod_changed(&mut self, before: Option<&Pod>, after: Option<&Arc<Pod>>) {
         self.indexes.pod(before, after, (&self.pods, &self.nodes, &self.budgets));
         match help_by_pod(before, after.map(|pod| &**pod)) {
-            Help::Room => self.refusals.there_is_room(),
-            Help::Company => self.refusals.there_is_company(),
-            Help::No => {}
+            QueueingHint::Room => self.refusals.there_is_room(),
+            QueueingHint::Company => self.refusals.there_is_company(),
+            QueueingHint::No => {}
         }
     }
 
