@@ -8,12 +8,12 @@ use crate::view::{Counts, Node, NodeInfo, Spread, View};
 /// One constraint with what is known before nodes are looked at.
 struct Constraint<'a> {
     spread: &'a Spread,
-    /// Pods of the pod_group by the value of the label, where only some nodes count.
+    /// Pods of the pod group by the value of the label, where only some nodes count.
     counted: Option<BTreeMap<&'a str, i64>>,
     everywhere: Option<&'a Counts>,
     /// The fewest in any place that counts.
     least: i64,
-    /// Whether the pod itself is one of the pod_group.
+    /// Whether the pod itself is one of the pod group.
     own: i64,
 }
 

@@ -1,4 +1,4 @@
-//! What a pod affinity_terms of its neighbours, in the form in which it is counted and compared.
+//! The affinity terms of a pod, in the form in which it is counted and compared.
 
 use std::sync::OnceLock;
 

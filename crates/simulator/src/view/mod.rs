@@ -105,12 +105,12 @@ impl Resource {
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     objects: BTreeMap<Key, Arc<T>>,
-    told: Told,
+    told: WatchProgress,
 }
 
 /// What the watch of a resource has told.
 #[derive(Debug, Default)]
-struct Told {
+struct WatchProgress {
     /// The revision up to which it has.
     seen: u64,
     /// Most of what it tells is known from the answer to the write, and need not be read again: the revisions of what was
@@ -120,7 +120,7 @@ struct Told {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), told: Told::default() }
+        Self { objects: BTreeMap::new(), told: WatchProgress::default() }
     }
 }
 
@@ -396,7 +396,7 @@ impl View {
         }
     }
 
-    fn told(&mut self, resource: Resource) -> Option<&mut Told> {
+    fn told(&mut self, resource: Resource) -> Option<&mut WatchProgress> {
         Some(match resource {
             Resource::Nodes => &mut self.nodes.told,
             Resource::Pods => &mut self.pods.told,

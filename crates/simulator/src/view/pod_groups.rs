@@ -1,6 +1,6 @@
 //! Who is where, counted for the rules by which pods choose their neighbours.
 //!
-//! A rule (a term of affinity or a spread constraint) speaks of a pod_group: the pods of some namespaces that a selector
+//! A rule (a term of affinity or a spread constraint) speaks of a pod group: the pods of some namespaces that a selector
 //! selects. PodGroups are counted per node and per value of the topology labels that rules name, from the moment that a
 //! pod with such a rule appears until the last one has gone, and kept up with every pod and node. So the scheduler never
 //! looks at the pods of a namespace.
@@ -12,7 +12,7 @@ use super::{Node, Pod, Table};
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::LabelSelector;
 
-/// Pods of a pod_group in one place: all, and those that are not on their way out.
+/// Pods of a pod group in one place: all, and those that are not on their way out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub all: i64,
@@ -38,7 +38,7 @@ pub(crate) struct PodGroup {
     selectors: Vec<LabelSelector>,
     pub on: Counts,
     places: HashMap<String, Counts>,
-    /// Pods with a rule about this pod_group, by the topology label that it names.
+    /// Pods with a rule about this pod group, by the topology label that it names.
     users: BTreeMap<String, usize>,
 }
 
@@ -96,7 +96,7 @@ type ExistingAffinities = BTreeMap<(PodSelector, String, TermEffect), ExistingAf
 #[derive(Debug, Default)]
 pub(crate) struct PodGroups {
     pod_groups: HashMap<PodSelector, PodGroup>,
-    /// The pod_groups that pods of a namespace may be in.
+    /// The pod groups that pods of a namespace may be in.
     in_namespace: HashMap<Box<str>, BTreeSet<PodSelector>>,
     /// What is thought of pods of a namespace.
     opinions: HashMap<Box<str>, ExistingAffinities>,
@@ -131,7 +131,7 @@ impl PodGroups {
         {
             return;
         }
-        // The new rules come before the old go, so that a pod_group that is still spoken of is not counted anew.
+        // The new rules come before the old go, so that a pod group that is still spoken of is not counted anew.
         if let Some(pod) = after {
             for rule in pod.affinity_terms().rules() {
                 self.register(rule, (&pod.key(), before), pods, nodes);
@@ -207,7 +207,7 @@ impl PodGroups {
         }
     }
 
-    /// One more pod has this rule. A pod_group that nobody spoke of yet is counted; the pod that is about to change counts
+    /// One more pod has this rule. A pod group that nobody spoke of yet is counted; the pod that is about to change counts
     /// as it was before, though the table has it as it will be.
     fn register(
         &mut self,
@@ -285,7 +285,7 @@ impl PodGroups {
         }
     }
 
-    /// The pod_group that a rule of some pod in the view speaks of.
+    /// The pod group that a rule of some pod in the view speaks of.
     pub(crate) fn of(&self, whom: &PodSelector) -> Option<&PodGroup> {
         self.pod_groups.get(whom)
     }
