@@ -19,13 +19,13 @@ impl<'a> Neighbours<'a> {
     pub(super) fn of(view: &'a View, pod: &'a Pod) -> Self {
         let affinity_terms = pod.affinity_terms();
         let counts = |rule: &'a Rule| {
-            Some((rule.topology.as_str(), view.pod_groups().of(&rule.whom)?.by(&rule.topology)?))
+            Some((rule.topology.as_str(), view.pod_groups().of(&rule.selector)?.by(&rule.topology)?))
         };
         // Only who finds nobody anywhere may be the first, and only if it fits its own terms.
         let is_first = affinity_terms
             .near
             .iter()
-            .all(|rule| counts(rule).is_none_or(|(_, places)| places.is_empty()) && rule.whom.has(pod));
+            .all(|rule| counts(rule).is_none_or(|(_, places)| places.is_empty()) && rule.selector.has(pod));
         let near = affinity_terms
             .near
             .iter()
@@ -40,8 +40,8 @@ impl<'a> Neighbours<'a> {
         for (rule, weight) in &affinity_terms.liked {
             found.liked.extend(counts(rule).map(|(topology, places)| (topology, *weight, places)));
         }
-        for (topology, stance, places) in view.pod_groups().opinions_about(pod) {
-            match stance {
+        for (topology, effect, places) in view.pod_groups().existing_about(pod) {
+            match effect {
                 TermEffect::Repels => found.repelled.push((topology, places)),
                 TermEffect::Likes(weight) => found.liked.push((topology, weight, places)),
             }

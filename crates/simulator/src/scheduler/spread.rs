@@ -99,8 +99,8 @@ fn constraint<'a>(
     labels: &BTreeSet<&str>,
 ) -> Constraint<'a> {
     let topology = &spread.rule.topology;
-    let pod_group = view.pod_groups().of(&spread.rule.whom);
-    let own = i64::from(spread.rule.whom.has(guest.pod));
+    let pod_group = view.pod_groups().of(&spread.rule.selector);
+    let own = i64::from(spread.rule.selector.has(guest.pod));
     let everywhere = pod_group.and_then(|pod_group| pod_group.by(topology));
     let all_count =
         labels.len() == 1 && !spread.honors_taints && !(spread.honors_affinity && guest.selects());

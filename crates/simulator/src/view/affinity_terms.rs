@@ -75,10 +75,10 @@ pub(crate) enum TermEffect {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
-    pub whom: PodSelector,
+    pub selector: PodSelector,
     pub topology: String,
     /// What it means for pods that come later.
-    pub stance: Option<TermEffect>,
+    pub effect: Option<TermEffect>,
 }
 
 #[derive(Debug, Clone)]
@@ -121,19 +121,23 @@ impl AffinityTerms {
 
     fn of(pod: &Pod) -> Self {
         let affinity = &pod.spec.affinity;
-        let rule = |term: &PodTerm, stance| Rule {
-            whom: whom(pod, term),
+        let rule = |term: &PodTerm, effect| Rule {
+            selector: pod_selector(pod, term),
             topology: term.topology_key.clone(),
-            stance: Some(stance),
+            effect: Some(effect),
         };
         let needed = &affinity.pod_affinity.required;
-        let together = needed.iter().map(|term| whom(pod, term)).reduce(PodSelector::and);
+        let together = needed.iter().map(|term| pod_selector(pod, term)).reduce(PodSelector::and);
         let (mut near, mut others) = (Vec::new(), Vec::new());
         for term in needed {
             let alone = rule(term, NEEDED);
             match &together {
-                Some(whom) if needed.len() > 1 => {
-                    near.push(Rule { whom: whom.clone(), topology: term.topology_key.clone(), stance: None });
+                Some(selector) if needed.len() > 1 => {
+                    near.push(Rule {
+                        selector: selector.clone(),
+                        topology: term.topology_key.clone(),
+                        effect: None,
+                    });
                     others.push(alone);
                 }
                 _ => near.push(alone),
@@ -160,12 +164,12 @@ fn spread(pod: &Pod, given: &SpreadConstraint) -> Spread {
             }
         }
     }
-    let whom = PodSelector {
+    let selector = PodSelector {
         namespaces: Some(vec![pod.metadata.namespace.clone()]),
         selectors: vec![selector.to_string()],
     };
     Spread {
-        rule: Rule { whom, topology: given.topology_key.clone(), stance: None },
+        rule: Rule { selector, topology: given.topology_key.clone(), effect: None },
         max_skew: given.max_skew,
         min_domains: given.min_domains.unwrap_or(1),
         is_required: given.when_unsatisfiable != "ScheduleAnyway",
@@ -176,7 +180,7 @@ fn spread(pod: &Pod, given: &SpreadConstraint) -> Spread {
 
 /// Without namespaces, a term speaks of the pod's own. Namespaces by label are known only by the label that is their
 /// name; an empty selector means all.
-fn whom(pod: &Pod, term: &PodTerm) -> PodSelector {
+fn pod_selector(pod: &Pod, term: &PodTerm) -> PodSelector {
     let mut names = term.namespaces.clone();
     let by_label = term.namespace_selector.as_object();
     let selectors = vec![term.label_selector.to_string()];

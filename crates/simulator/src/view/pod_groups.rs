@@ -48,8 +48,8 @@ impl PodGroup {
         self.places.get(topology)
     }
 
-    fn has(&self, whom: &PodSelector, pod: &Pod) -> bool {
-        whom.includes(&pod.metadata.namespace) && self.selects(pod)
+    fn has(&self, selector: &PodSelector, pod: &Pod) -> bool {
+        selector.includes(&pod.metadata.namespace) && self.selects(pod)
     }
 
     pub(crate) fn selects(&self, pod: &Pod) -> bool {
@@ -99,7 +99,7 @@ pub(crate) struct PodGroups {
     /// The pod groups that pods of a namespace may be in.
     in_namespace: HashMap<Box<str>, BTreeSet<PodSelector>>,
     /// What is thought of pods of a namespace.
-    opinions: HashMap<Box<str>, ExistingAffinities>,
+    existing: HashMap<Box<str>, ExistingAffinities>,
     /// How many nodes have which value of a label that some rule names.
     values: HashMap<String, BTreeMap<String, usize>>,
 }
@@ -178,29 +178,29 @@ impl PodGroups {
     fn count(&mut self, pod: &Pod, node: Option<&Node>, sign: i64) {
         let namespace = pod.metadata.namespace.as_str();
         for place in [namespace, EVERYWHERE] {
-            for whom in self.in_namespace.get(place).into_iter().flatten() {
+            for selector in self.in_namespace.get(place).into_iter().flatten() {
                 if let Some(pod_group) =
-                    self.pod_groups.get_mut(whom).filter(|pod_group| pod_group.has(whom, pod))
+                    self.pod_groups.get_mut(selector).filter(|pod_group| pod_group.has(selector, pod))
                 {
                     pod_group.add(pod, node, sign);
                 }
             }
         }
         for rule in pod.affinity_terms().rules() {
-            let (Some(stance), Some(place)) =
-                (rule.stance, node.and_then(|node| node.metadata.labels.get(&rule.topology)))
+            let (Some(effect), Some(place)) =
+                (rule.effect, node.and_then(|node| node.metadata.labels.get(&rule.topology)))
             else {
                 continue;
             };
-            for namespace in namespaces(&rule.whom) {
-                let about = self.opinions.entry(namespace.into()).or_default();
-                let key = (rule.whom.clone(), rule.topology.clone(), stance);
-                let opinion = about.entry(key.clone()).or_insert_with(|| ExistingAffinity {
-                    selectors: rule.whom.selectors(),
+            for namespace in namespaces(&rule.selector) {
+                let about = self.existing.entry(namespace.into()).or_default();
+                let key = (rule.selector.clone(), rule.topology.clone(), effect);
+                let existing_affinity = about.entry(key.clone()).or_insert_with(|| ExistingAffinity {
+                    selectors: rule.selector.selectors(),
                     places: Counts::new(),
                 });
-                add(&mut opinion.places, place, sign, true);
-                if opinion.places.is_empty() {
+                add(&mut existing_affinity.places, place, sign, true);
+                if existing_affinity.places.is_empty() {
                     about.remove(&key);
                 }
             }
@@ -224,33 +224,33 @@ impl PodGroups {
             }
             self.values.insert(topology.clone(), values);
         }
-        if !self.pod_groups.contains_key(&rule.whom) {
-            for namespace in namespaces(&rule.whom) {
-                self.in_namespace.entry(namespace.into()).or_default().insert(rule.whom.clone());
+        if !self.pod_groups.contains_key(&rule.selector) {
+            for namespace in namespaces(&rule.selector) {
+                self.in_namespace.entry(namespace.into()).or_default().insert(rule.selector.clone());
             }
             let mut pod_group = PodGroup {
-                selectors: rule.whom.selectors(),
+                selectors: rule.selector.selectors(),
                 on: Counts::new(),
                 places: HashMap::new(),
                 users: BTreeMap::new(),
             };
-            let whom = &rule.whom;
+            let selector = &rule.selector;
             let mut look = |key: &Key, pod: &Pod| {
                 let pod = if key == changing { before } else { Some(pod) };
-                if let Some(pod) = pod.filter(|pod| is_placed(pod) && pod_group.has(whom, pod)) {
+                if let Some(pod) = pod.filter(|pod| is_placed(pod) && pod_group.has(selector, pod)) {
                     add(&mut pod_group.on, &pod.spec.node_name, 1, !pod.is_deleting());
                 }
             };
-            for namespace in namespaces(whom) {
+            for namespace in namespaces(selector) {
                 if namespace == EVERYWHERE {
                     pods.iter().for_each(|(key, pod)| look(key, pod));
                 } else {
                     pods.in_namespace(namespace).for_each(|(key, pod)| look(key, pod));
                 }
             }
-            self.pod_groups.insert(rule.whom.clone(), pod_group);
+            self.pod_groups.insert(rule.selector.clone(), pod_group);
         }
-        let Some(pod_group) = self.pod_groups.get_mut(&rule.whom) else { return };
+        let Some(pod_group) = self.pod_groups.get_mut(&rule.selector) else { return };
         if !pod_group.places.contains_key(topology) {
             let mut counts = Counts::new();
             for (node, count) in &pod_group.on {
@@ -267,7 +267,7 @@ impl PodGroups {
     }
 
     fn release(&mut self, rule: &Rule) {
-        let Some(pod_group) = self.pod_groups.get_mut(&rule.whom) else { return };
+        let Some(pod_group) = self.pod_groups.get_mut(&rule.selector) else { return };
         if let Some(users) = pod_group.users.get_mut(&rule.topology) {
             *users = users.saturating_sub(1);
             if *users == 0 {
@@ -276,31 +276,33 @@ impl PodGroups {
             }
         }
         if pod_group.users.is_empty() {
-            self.pod_groups.remove(&rule.whom);
-            for namespace in namespaces(&rule.whom) {
+            self.pod_groups.remove(&rule.selector);
+            for namespace in namespaces(&rule.selector) {
                 if let Some(known) = self.in_namespace.get_mut(namespace) {
-                    known.remove(&rule.whom);
+                    known.remove(&rule.selector);
                 }
             }
         }
     }
 
     /// The pod group that a rule of some pod in the view speaks of.
-    pub(crate) fn of(&self, whom: &PodSelector) -> Option<&PodGroup> {
-        self.pod_groups.get(whom)
+    pub(crate) fn of(&self, selector: &PodSelector) -> Option<&PodGroup> {
+        self.pod_groups.get(selector)
     }
 
     /// What pods that have their place think of this one: by which label, how, and where they are.
-    pub(crate) fn opinions_about<'a>(
+    pub(crate) fn existing_about<'a>(
         &'a self,
         pod: &'a Pod,
     ) -> impl Iterator<Item = (&'a str, TermEffect, &'a Counts)> + 'a {
         [pod.metadata.namespace.as_str(), EVERYWHERE]
             .into_iter()
-            .filter_map(|namespace| self.opinions.get(namespace))
+            .filter_map(|namespace| self.existing.get(namespace))
             .flatten()
-            .filter(|(_, opinion)| opinion.is_about(pod))
-            .map(|((_, topology, stance), opinion)| (topology.as_str(), *stance, &opinion.places))
+            .filter(|(_, existing_affinity)| existing_affinity.is_about(pod))
+            .map(|((_, topology, effect), existing_affinity)| {
+                (topology.as_str(), *effect, &existing_affinity.places)
+            })
     }
 
     /// The values that nodes have of a label that a rule names.
@@ -317,8 +319,8 @@ fn node_of<'a>(pod: &Pod, nodes: &'a Table<Node>) -> Option<&'a Node> {
 const EVERYWHERE: &str = "";
 
 /// Where pods of which a rule speaks can be.
-fn namespaces(whom: &PodSelector) -> impl Iterator<Item = &str> {
-    let named = whom.namespaces().map(|names| names.iter().map(String::as_str));
+fn namespaces(selector: &PodSelector) -> impl Iterator<Item = &str> {
+    let named = selector.namespaces().map(|names| names.iter().map(String::as_str));
     let everywhere = named.is_none().then_some(EVERYWHERE);
     named.into_iter().flatten().chain(everywhere)
 }
