@@ -187,15 +187,15 @@ impl Index {
             node: &place.node,
             holders: &holders,
             phase: self.phase(place),
-            fight: Some(&place.fight),
+            conflict: Some(&place.conflict),
         };
         Some((place.node.clone(), hold::decide(&case, now)))
     }
 
-    /// Somebody was told of the fight over a node.
+    /// Somebody was told of the conflict over a node.
     pub fn fight_told(&mut self, name: &str) {
         if let Some(place) = self.nodes.get_mut(name) {
-            place.fight.answered();
+            place.conflict.answered();
         }
     }
 

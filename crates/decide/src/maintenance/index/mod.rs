@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::maintenance::board::Board;
 use crate::maintenance::eta::Experience;
-use crate::maintenance::hold::Fight;
+use crate::maintenance::hold::CordonConflict;
 use crate::maintenance::pods;
 use crate::maintenance::progress::Number;
 use crate::maintenance::stages::Refusal;
@@ -84,7 +84,7 @@ pub(super) struct Entry {
 pub(super) struct Place {
     pub node: Arc<Node>,
     pub selected_by: BTreeSet<Arc<str>>,
-    pub fight: Fight,
+    pub conflict: CordonConflict,
 }
 
 impl Index {
@@ -280,14 +280,14 @@ impl Index {
         let place = self.nodes.entry(name.clone()).or_insert_with(|| Place {
             node: node.clone(),
             selected_by: BTreeSet::new(),
-            fight: Fight::default(),
+            conflict: CordonConflict::default(),
         });
         place.node = node.clone();
         if is_like {
             return;
         }
         if node.is_touched() && !node.unschedulable && old.as_ref().is_some_and(|old| old.unschedulable) {
-            place.fight.uncordoned(now);
+            place.conflict.uncordoned(now);
         }
         if old.as_ref().is_none_or(|old| old.labels != node.labels) {
             let selecting: BTreeSet<Arc<str>> = self
