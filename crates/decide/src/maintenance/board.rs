@@ -29,7 +29,7 @@ pub struct Board {
     world: World,
     steps: Steps,
     waits: Waits,
-    places: Vec<Place>,
+    places: Vec<ZonedNode>,
     by_name: HashMap<Arc<str>, usize>,
     limits: Vec<ZoneLimits>,
     sums: Vec<Sum>,
@@ -47,7 +47,7 @@ pub struct Board {
 
 /// A node in its zone.
 #[derive(Debug)]
-struct Place {
+struct ZonedNode {
     node: Node,
     zone: usize,
     targets: Arc<Targets>,
@@ -109,7 +109,7 @@ impl Board {
             by_name.insert(node.name.clone(), places.len());
             let mut node = node;
             node.awaits_pods &= targets.is_empty() && node.pods.values().all(|pods| pods.there == 0);
-            places.push(Place { node, zone, targets, state: NodeState::default() });
+            places.push(ZonedNode { node, zone, targets, state: NodeState::default() });
         }
         let (count, zones) = (world.draining.len(), world.zones.len());
         Self {
@@ -289,7 +289,7 @@ impl Board {
         self.places[at].state = state;
     }
 
-    fn state_of(&self, place: &Place) -> NodeState {
+    fn state_of(&self, place: &ZonedNode) -> NodeState {
         let node = &place.node;
         let (mut there, mut evicting, mut leaving) = (0, 0, false);
         for (class, pods) in &node.pods {

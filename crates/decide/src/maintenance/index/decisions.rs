@@ -12,7 +12,7 @@ use crate::snapshot::{Key, Maintenance, Node, NodePhase, Pod, Request};
 use jiff::{SignedDuration, Timestamp};
 use usher_api::NodeMaintenanceStage as Stage;
 
-use super::{Entry, Index, Item, Place};
+use super::{Entry, Index, IndexedNode, Item};
 
 /// A status that was not taken is tried again after this, then after twice as long each time.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
@@ -27,7 +27,7 @@ pub struct PodDecision {
 }
 
 impl Index {
-    pub(super) fn phase(&self, place: &Place) -> NodePhase {
+    pub(super) fn phase(&self, place: &IndexedNode) -> NodePhase {
         match self.board.node(&place.node.name) {
             None => NodePhase::Cordoned,
             Some(state) if state.is_empty() => NodePhase::Drained,

@@ -44,7 +44,7 @@ pub enum Item {
 #[derive(Debug, Default)]
 pub struct Index {
     pub(super) maintenances: BTreeMap<Arc<str>, Entry>,
-    pub(super) nodes: BTreeMap<Arc<str>, Place>,
+    pub(super) nodes: BTreeMap<Arc<str>, IndexedNode>,
     pub(super) tally: Tally,
     pub(super) board: Board,
     pub(super) numbers: HashMap<Arc<str>, Number>,
@@ -81,7 +81,7 @@ pub(super) struct Entry {
 }
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct IndexedNode {
     pub node: Arc<Node>,
     pub selected_by: BTreeSet<Arc<str>>,
     pub conflict: CordonConflict,
@@ -277,7 +277,7 @@ impl Index {
         }
         let is_like = old.as_ref().is_some_and(|old| old.is_like(&node));
         let node = Arc::new(node);
-        let place = self.nodes.entry(name.clone()).or_insert_with(|| Place {
+        let place = self.nodes.entry(name.clone()).or_insert_with(|| IndexedNode {
             node: node.clone(),
             selected_by: BTreeSet::new(),
             conflict: CordonConflict::default(),
@@ -374,7 +374,7 @@ impl Index {
         let is_ours = self.tally.request_of(&pod).is_some_and(|request| pods::is_requested(request));
         let changes = self.tally.pod_seen(pod);
         self.count(changes);
-        let drains = |place: &Place| place.selected_by.iter().any(|name| self.drains(name));
+        let drains = |place: &IndexedNode| place.selected_by.iter().any(|name| self.drains(name));
         if !is_same && (is_ours || self.nodes.get(&node).is_some_and(drains)) {
             self.now.insert(Item::Pod(key));
         }
