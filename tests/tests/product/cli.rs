@@ -32,7 +32,7 @@ const MISSING: &str = "Usher is not installed in this cluster, which knows no ev
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A living cluster with its controller; both end when dropped.
-struct Place {
+struct Scene {
     cluster: TestCluster,
     client: Client,
     /// Pods run only where there is life.
@@ -40,7 +40,7 @@ struct Place {
     controller: Option<JoinHandle<()>>,
 }
 
-impl Drop for Place {
+impl Drop for Scene {
     fn drop(&mut self) {
         if let Some(controller) = &self.controller {
             controller.abort();
@@ -48,7 +48,7 @@ impl Drop for Place {
     }
 }
 
-impl Place {
+impl Scene {
     async fn bare() -> Self {
         let (cluster, embedded) = TestCluster::embedded_with(true).await.unwrap();
         let quick = Duration::from_millis(10);
@@ -147,7 +147,7 @@ impl Place {
 
 #[tokio::test]
 async fn without_the_definitions_every_command_says_what_to_install() {
-    let place = Place::bare().await;
+    let place = Scene::bare().await;
     place.create::<Node>(Api::all(place.client.clone()), node("n1")).await;
     place.pod("web-1", "web", json!({})).await;
     for line in ["requests", "requests -w", "requests -o json", "explain web-1", "cancel web-1"] {
@@ -159,7 +159,7 @@ async fn without_the_definitions_every_command_says_what_to_install() {
 
 #[tokio::test]
 async fn what_is_not_there_is_said_so() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     let nobody = place.usher("requests").await;
     let text = "No eviction requests found in default namespace; -A shows all namespaces.\n";
     assert_eq!((nobody.code(), nobody.err.as_str()), (0, text));
@@ -180,7 +180,7 @@ async fn what_is_not_there_is_said_so() {
 
 #[tokio::test]
 async fn a_request_is_joined_shown_explained_and_taken_back() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     let annotation = "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com";
     let pod = place.pod("db-0", "db", json!({annotation: "11000/knowledgeable"})).await;
     let uid = pod.uid().unwrap();
@@ -274,7 +274,7 @@ async fn a_request_is_joined_shown_explained_and_taken_back() {
 
 #[tokio::test]
 async fn interceptors_that_the_request_lacks_are_warned_of() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     let annotation = "interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com";
     place.pod("db-0", "db", json!({annotation: "11000"})).await;
     let client = place.usher("evict db-0 --dry-run").await;
@@ -287,7 +287,7 @@ async fn interceptors_that_the_request_lacks_are_warned_of() {
 
 #[tokio::test]
 async fn waiting_ends_when_all_pods_are_gone() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     for name in ["web-1", "web-2", "web-3"] {
         place.pod(name, "web", json!({})).await;
     }
@@ -307,7 +307,7 @@ async fn waiting_ends_when_all_pods_are_gone() {
 
 #[tokio::test]
 async fn a_budget_that_blocks_is_told_at_the_timeout_and_the_request_can_be_taken_back() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     place.pod("web-1", "web", json!({})).await;
     place.budget("web", 1).await;
     let waited = place.usher("evict web-1 --wait --timeout 1s").await;
@@ -346,7 +346,7 @@ async fn a_budget_that_blocks_is_told_at_the_timeout_and_the_request_can_be_take
 
 #[tokio::test]
 async fn several_pods_and_nodes_are_explained_at_once() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     for name in ["web-1", "web-2"] {
         place.pod(name, "web", json!({})).await;
     }
@@ -373,7 +373,7 @@ async fn several_pods_and_nodes_are_explained_at_once() {
 
 #[tokio::test]
 async fn the_manager_is_found_in_whatever_namespace_it_is() {
-    let place = Place::bare().await;
+    let place = Scene::bare().await;
     place.install().await;
     place.create::<Node>(Api::all(place.client.clone()), node("n1")).await;
     place.pod("web-1", "web", json!({})).await;
@@ -396,7 +396,7 @@ async fn the_manager_is_found_in_whatever_namespace_it_is() {
 
 #[tokio::test]
 async fn names_of_the_cluster_are_offered_for_completion() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     for name in ["web-1", "web-2", "db-0"] {
         place.pod(name, "web", json!({})).await;
     }
@@ -421,7 +421,7 @@ async fn names_of_the_cluster_are_offered_for_completion() {
 /// Who may see pods and requests, and no budgets, is not told that none is in the way.
 #[tokio::test]
 async fn whoever_may_not_list_budgets_is_told_so() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     place.pod("web-1", "web", json!({})).await;
     place.budget("web", 1).await;
     let role = json!({
@@ -456,7 +456,7 @@ async fn whoever_may_not_list_budgets_is_told_so() {
 
 #[tokio::test]
 async fn a_webhook_that_does_not_answer_is_told_with_what_to_do() {
-    let place = Place::with_controller().await;
+    let place = Scene::with_controller().await;
     place.pod("web-1", "web", json!({})).await;
     let configuration = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "usher"},
@@ -480,7 +480,7 @@ async fn a_webhook_that_does_not_answer_is_told_with_what_to_do() {
 }
 
 /// Many ask for the same pod at the same time, and take it back at the same time: nobody is lost.
-async fn everybody_is_heard(place: &Place) {
+async fn everybody_is_heard(place: &Scene) {
     let uid = place.pending_pod("many", "many", json!({})).await.uid().unwrap();
     let evict: Vec<String> =
         (0..8).map(|number| format!("evict many --requester r{number}.example.com")).collect();
@@ -498,7 +498,7 @@ async fn everybody_is_heard(place: &Place) {
 
 #[tokio::test]
 async fn everybody_who_asks_at_once_is_heard() {
-    let place = Place::bare().await;
+    let place = Scene::bare().await;
     place.install().await;
     everybody_is_heard(&place).await;
 }
@@ -508,7 +508,7 @@ async fn the_real_server_is_understood_as_well() {
     if usher_testbed::skip_real("cli: the commands on the real API server") {
         return;
     }
-    let mut place = Place::real().await;
+    let mut place = Scene::real().await;
     for line in ["requests", "requests -w"] {
         assert_eq!(place.usher(line).await.error(), MISSING, "{line}");
     }

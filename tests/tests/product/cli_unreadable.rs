@@ -20,12 +20,12 @@ const REQUESTS: &str =
     "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
 const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
 
-struct Place {
+struct Scene {
     cluster: TestCluster,
     client: Client,
 }
 
-impl Place {
+impl Scene {
     async fn new(cluster: TestCluster) -> Self {
         let client = cluster.client("admin").unwrap();
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -160,5 +160,5 @@ async fn a_time_in_the_year_9999_stops_no_command_on_the_real_server() {
     {
         return;
     }
-    Place::new(TestCluster::real().await.unwrap()).await.survives().await;
+    Scene::new(TestCluster::real().await.unwrap()).await.survives().await;
 }
