@@ -13,7 +13,7 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::api::{self, Outcome};
+use super::api::{self, ActionResult};
 use super::events::{self, Recorder};
 use super::follow::{Follower, PendingEvent, follow};
 use super::heartbeat::Heartbeats;
@@ -111,7 +111,7 @@ impl Wake for ReadyFlag {
 /// A task whose actions were carried out, up to the first that failed.
 struct Done {
     of: For,
-    results: Vec<(Action, Outcome)>,
+    results: Vec<(Action, ActionResult)>,
 }
 
 /// What actions are carried out for.
@@ -322,7 +322,7 @@ impl Runner {
         self.queue.done(task, !failed);
     }
 
-    fn note(&self, who: Component, action: &Action, outcome: &Outcome) {
+    fn note(&self, who: Component, action: &Action, outcome: &ActionResult) {
         if !outcome.succeeded() {
             tracing::debug!(?who, action = describe(action), code = outcome.code, outcome.message, "refused");
         }
