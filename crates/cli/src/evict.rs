@@ -166,7 +166,7 @@ pub async fn find(
 }
 
 /// What is said about one pod.
-struct Told {
+struct EvictReport {
     text: String,
     warnings: Vec<String>,
     /// Something to wait for.
@@ -178,7 +178,7 @@ async fn one(
     namespace: &str,
     pod: &FullPod,
     arguments: &Arguments,
-) -> (String, Result<Told, Error>) {
+) -> (String, Result<EvictReport, Error>) {
     let name = pod.name_any();
     let result = ask_one(client, namespace, pod, arguments).await;
     (name, result)
@@ -189,7 +189,7 @@ async fn ask_one(
     namespace: &str,
     pod: &FullPod,
     arguments: &Arguments,
-) -> Result<Told, Error> {
+) -> Result<EvictReport, Error> {
     let target = PodTarget {
         namespace: namespace.to_string(),
         name: pod.name_any(),
@@ -198,20 +198,20 @@ async fn ask_one(
     let subject = Some(Subject::new(namespace, &target.name, &target.uid));
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     if matches!(phase, "Succeeded" | "Failed") {
-        return Ok(Told {
+        return Ok(EvictReport {
             text: format!("has already ended ({phase})"),
             warnings: Vec::new(),
             subject: None,
         });
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return Ok(Told { text: "is already terminating".to_string(), warnings: Vec::new(), subject });
+        return Ok(EvictReport { text: "is already terminating".to_string(), warnings: Vec::new(), subject });
     }
     let requester = &arguments.requester;
     let warnings = warnings(pod);
     if arguments.dry_run == Some(DryRun::Client) {
         let text = format!("eviction would be requested as {} (dry run)", requester.name);
-        return Ok(Told { text, warnings, subject });
+        return Ok(EvictReport { text, warnings, subject });
     }
     let dry_run = arguments.dry_run == Some(DryRun::Server);
     let asked = ask(client, &target, requester, arguments.deadline, dry_run).await?;
@@ -226,7 +226,7 @@ fn tell(
     dry_run: bool,
     mut warnings: Vec<String>,
     subject: Option<Subject>,
-) -> Told {
+) -> EvictReport {
     let name = &requester.name;
     let (request, mut text) = match asked {
         Asked::Created(request) => {
@@ -263,7 +263,7 @@ fn tell(
                 .to_string(),
         );
     }
-    Told { text, warnings, subject }
+    EvictReport { text, warnings, subject }
 }
 
 fn next(request: &EvictionRequest, is_evictable: bool) -> String {
