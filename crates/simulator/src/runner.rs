@@ -64,7 +64,7 @@ pub(crate) async fn run(
         runner.take_in_news();
         runner.queue.wake(runner.now());
         match runner.queue.take() {
-            Some(task) => runner.look_at(task),
+            Some(task) => runner.reconcile(task),
             None => runner.wait().await,
         }
         in_a_row += 1;
@@ -227,7 +227,7 @@ impl Runner {
         }
     }
 
-    fn look_at(&mut self, task: Task) {
+    fn reconcile(&mut self, task: Task) {
         if !self.presence.takes(&self.view, &task) {
             self.queue.done(task, true);
             return;
