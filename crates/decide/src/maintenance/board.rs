@@ -167,7 +167,7 @@ impl Board {
         let dirty = std::mem::take(&mut self.dirty);
         let mut nodes = Vec::new();
         if !std::mem::take(&mut self.may_move) {
-            dirty.into_iter().for_each(|at| self.look_at(at, &mut nodes));
+            dirty.into_iter().for_each(|at| self.refresh(at, &mut nodes));
             return Changes { nodes, ..Changes::default() };
         }
         let before: Vec<usize> = self.world.draining.iter().map(|draining| draining.position).collect();
@@ -180,12 +180,12 @@ impl Board {
             self.retarget();
         }
         let waits = waits(&self.world, &self.steps);
-        let look_at_all = moved || waits != self.waits;
+        let refresh_all = moved || waits != self.waits;
         self.waits = waits;
-        if look_at_all {
-            (0..self.places.len()).for_each(|at| self.look_at(at, &mut nodes));
+        if refresh_all {
+            (0..self.places.len()).for_each(|at| self.refresh(at, &mut nodes));
         } else {
-            dirty.into_iter().for_each(|at| self.look_at(at, &mut nodes));
+            dirty.into_iter().for_each(|at| self.refresh(at, &mut nodes));
         }
         self.fresh = false;
         Changes { pushed, moved, nodes }
@@ -265,7 +265,7 @@ impl Board {
         numbers.into_iter().map(|number| self.lists[number].clone()).collect()
     }
 
-    fn look_at(&mut self, at: usize, changed: &mut Vec<Arc<str>>) {
+    fn refresh(&mut self, at: usize, changed: &mut Vec<Arc<str>>) {
         let place = &self.places[at];
         let state = self.state_of(place);
         if state == place.state && !self.fresh {

@@ -163,7 +163,7 @@ impl Index {
         let nodes: Vec<Arc<str>> =
             if is_other { self.maintenances[&name].nodes.iter().cloned().collect() } else { retargeted };
         for node in nodes {
-            self.look_at_pods_on(&node);
+            self.enqueue_pods_on(&node);
             self.now.insert(Item::Node(node));
         }
         self.now.insert(Item::Maintenance(name));
@@ -210,7 +210,7 @@ impl Index {
         }
         for node in changed {
             self.now.insert(Item::Node(node.clone()));
-            self.look_at_pods_on(&node);
+            self.enqueue_pods_on(&node);
         }
     }
 
@@ -255,7 +255,7 @@ impl Index {
             if let Some(place) = self.nodes.get_mut(&node) {
                 place.selected_by.remove(name);
             }
-            self.look_at_pods_on(&node);
+            self.enqueue_pods_on(&node);
             self.now.insert(Item::Node(node));
         }
         // Nodes that it did not select any more may still carry its mark.
@@ -319,17 +319,17 @@ impl Index {
                 self.now.insert(Item::Maintenance(maintenance.clone()));
                 self.is_stale = true;
             }
-            self.look_at_pods_on(&name);
+            self.enqueue_pods_on(&name);
         }
         if old.as_ref().map(|old| &old.held_by) != Some(&node.held_by) {
             self.is_stale = true;
         }
-        self.look_at_maintenances_of(&name);
+        self.enqueue_maintenances_of(&name);
         self.now.insert(Item::Node(name));
     }
 
     pub fn node_gone(&mut self, name: &Arc<str>) {
-        self.look_at_maintenances_of(name);
+        self.enqueue_maintenances_of(name);
         let Some(place) = self.nodes.remove(name) else { return };
         self.board.forget(name);
         for entry in self.maintenances.values_mut() {
@@ -346,20 +346,20 @@ impl Index {
         }
     }
 
-    fn look_at_maintenances_of(&mut self, node: &str) {
+    fn enqueue_maintenances_of(&mut self, node: &str) {
         let Some(place) = self.nodes.get(node) else { return };
         self.now.extend(place.selected_by.iter().cloned().map(Item::Maintenance));
-        self.look_at_completing();
+        self.enqueue_completing();
     }
 
     /// Those that wait for the last marks and requests to go.
-    fn look_at_completing(&mut self) {
+    fn enqueue_completing(&mut self) {
         let completing = self.maintenances.values().map(|entry| &entry.maintenance);
         let completing = completing.filter(|it| it.stage() == Stage::Complete && it.has_begun());
         self.now.extend(completing.map(|it| Item::Maintenance(it.name.clone())));
     }
 
-    fn look_at_pods_on(&mut self, node: &str) {
+    fn enqueue_pods_on(&mut self, node: &str) {
         self.now.extend(self.tally.pods_on(node).cloned().map(Item::Pod));
     }
 
@@ -387,7 +387,7 @@ impl Index {
     pub fn pod_gone(&mut self, key: &Key) {
         let change = self.tally.pod_gone(key);
         if change.is_some() {
-            self.look_at_completing();
+            self.enqueue_completing();
         }
         self.count(change.into_iter().collect());
     }
@@ -426,7 +426,7 @@ impl Index {
     fn request_changed(&mut self, pod: Key, change: Option<Change>, is_ours: bool) {
         self.count(change.into_iter().collect());
         if is_ours {
-            self.look_at_completing();
+            self.enqueue_completing();
         }
         let is_of_interest = |(found, _): (&Arc<Pod>, _)| {
             is_ours || self.nodes.get(&found.node).is_some_and(|place| !place.selected_by.is_empty())
