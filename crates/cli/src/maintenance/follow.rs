@@ -93,7 +93,7 @@ impl Followed {
     }
 
     /// Looks at all pods, to tell which are left.
-    async fn look_at_last(&mut self, progress: &mut Progress) {
+    async fn observe_last(&mut self, progress: &mut Progress) {
         self.live.watch_pods();
         let all = async {
             while !self.live.has_pods()
@@ -148,7 +148,7 @@ impl Followed {
     /// Its nodes as they are. Once it is drained no pod is left, although this one may not have been told of the last yet.
     fn look(&self, progress: &mut Progress, now: Timestamp) {
         match is_drained_by_now(&self.maintenance) {
-            true => progress.look_at_all(&World::default(), now),
+            true => progress.recount_all(&World::default(), now),
             false => progress.look(&self.live.world, now),
         }
     }
@@ -261,7 +261,7 @@ pub async fn until_drained(
         screen.clear();
     }
     if ending == Ending::NotGone {
-        followed.look_at_last(&mut progress).await;
+        followed.observe_last(&mut progress).await;
     }
     tell_end(ending, &mut progress, &followed, surroundings, surroundings.now(), streams)?;
     Ok(ending)

@@ -173,7 +173,7 @@ impl Progress {
     pub fn at_once(maintenance: &NodeMaintenance, world: &World, now: Timestamp) -> Self {
         let mut progress = Self::new(now);
         progress.observe(maintenance);
-        progress.look_at_all(world, now);
+        progress.recount_all(world, now);
         progress
     }
 
@@ -273,7 +273,7 @@ impl Progress {
     /// Looks at what has changed since the last time.
     pub fn look(&mut self, world: &World, now: Timestamp) {
         if std::mem::take(&mut self.is_outdated) {
-            return self.look_at_all(world, now);
+            return self.recount_all(world, now);
         }
         let mut pods = std::mem::take(&mut self.changed);
         pods.extend(self.catch_up.take(CATCH_UP));
@@ -300,7 +300,7 @@ impl Progress {
     }
 
     /// Looks at everything.
-    pub fn look_at_all(&mut self, world: &World, now: Timestamp) {
+    pub fn recount_all(&mut self, world: &World, now: Timestamp) {
         self.pods.clear();
         self.changed.clear();
         self.rechecks.clear();

@@ -65,8 +65,8 @@ fn scene() -> (World, World) {
 fn looked(maintenance: &NodeMaintenance, before: &World, after: &World) -> Progress {
     let mut progress = Progress::new("2026-01-01T11:58:00Z".parse().unwrap());
     progress.observe(maintenance);
-    progress.look_at_all(before, now());
-    progress.look_at_all(after, now());
+    progress.recount_all(before, now());
+    progress.recount_all(after, now());
     progress
 }
 
@@ -149,13 +149,13 @@ fn elsewhere_there_is_a_line_for_each_change() {
     let mut said = Said::default();
     let mut progress = Progress::new(now());
     progress.observe(&maintenance);
-    progress.look_at_all(&before, now());
+    progress.recount_all(&before, now());
     assert_eq!(
         said.lines(&maintenance, &progress, now()),
         "node/a: 0 of 3 pods gone, 3 pending\nnode/b: 0 of 2 pods gone, 2 pending\n\
          node/c: 0 of 0 pods gone; Waiting for other.\n"
     );
-    progress.look_at_all(&after, now());
+    progress.recount_all(&after, now());
     assert_eq!(
         said.lines(&maintenance, &progress, now()),
         "node/a: 0 of 3 pods gone, 2 blocked, 1 pending; disruption budget web does not allow the pod to be evicted \
