@@ -1,6 +1,6 @@
-//! Patches of a status alone, bindings and deletions take a shorter way through the server than other writes. Both ways
+//! Patches of a status alone, bindings and deletions take a fast path through the server. Both ways
 //! must give the same, byte for byte: here each is sent to two clusters with one seed, and only one of them may take the
-//! shorter way.
+//! fast path.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by failing")]
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Both {
         };
         let mut answers = Vec::new();
         for (cluster, is_long) in self.0.iter().zip([false, true]) {
-            // To ask for what is done anyway is all that keeps these from the shorter way.
+            // To ask for what is done anyway is all that keeps these from the fast path.
             let query = if is_long && method == Method::PATCH { "?fieldValidation=Warn" } else { "" };
             let mut body = body.clone();
             if is_long && body["kind"] == "Binding" {
