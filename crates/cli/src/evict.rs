@@ -14,7 +14,7 @@ use crate::explain::interceptors as count;
 use crate::reading::Read;
 use crate::wait::{self, Hints, Subject};
 use crate::world::list;
-use crate::{Ending, Error, Streams, Surroundings, span};
+use crate::{Ending, Environment, Error, Streams, span};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -58,10 +58,10 @@ const AT_A_TIME: usize = 16;
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let connected = arguments.connection.open(surroundings).await?;
+    let connected = arguments.connection.open(environment).await?;
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
     let mut ending = Ending::Done;
     let mut pods = Vec::new();
@@ -98,11 +98,11 @@ pub async fn run(
         return Ok(ending);
     }
     let hints = Hints {
-        watch: format!("{} requests -n {namespace} -w", surroundings.program),
-        cancel: cancel_command(&surroundings.program, namespace, &arguments),
+        watch: format!("{} requests -n {namespace} -w", environment.program),
+        cancel: cancel_command(&environment.program, namespace, &arguments),
     };
     if !arguments.wait {
-        if surroundings.is_terminal {
+        if environment.is_terminal {
             writeln!(streams.err, "watch: {}\ncancel: {}", hints.watch, hints.cancel)?;
         }
         return Ok(ending);
@@ -110,8 +110,7 @@ pub async fn run(
     let timeout = arguments.timeout.filter(|timeout| !timeout.is_zero());
     let err = &mut *streams.err;
     let following = Streams { out: &mut *streams.out, err: &mut *err };
-    let waited =
-        wait::until_gone(client, namespace, subjects, timeout, &hints, surroundings, following).await;
+    let waited = wait::until_gone(client, namespace, subjects, timeout, &hints, environment, following).await;
     if waited.as_ref().is_err_and(Error::is_broken_pipe) {
         writeln!(err, "output closed; the eviction is still requested\ncancel: {}", hints.cancel)?;
     }

@@ -18,7 +18,7 @@ use crate::requests::say_if_hidden;
 use crate::screen::Screen;
 use crate::table::Table;
 use crate::world::World;
-use crate::{Ending, Error, Streams, Surroundings, span};
+use crate::{Ending, Environment, Error, Streams, span};
 use usher_decide::request_state::RequestWait;
 
 /// Things change by the passing of time, too.
@@ -126,7 +126,7 @@ impl Following {
     }
 
     /// All of it, for a screen.
-    pub fn picture(&self, world: &World, surroundings: &Surroundings, now: Timestamp) -> String {
+    pub fn picture(&self, world: &World, environment: &Environment, now: Timestamp) -> String {
         let outcomes = self.outcomes(world, now);
         let gone = outcomes.iter().filter(|(_, outcome)| *outcome == PodState::Gone).count();
         let head = format!("{gone} of {} gone after {}", pods(outcomes.len()), span::age(self.started, now));
@@ -138,7 +138,7 @@ impl Following {
                 PodState::Withdrawn => (String::new(), "withdrawn".to_string()),
                 PodState::Waiting { turn, waits } => {
                     let phrase = waits.phrase(now);
-                    let phrase = if waits.is_blocked() { surroundings.alarming(&phrase) } else { phrase };
+                    let phrase = if waits.is_blocked() { environment.alarming(&phrase) } else { phrase };
                     (turn.clone(), phrase)
                 }
             };
@@ -149,7 +149,7 @@ impl Following {
             }
         }
         let more = if hidden > 0 { format!("  and {hidden} more\n") } else { String::new() };
-        format!("{}\n{}{more}", surroundings.bold(&head), table.render())
+        format!("{}\n{}{more}", environment.bold(&head), table.render())
     }
 
     /// How it ended, if all is over.
@@ -199,7 +199,7 @@ pub async fn until_gone(
     subjects: Vec<Subject>,
     timeout: Option<SignedDuration>,
     hints: &Hints,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let pod_name = match &subjects[..] {
@@ -207,18 +207,18 @@ pub async fn until_gone(
         _ => None,
     };
     let scope = Scope { namespace: Some(namespace.to_string()), pod_name, ..Scope::default() };
-    let mut following = Following::new(subjects, surroundings.now());
+    let mut following = Following::new(subjects, environment.now());
     let mut live = Live::start(client, &scope).await?;
     say_if_hidden(&live.world, streams.err)?;
-    let screen = surroundings.is_terminal.then(Screen::new);
+    let screen = environment.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);
     let mut out_of_time = std::pin::pin!(out_of_time(timeout));
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let ending = loop {
-        let now = surroundings.now();
+        let now = environment.now();
         match &screen {
             Some(screen) => {
-                screen.draw(&following.picture(&live.world, surroundings, now));
+                screen.draw(&following.picture(&live.world, environment, now));
             }
             None => {
                 streams.out.write_all(following.lines(&live.world, now).as_bytes())?;
@@ -241,7 +241,7 @@ pub async fn until_gone(
     if let Some(screen) = &screen {
         screen.clear();
     }
-    let summary = following.summary(&live.world, surroundings.now());
+    let summary = following.summary(&live.world, environment.now());
     match ending {
         Ending::Interrupted => writeln!(
             streams.err,

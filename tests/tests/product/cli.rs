@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_api::EvictionRequest;
 use usher_apply::Clock;
-use usher_cli::Surroundings;
+use usher_cli::Environment;
 use usher_controllers::eviction_request::{Nobody, run};
 use usher_tests::TestCluster;
 use usher_tests::living::node;
@@ -141,7 +141,7 @@ impl Scene {
     /// Runs a command line, split at white space.
     async fn usher(&self, line: &str) -> Printed {
         let line = format!("{line} --kubeconfig {}", self.cluster.kubeconfig().display());
-        tokio::time::timeout(PATIENCE, typed::usher(&line, &Surroundings::plain())).await.unwrap().unwrap()
+        tokio::time::timeout(PATIENCE, typed::usher(&line, &Environment::plain())).await.unwrap().unwrap()
     }
 }
 
@@ -384,9 +384,9 @@ async fn the_manager_is_found_in_whatever_namespace_it_is() {
     place.create::<k8s_openapi::api::coordination::v1::Lease>(place.api(), lease).await;
     assert_eq!(place.usher("evict web-1").await.code(), 0);
     let server_now = std::sync::Arc::new(|| jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60));
-    let surroundings = Surroundings { clock: server_now, ..Surroundings::plain() };
+    let environment = Environment { clock: server_now, ..Environment::plain() };
     let line = format!("explain web-1 --kubeconfig {}", place.cluster.kubeconfig().display());
-    let explained = typed::usher(&line, &surroundings).await.unwrap().out;
+    let explained = typed::usher(&line, &environment).await.unwrap().out;
     assert!(
         explained.contains("the manager does not seem to run: it should evict the pod since"),
         "{explained}"
@@ -439,8 +439,8 @@ async fn whoever_may_not_list_budgets_is_told_so() {
     });
     place.create::<ClusterRoleBinding>(Api::all(place.client.clone()), binding).await;
     let cluster = Some(place.cluster.client("nobody").unwrap());
-    let surroundings = Surroundings { cluster, ..Surroundings::plain() };
-    let explained = typed::usher("explain web-1 -n default", &surroundings).await.unwrap();
+    let environment = Environment { cluster, ..Environment::plain() };
+    let explained = typed::usher("explain web-1 -n default", &environment).await.unwrap();
     let text = &explained.out;
     assert!(
         text.contains(

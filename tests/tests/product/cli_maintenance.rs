@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use usher_apply::Clock;
-use usher_cli::Surroundings;
+use usher_cli::Environment;
 use usher_controllers::run_all;
 use usher_tests::cluster::ADMIN;
 use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, bare_pod, node, workload};
@@ -19,7 +19,7 @@ use usher_tests::{TestCluster, crds};
 mod many_nodes;
 
 async fn usher(scene: &Scene, line: &str) -> Printed {
-    typed::usher(line, &scene.surroundings()).await.unwrap()
+    typed::usher(line, &scene.environment()).await.unwrap()
 }
 
 async fn maintenances(scene: &Scene) -> Vec<Value> {
@@ -292,7 +292,7 @@ async fn a_node_that_joins_a_drained_maintenance_is_waited_for() {
 }
 
 /// A person who may do all but list eviction requests.
-fn without_requests(scene: &Scene) -> Surroundings {
+fn without_requests(scene: &Scene) -> Environment {
     let inner = scene.witness.client("person");
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let inner = inner.clone();
@@ -308,22 +308,22 @@ fn without_requests(scene: &Scene) -> Surroundings {
             Ok(http::Response::builder().status(403).body(body).unwrap())
         }
     });
-    Surroundings { cluster: Some(kube::Client::new(service, "default")), ..scene.surroundings() }
+    Environment { cluster: Some(kube::Client::new(service, "default")), ..scene.environment() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_may_not_list_eviction_requests_follows_a_drain_without_them() {
     let scene = Scene::new(3).await.unwrap();
     scene.deployment("web", 3, 2).await.unwrap();
-    let surroundings = without_requests(&scene);
+    let environment = without_requests(&scene);
     let note = "note: you may not list evictionrequests here, so which pods are being evicted and what they wait on is not \
                 shown\n";
-    let drained = typed::usher("drain n1", &surroundings).await.unwrap();
+    let drained = typed::usher("drain n1", &environment).await.unwrap();
     assert_eq!((drained.code(), drained.err.as_str()), (0, note), "{drained:?}");
     assert!(drained.out.contains("\nn1 drained: 1 pod left in "), "{drained:?}");
-    let described = typed::usher("maintenance describe drain-n1 --watch", &surroundings).await.unwrap();
+    let described = typed::usher("maintenance describe drain-n1 --watch", &environment).await.unwrap();
     assert_eq!((described.code(), described.err.as_str()), (0, note), "{described:?}");
-    let described = typed::usher("maintenance describe drain-n1", &surroundings).await.unwrap();
+    let described = typed::usher("maintenance describe drain-n1", &environment).await.unwrap();
     assert!(described.err.starts_with("note: what the pods wait on is not shown: "), "{described:?}");
 }
 
@@ -491,7 +491,7 @@ async fn a_drain_whose_output_nobody_reads_any_more_does_not_end_as_if_it_were_d
     scene.deployment("web", 3, 3).await.unwrap();
     for lines in [0, 1] {
         let (mut out, mut err) = (Head(lines), Vec::new());
-        let ending = typed::usher_to("drain n1", &scene.surroundings(), &mut out, &mut err).await.unwrap();
+        let ending = typed::usher_to("drain n1", &scene.environment(), &mut out, &mut err).await.unwrap();
         let why = ending.unwrap_err();
         assert_eq!((why.is_broken_pipe(), why.code()), (true, 141), "{why}");
         let told = String::from_utf8(err).unwrap();
@@ -527,7 +527,7 @@ async fn what_is_wrong_is_told() {
     for wrong in
         ["drain", "drain n1 -l a=b", "drain -l a=b=c", "drain N_1", "drain n1 --max-nodes 0", "nm start"]
     {
-        assert!(typed::usher(wrong, &Surroundings::plain()).await.is_err(), "{wrong}");
+        assert!(typed::usher(wrong, &Environment::plain()).await.is_err(), "{wrong}");
     }
 }
 
@@ -556,8 +556,8 @@ async fn the_real_control_plane_is_drained_as_well() {
     }
     let cluster = TestCluster::real_living().await.unwrap();
     let client = cluster.client(ADMIN).unwrap();
-    let surroundings = Surroundings { cluster: Some(client.clone()), ..Surroundings::plain() };
-    let missing = typed::usher("maintenance list", &surroundings).await.unwrap().error();
+    let environment = Environment { cluster: Some(client.clone()), ..Environment::plain() };
+    let missing = typed::usher("maintenance list", &environment).await.unwrap().error();
     assert!(missing.starts_with("Usher is not installed in this cluster, which knows no "), "{missing}");
     crds::install(&cluster).await.unwrap();
     for number in 1..=4 {
@@ -570,25 +570,25 @@ async fn the_real_control_plane_is_drained_as_well() {
     cluster.until(&format!("{DEPLOYMENTS}/web"), all_ready).await.unwrap();
     let manager = tokio::spawn(run_all(client, Clock::system(), &WITHOUT_SURGES));
 
-    assert_eq!(typed::usher("cordon n2", &surroundings).await.unwrap().out, "node/n2: cordoned\n");
+    assert_eq!(typed::usher("cordon n2", &environment).await.unwrap().out, "node/n2: cordoned\n");
     for (line, name) in
         [("drain n1 --timeout 3m", "drain-n1"), ("drain n2 n3 --timeout 3m", "drain-n2-and-1-more")]
     {
-        let drained = typed::usher(line, &surroundings).await.unwrap();
+        let drained = typed::usher(line, &environment).await.unwrap();
         assert_eq!(drained.code(), 0, "{drained:?}");
         assert!(drained.out.starts_with(&format!("maintenance {name} created: it drains ")), "{drained:?}");
     }
-    let list = typed::usher("maintenance list", &surroundings).await.unwrap().out;
+    let list = typed::usher("maintenance list", &environment).await.unwrap().out;
     assert!(list.contains("drain-n2-and-1-more   Drained   2       2/2       0         0"), "{list}");
-    let described = typed::usher("maintenance describe drain-n1", &surroundings).await.unwrap().out;
+    let described = typed::usher("maintenance describe drain-n1", &environment).await.unwrap().out;
     assert!(described.contains("all pods have left 1 node\n"), "events: {described}");
-    assert_eq!(typed::usher("uncordon n1", &surroundings).await.unwrap().code(), 1);
-    let back = typed::usher("maintenance cordon drain-n1", &surroundings).await.unwrap().error();
+    assert_eq!(typed::usher("uncordon n1", &environment).await.unwrap().code(), 1);
+    let back = typed::usher("maintenance cordon drain-n1", &environment).await.unwrap().error();
     assert!(back.contains("stages never go back"), "{back}");
-    let completed = typed::usher("maintenance complete drain-n1 --timeout 1m", &surroundings).await.unwrap();
+    let completed = typed::usher("maintenance complete drain-n1 --timeout 1m", &environment).await.unwrap();
     assert!(completed.out.ends_with("node/n1: uncordoned\n"), "{completed:?}");
     let cancelled =
-        typed::usher("maintenance cancel drain-n2-and-1-more --timeout 1m", &surroundings).await.unwrap();
+        typed::usher("maintenance cancel drain-n2-and-1-more --timeout 1m", &environment).await.unwrap();
     assert!(
         cancelled
             .out
@@ -596,7 +596,7 @@ async fn the_real_control_plane_is_drained_as_well() {
         "{cancelled:?}"
     );
     assert_eq!(
-        typed::usher("maintenance describe drain-n2-and-1-more", &surroundings).await.unwrap().code(),
+        typed::usher("maintenance describe drain-n2-and-1-more", &environment).await.unwrap().code(),
         1
     );
     manager.abort();

@@ -8,7 +8,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use usher_cli::{Ending, Surroundings};
+use usher_cli::{Ending, Environment};
 use usher_tests::TestCluster;
 use usher_tests::living::{
     BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, bare_pod, node, template, workload,
@@ -19,14 +19,14 @@ use usher_tests::typed;
 
 /// What a dry run prints, and how it ends.
 async fn dry_run(scene: &Scene, line: &str) -> (Ending, String) {
-    let printed = typed::usher(&format!("drain {line} --dry-run"), &scene.surroundings()).await.unwrap();
+    let printed = typed::usher(&format!("drain {line} --dry-run"), &scene.environment()).await.unwrap();
     assert_eq!(printed.err, "");
     (printed.ending.unwrap(), printed.out)
 }
 
 /// What `explain node/NAME` prints.
 async fn explain(scene: &Scene, node: &str) -> Result<String, String> {
-    let printed = typed::usher(&format!("explain node/{node}"), &scene.surroundings()).await.unwrap();
+    let printed = typed::usher(&format!("explain node/{node}"), &scene.environment()).await.unwrap();
     printed.ending.map(|_| printed.out).map_err(|why| why.to_string())
 }
 
@@ -164,7 +164,7 @@ async fn more_replicas_are_not_advised_where_they_do_not_help() {
         scene.until(&format!("{BUDGETS}/web"), is_counted).await.unwrap();
         let pod = scene.pods_on("n1").await.unwrap()[0].clone();
         let name = pod["metadata"]["name"].as_str().unwrap();
-        let explained = typed::usher(&format!("explain {name}"), &scene.surroundings()).await.unwrap().out;
+        let explained = typed::usher(&format!("explain {name}"), &scene.environment()).await.unwrap().out;
         let advice = format!(
             "budget web has maxUnavailable 0 and {replicas} pods: raise maxUnavailable to 1 or more; more replicas do not help\n"
         );
@@ -191,17 +191,17 @@ async fn a_dry_run_and_an_explanation_on_a_real_api_server() {
     pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
     create::<Pod>(Api::namespaced(client.clone(), "default"), pod).await;
 
-    let surroundings = Surroundings { cluster: Some(client.clone()), ..Surroundings::plain() };
-    let printed = typed::usher("drain n1 --dry-run", &surroundings).await.unwrap();
+    let environment = Environment { cluster: Some(client.clone()), ..Environment::plain() };
+    let printed = typed::usher("drain n1 --dry-run", &environment).await.unwrap();
     let text = &printed.out;
     assert_eq!(printed.code(), 1, "it would be refused: {text}");
     assert!(text.starts_with("Dry run: 1 node with 1 pod would be drained at once."), "{text}");
     assert!(text.contains("- 1 pod has no controller and will not be recreated\n"), "{text}");
     assert!(text.contains("- 1 pod has emptyDir data, which is deleted with the pod\n"), "{text}");
-    let refused = typed::usher("drain n1 --force", &surroundings).await.unwrap().error();
+    let refused = typed::usher("drain n1 --force", &environment).await.unwrap().error();
     assert!(refused.contains("add --delete-emptydir-data\n  default/solo: "), "{refused}");
 
-    let text = typed::usher("explain node/n1", &surroundings).await.unwrap().out;
+    let text = typed::usher("explain node/n1", &environment).await.unwrap().out;
     assert!(text.starts_with("Node n1 is in no maintenance, and has 1 pod.\n"), "{text}");
     assert!(text.contains("Evictable     1 pod: it would be evicted at once"), "{text}");
 }

@@ -16,7 +16,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::service_fn;
-use usher_cli::Surroundings;
+use usher_cli::Environment;
 use usher_tests::typed::usher;
 
 /// Moves the cursor, sets the title, breaks lines, and turns the order of letters around.
@@ -232,9 +232,9 @@ async fn run(objects: Vec<(&'static str, Value)>, colours: &[bool], what: &str) 
     for &colours in colours {
         let clock = Arc::new(|| "2026-01-01T12:00:00Z".parse().unwrap());
         let cluster = Some(cluster(objects.clone()));
-        let surroundings = Surroundings { colours, clock, cluster, ..Surroundings::plain() };
+        let environment = Environment { colours, clock, cluster, ..Environment::plain() };
         for command in COMMANDS {
-            let printed = usher(command, &surroundings).await.unwrap();
+            let printed = usher(command, &environment).await.unwrap();
             let error = printed.error();
             for text in [&printed.out, &printed.err, &error] {
                 assert!(is_harmless(text, colours), "{what}, {command}: {text:?}");
@@ -277,17 +277,17 @@ async fn what_is_printed_as_json_or_yaml_is_exact_and_harmless() {
     let mut objects = objects();
     objects[4].1["spec"]["reason"] = HOSTILE.into();
     objects[3].1["status"]["message"] = HOSTILE.into();
-    let surroundings = Surroundings { cluster: Some(cluster(objects.clone())), ..Surroundings::plain() };
+    let environment = Environment { cluster: Some(cluster(objects.clone())), ..Environment::plain() };
     for (command, at) in [("maintenance list", 4), ("requests", 3)] {
-        let json = usher(&format!("{command} -o json"), &surroundings).await.unwrap();
+        let json = usher(&format!("{command} -o json"), &environment).await.unwrap();
         let read: Value = serde_json::from_str(&json.out).unwrap();
         assert_eq!(read["items"][0], objects[at].1);
-        let yaml = usher(&format!("{command} -o yaml"), &surroundings).await.unwrap();
+        let yaml = usher(&format!("{command} -o yaml"), &environment).await.unwrap();
         assert!(is_harmless(&yaml.out, false), "{}", yaml.out);
         let read: Value = serde_saphyr::from_str(&yaml.out).unwrap();
         assert_eq!(read["items"][0], objects[at].1);
     }
-    let explained = usher("explain web -o json", &surroundings).await.unwrap();
+    let explained = usher("explain web -o json", &environment).await.unwrap();
     let read: Value = serde_json::from_str(&explained.out).unwrap();
     assert_eq!(read["request"]["message"], HOSTILE, "{}", explained.out);
 }

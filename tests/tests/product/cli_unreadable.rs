@@ -9,7 +9,7 @@ use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
-use usher_cli::Surroundings;
+use usher_cli::Environment;
 use usher_tests::typed::{Printed, usher};
 use usher_tests::{Request, TestCluster};
 
@@ -68,8 +68,8 @@ impl Scene {
     }
 
     async fn usher(&self, line: &str) -> Printed {
-        let surroundings = Surroundings { cluster: Some(self.client.clone()), ..Surroundings::plain() };
-        usher(line, &surroundings).await.unwrap()
+        let environment = Environment { cluster: Some(self.client.clone()), ..Environment::plain() };
+        usher(line, &environment).await.unwrap()
     }
 
     async fn maintenance(&self, name: &str, node: &str) {

@@ -8,7 +8,7 @@ use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 use usher_decide::node_state::{NodeDrain, NotAsked, Urgency, concerned, stage_started};
 use usher_decide::snapshot::{Maintenance, Node, Pod, PodOnWire};
 
-use crate::Surroundings;
+use crate::Environment;
 use crate::explain::{self, Explanation, Found};
 use crate::request_text::{WaitText as _, WaitingOnFacts};
 use usher_decide::request_state::{ManagerStep, RequestWait, WaitCause};
@@ -174,7 +174,7 @@ fn group_of(found: &Found, drain: Option<&NodeDrain>, now: Timestamp) -> (GroupK
     let group = Group {
         urgency,
         waiting_on: explanation.waiting_on.clone(),
-        advice: explain::advice(&explanation, &Surroundings::plain(), now),
+        advice: explain::advice(&explanation, &Environment::plain(), now),
         sentence: explanation.sentence,
         since: explanation.since,
         until: explanation.until,

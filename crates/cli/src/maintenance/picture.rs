@@ -13,7 +13,7 @@ use crate::error::MANAGER_PODS;
 use crate::request_text::WaitText as _;
 use crate::screen::{Size, wrap};
 use crate::table::Table;
-use crate::{Surroundings, span};
+use crate::{Environment, span};
 use usher_decide::request_state::RequestWait;
 
 /// So many nodes are shown one by one.
@@ -31,7 +31,7 @@ const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 pub fn picture(
     maintenance: &NodeMaintenance,
     progress: &Progress,
-    surroundings: &Surroundings,
+    environment: &Environment,
     size: Size,
     now: Timestamp,
 ) -> String {
@@ -47,16 +47,16 @@ pub fn picture(
         progress.age(now)
     );
     let head = wrap(&head, size.width, 2);
-    let mut text: String = head.lines().map(|line| format!("{}\n", surroundings.bold(line))).collect();
+    let mut text: String = head.lines().map(|line| format!("{}\n", environment.bold(line))).collect();
     if let Some(waits) = not_taken_up(maintenance, progress, now) {
-        text.push_str(&format!("  {}\n", surroundings.alarming(&waits)));
+        text.push_str(&format!("  {}\n", environment.alarming(&waits)));
     }
     let room = room(size);
     let shown = shown(nodes, room);
     let mut table = Table::default();
     for node in &shown {
         let waits = waits_of(node, maintenance, now);
-        let waits = if node.blocked > 0 { surroundings.alarming(&waits) } else { waits };
+        let waits = if node.blocked > 0 { environment.alarming(&waits) } else { waits };
         let gone = format!("{}/{} gone", node.gone(), node.seen);
         let states = if is_drained(node) { "drained".to_string() } else { states(node) };
         let name = format!("  {}", node.name);

@@ -94,16 +94,16 @@ fn the_screen_shows_what_is_left() {
     let requests: Vec<_> = names[1..].iter().map(|name| request(name)).collect();
     let world = world(&pods, &requests, &[budget("web", 1)]);
     let following = following(&names);
-    let mut surroundings = Surroundings::plain();
-    let picture = following.picture(&world, &surroundings, now() + SignedDuration::from_secs(7));
+    let mut environment = Environment::plain();
+    let picture = following.picture(&world, &environment, now() + SignedDuration::from_secs(7));
     let lines: Vec<&str> = picture.lines().collect();
     assert_eq!(lines[0], "1 of 12 pods gone after 7s");
     assert_eq!(lines[1], "  web-01   eviction API   manager: eviction");
     assert_eq!(lines[11], "  and 1 more");
 
-    surroundings.colours = true;
+    environment.colours = true;
     let blocked = crate::samples::world(&pods[..1], &requests[..1], &[budget("web", 0)]);
-    let picture = self::following(&["web-01"]).picture(&blocked, &surroundings, now());
+    let picture = self::following(&["web-01"]).picture(&blocked, &environment, now());
     assert_eq!(
         picture,
         "\x1b[1m0 of 1 pod gone after 0s\x1b[0m\n  web-01   eviction API   \x1b[33mbudget web: minAvailable 3 of \

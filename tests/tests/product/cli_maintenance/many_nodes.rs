@@ -16,7 +16,7 @@ struct Received {
 }
 
 /// A person whose commands are told what they receive.
-fn metered(scene: &Scene) -> (Surroundings, Arc<Received>) {
+fn metered(scene: &Scene) -> (Environment, Arc<Received>) {
     let received = Arc::<Received>::default();
     let (inner, meter) = (scene.witness.client("person"), received.clone());
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -37,7 +37,7 @@ fn metered(scene: &Scene) -> (Surroundings, Arc<Received>) {
         }
     });
     let cluster = Some(kube::Client::new(service, "default"));
-    (Surroundings { cluster, ..scene.surroundings() }, received)
+    (Environment { cluster, ..scene.environment() }, received)
 }
 
 /// Names of the first nodes.
@@ -62,9 +62,9 @@ async fn following_a_drain_of_many_nodes_costs_little_for_each_pod() {
     scene.deployment("web", 130, 100).await.unwrap();
     let pods = pods_on(&scene, 105).await;
     let before = serde_json::to_vec(&scene.get("/api/v1/pods").await.unwrap()).unwrap().len();
-    let (surroundings, received) = metered(&scene);
+    let (environment, received) = metered(&scene);
     let line = format!("drain {} --name big --timeout 1h", nodes(105));
-    let drained = typed::usher(&line, &surroundings).await.unwrap();
+    let drained = typed::usher(&line, &environment).await.unwrap();
     assert_eq!(drained.code(), 0, "{drained:?}");
     assert!(drained.out.contains(&format!("\n105 nodes drained: {pods} pods left in ")), "{drained:?}");
     assert!(
@@ -86,9 +86,9 @@ async fn of_many_nodes_it_is_told_what_blocks_their_pods() {
     let pods = pods_on(&scene, 104).await;
     let web = scene.pods("web").await.unwrap();
     let web = web.iter().filter(|pod| pod["spec"]["nodeName"] != "n105").count();
-    let (surroundings, received) = metered(&scene);
+    let (environment, received) = metered(&scene);
     let line = format!("drain {} --name big --timeout 5m", nodes(104));
-    let waited = typed::usher(&line, &surroundings).await.unwrap();
+    let waited = typed::usher(&line, &environment).await.unwrap();
     assert_eq!(waited.code(), 3, "{waited:?}");
     let told = format!(
         "104 nodes: 0 drained, 0 of {pods} pods gone, {pods} blocked; disruption budget web does not allow the pod to be \

@@ -14,7 +14,7 @@ use crate::terminal::{ALARMING, BOLD, PLAIN};
 const PLUGIN_FILE: &str = "kubectl-usher";
 
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct Environment {
     /// What the person types to get here, for hints and usage.
     pub program: String,
     /// Text may be drawn over.
@@ -28,7 +28,7 @@ pub struct Surroundings {
     pub cluster: Option<Client>,
 }
 
-impl Surroundings {
+impl Environment {
     pub fn of_this_process() -> Self {
         let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
         let is_terminal = std::io::stdout().is_terminal() && variable("TERM") != "dumb";
@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn colours_are_only_there_if_wanted() {
-        let mut surroundings = Surroundings::plain();
-        assert_eq!(surroundings.bold("x"), "x");
-        surroundings.colours = true;
-        assert_eq!(surroundings.bold("x"), "\x1b[1mx\x1b[0m");
+        let mut environment = Environment::plain();
+        assert_eq!(environment.bold("x"), "x");
+        environment.colours = true;
+        assert_eq!(environment.bold("x"), "\x1b[1mx\x1b[0m");
     }
 }
