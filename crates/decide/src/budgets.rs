@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::snapshot::{Budget, Key};
 
 /// A grant that never shows in the budget's status is forgotten after the time for which the disruption controller
-/// itself counts a pod as disrupted (rule 14).
+/// itself counts a pod as disrupted (rule 16 of `docs/eviction-rules.md`).
 const LONGEST_GRANT: SignedDuration = SignedDuration::from_mins(2);
 /// A budget that has nothing left is expected to move by itself; if it does not for so long, evictions are tried for real, so
 /// that what the server says can be told and counted.

@@ -55,7 +55,7 @@ pub struct SelectingBudget {
 
 impl SelectingBudget {
     pub fn all(budgets: &[&Budget], pod: &Pod) -> Vec<Self> {
-        // The server asks no budget about such pods (rule 2).
+        // The server asks no budget about such pods (rule 2 of `docs/eviction-rules.md`).
         let are_asked = pod.phase != Phase::Pending && !pod.phase.is_terminal();
         let selecting = budgets.iter().filter(|budget| are_asked && budget.selects(pod));
         selecting.map(|budget| Self { key: budget.key.clone(), lets_pass: budget.lets_pass(pod) }).collect()
