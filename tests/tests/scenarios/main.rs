@@ -4,3 +4,4 @@
 mod cluster;
 mod maintenances;
 mod requests;
+mod surges;
