@@ -34,11 +34,13 @@ fn patch(schema: &JSONSchemaProps, status: &impl Serialize) -> Value {
     json!({"status": status})
 }
 
-/// Fields that are not there become null, which a merge patch removes.
+/// Fields that are not there become null, which a merge patch removes. What is true or false is always said.
 fn remove_the_rest(schema: &JSONSchemaProps, value: &mut Value) {
     let (Some(fields), Value::Object(value)) = (&schema.properties, value) else { return };
     for (name, schema) in fields {
-        remove_the_rest(schema, value.entry(name.as_str()).or_insert(Value::Null));
+        let is_flag = schema.type_.as_deref() == Some("boolean");
+        let nothing = || if is_flag { Value::Bool(false) } else { Value::Null };
+        remove_the_rest(schema, value.entry(name.as_str()).or_insert_with(nothing));
     }
 }
 
@@ -66,7 +68,10 @@ mod tests {
     #[test]
     fn a_status_replaces_the_one_before_whatever_that_had() {
         let requests = [
-            json!({"message": "", "evictionRequestCancellationPolicy": "Allow", "failedAPIEvictionCounter": 0}),
+            json!({
+                "activeInterceptorCompleted": false, "message": "", "evictionRequestCancellationPolicy": "Allow",
+                "failedAPIEvictionCounter": 0,
+            }),
             json!({
                 "activeInterceptorClass": "a.example.com", "activeInterceptorCompleted": true,
                 "expectedInterceptorFinishTime": "2026-01-01T00:00:00Z", "progressTimestamp": "2026-01-01T00:00:00Z",

@@ -69,7 +69,11 @@ pub async fn withdraw(
     whose: &Whose,
 ) -> Result<Withdrawn, Error> {
     let requests = requests(client, namespace, false);
-    let withdrawn = requests.withdraw(request, |finalizer| whose.includes(finalizer)).await;
+    let who = match whose {
+        Whose::One(requester) => requester.finalizer.as_str(),
+        Whose::All => FIELD_MANAGER,
+    };
+    let withdrawn = requests.withdraw(request, who, |finalizer| whose.includes(finalizer)).await;
     withdrawn.map_err(|why| error(why, request))
 }
 

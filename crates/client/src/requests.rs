@@ -155,11 +155,17 @@ impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
         Err(if is_deleting { AskError::OlderRequestRemains } else { AskError::Contended })
     }
 
-    /// Takes back what those asked for whose finalizers are `whose`. Nothing is written if there is nothing to take back.
+    /// Takes back what those asked for whose finalizers are `whose`. Nothing is written if there is nothing to take back. `who` tells
+    /// apart those who do so at the same time.
     ///
     /// # Errors
     /// The server did not take it.
-    pub async fn withdraw(&self, name: &str, whose: impl Fn(&str) -> bool) -> Result<Withdrawn, AskError<E>> {
+    pub async fn withdraw(
+        &self,
+        name: &str,
+        who: &str,
+        whose: impl Fn(&str) -> bool,
+    ) -> Result<Withdrawn, AskError<E>> {
         for attempt in 0..ATTEMPTS {
             let Some(known) = self.get(name).await? else { return Ok(Withdrawn::NoRequest) };
             let kept: Vec<String> = known.finalizers().iter().filter(|one| !whose(one)).cloned().collect();
@@ -169,7 +175,7 @@ impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
             if let Some(now) = self.write(&known, &kept).await? {
                 return Ok(Withdrawn::Now(now));
             }
-            pause(name, attempt).await;
+            pause(who, attempt).await;
         }
         Err(AskError::Contended)
     }

@@ -144,7 +144,7 @@ impl RequestHandle {
         let _alone = self.writing.lock().await;
         self.withdrawn.send_replace(true);
         let ours = |finalizer: &str| finalizer == &*self.requester.finalizer;
-        let withdrawn = self.protocol().withdraw(self.request_name(), ours).await;
+        let withdrawn = self.protocol().withdraw(self.request_name(), &self.requester.finalizer, ours).await;
         withdrawn.map(drop).map_err(|why| self.error(why))
     }
 
