@@ -3,3 +3,4 @@
 mod maintenances;
 mod requests;
 mod rights;
+mod surges;

@@ -183,7 +183,7 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
 
 #[test]
 fn no_replica_is_lost_whatever_goes_wrong() {
-    let named = Named { target: "surge_seeds", test: "no_replica_is_lost_whatever_goes_wrong" };
+    let named = Named { module: module_path!(), test: "no_replica_is_lost_whatever_goes_wrong" };
     if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), surges_in_trouble) {
         panic!("{failure}");
     }
