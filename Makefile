@@ -1,6 +1,8 @@
 # Thin: each target is one or two commands. `make help` lists them.
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
+# As the tests built it: `cargo run -p` would compile its dependencies again, with other features.
+TESTBED = $(or $(CARGO_TARGET_DIR),target)/debug/testbed
 # Seeds of each kind that `make seeds` runs.
 SEEDS ?= 200
 # How long `make fuzz` takes, all targets together.
@@ -19,7 +21,8 @@ demo: toolchain ## what Usher does for pods, on an embedded cluster, in under a 
 	$(CARGO) run --locked -p usher -- demo
 
 test: toolchain ## all tests, on the embedded cluster and on a real control plane (built once, needs Go)
-	$(CARGO) run --locked -p usher-testbed -- build
+	$(CARGO) test --locked --workspace --no-run
+	$(TESTBED) build
 	$(CARGO) test --locked --workspace
 
 test-fast: toolchain ## the tests that need no real control plane
@@ -27,14 +30,15 @@ test-fast: toolchain ## the tests that need no real control plane
 	USHER_SKIP_REAL=1 $(CARGO) test --locked --workspace
 
 seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, interference and callers with few rights, in virtual time
-	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
+	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test seeds
 
 soak: toolchain ## ten times as many seeds, and 2,000 of the cluster itself: hours
-	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test request_seeds --test maintenance_seeds --test rights_seeds
-	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test faults a_cluster_finds
+	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test seeds
+	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test embedded a_cluster_finds
 
 attacks: toolchain ## ten minutes (ATTACK_SECONDS=) of users with few rights and strangers against a manager on a real control plane
-	$(CARGO) run --locked -p usher-testbed -- build
+	$(CARGO) test --locked --workspace --no-run
+	$(TESTBED) build
 	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test --locked --workspace --test attacks -- --nocapture
 
 check: toolchain ## format, lints, generated files, dependency direction
@@ -60,10 +64,8 @@ bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserve
 	$(CARGO) bench --locked -p usher-controllers --bench maintenance
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again
-	USHER_RECORD=1 $(CARGO) test --locked -p usher-tests --test conformance the_recordings
-	USHER_RECORD=1 $(CARGO) test --locked -p usher-tests --test scenarios real_cluster_and
-	USHER_RECORD=1 $(CARGO) test --locked -p usher-tests --test request_scenarios real_cluster_and
-	USHER_RECORD=1 $(CARGO) test --locked -p usher-tests --test maintenance_scenarios real_cluster_and
+	USHER_RECORD=1 $(CARGO) test --locked --workspace --test embedded the_recordings
+	USHER_RECORD=1 $(CARGO) test --locked --workspace --test scenarios real_cluster_and
 
 image: toolchain ## the container image of the manager, with docker, podman or buildah
 	hack/image

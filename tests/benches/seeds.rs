@@ -13,7 +13,8 @@ const SEEDS: u64 = 1000;
 const AIM: Duration = Duration::from_secs(180);
 
 fn main() -> Result<()> {
-    let named = Named { target: "faults", test: "a_cluster_finds_its_way_back_after_an_hour_of_faults" };
+    let named =
+        Named { module: "embedded::faults", test: "a_cluster_finds_its_way_back_after_an_hour_of_faults" };
     let seeds = seeds::wanted(SEEDS)?;
     let count = seeds.end() - seeds.start() + 1;
     let started = Instant::now();

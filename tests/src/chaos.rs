@@ -28,11 +28,11 @@ pub struct Process {
     cluster: Cluster,
     name: String,
     program: Box<Program>,
-    places: [Place; 2],
+    places: [Replica; 2],
 }
 
 #[derive(Default)]
-struct Place {
+struct Replica {
     running: Option<JoinHandle<()>>,
     skew: SignedDuration,
 }
@@ -53,7 +53,7 @@ impl Process {
         Self { cluster: cluster.clone(), name: name.to_string(), program, places: Default::default() }
     }
 
-    fn place(&mut self, place: usize) -> &mut Place {
+    fn place(&mut self, place: usize) -> &mut Replica {
         &mut self.places[usize::from(place != 1)]
     }
 

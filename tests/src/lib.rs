@@ -18,6 +18,7 @@ pub mod kubectl;
 pub mod living;
 pub mod maintenances;
 pub mod manifests;
+pub mod planes;
 pub mod report;
 pub mod request_calm;
 pub mod request_hours;

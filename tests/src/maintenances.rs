@@ -8,7 +8,7 @@ use embedded_apiserver::Cluster;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_apply::Clock;
-use usher_cli::Surroundings;
+use usher_cli::Environment;
 use usher_controllers::run_all;
 
 use crate::scenario::beside::WITHOUT_SURGES;
@@ -83,10 +83,10 @@ impl Scene {
 
     /// Of a command of a person: the cluster, and its time.
     #[must_use]
-    pub fn surroundings(&self) -> Surroundings {
+    pub fn environment(&self) -> Environment {
         let server = self.living.cluster.clone();
         let cluster = Some(self.witness.client("person"));
-        Surroundings { clock: Arc::new(move || server.now()), cluster, ..Surroundings::plain() }
+        Environment { clock: Arc::new(move || server.now()), cluster, ..Environment::plain() }
     }
 }
 

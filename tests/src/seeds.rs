@@ -23,7 +23,8 @@ pub type Trace = Option<UnboundedSender<String>>;
 /// The test that runs a scenario, as cargo names it.
 #[derive(Debug, Clone, Copy)]
 pub struct Named {
-    pub target: &'static str,
+    /// As `module_path!()` says it: the binary, and the modules in it.
+    pub module: &'static str,
     pub test: &'static str,
 }
 
@@ -110,7 +111,11 @@ where
     };
     let shown = if seeds.start() == seeds.end() { lines.len() } else { lines.len().min(SHOWN) };
     let trace = lines[lines.len() - shown..].to_vec();
-    let Named { target, test } = named;
+    let Named { module, test } = named;
+    let (target, test) = match module.split_once("::") {
+        Some((target, within)) => (target, format!("{within}::{test}")),
+        None => (module, test.to_owned()),
+    };
     let replay =
         format!("USHER_SEED={seed} cargo test -p usher-tests --test {target} {test} -- --exact --nocapture");
     Err(Failure { seed, why, trace, replay })

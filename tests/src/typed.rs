@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use usher_cli::{Ending, Error, Streams, Surroundings};
+use usher_cli::{Ending, Environment, Error, Streams};
 
 #[derive(Parser)]
 struct Line {
@@ -38,7 +38,7 @@ pub async fn completed(line: &str, kubeconfig: &str) -> Vec<String> {
     let after = if words[0] == "maintenance" { 2 } else { 1 };
     words.insert(commands.min(after), format!("--kubeconfig={kubeconfig}"));
     let command = <Line as clap::CommandFactory>::command();
-    let answer = usher_cli::completion::answer(&command, &words, &Surroundings::plain()).await;
+    let answer = usher_cli::completion::answer(&command, &words, &Environment::plain()).await;
     let is_name = |line: &&str| !line.starts_with(':');
     answer.lines().filter(is_name).map(str::to_string).collect()
 }
@@ -47,9 +47,9 @@ pub async fn completed(line: &str, kubeconfig: &str) -> Vec<String> {
 ///
 /// # Errors
 /// There is no such command.
-pub async fn usher(line: &str, surroundings: &Surroundings) -> Result<Printed> {
+pub async fn usher(line: &str, environment: &Environment) -> Result<Printed> {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let ending = usher_to(line, surroundings, &mut out, &mut err).await?;
+    let ending = usher_to(line, environment, &mut out, &mut err).await?;
     Ok(Printed { ending, out: String::from_utf8(out)?, err: String::from_utf8(err)? })
 }
 
@@ -59,11 +59,11 @@ pub async fn usher(line: &str, surroundings: &Surroundings) -> Result<Printed> {
 /// There is no such command.
 pub async fn usher_to(
     line: &str,
-    surroundings: &Surroundings,
+    environment: &Environment,
     out: &mut (dyn std::io::Write + Send),
     err: &mut (dyn std::io::Write + Send),
 ) -> Result<Result<Ending, Error>> {
     let words = std::iter::once("usher").chain(line.split_whitespace());
     let line = Line::try_parse_from(words).with_context(|| format!("usher {line}"))?;
-    Ok(usher_cli::run(line.command, surroundings, Streams { out, err }).await)
+    Ok(usher_cli::run(line.command, environment, Streams { out, err }).await)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use serde_json::json;
 use tokio::time::sleep;
-use usher_cli::{Ending, Streams, Surroundings};
+use usher_cli::{Ending, Environment, Streams};
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, workload};
 use usher_tests::maintenances::{MAINTENANCES, start_manager};
 use usher_tests::witness::Witness;
@@ -34,15 +34,15 @@ async fn an_interrupted_drain_goes_on_and_it_is_said_how_to_watch_and_cancel_it(
     living.rolled_out("web").await.unwrap();
 
     let server = living.cluster.clone();
-    let surroundings = Surroundings {
+    let environment = Environment {
         clock: Arc::new(move || server.now()),
         cluster: Some(witness.client("person")),
-        ..Surroundings::plain()
+        ..Environment::plain()
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let streams = Streams { out: &mut out, err: &mut err };
     let line = Line::try_parse_from(["usher", "drain", "n1"]).unwrap();
-    let (ending, ()) = tokio::join!(usher_cli::run(line.command, &surroundings, streams), async {
+    let (ending, ()) = tokio::join!(usher_cli::run(line.command, &environment, streams), async {
         sleep(Duration::from_secs(60)).await;
         let signalled = Command::new("kill").args(["-INT", &std::process::id().to_string()]).status();
         assert!(signalled.unwrap().success());

@@ -1,4 +1,5 @@
-//! What the controllers hold when every request is as large as its definition allows.
+//! What the controllers hold when every request is as large as its definition allows. The most that a process has held counts for all of it,
+//! so this test has one of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -20,6 +20,7 @@ pub mod interceptor_rules;
 pub mod lenient;
 pub mod names;
 pub mod node_maintenance;
+pub mod refusal;
 pub mod report;
 mod schema;
 pub mod workloads;
@@ -38,3 +39,4 @@ pub use node_maintenance::{
     NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage, NodeMaintenanceStatus, NodeReference,
     NodeStatus, PodType, StageStatus,
 };
+pub use refusal::{Refusal, RefusalReason};

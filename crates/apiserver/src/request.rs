@@ -129,7 +129,7 @@ impl Query {
         }
     }
 
-    /// `dryRun=All` asks for a rehearsal; nothing else is known.
+    /// `dryRun=All` asks for a dry run; nothing else is known.
     pub(crate) fn dry_run(&self, options_kind: &str) -> ApiResult<bool> {
         dry_run(self.all("dryRun"), options_kind)
     }

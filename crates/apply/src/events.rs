@@ -18,8 +18,8 @@ use usher_api::EvictionRequest;
 use usher_decide::decision::{About, Notice};
 use usher_decide::snapshot::{Pod, Request};
 
-use crate::clock::Clock;
 use crate::requests::FIELD_MANAGER;
+use usher_client::Clock;
 
 /// The same news of the same object is written at most this often.
 const PAUSE: SignedDuration = SignedDuration::from_mins(5);
@@ -30,12 +30,12 @@ const REMEMBERED: usize = 16 * 1024;
 /// Where news are handed in. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Events {
-    sender: mpsc::Sender<News>,
+    sender: mpsc::Sender<PendingEvent>,
     dropped: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-struct News {
+struct PendingEvent {
     about: ObjectReference,
     reason: &'static str,
     message: String,
@@ -47,7 +47,7 @@ struct News {
 impl Events {
     /// Starts writing. Ends when all clones are gone.
     pub fn start(client: Client, clock: Clock) -> Self {
-        let (sender, mut receiver) = mpsc::channel::<News>(WAITING);
+        let (sender, mut receiver) = mpsc::channel::<PendingEvent>(WAITING);
         tokio::spawn(async move {
             let mut writer = Writer { client, clock, told: HashMap::new(), written: 0 };
             while let Some(news) = receiver.recv().await {
@@ -62,7 +62,7 @@ impl Events {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// News of one object.
+    /// PendingEvent of one object.
     pub(crate) fn tell_of(
         &self,
         about: ObjectReference,
@@ -70,10 +70,10 @@ impl Events {
         message: String,
         is_warning: bool,
     ) {
-        self.hand_in(News { about, reason, message, is_warning, is_counted: false });
+        self.hand_in(PendingEvent { about, reason, message, is_warning, is_counted: false });
     }
 
-    fn hand_in(&self, news: News) {
+    fn hand_in(&self, news: PendingEvent) {
         if self.sender.try_send(news).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -82,7 +82,7 @@ impl Events {
     pub(crate) fn tell(&self, request: &Request, pod: Option<&Pod>, notice: &Notice) {
         for about in notice.about {
             let Some((subject, message)) = subject(*about, request, pod, &notice.message) else { continue };
-            self.hand_in(News {
+            self.hand_in(PendingEvent {
                 about: subject,
                 reason: notice.reason,
                 message,
@@ -145,18 +145,18 @@ fn subject(
 struct Writer {
     client: Client,
     clock: Clock,
-    told: HashMap<(String, &'static str, String), Told>,
+    told: HashMap<(String, &'static str, String), WrittenEvent>,
     written: i128,
 }
 
-struct Told {
+struct WrittenEvent {
     name: String,
     at: Timestamp,
     count: i32,
 }
 
 impl Writer {
-    async fn write(&mut self, news: News) {
+    async fn write(&mut self, news: PendingEvent) {
         let now = self.clock.now();
         let namespace = news.about.namespace.clone().unwrap_or_else(|| CLUSTER_EVENTS.to_string());
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
@@ -208,6 +208,6 @@ impl Writer {
             tracing::debug!(%why, reason = news.reason, "an event could not be written");
             return;
         }
-        self.told.insert(key, Told { name, at: now, count: 1 });
+        self.told.insert(key, WrittenEvent { name, at: now, count: 1 });
     }
 }

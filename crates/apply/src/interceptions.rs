@@ -22,10 +22,10 @@ use usher_decide::snapshot::{
     AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, Request, RequestOnWire,
 };
 
-use crate::clock::Clock;
 use crate::events::Events;
 use crate::requests::{Failure, failure_of_write};
 use crate::spans;
+use usher_client::Clock;
 
 /// The name under which reports appear in `managedFields`: not the manager's, who gives the turns.
 pub const INTERCEPTOR_FIELD_MANAGER: &str = "usher-interceptor";

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use serde_json::{Value, json};
@@ -12,14 +12,15 @@ use usher_api::names::{
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
     NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
-use usher_api::{EvictionRequest, EvictionRequestSpec, NodeMaintenance, NodeMaintenanceStatus};
+use usher_api::{EvictionRequest, NodeMaintenance};
+use usher_client::requests::{Version, new_request, set_finalizers};
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request, RequestOnWire};
 
 use crate::events::Events;
 use crate::requests::{FIELD_MANAGER, Failure, failure_of, remember};
-use crate::spans;
+use crate::{spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
@@ -72,7 +73,7 @@ impl Maintenances {
                     self.set(maintenance, &mut version, None, json!({"spec": {"stage": "Complete"}})).await
                 }
                 Effect::WriteStatus(status) => {
-                    self.set(maintenance, &mut version, Some("status"), status_patch(status)).await
+                    self.set(maintenance, &mut version, Some("status"), status::of_maintenance(status)).await
                 }
                 Effect::WriteConditions(conditions) => {
                     let patch = json!({"status": {"conditions": conditions}});
@@ -246,28 +247,17 @@ impl Maintenances {
     }
 
     async fn create(&self, pod: &Pod) -> Result<(), Failure> {
-        let request = EvictionRequest {
-            metadata: ObjectMeta {
-                name: Some(pod.uid.to_string()),
-                namespace: Some(pod.key.namespace.to_string()),
-                finalizers: Some(vec![pods::finalizer()]),
-                ..ObjectMeta::default()
-            },
-            spec: EvictionRequestSpec::for_pod(&*pod.key.name, &*pod.uid),
-            status: None,
-        };
+        let request = new_request(&pod.key.namespace, &pod.key.name, &pod.uid, &pods::finalizer(), None);
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.key.namespace);
         requests.create(&PostParams::default(), &request).await.map(drop).map_err(failure_of)
     }
 
     async fn set_finalizers(&self, request: &Request, names: Vec<String>) -> Result<(), Failure> {
-        let patch = json!({"metadata": {
-            "uid": &*request.uid, "resourceVersion": request.resource_version, "finalizers": names,
-        }});
         let requests: Api<Lenient<RequestOnWire>> =
             Api::namespaced(self.client.clone(), &request.key.namespace);
+        let read = Version { uid: &request.uid, resource_version: &request.resource_version };
         let parameters = PatchParams::apply(FIELD_MANAGER);
-        let written = requests.patch(&request.key.name, &parameters, &Patch::Merge(&patch)).await;
+        let written = set_finalizers(&requests, &request.key.name, read, &names, &parameters).await;
         written.map(drop).map_err(failure_of)
     }
 
@@ -296,32 +286,6 @@ fn later(failure: Failure) -> Failure {
         Failure::Refused { message, .. } => Failure::Later(message),
         other => other,
     }
-}
-
-/// A merge patch of the whole status: what is empty now is removed.
-fn status_patch(status: &NodeMaintenanceStatus) -> Value {
-    fn list<T: k8s_openapi::serde::Serialize>(items: &[T]) -> Value {
-        if items.is_empty() { Value::Null } else { json!(items) }
-    }
-    json!({"status": {
-        "stageStatuses": list(&status.stage_statuses),
-        "nodes": status.nodes,
-        "drainStatus": status.drain_status.as_ref().map(|drain| json!({
-            "reachedDrainTargets": list(&drain.reached_drain_targets),
-            "drainTargetSet": drain.drain_target_set,
-            "planPosition": drain.plan_position,
-            "drainMessage": drain.drain_message,
-            "podsPendingEviction": drain.pods_pending_eviction,
-            "podsEvicting": drain.pods_evicting,
-            "nodesDrained": drain.nodes_drained,
-            "expectedFinishTime": drain.expected_finish_time,
-        })),
-        "nodeStatuses": list(&status.node_statuses),
-        "leftNodes": list(&status.left_nodes),
-        "drainTargetLists": list(&status.drain_target_lists),
-        "drainTargetSets": list(&status.drain_target_sets),
-        "conditions": list(&status.conditions),
-    }})
 }
 
 fn maintenance_reference(name: &str, uid: &str) -> ObjectReference {

@@ -1,19 +1,20 @@
 //! The effects of a decision on an eviction request, carried out in their order, up to the first that fails.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Error, Resource as _};
-use serde_json::{Value, json};
+use serde_json::json;
 use tracing::{Instrument as _, Span};
 use usher_api::EvictionRequestStatus;
 use usher_api::lenient::{Lenient, Unreadable};
+use usher_client::requests::{Version, set_finalizers};
+use usher_client::{Evicted, evict, kind_of};
 use usher_decide::decision::{About, Effect, Notice, limited};
 use usher_decide::eviction_request::{Answer, Refusal};
 use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::events::Events;
-use crate::refusal::refusal_of;
-use crate::spans;
+use crate::{spans, status};
 
 /// The name under which Usher's writes appear in `managedFields`.
 pub const FIELD_MANAGER: &str = "usher";
@@ -162,29 +163,17 @@ impl Requests {
     }
 
     async fn evict(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
-        // By hand: kube's own `evict` (5.0) writes `delete_options`, a field that the server does not know, so the
-        // precondition would be lost.
-        let eviction = json!({
-            "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": &*request.pod_name, "namespace": &*request.key.namespace},
-            "deleteOptions": {"preconditions": {"uid": &*request.pod_uid}},
-        });
-        let pods: Api<PodOnWire> = Api::namespaced(self.client.clone(), &request.key.namespace);
-        let answer: Result<Value, Error> =
-            pods.create_subresource("eviction", &request.pod_name, &PostParams::default(), &eviction).await;
-        match answer {
-            Ok(_) => outcome.answer = Some(Answer::Accepted),
-            Err(Error::Api(status)) => match refusal_of(&status) {
-                None => outcome.pod_is_gone = true,
-                // The UID may be another one's, or the server too slow with its budgets: only a look can tell.
-                Some(refusal @ Refusal::Server { code: 409, .. }) => {
-                    self.look_up(request, outcome).await?;
-                    if !outcome.pod_is_gone {
-                        outcome.answer = Some(Answer::Refused(refusal));
-                    }
+        let (namespace, name, uid) = (&request.key.namespace, &request.pod_name, &request.pod_uid);
+        match evict(self.client.clone(), namespace, name, uid).await {
+            Ok(Evicted::Accepted) => outcome.answer = Some(Answer::Accepted),
+            Ok(Evicted::Gone) => outcome.pod_is_gone = true,
+            Ok(Evicted::Conflict(refusal)) => {
+                self.look_up(request, outcome).await?;
+                if !outcome.pod_is_gone {
+                    outcome.answer = Some(Answer::Refused(refusal));
                 }
-                Some(refusal) => outcome.answer = Some(Answer::Refused(refusal)),
-            },
+            }
+            Ok(Evicted::Refused(refusal)) => outcome.answer = Some(Answer::Refused(refusal)),
             // No answer: whether the pod was evicted, its watch will tell.
             Err(why) => {
                 let refusal = Refusal::Server { code: 0, message: why.to_string() };
@@ -200,19 +189,8 @@ impl Requests {
         version: &mut String,
         status: &EvictionRequestStatus,
     ) -> Result<(), Failure> {
-        let patch = json!({
-            "metadata": {"uid": &*request.uid, "resourceVersion": version},
-            "status": {
-                "activeInterceptorClass": status.active_interceptor_class,
-                "activeInterceptorCompleted": status.active_interceptor_completed,
-                "expectedInterceptorFinishTime": status.expected_interceptor_finish_time,
-                "progressTimestamp": status.progress_timestamp,
-                "evictionRequestCancellationPolicy": status.eviction_request_cancellation_policy,
-                "failedAPIEvictionCounter": status.failed_api_eviction_counter,
-                "message": status.message,
-                "conditions": status.conditions,
-            },
-        });
+        let mut patch = status::of_request(status);
+        patch["metadata"] = json!({"uid": &*request.uid, "resourceVersion": version});
         let written = self
             .requests(request)
             .patch_status(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
@@ -240,13 +218,10 @@ impl Requests {
         version: &mut String,
         names: &[String],
     ) -> Result<(), Failure> {
-        let patch: Value = json!({
-            "metadata": {"uid": &*request.uid, "resourceVersion": version, "finalizers": names},
-        });
-        let written = self
-            .requests(request)
-            .patch(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
-            .await;
+        let read = Version { uid: &request.uid, resource_version: &version.clone() };
+        let parameters = PatchParams::apply(FIELD_MANAGER);
+        let written =
+            set_finalizers(&self.requests(request), &request.key.name, read, names, &parameters).await;
         written.map(|written| remember(written.meta(), version)).map_err(failure_of_write)
     }
 }
@@ -302,19 +277,8 @@ pub(crate) fn failure_of(why: Error) -> Failure {
         Error::Api(status) if matches!(status.code, 404 | 409) => Failure::Outdated,
         why => {
             tracing::debug!(%why, "a call failed");
-            Failure::Later(summary(why))
+            Failure::Later(kind_of(why))
         }
-    }
-}
-
-/// What went wrong, without anything that the server sent: answers may hold what logs must not.
-#[must_use]
-pub fn summary(why: &Error) -> String {
-    match why {
-        Error::Api(status) => format!("the answer was {} {}", status.code, status.reason),
-        Error::SerdeError(_) => "the answer cannot be read".to_owned(),
-        Error::HyperError(_) | Error::Service(_) => "there was no connection".to_owned(),
-        _ => "there was no answer".to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ask::{Whose, Withdrawn, withdraw};
 use crate::evict::find;
 use crate::reading::Read;
 use crate::world::list;
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -30,10 +30,10 @@ pub struct Arguments {
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let connected = arguments.connection.open(surroundings).await?;
+    let connected = arguments.connection.open(environment).await?;
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
     let whose = if arguments.all_requesters { Whose::All } else { Whose::One(arguments.requester.clone()) };
     let mut ending = Ending::Done;
@@ -57,7 +57,7 @@ pub async fn run(
             Err(why) => return Err(why),
         };
         let withdrawn = withdraw(client, namespace, &request, &whose).await?;
-        let (is_done, text) = tell(&withdrawn, &whose, is_terminating, &surroundings.program);
+        let (is_done, text) = tell(&withdrawn, &whose, is_terminating, &environment.program);
         if is_done {
             taken_back += 1;
             writeln!(streams.out, "pod/{pod}: {text}")?;
@@ -74,7 +74,7 @@ pub async fn run(
         };
         return Err(Error::Refused(format!(
             "no eviction is requested{whose} of pods with the labels {selector:?}: see {} requests -n {namespace}",
-            surroundings.program
+            environment.program
         )));
     }
     Ok(ending)

@@ -10,7 +10,7 @@ mod tests;
 
 use clap::{Arg, Command};
 
-use crate::Surroundings;
+use crate::Environment;
 use crate::arguments::Connection;
 use names::names;
 pub use script::{Shell, script};
@@ -59,13 +59,13 @@ struct Line {
 }
 
 /// The answer to a script: what could stand in the place of the last word.
-pub async fn answer(command: &Command, words: &[String], surroundings: &Surroundings) -> String {
+pub async fn answer(command: &Command, words: &[String], environment: &Environment) -> String {
     let line = read(command, words);
     let found: Vec<(String, String)> = match &line.wanted {
         Wanted::Files => return format!("{FILES}\n"),
         Wanted::Words(words) => words.clone(),
         Wanted::Names(kind) => {
-            let names = names(*kind, &line.connection, surroundings).await;
+            let names = names(*kind, &line.connection, environment).await;
             names
                 .into_iter()
                 .filter(|name| !line.typed.contains(name))

@@ -6,7 +6,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::arguments::Connection;
-use crate::{Error, Surroundings};
+use crate::{Environment, Error};
 
 pub struct Connected {
     pub client: Client,
@@ -14,8 +14,8 @@ pub struct Connected {
 }
 
 impl Connection {
-    pub async fn open(&self, surroundings: &Surroundings) -> Result<Connected, Error> {
-        if let Some(client) = &surroundings.cluster {
+    pub async fn open(&self, environment: &Environment) -> Result<Connected, Error> {
+        if let Some(client) = &environment.cluster {
             let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_string());
             return Ok(Connected { client: client.clone(), namespace });
         }

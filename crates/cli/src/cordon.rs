@@ -9,7 +9,7 @@ use crate::arguments::Connection;
 use crate::ask::FIELD_MANAGER;
 use crate::maintenance::selection::{NodeArguments, read_nodes};
 use crate::reading::Read;
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 
 #[derive(Debug, clap::Args)]
 pub struct CordonArguments {
@@ -41,21 +41,21 @@ struct Plan {
 
 pub async fn cordon(
     arguments: CordonArguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let client = arguments.connection.open(surroundings).await?.client;
-    let plan = |node: &Node| to_cordon(node, &surroundings.program);
+    let client = arguments.connection.open(environment).await?.client;
+    let plan = |node: &Node| to_cordon(node, &environment.program);
     each(&client, &arguments.nodes, true, plan, streams).await
 }
 
 pub async fn uncordon(
     arguments: UncordonArguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let client = arguments.connection.open(surroundings).await?.client;
-    let plan = |node: &Node| to_uncordon(node, arguments.force, &surroundings.program);
+    let client = arguments.connection.open(environment).await?.client;
+    let plan = |node: &Node| to_uncordon(node, arguments.force, &environment.program);
     each(&client, &arguments.nodes, false, plan, streams).await
 }
 

@@ -14,7 +14,7 @@ use crate::maintenance::picture::plural;
 use crate::maintenance::selection::{read_nodes, told};
 use crate::outlook::{self, Flags};
 use crate::world::list;
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -87,16 +87,16 @@ impl Waiting {
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let draft = arguments.draft.draft(Stage::Drain)?;
-    let client = arguments.connection.open(surroundings).await?.client;
+    let client = arguments.connection.open(environment).await?.client;
     if let Some(at @ (DryRun::Client | DryRun::Server)) = arguments.dry_run {
-        return dry_run(&client, &arguments, &draft, at == DryRun::Server, surroundings, streams).await;
+        return dry_run(&client, &arguments, &draft, at == DryRun::Server, environment, streams).await;
     }
     let guards = Some(&arguments.guards);
-    let made = make(&client, &arguments.draft, &draft, true, guards, surroundings, &mut *streams.err).await?;
+    let made = make(&client, &arguments.draft, &draft, true, guards, environment, &mut *streams.err).await?;
     let (maintenance, begun) = match made {
         Made::Created(created) => {
             let nodes = told(&created.spec.node_selector);
@@ -111,7 +111,7 @@ pub async fn run(
             (found, begun)
         }
     };
-    follow(&client, *maintenance, &begun, &arguments.waiting, surroundings, streams).await
+    follow(&client, *maintenance, &begun, &arguments.waiting, environment, streams).await
 }
 
 /// Says how a drain began, and follows it if that is wanted. However this ends, the maintenance is there, and how to see it is said.
@@ -120,11 +120,11 @@ pub async fn follow(
     maintenance: NodeMaintenance,
     begun: &str,
     waiting: &Waiting,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let Streams { out, err } = streams;
-    let goes_on = goes_on(&surroundings.program, &maintenance.name_any());
+    let goes_on = goes_on(&environment.program, &maintenance.name_any());
     let said = writeln!(out, "{begun}").and_then(|()| out.flush()).map_err(Error::from);
     if said.is_ok() && !waiting.wait {
         write!(err, "{goes_on}")?;
@@ -132,7 +132,7 @@ pub async fn follow(
     }
     let streams = Streams { out, err: &mut *err };
     let ended = match said {
-        Ok(()) => until_drained(client, maintenance, waiting.until(), surroundings, streams).await,
+        Ok(()) => until_drained(client, maintenance, waiting.until(), environment, streams).await,
         Err(why) => Err(why),
     };
     if ended.as_ref().is_err_and(Error::is_broken_pipe) {
@@ -147,11 +147,11 @@ async fn dry_run(
     arguments: &Arguments,
     draft: &NodeMaintenance,
     on_server: bool,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let nodes = look_before(client, &arguments.draft, draft, &mut *streams.err).await?;
-    let (is_named, program) = (arguments.draft.name.is_some(), &surroundings.program);
+    let (is_named, program) = (arguments.draft.name.is_some(), &environment.program);
     let flags = arguments.waiting.flags(arguments.guards);
     match would(client, draft, is_named, &nodes, program).await? {
         Would::Follow(name) => {
@@ -166,9 +166,9 @@ async fn dry_run(
             let created = create_dry(client, draft, name).await?;
             let (name, nodes) = (created.name_any(), told(&created.spec.node_selector));
             writeln!(streams.out, "maintenance {name} created (server dry run): it would drain {nodes}\n")?;
-            outlook::print(client, &created, flags, surroundings, streams).await
+            outlook::print(client, &created, flags, environment, streams).await
         }
-        Would::Create(_) => outlook::print(client, draft, flags, surroundings, streams).await,
+        Would::Create(_) => outlook::print(client, draft, flags, environment, streams).await,
     }
 }
 
@@ -194,12 +194,12 @@ pub async fn make(
     draft: &NodeMaintenance,
     joins: bool,
     guards: Option<&GuardArguments>,
-    surroundings: &Surroundings,
+    environment: &Environment,
     err: &mut (dyn std::io::Write + Send),
 ) -> Result<Made, Error> {
     let nodes = look_before(client, arguments, draft, err).await?;
     let is_named = arguments.name.is_some();
-    let made = create(client, draft, is_named, joins, guards, &nodes, &surroundings.program).await?;
+    let made = create(client, draft, is_named, joins, guards, &nodes, &environment.program).await?;
     let (Made::Created(made_one) | Made::Found(made_one)) = &made;
     let known = list(&Api::all(client.clone()), None).await?;
     for (other, shared) in overlaps(made_one, &known, &nodes) {

@@ -14,7 +14,7 @@ use crate::explain::interceptors as count;
 use crate::reading::Read;
 use crate::wait::{self, Hints, Subject};
 use crate::world::list;
-use crate::{Ending, Error, Streams, Surroundings, span};
+use crate::{Ending, Environment, Error, Streams, span};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -58,10 +58,10 @@ const AT_A_TIME: usize = 16;
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let connected = arguments.connection.open(surroundings).await?;
+    let connected = arguments.connection.open(environment).await?;
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
     let mut ending = Ending::Done;
     let mut pods = Vec::new();
@@ -98,11 +98,11 @@ pub async fn run(
         return Ok(ending);
     }
     let hints = Hints {
-        watch: format!("{} requests -n {namespace} -w", surroundings.program),
-        cancel: cancel_command(&surroundings.program, namespace, &arguments),
+        watch: format!("{} requests -n {namespace} -w", environment.program),
+        cancel: cancel_command(&environment.program, namespace, &arguments),
     };
     if !arguments.wait {
-        if surroundings.is_terminal {
+        if environment.is_terminal {
             writeln!(streams.err, "watch: {}\ncancel: {}", hints.watch, hints.cancel)?;
         }
         return Ok(ending);
@@ -110,8 +110,7 @@ pub async fn run(
     let timeout = arguments.timeout.filter(|timeout| !timeout.is_zero());
     let err = &mut *streams.err;
     let following = Streams { out: &mut *streams.out, err: &mut *err };
-    let waited =
-        wait::until_gone(client, namespace, subjects, timeout, &hints, surroundings, following).await;
+    let waited = wait::until_gone(client, namespace, subjects, timeout, &hints, environment, following).await;
     if waited.as_ref().is_err_and(Error::is_broken_pipe) {
         writeln!(err, "output closed; the eviction is still requested\ncancel: {}", hints.cancel)?;
     }
@@ -166,7 +165,7 @@ pub async fn find(
 }
 
 /// What is said about one pod.
-struct Told {
+struct EvictReport {
     text: String,
     warnings: Vec<String>,
     /// Something to wait for.
@@ -178,7 +177,7 @@ async fn one(
     namespace: &str,
     pod: &FullPod,
     arguments: &Arguments,
-) -> (String, Result<Told, Error>) {
+) -> (String, Result<EvictReport, Error>) {
     let name = pod.name_any();
     let result = ask_one(client, namespace, pod, arguments).await;
     (name, result)
@@ -189,7 +188,7 @@ async fn ask_one(
     namespace: &str,
     pod: &FullPod,
     arguments: &Arguments,
-) -> Result<Told, Error> {
+) -> Result<EvictReport, Error> {
     let target = PodTarget {
         namespace: namespace.to_string(),
         name: pod.name_any(),
@@ -198,20 +197,20 @@ async fn ask_one(
     let subject = Some(Subject::new(namespace, &target.name, &target.uid));
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     if matches!(phase, "Succeeded" | "Failed") {
-        return Ok(Told {
+        return Ok(EvictReport {
             text: format!("has already ended ({phase})"),
             warnings: Vec::new(),
             subject: None,
         });
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return Ok(Told { text: "is already terminating".to_string(), warnings: Vec::new(), subject });
+        return Ok(EvictReport { text: "is already terminating".to_string(), warnings: Vec::new(), subject });
     }
     let requester = &arguments.requester;
     let warnings = warnings(pod);
     if arguments.dry_run == Some(DryRun::Client) {
         let text = format!("eviction would be requested as {} (dry run)", requester.name);
-        return Ok(Told { text, warnings, subject });
+        return Ok(EvictReport { text, warnings, subject });
     }
     let dry_run = arguments.dry_run == Some(DryRun::Server);
     let asked = ask(client, &target, requester, arguments.deadline, dry_run).await?;
@@ -226,7 +225,7 @@ fn tell(
     dry_run: bool,
     mut warnings: Vec<String>,
     subject: Option<Subject>,
-) -> Told {
+) -> EvictReport {
     let name = &requester.name;
     let (request, mut text) = match asked {
         Asked::Created(request) => {
@@ -263,7 +262,7 @@ fn tell(
                 .to_string(),
         );
     }
-    Told { text, warnings, subject }
+    EvictReport { text, warnings, subject }
 }
 
 fn next(request: &EvictionRequest, is_evictable: bool) -> String {

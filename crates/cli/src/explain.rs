@@ -20,7 +20,7 @@ use crate::explain_node::{self, NodeExplanation};
 use crate::output::{Structured, list_of};
 use crate::reading::{Read, exactly};
 use crate::world::{World, list};
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 pub use explanation::{Explanation, Found, event_time, explain, interceptors};
 pub use manager::Leader;
 pub use text::advice;
@@ -45,29 +45,29 @@ const REPORTER: &str = "usher";
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     if arguments.output.is_some() {
-        return exactly(Box::pin(explain_all(arguments, surroundings, streams))).await;
+        return exactly(Box::pin(explain_all(arguments, environment, streams))).await;
     }
-    Box::pin(explain_all(arguments, surroundings, streams)).await
+    Box::pin(explain_all(arguments, environment, streams)).await
 }
 
 async fn explain_all(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let subjects = subjects(&arguments.what).map_err(Error::Usage)?;
-    let Connected { client, namespace } = arguments.connection.open(surroundings).await?;
+    let Connected { client, namespace } = arguments.connection.open(environment).await?;
     let [subject] = &subjects[..] else {
-        return several(&client, &namespace, &subjects, arguments.output, surroundings, streams).await;
+        return several(&client, &namespace, &subjects, arguments.output, environment, streams).await;
     };
-    let explained = Explained::of(subject, &client, &namespace, surroundings).await?;
+    let explained = Explained::of(subject, &client, &namespace, environment).await?;
     let text = match arguments.output {
         Some(format) => format.render(&explained)?,
-        None => explained.render(surroundings),
+        None => explained.render(environment),
     };
     streams.out.write_all(text.as_bytes())?;
     Ok(Ending::Done)
@@ -79,17 +79,17 @@ async fn several(
     namespace: &str,
     subjects: &[Subject],
     output: Option<Structured>,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let mut ending = Ending::Done;
     let mut all = Vec::new();
     for subject in subjects {
-        match Explained::of(subject, client, namespace, surroundings).await {
+        match Explained::of(subject, client, namespace, environment).await {
             Ok(explained) if output.is_some() => all.push(explained),
             Ok(explained) => {
                 let space = if all.is_empty() { "" } else { "\n" };
-                write!(streams.out, "{space}{}", explained.render(surroundings))?;
+                write!(streams.out, "{space}{}", explained.render(environment))?;
                 all.push(explained);
             }
             Err(why) => {
@@ -117,23 +117,21 @@ impl Explained {
         subject: &Subject,
         client: &Client,
         namespace: &str,
-        surroundings: &Surroundings,
+        environment: &Environment,
     ) -> Result<Self, Error> {
         match subject {
             Subject::Pod(name) => {
                 let found = find(client, namespace, name).await?;
-                Ok(Self::Pod(Box::new(explain(&found, surroundings.now()))))
+                Ok(Self::Pod(Box::new(explain(&found, environment.now()))))
             }
-            Subject::Node(name) => {
-                Ok(Self::Node(explain_node::read(client, name, surroundings.now()).await?))
-            }
+            Subject::Node(name) => Ok(Self::Node(explain_node::read(client, name, environment.now()).await?)),
         }
     }
 
-    fn render(&self, surroundings: &Surroundings) -> String {
+    fn render(&self, environment: &Environment) -> String {
         match self {
-            Self::Pod(explanation) => text::render(explanation, surroundings, surroundings.now()),
-            Self::Node(explanation) => explain_node::render(explanation, surroundings, surroundings.now()),
+            Self::Pod(explanation) => text::render(explanation, environment, environment.now()),
+            Self::Node(explanation) => explain_node::render(explanation, environment, environment.now()),
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod completion;
 mod connect;
 mod cordon;
 mod drain;
+mod environment;
 mod error;
 mod evict;
 mod explain;
@@ -34,7 +35,6 @@ mod screen;
 mod sheet;
 mod sketch;
 mod span;
-mod surroundings;
 mod table;
 mod terminal;
 mod wait;
@@ -44,8 +44,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub use arguments::DEFAULT_REQUESTER;
+pub use environment::Environment;
 pub use error::Error;
-pub use surroundings::Surroundings;
 pub use terminal::escaped_lines;
 
 /// The commands for people.
@@ -118,35 +118,27 @@ pub struct Streams<'a> {
 ///
 /// # Errors
 /// The command could not do its work. The error is one line that says what to do, and a list below it if there is one.
-pub async fn run(
-    command: Command,
-    surroundings: &Surroundings,
-    streams: Streams<'_>,
-) -> Result<Ending, Error> {
-    let mut out = terminal::Escaped::new(streams.out, surroundings.colours);
-    let mut err = terminal::Escaped::new(streams.err, surroundings.colours);
+pub async fn run(command: Command, environment: &Environment, streams: Streams<'_>) -> Result<Ending, Error> {
+    let mut out = terminal::Escaped::new(streams.out, environment.colours);
+    let mut err = terminal::Escaped::new(streams.err, environment.colours);
     let streams = Streams { out: &mut out, err: &mut err };
     // A command is a large future, which is not to be moved about on the stack.
-    let (ended, notes) = reading::noting(Box::pin(run_one(command, surroundings, streams))).await;
+    let (ended, notes) = reading::noting(Box::pin(run_one(command, environment, streams))).await;
     for note in notes {
         writeln!(err, "warning: {note}")?;
     }
     ended
 }
 
-async fn run_one(
-    command: Command,
-    surroundings: &Surroundings,
-    streams: Streams<'_>,
-) -> Result<Ending, Error> {
+async fn run_one(command: Command, environment: &Environment, streams: Streams<'_>) -> Result<Ending, Error> {
     match command {
-        Command::Evict(arguments) => evict::run(arguments, surroundings, streams).await,
-        Command::Requests(arguments) => requests::run(arguments, surroundings, streams).await,
-        Command::Cancel(arguments) => cancel::run(arguments, surroundings, streams).await,
-        Command::Explain(arguments) => explain::run(arguments, surroundings, streams).await,
-        Command::Drain(arguments) => drain::run(arguments, surroundings, streams).await,
-        Command::Maintenance(arguments) => maintenance::run(arguments, surroundings, streams).await,
-        Command::Cordon(arguments) => cordon::cordon(arguments, surroundings, streams).await,
-        Command::Uncordon(arguments) => cordon::uncordon(arguments, surroundings, streams).await,
+        Command::Evict(arguments) => evict::run(arguments, environment, streams).await,
+        Command::Requests(arguments) => requests::run(arguments, environment, streams).await,
+        Command::Cancel(arguments) => cancel::run(arguments, environment, streams).await,
+        Command::Explain(arguments) => explain::run(arguments, environment, streams).await,
+        Command::Drain(arguments) => drain::run(arguments, environment, streams).await,
+        Command::Maintenance(arguments) => maintenance::run(arguments, environment, streams).await,
+        Command::Cordon(arguments) => cordon::cordon(arguments, environment, streams).await,
+        Command::Uncordon(arguments) => cordon::uncordon(arguments, environment, streams).await,
     }
 }

@@ -19,7 +19,7 @@ use crate::reading::Read;
 use crate::sketch::RequestSketch;
 use crate::world::{World, key_of, scoped};
 
-enum News {
+enum LiveEvent {
     Pod(Event<Read<PodOnWire>>),
     Request(Event<Read<RequestOnWire>>),
     Sketch(Event<Read<RequestSketch>>),
@@ -38,7 +38,7 @@ enum Kind {
     Budgets,
 }
 
-type NewsStream = Pin<Box<dyn Stream<Item = News> + Send>>;
+type LiveEvents = Pin<Box<dyn Stream<Item = LiveEvent> + Send>>;
 
 /// What is watched.
 #[derive(Debug, Clone, Default)]
@@ -124,9 +124,9 @@ pub struct Listed {
 
 pub struct Live {
     pub world: World,
-    news: SelectAll<NewsStream>,
+    news: SelectAll<LiveEvents>,
     /// The watch of pods that was not started yet.
-    later: Option<NewsStream>,
+    later: Option<LiveEvents>,
     pods: Listed,
     requests: Listed,
     /// Requests that nothing is to be said of yet. `None`: all are read.
@@ -149,14 +149,14 @@ impl Live {
             pods = pods.fields(&nodes.fields());
         }
         let requests = watcher::Config { label_selector: scope.request_labels.clone(), ..Default::default() };
-        let pods = follow(scoped(client, namespace), pods, Kind::Pods, News::Pod);
+        let pods = follow(scoped(client, namespace), pods, Kind::Pods, LiveEvent::Pod);
         let requests = match scope.pods_later {
-            true => follow(scoped(client, namespace), requests, Kind::Requests, News::Sketch),
-            false => follow(scoped(client, namespace), requests, Kind::Requests, News::Request),
+            true => follow(scoped(client, namespace), requests, Kind::Requests, LiveEvent::Sketch),
+            false => follow(scoped(client, namespace), requests, Kind::Requests, LiveEvent::Request),
         };
         let mut news = futures::stream::select_all([
             requests,
-            follow(scoped(client, namespace), watcher::Config::default(), Kind::Budgets, News::Budget),
+            follow(scoped(client, namespace), watcher::Config::default(), Kind::Budgets, LiveEvent::Budget),
         ]);
         let later = if scope.pods_later {
             Some(pods)
@@ -264,30 +264,30 @@ impl Live {
         Ok(changed)
     }
 
-    fn learn(&mut self, news: News, changed: &mut Changed) -> Result<(), Error> {
+    fn learn(&mut self, news: LiveEvent, changed: &mut Changed) -> Result<(), Error> {
         let news = match news {
-            News::Sketch(event) => match self.sift(event) {
-                Some(event) => News::Request(event),
+            LiveEvent::Sketch(event) => match self.sift(event) {
+                Some(event) => LiveEvent::Request(event),
                 None => return Ok(()),
             },
             other => other,
         };
         let world = &mut self.world;
         match news {
-            News::Pod(event) => {
+            LiveEvent::Pod(event) => {
                 learn(&mut world.pods, &mut self.pods, event, Pod::from, |a, b| changed.pod(a, b));
             }
-            News::Request(event) => {
+            LiveEvent::Request(event) => {
                 let tell = |a: Option<&_>, b: Option<&_>| changed.request(a, b);
                 learn(&mut world.requests, &mut self.requests, event, Request::from, tell);
             }
-            News::Budget(event) => {
+            LiveEvent::Budget(event) => {
                 let tell = |a: Option<&_>, b: Option<&_>| changed.budget(a, b);
                 learn(&mut world.budgets, &mut self.budgets, event, Budget::from, tell);
             }
             // It was sifted above.
-            News::Sketch(_) => {}
-            News::Failed { kind, why } => return self.failed(kind, why),
+            LiveEvent::Sketch(_) => {}
+            LiveEvent::Failed { kind, why } => return self.failed(kind, why),
         }
         Ok(())
     }
@@ -363,14 +363,14 @@ fn follow<K>(
     api: Api<Read<K>>,
     config: watcher::Config,
     kind: Kind,
-    into: fn(Event<Read<K>>) -> News,
-) -> NewsStream
+    into: fn(Event<Read<K>>) -> LiveEvent,
+) -> LiveEvents
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let events = watcher(api, config).default_backoff();
     Box::pin(events.map(move |event| match event {
         Ok(event) => into(event),
-        Err(why) => News::Failed { kind, why },
+        Err(why) => LiveEvent::Failed { kind, why },
     }))
 }

@@ -28,7 +28,7 @@ use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 use crate::arguments::Connection;
 use crate::error::is_missing;
 use crate::reading::Read;
-use crate::{Ending, Error, Streams, Surroundings, drain};
+use crate::{Ending, Environment, Error, Streams, drain};
 use draft::DraftArguments;
 
 #[derive(Debug, clap::Args)]
@@ -78,23 +78,23 @@ enum StartStage {
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     match arguments.command {
-        Command::List(arguments) => list::run(arguments, surroundings, streams).await,
-        Command::Describe(arguments) => describe::run(arguments, surroundings, streams).await,
-        Command::Start(arguments) => start(arguments, surroundings, streams).await,
-        Command::Cordon(arguments) => stage::cordon(arguments, surroundings, streams).await,
-        Command::Drain(arguments) => stage::drain(arguments, surroundings, streams).await,
-        Command::Complete(arguments) => stage::complete(arguments, surroundings, streams).await,
-        Command::Cancel(arguments) => stage::cancel(arguments, surroundings, streams).await,
+        Command::List(arguments) => list::run(arguments, environment, streams).await,
+        Command::Describe(arguments) => describe::run(arguments, environment, streams).await,
+        Command::Start(arguments) => start(arguments, environment, streams).await,
+        Command::Cordon(arguments) => stage::cordon(arguments, environment, streams).await,
+        Command::Drain(arguments) => stage::drain(arguments, environment, streams).await,
+        Command::Complete(arguments) => stage::complete(arguments, environment, streams).await,
+        Command::Cancel(arguments) => stage::cancel(arguments, environment, streams).await,
     }
 }
 
 async fn start(
     arguments: StartArguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let stage = match arguments.stage {
@@ -103,23 +103,20 @@ async fn start(
         StartStage::Drain => Stage::Drain,
     };
     let draft = arguments.draft.draft(stage)?;
-    let client = arguments.connection.open(surroundings).await?.client;
+    let client = arguments.connection.open(environment).await?.client;
     let guards = (stage == Stage::Drain).then_some(&arguments.guards);
-    let made = drain::make(&client, &arguments.draft, &draft, false, guards, surroundings, &mut *streams.err)
-        .await?;
+    let made =
+        drain::make(&client, &arguments.draft, &draft, false, guards, environment, &mut *streams.err).await?;
     let (create::Made::Created(made) | create::Made::Found(made)) = made;
     let (name, nodes) = (made.name_any(), selection::told(&made.spec.node_selector));
     writeln!(streams.out, "maintenance {name} created in stage {stage:?}: {nodes}")?;
     let next = match stage {
         Stage::Idle => {
-            format!(
-                "nothing is changed yet; continue with {} maintenance cordon {name}",
-                surroundings.program
-            )
+            format!("nothing is changed yet; continue with {} maintenance cordon {name}", environment.program)
         }
-        Stage::Cordon => format!("continue with {} maintenance drain {name}", surroundings.program),
+        Stage::Cordon => format!("continue with {} maintenance drain {name}", environment.program),
         Stage::Drain | Stage::Complete => {
-            format!("watch: {} maintenance describe {name} --watch", surroundings.program)
+            format!("watch: {} maintenance describe {name} --watch", environment.program)
         }
     };
     writeln!(streams.err, "{next}")?;

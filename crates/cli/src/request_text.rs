@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use usher_decide::eviction_request::{Refusal, Turn, turn};
+use usher_decide::eviction_request::{Refusal, RefusalReason, Turn, turn};
 use usher_decide::request_state::{ManagerStep, RequestState, RequestWait};
 use usher_decide::snapshot::Request;
 use usher_decide::waiting_on::{Unevictable, WaitingOn};
@@ -54,12 +54,9 @@ pub trait WaitText {
 impl WaitText for RequestWait {
     fn facts(&self) -> WaitingOnFacts {
         let (kind, reason, names) = match self {
-            Self::On(waiting_on) => {
-                let (kind, names) = kind(waiting_on);
-                (kind, waiting_on.reason(), names)
-            }
-            Self::Refused(refusal) => ("Refused", refusal.reason(), names(refusal)),
-            Self::Manager(step) => ("Manager", step_word(*step), Vec::new()),
+            Self::On(waiting_on) => (kind(waiting_on), waiting_on.reason(), waiting_on.names()),
+            Self::Refused(refusal) => ("Refused", refusal.reason().as_str(), refusal.budgets().to_vec()),
+            Self::Manager(step) => ("Manager", step.as_str(), Vec::new()),
             Self::HiddenBudgets => ("HiddenBudgets", "Forbidden", Vec::new()),
             Self::Nothing => ("Nothing", "Done", Vec::new()),
         };
@@ -144,48 +141,37 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
     }
 }
 
-/// What it is, and who.
-fn kind(waiting_on: &WaitingOn) -> (&'static str, Vec<String>) {
+fn kind(waiting_on: &WaitingOn) -> &'static str {
     match waiting_on {
-        WaitingOn::Interceptor { class, .. } => ("Interceptor", vec![class.clone()]),
-        WaitingOn::Budget { name, .. } => ("Budget", vec![name.clone()]),
-        WaitingOn::Refused { refusal, .. } => ("Refused", names(refusal)),
-        WaitingOn::Evicted { .. } => ("Evicted", Vec::new()),
-        WaitingOn::Termination { finalizers, .. } => ("Termination", finalizers.clone()),
-        WaitingOn::NotEvictable { .. } => ("NotEvictable", Vec::new()),
-        WaitingOn::Finalizers { names } => ("Finalizers", names.clone()),
-        WaitingOn::PodLookup => ("PodLookup", Vec::new()),
-        WaitingOn::InterceptorsNotResolved => ("InterceptorsNotResolved", Vec::new()),
-        WaitingOn::UnknownInterceptor { class } => ("UnknownInterceptor", vec![class.clone()]),
-    }
-}
-
-fn names(refusal: &Refusal) -> Vec<String> {
-    match refusal {
-        Refusal::TwoBudgets { names } => names.clone(),
-        _ => Vec::new(),
-    }
-}
-
-/// One word for machines.
-fn step_word(step: ManagerStep) -> &'static str {
-    match step {
-        ManagerStep::GiveTurn => "GiveTurn",
-        ManagerStep::Evict => "Evict",
-        ManagerStep::EndRequest => "EndRequest",
-        ManagerStep::Report => "Report",
+        WaitingOn::Interceptor { .. } => "Interceptor",
+        WaitingOn::Budget { .. } => "Budget",
+        WaitingOn::Refused { .. } => "Refused",
+        WaitingOn::Evicted { .. } => "Evicted",
+        WaitingOn::Termination { .. } => "Termination",
+        WaitingOn::NotEvictable { .. } => "NotEvictable",
+        WaitingOn::Finalizers { .. } => "Finalizers",
+        WaitingOn::PodLookup => "PodLookup",
+        WaitingOn::InterceptorsNotResolved => "InterceptorsNotResolved",
+        WaitingOn::UnknownInterceptor { .. } => "UnknownInterceptor",
     }
 }
 
 fn refusal_phrase(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Budget { .. } => "budget".to_string(),
-        Refusal::BudgetNotReady { .. } => "budget, not counted yet".to_string(),
-        Refusal::TwoBudgets { names } if names.is_empty() => "two budgets".to_string(),
-        Refusal::TwoBudgets { names } => format!("two budgets: {}", names.join(", ")),
-        Refusal::Webhook { .. } => "admission webhook".to_string(),
-        Refusal::Throttled { .. } => "busy API server".to_string(),
-        Refusal::NotAllowed { .. } => "missing permission".to_string(),
-        Refusal::Server { code, .. } => format!("server error {code}"),
+        Refusal::TwoBudgets { names } if !names.is_empty() => {
+            return format!("two budgets: {}", names.join(", "));
+        }
+        Refusal::Server { code, .. } => return format!("server error {code}"),
+        _ => {}
     }
+    let phrase = match refusal.reason() {
+        RefusalReason::DisruptionBudget => "budget",
+        RefusalReason::DisruptionBudgetNotReady => "budget, not counted yet",
+        RefusalReason::MoreThanOneDisruptionBudget => "two budgets",
+        RefusalReason::AdmissionWebhook => "admission webhook",
+        RefusalReason::TooManyRequests => "busy API server",
+        RefusalReason::NotAllowed => "missing permission",
+        RefusalReason::ServerError => "server error",
+    };
+    phrase.to_string()
 }

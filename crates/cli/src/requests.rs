@@ -16,7 +16,7 @@ use crate::output::{Output, Structured, list_of, name_of};
 use crate::reading::Read;
 use crate::screen::Screen;
 use crate::world::{World, list_exactly, scoped};
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 use rows::{Changes, Columns, table};
 
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ const NONE: &str = "No eviction requests found.";
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let structured = match arguments.output {
@@ -55,7 +55,7 @@ pub async fn run(
     if arguments.watch && (structured.is_some() || wants_names) {
         return Err(Error::Usage("--watch prints tables: leave out -o, or use -o wide".to_string()));
     }
-    let connected = arguments.connection.open(surroundings).await?;
+    let connected = arguments.connection.open(environment).await?;
     let namespace = (!arguments.all_namespaces).then_some(connected.namespace.as_str());
     let labels = arguments.selector.as_deref();
     let client = &connected.client;
@@ -79,7 +79,7 @@ pub async fn run(
             ..Scope::default()
         };
         let live = Live::start(client, &scope).await?;
-        return follow(live, columns, surroundings, streams).await;
+        return follow(live, columns, environment, streams).await;
     }
     let world = World::read(client, namespace, labels).await?;
     say_if_hidden(&world, streams.err)?;
@@ -95,7 +95,7 @@ pub async fn run(
         }
         return Ok(Ending::Done);
     }
-    streams.out.write_all(table(&world, columns, surroundings.width, surroundings.now()).as_bytes())?;
+    streams.out.write_all(table(&world, columns, environment.width, environment.now()).as_bytes())?;
     Ok(Ending::Done)
 }
 
@@ -127,15 +127,15 @@ pub fn say_if_hidden(world: &World, err: &mut (dyn std::io::Write + Send)) -> Re
 async fn follow(
     mut live: Live,
     columns: Columns,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     say_if_hidden(&live.world, streams.err)?;
-    let screen = surroundings.is_terminal.then(Screen::new);
+    let screen = environment.is_terminal.then(Screen::new);
     let mut changes = Changes::default();
     let mut tick = tokio::time::interval(TICK);
     loop {
-        let now = surroundings.now();
+        let now = environment.now();
         match &screen {
             Some(screen) => draw(screen, &live.world, columns, now),
             None => {

@@ -1,6 +1,6 @@
 //! Text with names on the left and what there is to say of them on the right.
 
-use crate::Surroundings;
+use crate::Environment;
 use crate::screen::fold;
 
 /// How wide the names are.
@@ -16,8 +16,8 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    pub fn new(surroundings: &Surroundings) -> Self {
-        Self { text: String::new(), width: surroundings.width }
+    pub fn new(environment: &Environment) -> Self {
+        Self { text: String::new(), width: environment.width }
     }
 
     pub fn headline(&mut self, line: &str) {

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-/// The colours that are ours, as [`crate::Surroundings`] writes them.
+/// The colours that are ours, as [`crate::Environment`] writes them.
 pub const BOLD: &str = "\x1b[1m";
 pub const ALARMING: &str = "\x1b[33m";
 pub const PLAIN: &str = "\x1b[0m";

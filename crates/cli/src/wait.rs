@@ -18,7 +18,7 @@ use crate::requests::say_if_hidden;
 use crate::screen::Screen;
 use crate::table::Table;
 use crate::world::World;
-use crate::{Ending, Error, Streams, Surroundings, span};
+use crate::{Ending, Environment, Error, Streams, span};
 use usher_decide::request_state::RequestWait;
 
 /// Things change by the passing of time, too.
@@ -50,28 +50,28 @@ pub struct Hints {
 
 /// How far one pod has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PodState {
     Gone,
     Withdrawn,
     Waiting { turn: String, waits: RequestWait },
 }
 
-pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> Outcome {
+pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> PodState {
     let pod = world.pods.get(&subject.pod).filter(|pod| *pod.uid == *subject.uid);
-    let Some(pod) = pod.filter(|pod| !pod.phase.is_terminal()) else { return Outcome::Gone };
+    let Some(pod) = pod.filter(|pod| !pod.phase.is_terminal()) else { return PodState::Gone };
     let request = world.request_of(pod);
     if let Some(grace_ends) = pod.deletion {
         let waits =
             RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers.clone() });
-        return Outcome::Waiting { turn: String::new(), waits };
+        return PodState::Waiting { turn: String::new(), waits };
     }
-    let Some(request) = request else { return Outcome::Withdrawn };
+    let Some(request) = request else { return PodState::Withdrawn };
     let may_be_withdrawn = request.status.eviction_request_cancellation_policy == Policy::Allow;
     if request.requesters().next().is_none() && may_be_withdrawn {
-        return Outcome::Withdrawn;
+        return PodState::Withdrawn;
     }
     let waits = state_in(world, request, now).wait;
-    Outcome::Waiting { turn: turn_text(request, now), waits }
+    PodState::Waiting { turn: turn_text(request, now), waits }
 }
 
 /// What is followed, and what was said about it.
@@ -89,7 +89,7 @@ impl Following {
         Self { started, subjects, said: BTreeMap::new(), at_manager: BTreeMap::new() }
     }
 
-    fn outcomes(&self, world: &World, now: Timestamp) -> Vec<(&Subject, Outcome)> {
+    fn outcomes(&self, world: &World, now: Timestamp) -> Vec<(&Subject, PodState)> {
         self.subjects.iter().map(|subject| (subject, outcome(world, subject, now))).collect()
     }
 
@@ -99,7 +99,7 @@ impl Following {
         let mut said = std::mem::take(&mut self.said);
         let mut at_manager = std::mem::take(&mut self.at_manager);
         for (subject, outcome) in self.outcomes(world, now) {
-            if matches!(&outcome, Outcome::Waiting { waits: RequestWait::Manager(_), .. }) {
+            if matches!(&outcome, PodState::Waiting { waits: RequestWait::Manager(_), .. }) {
                 if now < *at_manager.entry(subject.pod.clone()).or_insert(now) + MOMENT {
                     continue;
                 }
@@ -107,13 +107,13 @@ impl Following {
                 at_manager.remove(&subject.pod);
             }
             let news = match &outcome {
-                Outcome::Gone => "gone".to_string(),
-                Outcome::Withdrawn => "stays, as its eviction request was withdrawn".to_string(),
-                Outcome::Waiting { waits, .. } => waits.sentence(),
+                PodState::Gone => "gone".to_string(),
+                PodState::Withdrawn => "stays, as its eviction request was withdrawn".to_string(),
+                PodState::Waiting { waits, .. } => waits.sentence(),
             };
             if said.get(&subject.pod) != Some(&news) {
                 let after = match outcome {
-                    Outcome::Gone => format!(" after {}", span::age(self.started, now)),
+                    PodState::Gone => format!(" after {}", span::age(self.started, now)),
                     _ => String::new(),
                 };
                 text.push_str(&format!("pod/{}: {news}{after}\n", subject.pod.name));
@@ -126,19 +126,19 @@ impl Following {
     }
 
     /// All of it, for a screen.
-    pub fn picture(&self, world: &World, surroundings: &Surroundings, now: Timestamp) -> String {
+    pub fn picture(&self, world: &World, environment: &Environment, now: Timestamp) -> String {
         let outcomes = self.outcomes(world, now);
-        let gone = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Gone).count();
+        let gone = outcomes.iter().filter(|(_, outcome)| *outcome == PodState::Gone).count();
         let head = format!("{gone} of {} gone after {}", pods(outcomes.len()), span::age(self.started, now));
         let mut table = Table::default();
         let mut hidden = 0;
         for (subject, outcome) in &outcomes {
             let (turn, waiting_on) = match outcome {
-                Outcome::Gone => continue,
-                Outcome::Withdrawn => (String::new(), "withdrawn".to_string()),
-                Outcome::Waiting { turn, waits } => {
+                PodState::Gone => continue,
+                PodState::Withdrawn => (String::new(), "withdrawn".to_string()),
+                PodState::Waiting { turn, waits } => {
                     let phrase = waits.phrase(now);
-                    let phrase = if waits.is_blocked() { surroundings.alarming(&phrase) } else { phrase };
+                    let phrase = if waits.is_blocked() { environment.alarming(&phrase) } else { phrase };
                     (turn.clone(), phrase)
                 }
             };
@@ -149,16 +149,16 @@ impl Following {
             }
         }
         let more = if hidden > 0 { format!("  and {hidden} more\n") } else { String::new() };
-        format!("{}\n{}{more}", surroundings.bold(&head), table.render())
+        format!("{}\n{}{more}", environment.bold(&head), table.render())
     }
 
     /// How it ended, if all is over.
     pub fn ending(&self, world: &World, now: Timestamp) -> Option<Ending> {
         let outcomes = self.outcomes(world, now);
-        if outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Waiting { .. })) {
+        if outcomes.iter().any(|(_, outcome)| matches!(outcome, PodState::Waiting { .. })) {
             return None;
         }
-        let withdrawn = outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Withdrawn);
+        let withdrawn = outcomes.iter().any(|(_, outcome)| *outcome == PodState::Withdrawn);
         Some(if withdrawn { Ending::Withdrawn } else { Ending::Done })
     }
 
@@ -170,11 +170,11 @@ impl Following {
         for (subject, outcome) in &outcomes {
             let pod = &subject.pod.name;
             match outcome {
-                Outcome::Gone => {}
-                Outcome::Withdrawn => {
+                PodState::Gone => {}
+                PodState::Withdrawn => {
                     text.push_str(&format!("pod/{pod}: stays, as its eviction request was withdrawn\n"));
                 }
-                Outcome::Waiting { waits, .. } => text.push_str(&format!(
+                PodState::Waiting { waits, .. } => text.push_str(&format!(
                     "pod/{pod}: not gone after {after}: {}; {}\n",
                     waits.sentence(),
                     waits.advice()
@@ -199,7 +199,7 @@ pub async fn until_gone(
     subjects: Vec<Subject>,
     timeout: Option<SignedDuration>,
     hints: &Hints,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let pod_name = match &subjects[..] {
@@ -207,18 +207,18 @@ pub async fn until_gone(
         _ => None,
     };
     let scope = Scope { namespace: Some(namespace.to_string()), pod_name, ..Scope::default() };
-    let mut following = Following::new(subjects, surroundings.now());
+    let mut following = Following::new(subjects, environment.now());
     let mut live = Live::start(client, &scope).await?;
     say_if_hidden(&live.world, streams.err)?;
-    let screen = surroundings.is_terminal.then(Screen::new);
+    let screen = environment.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);
     let mut out_of_time = std::pin::pin!(out_of_time(timeout));
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let ending = loop {
-        let now = surroundings.now();
+        let now = environment.now();
         match &screen {
             Some(screen) => {
-                screen.draw(&following.picture(&live.world, surroundings, now));
+                screen.draw(&following.picture(&live.world, environment, now));
             }
             None => {
                 streams.out.write_all(following.lines(&live.world, now).as_bytes())?;
@@ -241,7 +241,7 @@ pub async fn until_gone(
     if let Some(screen) = &screen {
         screen.clear();
     }
-    let summary = following.summary(&live.world, surroundings.now());
+    let summary = following.summary(&live.world, environment.now());
     match ending {
         Ending::Interrupted => writeln!(
             streams.err,

@@ -16,11 +16,11 @@ use crate::intern::Interner;
 use crate::watch::{EventStream, Keyed, WatchEvent, watch};
 
 /// What a subscriber is told of one kind.
-type Told<T> = WatchEvent<Arc<T>, <T as Keyed>::Key>;
-pub(crate) type Subscription<T> = UnboundedReceiver<Told<T>>;
+type SharedEvent<T> = WatchEvent<Arc<T>, <T as Keyed>::Key>;
+pub(crate) type Subscription<T> = UnboundedReceiver<SharedEvent<T>>;
 
 /// Those who have subscribed to one kind.
-struct Feed<T: Keyed>(Vec<UnboundedSender<Told<T>>>);
+struct Feed<T: Keyed>(Vec<UnboundedSender<SharedEvent<T>>>);
 
 impl<T: Keyed> Feed<T> {
     fn subscribe(&mut self) -> Subscription<T> {

@@ -13,7 +13,7 @@ use kube::runtime::utils::Backoff as _;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource as _};
 use usher_api::lenient::Lenient;
-use usher_apply::Clock;
+use usher_apply::{Clock, kind_of};
 pub use usher_decide::snapshot::WatchEvent;
 use usher_decide::snapshot::{
     Autoscaler, Budget, DaemonSet, Deployment, Key, Maintenance, Namespace, Node, Pod, ReplicaSet, Request,
@@ -131,13 +131,7 @@ fn summary(why: &watcher::Error) -> String {
         }
         watcher::Error::NoResourceVersion => return "a list had no resource version".to_owned(),
     };
-    let failure = match why {
-        kube::Error::Api(status) => format!("was answered with {} {}", status.code, status.reason),
-        kube::Error::SerdeError(_) => "was answered with what cannot be read".to_owned(),
-        kube::Error::HyperError(_) | kube::Error::Service(_) => "found no connection".to_owned(),
-        _ => "failed".to_owned(),
-    };
-    format!("{what} {failure}")
+    format!("{what} failed: {}", kind_of(why))
 }
 
 /// So many objects that cannot be read are named in the log; the others are counted.

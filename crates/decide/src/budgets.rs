@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::snapshot::{Budget, Key};
 
 /// A grant that never shows in the budget's status is forgotten after the time for which the disruption controller
-/// itself counts a pod as disrupted (rule 14).
+/// itself counts a pod as disrupted (rule 16 of `docs/eviction-rules.md`).
 const LONGEST_GRANT: SignedDuration = SignedDuration::from_mins(2);
 /// A budget that has nothing left is expected to move by itself; if it does not for so long, evictions are tried for real, so
 /// that what the server says can be told and counted.
@@ -21,7 +21,7 @@ pub const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 /// A request that waits for room.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct WaitingRequest {
     pub request: Key,
     pub pod: Arc<str>,
     pub node: Arc<str>,
@@ -46,7 +46,7 @@ struct Account {
     stuck: bool,
     /// Those who wait, by node.
     waiting: BTreeMap<Arc<str>, BTreeSet<(Timestamp, Key)>>,
-    pods: BTreeMap<Key, Place>,
+    pods: BTreeMap<Key, WaitingRequest>,
     granted: BTreeMap<Key, Grant>,
     /// The one of them that may be evicted now.
     turn: Option<Key>,
@@ -102,7 +102,7 @@ impl Account {
         self.turn.take_if(|turn| turn == request);
     }
 
-    fn remove(&mut self, request: &Key) -> Option<Place> {
+    fn remove(&mut self, request: &Key) -> Option<WaitingRequest> {
         let place = self.pods.remove(request)?;
         self.tries.remove(&(place.not_before, request.clone()));
         if let Some(waiting) = self.waiting.get_mut(&place.node) {
@@ -158,7 +158,7 @@ impl Ledger {
     }
 
     /// The request waits for room in this budget, and in no other. Who waits already does so since then.
-    pub fn wait(&mut self, budget: &Key, mut place: Place, tried: bool) {
+    pub fn wait(&mut self, budget: &Key, mut place: WaitingRequest, tried: bool) {
         if self.at.get(&place.request).is_some_and(|at| at != budget) {
             self.leave(&place.request);
         }
@@ -287,9 +287,9 @@ mod tests {
         }
     }
 
-    fn place(pod: &str, node: &str, since: i64) -> Place {
+    fn place(pod: &str, node: &str, since: i64) -> WaitingRequest {
         let (request, since) = (Key::new("default", pod), at(since));
-        Place { request, pod: pod.into(), node: node.into(), since, not_before: since }
+        WaitingRequest { request, pod: pod.into(), node: node.into(), since, not_before: since }
     }
 
     fn names(keys: &[Key]) -> Vec<&str> {
@@ -413,9 +413,9 @@ mod tests {
             if let Some(one) = ledger.probe(&key, at(now)) {
                 assert_eq!(ledger.probe_at(&key), None, "one at a time");
                 ledger.refused(&one);
-                let again = Place { not_before: at(now + 60), ..place(&one.name, "n", 10) };
+                let again = WaitingRequest { not_before: at(now + 60), ..place(&one.name, "n", 10) };
                 ledger.wait(&key, again.clone(), true);
-                ledger.wait(&key, Place { not_before: at(now), ..again }, false);
+                ledger.wait(&key, WaitingRequest { not_before: at(now), ..again }, false);
                 tried.push((one.name.to_string(), now));
             }
         }
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn who_waits_is_not_sent_back_by_being_looked_at_again() {
         let (mut ledger, key) = waiting(0, &[("a", "n", 10)]);
-        ledger.wait(&key, Place { not_before: at(35), ..place("a", "n", 10) }, false);
+        ledger.wait(&key, WaitingRequest { not_before: at(35), ..place("a", "n", 10) }, false);
         assert_eq!(ledger.probe_at(&key), Some(at(40)));
     }
 
@@ -458,7 +458,7 @@ mod tests {
                     1 => ledger.observe(&budget(number, &[pod]), now),
                     2 => {
                         let not_before = at(seconds + 10 * i64::from(number));
-                        ledger.wait(&key, Place { not_before, ..place(pod, "n", seconds) }, number > 1);
+                        ledger.wait(&key, WaitingRequest { not_before, ..place(pod, "n", seconds) }, number > 1);
                     }
                     3 => drop(ledger.evicted(&request)),
                     4 => drop(ledger.leave(&request)),

@@ -52,7 +52,7 @@ pub struct NodeDrain {
 }
 
 /// Why a pod of a node that is drained is not asked to leave yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotAsked {
     /// It is its turn: the manager has to request its eviction.
     Due,

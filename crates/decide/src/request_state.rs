@@ -8,7 +8,9 @@ use serde::Serialize;
 use usher_api::workloads::Strategy;
 
 use crate::decision::Effect;
-use crate::eviction_request::{Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, Target, decide};
+use crate::eviction_request::{
+    Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, RefusalReason, Target, decide, recorded_refusal,
+};
 use crate::snapshot::{Budget, Pod, Request};
 use crate::waiting_on::WaitingOn;
 
@@ -46,6 +48,18 @@ pub enum ManagerStep {
     Report,
 }
 
+impl ManagerStep {
+    /// One word, for machines.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::GiveTurn => "GiveTurn",
+            Self::Evict => "Evict",
+            Self::EndRequest => "EndRequest",
+            Self::Report => "Report",
+        }
+    }
+}
+
 impl RequestState {
     /// `budgets` are those of the pod, if they may be read. `attempt` is the last eviction that the status tells of, where its time is
     /// known.
@@ -70,9 +84,9 @@ impl RequestState {
         let (step, recheck_at) = (step(&decision), decision.recheck_at);
         let wait = match (decision.waiting_on, step) {
             (Some(waiting_on), _) => RequestWait::On(waiting_on),
-            (None, Some(ManagerStep::Evict)) => match recorded_refusal(request) {
+            (None, Some(ManagerStep::Evict)) => match recorded_refusal(request, &selecting(budgets, pod)) {
                 // Whether a budget still refuses is seen in the budget itself.
-                Some(refusal) if are_hidden || !matches!(refusal, Refusal::Budget { .. }) => {
+                Some(refusal) if are_hidden || refusal.reason() != RefusalReason::DisruptionBudget => {
                     RequestWait::Refused(refusal)
                 }
                 _ if are_hidden => RequestWait::HiddenBudgets,
@@ -85,7 +99,32 @@ impl RequestState {
     }
 }
 
+/// What pods have in common that wait for the same, without the times and figures of each.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WaitCause {
+    /// One word, as in the reason of a condition.
+    pub reason: &'static str,
+    /// Of the interceptor, the budgets or the finalizers.
+    pub names: Vec<String>,
+    /// What the server said where it refused.
+    pub said: Option<String>,
+}
+
 impl RequestWait {
+    /// Pods with equal causes are told of together.
+    pub fn cause(&self) -> WaitCause {
+        let (reason, names, said) = match self {
+            Self::On(WaitingOn::Refused { refusal, .. }) | Self::Refused(refusal) => {
+                (refusal.reason().as_str(), refusal.budgets().to_vec(), Some(refusal.sentence()))
+            }
+            Self::On(waiting_on) => (waiting_on.reason(), waiting_on.names(), None),
+            Self::Manager(step) => (step.as_str(), Vec::new(), None),
+            Self::HiddenBudgets => ("HiddenBudgets", Vec::new(), None),
+            Self::Nothing => ("Nothing", Vec::new(), None),
+        };
+        WaitCause { reason, names, said }
+    }
+
     /// Whether nothing moves until somebody does something.
     pub fn is_blocked(&self) -> bool {
         match self {
@@ -122,10 +161,10 @@ fn step(decision: &Decision) -> Option<ManagerStep> {
     })
 }
 
-/// The refusal that the status tells of.
-fn recorded_refusal(request: &Request) -> Option<Refusal> {
-    let condition = request.condition(BLOCKED_CONDITION).filter(|condition| condition.status == "True")?;
-    Refusal::from_reason(&condition.reason, &condition.message)
+/// The names of the budgets that select the pod.
+fn selecting<'a>(budgets: &[&'a Budget], pod: Option<&Pod>) -> Vec<&'a str> {
+    let selecting = budgets.iter().filter(|budget| pod.is_some_and(|pod| budget.selects(pod)));
+    selecting.map(|budget| &*budget.key.name).collect()
 }
 
 /// Whether a request may be blocked, for somebody who has not seen its pod: it says so, or nothing can be concluded from it.
@@ -186,7 +225,7 @@ mod tests {
     fn told(state: &RequestState) -> (&'static str, bool, Option<ManagerStep>) {
         let word = match &state.wait {
             RequestWait::On(waiting_on) => waiting_on.reason(),
-            RequestWait::Refused(refusal) => refusal.reason(),
+            RequestWait::Refused(refusal) => refusal.reason().as_str(),
             RequestWait::Manager(_) => "Manager",
             RequestWait::HiddenBudgets => "HiddenBudgets",
             RequestWait::Nothing => "Nothing",

@@ -95,7 +95,7 @@ impl WaitingOn {
             Self::Interceptor { .. } => "Interceptor",
             Self::Budget { .. } if self.is_queued() => "Queued",
             Self::Budget { .. } => "DisruptionBudget",
-            Self::Refused { refusal, .. } => refusal.reason(),
+            Self::Refused { refusal, .. } => refusal.reason().as_str(),
             Self::Evicted { .. } => "Evicted",
             Self::Termination { .. } => "Terminating",
             Self::NotEvictable { pod: Unevictable::DaemonSetPod } => "DaemonSetPod",
@@ -105,6 +105,20 @@ impl WaitingOn {
             Self::PodLookup => "PodLookup",
             Self::InterceptorsNotResolved => "InterceptorsNotResolved",
             Self::UnknownInterceptor { .. } => "UnknownInterceptor",
+        }
+    }
+
+    /// The interceptor, the budgets or the finalizers that it is about.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Self::Interceptor { class, .. } | Self::UnknownInterceptor { class } => vec![class.clone()],
+            Self::Budget { name, .. } => vec![name.clone()],
+            Self::Refused { refusal, .. } => refusal.budgets().to_vec(),
+            Self::Termination { finalizers: names, .. } | Self::Finalizers { names } => names.clone(),
+            Self::Evicted { .. }
+            | Self::NotEvictable { .. }
+            | Self::PodLookup
+            | Self::InterceptorsNotResolved => Vec::new(),
         }
     }
 

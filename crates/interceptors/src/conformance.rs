@@ -20,7 +20,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use usher_api::EvictionRequest;
 
-use crate::clock::{Clock, SystemClock};
+use usher_client::Clock;
 
 /// Clocks of a cluster may differ by this.
 const SKEW: SignedDuration = SignedDuration::from_secs(30);
@@ -207,14 +207,14 @@ fn silent(request: &EvictionRequest, now: Timestamp) -> Option<Breach> {
 /// Watches the requests of the whole cluster for so long, and tells what was wrong.
 pub async fn watch(client: Client, class: &str, time: Duration) -> Vec<Breach> {
     let mut judge = Judge::new(class);
-    let clock = SystemClock;
+    let clock = Clock::system();
     let ended = tokio::time::timeout(time, watch_with(client, &mut judge, &clock)).await;
     debug_assert!(ended.is_err(), "a watch does not end");
     judge.breaches(clock.now())
 }
 
 /// Has the judge see all requests, by this clock, until the future is dropped.
-pub async fn watch_with(client: Client, judge: &mut Judge, clock: &dyn Clock) {
+pub async fn watch_with(client: Client, judge: &mut Judge, clock: &Clock) {
     let requests: Api<EvictionRequest> = Api::all(client);
     let mut events = Box::pin(watcher(requests, watcher::Config::default()).default_backoff());
     while let Some(event) = events.next().await {

@@ -66,7 +66,6 @@
 //! [`requester`] is the other side.
 
 mod class;
-mod clock;
 pub mod conformance;
 mod latest;
 mod removal;
@@ -77,11 +76,12 @@ pub mod turn;
 pub mod turn_state;
 
 pub use class::{InterceptorClass, RegistrationError};
-pub use clock::{Clock, SystemClock};
-pub use removal::{Refusal, Removal};
+pub use removal::Removal;
 pub use requester::{RequestError, RequestHandle, Requester};
 pub use result::{Outcome, Progress, Update};
 pub use runner::{Handler, HandlerError, InterceptorRunner};
 pub use turn::{Turn, TurnError};
 pub use turn_state::Lost;
 pub use usher_api::report::ConditionStatus;
+pub use usher_api::{Refusal, RefusalReason};
+pub use usher_client::Clock;

@@ -1,9 +1,9 @@
 //! The end of a pod by its interceptor: eviction, which respects budgets, or deletion. Always of the very pod, by its UID.
 
-use k8s_openapi::api::policy::v1::Eviction;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
-use kube::api::{DeleteParams, PostParams};
-use kube::core::Status;
+use kube::api::DeleteParams;
+use usher_api::Refusal;
+use usher_client::refusal::refusal_of;
+use usher_client::{Evicted, evict};
 
 use crate::turn::{Turn, TurnError};
 use crate::turn_state::{Lost, PodSight};
@@ -15,46 +15,10 @@ pub enum Removal {
     Accepted,
     /// The pod was gone before.
     AlreadyGone,
-    /// It stays for now.
+    /// It stays for now. With [`Refusal::Budget`], best answered with [`Turn::complete`]: the eviction request controller follows the
+    /// budget and evicts the pod as soon as it may.
     Refused(Refusal),
 }
-
-/// Why an eviction was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// A disruption budget does not allow it now. Best answered with [`Turn::complete`]: the eviction request controller follows
-    /// the budget and evicts the pod as soon as it may.
-    #[error("a disruption budget does not allow it: {message}")]
-    Budget {
-        /// What the API server says of the budget.
-        message: String,
-    },
-    /// Too many calls, or the budget is being changed by others: try again later.
-    #[error("the API server is busy, try again in {seconds} s: {message}")]
-    Busy {
-        /// How long the server wants to be left alone.
-        seconds: u64,
-        /// What it says.
-        message: String,
-    },
-    /// The caller may not, or a webhook says no.
-    #[error("it was denied: {message}")]
-    Denied {
-        /// What the server or the webhook says.
-        message: String,
-    },
-    /// The server cannot decide, for example because several budgets select the pod.
-    #[error("the API server cannot do it: {message}")]
-    Server {
-        /// What it says.
-        message: String,
-    },
-}
-
-/// The cause by which the API server marks the refusal of a budget.
-const BUDGET_CAUSE: &str = "DisruptionBudget";
-/// The wait where the server names none.
-const BUSY_SECONDS: u64 = 1;
 
 impl Turn {
     /// Evicts the pod as the disruption budgets allow. To be preferred to [`Self::delete_pod`]. Possible while the turn is ours
@@ -68,18 +32,13 @@ impl Turn {
     pub async fn evict_pod(&self) -> Result<Removal, TurnError> {
         self.may_remove()?;
         let pod = &self.held.pod;
-        // kube's own `evict` does not send the options by their name, so that the precondition would be passed over.
-        let eviction = Eviction {
-            metadata: ObjectMeta { name: Some(pod.name.clone()), ..ObjectMeta::default() },
-            delete_options: Some(DeleteOptions {
-                preconditions: Some(Preconditions { uid: Some(pod.uid.clone()), ..Preconditions::default() }),
-                ..DeleteOptions::default()
-            }),
-        };
-        let options = PostParams::default();
-        let sent: Result<Status, _> =
-            self.pods().create_subresource("eviction", &pod.name, &options, &eviction).await;
-        self.removal(sent.map(drop)).await
+        match evict(self.held.client.clone(), self.namespace(), &pod.name, &pod.uid).await? {
+            Evicted::Accepted => Ok(Removal::Accepted),
+            Evicted::Gone => Ok(self.already_gone()),
+            Evicted::Refused(refusal) => Ok(Removal::Refused(refusal)),
+            Evicted::Conflict(_) if self.is_gone().await? => Ok(self.already_gone()),
+            Evicted::Conflict(refusal) => Ok(Removal::Refused(refusal)),
+        }
     }
 
     /// Deletes the pod, whatever its disruption budgets say. For interceptors that know better than the budget, or whose
@@ -92,8 +51,15 @@ impl Turn {
         let precondition =
             kube::api::Preconditions { uid: Some(self.held.pod.uid.clone()), resource_version: None };
         let options = DeleteParams::default().preconditions(precondition);
-        let sent = self.pods().delete(&self.held.pod.name, &options).await.map(drop);
-        self.removal(sent).await
+        match self.pods().delete(&self.held.pod.name, &options).await {
+            Ok(_) => Ok(Removal::Accepted),
+            Err(kube::Error::Api(status)) => match refusal_of(&status) {
+                None => Ok(self.already_gone()),
+                Some(Refusal::Server { code: 409, .. }) if self.is_gone().await? => Ok(self.already_gone()),
+                Some(refusal) => Ok(Removal::Refused(refusal)),
+            },
+            Err(other) => Err(other.into()),
+        }
     }
 
     fn may_remove(&self) -> Result<(), Lost> {
@@ -103,77 +69,14 @@ impl Turn {
         }
     }
 
-    async fn removal(&self, sent: Result<(), kube::Error>) -> Result<Removal, TurnError> {
-        let status = match sent {
-            Ok(()) => return Ok(Removal::Accepted),
-            Err(kube::Error::Api(status)) => status,
-            Err(other) => return Err(other.into()),
-        };
-        // A conflict is another UID, or a budget that others write at the same time.
-        let gone = match status.code {
-            404 => true,
-            409 => {
-                let pod = self.find_pod().await?;
-                PodSight::of(pod.as_ref(), &self.held.pod.uid) == PodSight::Gone
-            }
-            _ => false,
-        };
-        if gone {
-            self.lose(Lost::PodGone);
-            return Ok(Removal::AlreadyGone);
-        }
-        match refusal(&status) {
-            Some(refusal) => Ok(Removal::Refused(refusal)),
-            None => Err(kube::Error::Api(status).into()),
-        }
+    /// Whether a conflict was another pod's UID.
+    async fn is_gone(&self) -> Result<bool, TurnError> {
+        let pod = self.find_pod().await?;
+        Ok(PodSight::of(pod.as_ref(), &self.held.pod.uid) == PodSight::Gone)
     }
-}
 
-/// What an answer means, by its code and causes.
-fn refusal(status: &Status) -> Option<Refusal> {
-    let details = status.details.as_ref();
-    let budget = details.and_then(|details| details.causes.iter().find(|cause| cause.reason == BUDGET_CAUSE));
-    let message = || status.message.clone();
-    match (status.code, budget) {
-        (429, Some(cause)) => Some(Refusal::Budget { message: cause.message.clone() }),
-        (429 | 409 | 503, _) => {
-            let asked = details.map_or(0, |details| u64::from(details.retry_after_seconds));
-            Some(Refusal::Busy { seconds: asked.max(BUSY_SECONDS), message: message() })
-        }
-        (403, _) => Some(Refusal::Denied { message: message() }),
-        (500, _) => Some(Refusal::Server { message: message() }),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn refusals_are_told_apart_by_code_and_cause() {
-        let status = |code: u16, details: serde_json::Value| -> Status {
-            serde_json::from_value(
-                json!({"status": "Failure", "code": code, "message": "m", "details": details}),
-            )
-            .unwrap()
-        };
-        let cause = json!({"causes": [{"reason": "DisruptionBudget", "message": "needs 1 and has 1"}]});
-        let message = || "m".to_owned();
-        for (answer, expected) in [
-            (status(429, cause), Some(Refusal::Budget { message: "needs 1 and has 1".into() })),
-            (
-                status(429, json!({"retryAfterSeconds": 10})),
-                Some(Refusal::Busy { seconds: 10, message: message() }),
-            ),
-            (status(429, json!({})), Some(Refusal::Busy { seconds: 1, message: message() })),
-            (status(409, json!({})), Some(Refusal::Busy { seconds: 1, message: message() })),
-            (status(403, json!({})), Some(Refusal::Denied { message: message() })),
-            (status(500, json!({})), Some(Refusal::Server { message: message() })),
-            (status(400, json!({})), None),
-        ] {
-            assert_eq!(refusal(&answer), expected, "{answer:?}");
-        }
+    fn already_gone(&self) -> Removal {
+        self.lose(Lost::PodGone);
+        Removal::AlreadyGone
     }
 }

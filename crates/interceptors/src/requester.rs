@@ -1,28 +1,23 @@
 //! Those who want pods gone: ask, take it back, wait for the end.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::ready;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
-use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{sleep, timeout};
 use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
 use usher_api::names::{RequesterNameError, requester_finalizer};
-use usher_api::{EvictionRequest, EvictionRequestSpec, LocalPodReference};
+use usher_api::{EvictionRequest, LocalPodReference};
+use usher_client::requests::{AskError, Requests, new_request};
 
 use crate::result::{Outcome, Progress, Sighting, Update, Wish, end_of_pod, wish};
 
-/// How often a write is tried again after somebody else was faster, and how long the first wait is. Together about 6 seconds,
-/// so that a request that is just going away can be made anew.
-const ATTEMPTS: u32 = 7;
-const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 /// The wait before a wish that could not be renewed is renewed again.
 const RETRY: Duration = Duration::from_secs(5);
 /// What the definition accepts as a deadline, in seconds.
@@ -148,21 +143,9 @@ impl RequestHandle {
     pub async fn withdraw(&self) -> Result<(), RequestError> {
         let _alone = self.writing.lock().await;
         self.withdrawn.send_replace(true);
-        for attempt in 0..ATTEMPTS {
-            let Some(request) = self.read().await? else { return Ok(()) };
-            let others: Vec<&String> =
-                request.finalizers().iter().filter(|f| **f != *self.requester.finalizer).collect();
-            if others.len() == request.finalizers().len() {
-                return Ok(());
-            }
-            match self.set_finalizers(&request, &json!(others)).await {
-                Ok(()) => return Ok(()),
-                Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-                Err(kube::Error::Api(status)) if status.is_conflict() => self.pause(attempt).await,
-                Err(other) => return Err(other.into()),
-            }
-        }
-        Err(RequestError::Contended(self.pod.name.clone()))
+        let ours = |finalizer: &str| finalizer == &*self.requester.finalizer;
+        let withdrawn = self.protocol().withdraw(self.request_name(), &self.requester.finalizer, ours).await;
+        withdrawn.map(drop).map_err(|why| self.error(why))
     }
 
     /// Waits for the end. Does not renew a wish that others have removed: see [`Self::hold`].
@@ -225,63 +208,28 @@ impl RequestHandle {
     /// Makes the request or joins it. Nothing happens once it was withdrawn.
     async fn ask(&self, exists: bool) -> Result<(), RequestError> {
         let _alone = self.writing.lock().await;
-        let (mut exists, mut deleting) = (exists, false);
-        for attempt in 0..ATTEMPTS {
-            if *self.withdrawn.borrow() {
-                return Ok(());
-            }
-            if !exists {
-                match self.requests().create(&PostParams::default(), &self.new_request()).await {
-                    Ok(_) => return Ok(()),
-                    Err(kube::Error::Api(status)) if status.is_already_exists() => exists = true,
-                    Err(other) => return Err(other.into()),
-                }
-            }
-            let Some(request) = self.read().await? else {
-                exists = false;
-                continue;
-            };
-            deleting = request.metadata.deletion_timestamp.is_some();
-            let mut finalizers = request.finalizers().to_vec();
-            if finalizers.iter().any(|f| **f == *self.requester.finalizer) {
-                return Ok(());
-            }
-            // What is being deleted takes no more finalizers; the request is made anew once it is gone.
-            if !deleting {
-                finalizers.push(self.requester.finalizer.to_string());
-                match self.set_finalizers(&request, &json!(finalizers)).await {
-                    Ok(()) => return Ok(()),
-                    Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {}
-                    Err(other) => return Err(other.into()),
-                }
-            }
-            self.pause(attempt).await;
+        let deadline = Some(self.requester.progress_deadline_seconds);
+        let finalizer = &self.requester.finalizer;
+        let wanted = new_request(&self.namespace, &self.pod.name, &self.pod.uid, finalizer, deadline);
+        let is_wanted = || !*self.withdrawn.borrow();
+        let asked = self.protocol().ask(self.request_name(), finalizer, &wanted, exists, is_wanted).await;
+        match asked {
+            Ok(_) | Err(AskError::NotWanted) => Ok(()),
+            Err(why) => Err(self.error(why)),
         }
-        let pod = self.pod.name.clone();
-        Err(if deleting { RequestError::OlderRequestRemains(pod) } else { RequestError::Contended(pod) })
     }
 
-    /// Requesters that were in each other's way wait for different times, each always for the same.
-    async fn pause(&self, attempt: u32) {
-        let mut hasher = DefaultHasher::new();
-        (&self.requester.finalizer, attempt).hash(&mut hasher);
-        let whole = CONFLICT_PAUSE * 2_u32.pow(attempt);
-        sleep(whole / 2 + whole.mul_f64((hasher.finish() % 1000) as f64 / 1000.0)).await;
+    fn protocol(&self) -> Requests<EvictionRequest, Infallible> {
+        Requests { api: self.requests(), read: Ok, field_manager: None, dry_run: false }
     }
 
-    fn new_request(&self) -> EvictionRequest {
-        let mut spec = EvictionRequestSpec::for_pod(&self.pod.name, &self.pod.uid);
-        spec.progress_deadline_seconds = self.requester.progress_deadline_seconds;
-        let mut request = EvictionRequest::new(&self.pod.uid, spec);
-        request.metadata.finalizers = Some(vec![self.requester.finalizer.to_string()]);
-        request
-    }
-
-    /// Onto the very version that was read: a finalizer that others add meanwhile is not lost.
-    async fn set_finalizers(&self, request: &EvictionRequest, finalizers: &Value) -> Result<(), kube::Error> {
-        let metadata = json!({"resourceVersion": request.resource_version(), "finalizers": finalizers});
-        let patch = Patch::Merge(json!({"metadata": metadata}));
-        self.requests().patch(self.request_name(), &PatchParams::default(), &patch).await.map(drop)
+    fn error(&self, why: AskError<Infallible>) -> RequestError {
+        match why {
+            AskError::OlderRequestRemains => RequestError::OlderRequestRemains(self.pod.name.clone()),
+            AskError::Contended | AskError::NotWanted => RequestError::Contended(self.pod.name.clone()),
+            AskError::Unread(never) => match never {},
+            AskError::Api(why) => RequestError::Api(why),
+        }
     }
 
     async fn outcome(&self, followed: &Followed) -> Option<Outcome> {

@@ -19,9 +19,9 @@ use usher_api::EvictionRequest;
 use usher_api::lenient::Lenient;
 
 use crate::class::InterceptorClass;
-use crate::clock::{Clock, SystemClock};
 use crate::turn::Turn;
 use crate::turn_state::{Lost, PodSight, TurnState, judge};
+use usher_client::Clock;
 
 /// The wait before a handler that failed is called again: from, to.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -62,7 +62,7 @@ where
 pub struct InterceptorRunner {
     client: Client,
     class: InterceptorClass,
-    clock: Arc<dyn Clock>,
+    clock: Clock,
     namespace: Option<String>,
     config: watcher::Config,
 }
@@ -72,7 +72,7 @@ impl InterceptorRunner {
     #[must_use]
     pub fn new(client: Client, class: InterceptorClass) -> Self {
         let config = watcher::Config::default();
-        Self { client, class, clock: Arc::new(SystemClock), namespace: None, config }
+        Self { client, class, clock: Clock::system(), namespace: None, config }
     }
 
     /// Only requests of this namespace.
@@ -91,8 +91,8 @@ impl InterceptorRunner {
 
     /// Another clock for what is written. Timers are tokio's.
     #[must_use]
-    pub fn with_clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
+    pub fn with_clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = clock.into();
         self
     }
 

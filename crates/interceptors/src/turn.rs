@@ -19,10 +19,10 @@ use usher_api::{
 };
 
 use crate::class::InterceptorClass;
-use crate::clock::Clock;
 use crate::latest::Latest;
 use crate::turn_state::{Lost, PodSight, TurnState, judge};
 use usher_api::report::{ConditionReport, ConditionStatus, Report, beat_interval, until_beat};
+use usher_client::Clock;
 
 /// How often a write is tried again after somebody else was faster, and how long the first wait is.
 const ATTEMPTS: u32 = 6;
@@ -54,7 +54,7 @@ pub struct Turn {
 pub(crate) struct Held {
     pub client: Client,
     class: InterceptorClass,
-    clock: Arc<dyn Clock>,
+    clock: Clock,
     pub namespace: String,
     uid: String,
     pub pod: LocalPodReference,
@@ -71,7 +71,7 @@ impl Turn {
     pub(crate) fn new(
         client: Client,
         class: InterceptorClass,
-        clock: Arc<dyn Clock>,
+        clock: Clock,
         request: Arc<EvictionRequest>,
     ) -> Self {
         let seconds = u64::try_from(request.spec.progress_deadline_seconds).unwrap_or_default();

@@ -21,7 +21,7 @@ use embedded_apiserver::{AUTHENTICATED, MASTERS};
 
 /// What became of an action.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct ActionResult {
     /// Of the answer; 0 if there was none.
     pub code: u16,
     /// The object as the server has it now, where it says so.
@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
     pub scale: Option<Scale>,
 }
 
-impl Outcome {
+impl ActionResult {
     pub(crate) fn succeeded(&self) -> bool {
         (200..300).contains(&self.code)
     }
@@ -159,7 +159,7 @@ async fn ask_scale(cluster: &Cluster, who: Component, namespace: &str, owner: &O
     }
 }
 
-pub(crate) async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> Outcome {
+pub(crate) async fn carry_out(cluster: &Cluster, who: Component, action: &Action) -> ActionResult {
     const JSON: (header::HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
     let build = |method: Method, path: String, content: &str| {
         Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, content)
@@ -212,18 +212,18 @@ pub(crate) async fn carry_out(cluster: &Cluster, who: Component, action: &Action
             let message = scale.as_ref().err().cloned().unwrap_or_default();
             // Not to be there is an answer too.
             let code = if code == 404 { 200 } else { code };
-            return Outcome { code, object: None, message, scale: Some(scale) };
+            return ActionResult { code, object: None, message, scale: Some(scale) };
         }
     };
     let (code, body) = send(cluster, who.client(), who, request, body.unwrap_or_default()).await;
     let bytes = whole(body).await;
     if code == 409 && matches!(action, Action::Ensure { .. }) {
-        return Outcome { code: 200, object: None, message: String::new(), scale: None };
+        return ActionResult { code: 200, object: None, message: String::new(), scale: None };
     }
     if !(200..300).contains(&code) {
         let status: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let message = status["message"].as_str().unwrap_or_default().to_string();
-        return Outcome { code, object: None, message, scale: None };
+        return ActionResult { code, object: None, message, scale: None };
     }
     let mut object = resource.map(|resource| (resource, bytes));
     if let Action::Bind { pod, .. } = action {
@@ -232,5 +232,5 @@ pub(crate) async fn carry_out(cluster: &Cluster, who: Component, action: &Action
         let (code, body) = send(cluster, who.client(), who, request, String::new()).await;
         object = if code == 200 { Some((Resource::Pods, whole(body).await)) } else { None };
     }
-    Outcome { code, object, message: String::new(), scale: None }
+    ActionResult { code, object, message: String::new(), scale: None }
 }

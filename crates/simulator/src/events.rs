@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::api::Outcome;
+use super::api::ActionResult;
 use super::plan::{About, Action, Note, Target};
 use super::tasks::{Component, Task};
 use super::view::{Change, Container, Meta, Pod, Resource, View};
@@ -74,7 +74,7 @@ impl Recorder {
     }
 
     /// What became of a write: only what is stored can be counted up.
-    pub(crate) fn written(&mut self, action: &Action, outcome: &Outcome) {
+    pub(crate) fn written(&mut self, action: &Action, outcome: &ActionResult) {
         match action {
             Action::Create { object, .. } => {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -172,7 +172,7 @@ fn workload(view: &View, (component, key): &Task) -> Option<About> {
 }
 
 /// What an action that was carried out, or refused, has to say for itself.
-pub(crate) fn of_outcome(view: &View, task: &Task, action: &Action, outcome: &Outcome) -> Vec<Note> {
+pub(crate) fn of_outcome(view: &View, task: &Task, action: &Action, outcome: &ActionResult) -> Vec<Note> {
     match (task.0, action) {
         (Component::Scheduler, Action::Bind { pod, node }) if outcome.succeeded() => {
             let message = format!("Successfully assigned {}/{} to {node}", pod.namespace, pod.name);
@@ -211,7 +211,7 @@ fn about(target: &Target) -> About {
 }
 
 /// Stateful sets word it in their own way.
-fn pod_note(component: Component, workload: About, verb: &str, pod: &str, outcome: &Outcome) -> Note {
+fn pod_note(component: Component, workload: About, verb: &str, pod: &str, outcome: &ActionResult) -> Note {
     let create = verb == "create";
     let why = &outcome.message;
     let message = match (component, outcome.succeeded(), create) {
@@ -275,12 +275,12 @@ mod tests {
         Note::normal(about, "SuccessfulCreate", message)
     }
 
-    fn stored(action: &Action) -> Outcome {
+    fn stored(action: &Action) -> ActionResult {
         let Action::Create { object, .. } = action else { panic!("{action:?}") };
         let mut object = object.clone();
         object["metadata"]["uid"] = "event".into();
         let object = Some((Resource::Events, object.to_string().into()));
-        Outcome { code: 201, object, message: String::new(), scale: None }
+        ActionResult { code: 201, object, message: String::new(), scale: None }
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         let first = recorder.record(Component::ReplicaSet, note("a"), at(0)).unwrap();
         recorder.written(&first, &stored(&first));
         let again = recorder.record(Component::ReplicaSet, note("a"), at(1)).unwrap();
-        let gone = Outcome { code: 404, object: None, message: String::new(), scale: None };
+        let gone = ActionResult { code: 404, object: None, message: String::new(), scale: None };
         recorder.written(&again, &gone);
         assert!(matches!(
             recorder.record(Component::ReplicaSet, note("a"), at(2)),

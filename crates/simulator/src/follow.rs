@@ -18,14 +18,14 @@ use embedded_apiserver::toolkit::metadata_of;
 /// After a list or watch that failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// News of one resource.
-pub(crate) enum News {
+/// Something about one resource that the view has not taken in yet.
+pub(crate) enum PendingEvent {
     Listed(Bytes),
     /// Whole lines of a watch.
     Changed(Bytes),
 }
 
-impl News {
+impl PendingEvent {
     pub(crate) fn take_in(
         &self,
         view: &mut View,
@@ -38,7 +38,7 @@ impl News {
     }
 }
 
-pub(crate) type Follower = Pin<Box<dyn Stream<Item = News> + Send>>;
+pub(crate) type Follower = Pin<Box<dyn Stream<Item = PendingEvent> + Send>>;
 
 enum Following {
     /// A list of this revision or later.
@@ -66,7 +66,10 @@ pub(crate) fn follow(cluster: Cluster, resource: Resource) -> Follower {
                     if code == 200
                         && let Ok(revision) = revision_of(&list)
                     {
-                        return Some((News::Listed(list), (cluster, Following::Watching { from: revision })));
+                        return Some((
+                            PendingEvent::Listed(list),
+                            (cluster, Following::Watching { from: revision }),
+                        ));
                     }
                     tracing::warn!(?resource, code, "cannot be listed");
                     cluster.pass(PAUSE).await;
@@ -86,7 +89,7 @@ pub(crate) fn follow(cluster: Cluster, resource: Resource) -> Follower {
                     match body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()) {
                         Some(lines) if !lines.starts_with(b"{\"type\":\"ERROR\"") => {
                             let next = Following::Reading { body, from, last: Some(lines.clone()) };
-                            return Some((News::Changed(lines), (cluster, next)));
+                            return Some((PendingEvent::Changed(lines), (cluster, next)));
                         }
                         Some(_) => state = Following::Listing { at_least: from },
                         None => {

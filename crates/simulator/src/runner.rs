@@ -1,4 +1,4 @@
-//! Drives the components: news into the view, tasks into decisions, decisions into requests, times into timers.
+//! Drives the components: events into the view, tasks into decisions, decisions into requests, times into timers.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::api::{self, Outcome};
+use super::api::{self, ActionResult};
 use super::events::{self, Recorder};
-use super::follow::{Follower, News, follow};
+use super::follow::{Follower, PendingEvent, follow};
 use super::heartbeat::Heartbeats;
 use super::plan::{Action, Note, Plan};
 use super::presence::{Command, Incarnation, Presence};
@@ -38,11 +38,11 @@ pub(crate) async fn run(
     heartbeats: Arc<Heartbeats>,
     commands: UnboundedReceiver<Command>,
 ) {
-    let door = Arc::new(AtomicWaker::new());
+    let waker = Arc::new(AtomicWaker::new());
     let followed = |resource: &Resource| Followed {
         resource: *resource,
         follower: follow(cluster.clone(), *resource),
-        bell: Arc::new(Bell { rung: true.into(), door: door.clone() }),
+        ready: Arc::new(ReadyFlag { is_set: true.into(), waker: waker.clone() }),
     };
     let followers = Resource::FOLLOWED.iter().map(followed).collect();
     let mut runner = Runner {
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         view: View::default(),
         queue: Queue::default(),
         followers,
-        door,
+        waker,
         under_way: FuturesUnordered::new(),
         recorder: Recorder::default(),
         commands,
@@ -64,7 +64,7 @@ pub(crate) async fn run(
         runner.take_in_news();
         runner.queue.wake(runner.now());
         match runner.queue.take() {
-            Some(task) => runner.look_at(task),
+            Some(task) => runner.reconcile(task),
             None => runner.wait().await,
         }
         in_a_row += 1;
@@ -80,8 +80,8 @@ struct Runner {
     view: View,
     queue: Queue,
     followers: Vec<Followed>,
-    /// Who waits at it hears the followers' bells.
-    door: Arc<AtomicWaker>,
+    /// Woken when a follower has set its flag.
+    waker: Arc<AtomicWaker>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     recorder: Recorder,
     commands: UnboundedReceiver<Command>,
@@ -92,26 +92,26 @@ struct Runner {
 struct Followed {
     resource: Resource,
     follower: Follower,
-    bell: Arc<Bell>,
+    ready: Arc<ReadyFlag>,
 }
 
-/// Rung by a follower that has news, so that nobody asks all of them after each step.
-struct Bell {
-    rung: AtomicBool,
-    door: Arc<AtomicWaker>,
+/// Set by a follower that has events, so that nobody asks all of them after each step.
+struct ReadyFlag {
+    is_set: AtomicBool,
+    waker: Arc<AtomicWaker>,
 }
 
-impl Wake for Bell {
+impl Wake for ReadyFlag {
     fn wake(self: Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
-        self.door.wake();
+        self.is_set.store(true, Ordering::Release);
+        self.waker.wake();
     }
 }
 
 /// A task whose actions were carried out, up to the first that failed.
 struct Done {
     of: For,
-    results: Vec<(Action, Outcome)>,
+    results: Vec<(Action, ActionResult)>,
 }
 
 /// What actions are carried out for.
@@ -141,8 +141,8 @@ impl Runner {
         for index in 0..self.followers.len() {
             let Followed { resource, follower, .. } = &mut self.followers[index];
             let resource = *resource;
-            if let Some(news) = follower.next().await {
-                self.learn(resource, news);
+            if let Some(event) = follower.next().await {
+                self.observe(resource, event);
             }
         }
     }
@@ -152,8 +152,8 @@ impl Runner {
         while let Ok(command) = self.commands.try_recv() {
             self.obey(&command);
         }
-        while let Some((resource, news)) = poll_fn(|context| self.poll_news(context)).now_or_never() {
-            self.learn(resource, news);
+        while let Some((resource, event)) = poll_fn(|context| self.poll_event(context)).now_or_never() {
+            self.observe(resource, event);
         }
     }
 
@@ -183,26 +183,26 @@ impl Runner {
         }
     }
 
-    fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<(Resource, News)> {
-        self.door.register(context.waker());
-        for Followed { resource, follower, bell } in &mut self.followers {
-            if !bell.rung.swap(false, Ordering::AcqRel) {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<(Resource, PendingEvent)> {
+        self.waker.register(context.waker());
+        for Followed { resource, follower, ready } in &mut self.followers {
+            if !ready.is_set.swap(false, Ordering::AcqRel) {
                 continue;
             }
-            let waker = Waker::from(bell.clone());
-            if let Poll::Ready(Some(news)) = follower.poll_next_unpin(&mut Context::from_waker(&waker)) {
+            let waker = Waker::from(ready.clone());
+            if let Poll::Ready(Some(event)) = follower.poll_next_unpin(&mut Context::from_waker(&waker)) {
                 // There may be more.
-                bell.rung.store(true, Ordering::Release);
-                return Poll::Ready((*resource, news));
+                ready.is_set.store(true, Ordering::Release);
+                return Poll::Ready((*resource, event));
             }
         }
         Poll::Pending
     }
 
-    fn learn(&mut self, resource: Resource, news: News) {
-        match news.take_in(&mut self.view, resource) {
+    fn observe(&mut self, resource: Resource, event: PendingEvent) {
+        match event.take_in(&mut self.view, resource) {
             Ok(changes) => changes.iter().for_each(|change| self.concern(change)),
-            Err(why) => tracing::warn!(?resource, %why, "news cannot be read, and are ignored"),
+            Err(why) => tracing::warn!(?resource, %why, "an event cannot be read, and is ignored"),
         }
     }
 
@@ -227,7 +227,7 @@ impl Runner {
         }
     }
 
-    fn look_at(&mut self, task: Task) {
+    fn reconcile(&mut self, task: Task) {
         if !self.presence.takes(&self.view, &task) {
             self.queue.done(task, true);
             return;
@@ -322,7 +322,7 @@ impl Runner {
         self.queue.done(task, !failed);
     }
 
-    fn note(&self, who: Component, action: &Action, outcome: &Outcome) {
+    fn note(&self, who: Component, action: &Action, outcome: &ActionResult) {
         if !outcome.succeeded() {
             tracing::debug!(?who, action = describe(action), code = outcome.code, outcome.message, "refused");
         }
@@ -337,7 +337,7 @@ impl Runner {
         }
     }
 
-    /// Until there are news, an answer, or something is due.
+    /// Until there is an event, an answer, or something is due.
     async fn wait(&mut self) {
         let due = self.queue.next_time().map(|at| {
             let left = self.cluster.time_until(at);
@@ -352,31 +352,31 @@ impl Runner {
         };
         tokio::pin!(sleep);
         let next = poll_fn(|context| {
-            if let Poll::Ready((resource, news)) = self.poll_news(context) {
-                return Poll::Ready(Some(Next::News(resource, news)));
+            if let Poll::Ready((resource, event)) = self.poll_event(context) {
+                return Poll::Ready(Some(Next::PendingEvent(resource, event)));
             }
             if let Poll::Ready(Some(done)) = self.under_way.poll_next_unpin(context) {
                 return Poll::Ready(Some(Next::Done(done)));
             }
             if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
-                return Poll::Ready(Some(Next::Told(command)));
+                return Poll::Ready(Some(Next::WatchProgress(command)));
             }
             sleep.as_mut().poll(context).map(|()| None)
         })
         .await;
         match next {
-            Some(Next::News(resource, news)) => self.learn(resource, news),
+            Some(Next::PendingEvent(resource, event)) => self.observe(resource, event),
             Some(Next::Done(done)) => self.finish(done),
-            Some(Next::Told(command)) => self.obey(&command),
+            Some(Next::WatchProgress(command)) => self.obey(&command),
             None => {}
         }
     }
 }
 
 enum Next {
-    News(Resource, News),
+    PendingEvent(Resource, PendingEvent),
     Done(Done),
-    Told(Command),
+    WatchProgress(Command),
 }
 
 async fn carry_out(cluster: Cluster, run: Incarnation, of: For, actions: Vec<Action>) -> Done {

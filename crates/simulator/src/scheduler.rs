@@ -21,11 +21,11 @@ use jiff::Timestamp;
 use serde_json::json;
 
 pub(crate) use fit::{matches_selectors, tolerates};
-pub(crate) use hints::{Help, help_by_pod, helped_by_node, is_helped, is_worth_a_look};
+pub(crate) use hints::{QueueingHint, help_by_pod, helped_by_node, is_helped, is_worth_a_look};
 pub(crate) use refusals::Refusals;
 
 use super::plan::{Action, Plan, Target};
-use super::view::{Berth, Pod, Resource, View, condition};
+use super::view::{NodeInfo, Pod, Resource, View, condition};
 use embedded_apiserver::Key;
 use embedded_apiserver::clock::rfc3339;
 use fit::{Guest, Reason};
@@ -89,8 +89,8 @@ fn start(pod: &Pod, nodes: usize) -> usize {
 
 /// The best node for the pod, or a line that counts the reasons against all of them.
 fn choose(view: &View, pod: &Pod) -> Result<String, String> {
-    let roster = view.roster();
-    if roster.is_empty() {
+    let node_snapshot = view.node_snapshot();
+    if node_snapshot.is_empty() {
         return Err("no nodes available to schedule pods".to_string());
     }
     let guest = Guest::of(pod);
@@ -98,32 +98,37 @@ fn choose(view: &View, pod: &Pod) -> Result<String, String> {
     let spreading = Spreading::of(view, &guest);
     let mut against: BTreeMap<Reason, usize> = BTreeMap::new();
     let mut about_others = 0;
-    let mut good: Vec<&Berth> = Vec::new();
-    let mut look = |berth: &'_ Berth| {
+    let mut good: Vec<&NodeInfo> = Vec::new();
+    let mut look = |node_info: &'_ NodeInfo| {
         let reason = guest
-            .against(berth, |lacking| *against.entry(lacking).or_default() += 1)
-            .or_else(|| spreading.against(&berth.node))
-            .or_else(|| neighbours.against(&berth.node));
+            .against(node_info, |lacking| *against.entry(lacking).or_default() += 1)
+            .or_else(|| spreading.against(&node_info.node))
+            .or_else(|| neighbours.against(&node_info.node));
         if let Some(reason) = reason {
             *against.entry(reason).or_default() += 1;
-            about_others += usize::from(guest.is_about_others(reason, berth));
+            about_others += usize::from(guest.is_about_others(reason, node_info));
         }
         reason.is_none()
     };
     if let Some(names) = guest.named_nodes() {
-        let named: Vec<&Berth> = names.iter().filter_map(|name| roster.get(name)).collect();
-        let others = roster.len() - named.len();
-        good.extend(named.into_iter().filter(|berth| look(berth)));
+        let named: Vec<&NodeInfo> = names.iter().filter_map(|name| node_snapshot.get(name)).collect();
+        let others = node_snapshot.len() - named.len();
+        good.extend(named.into_iter().filter(|node_info| look(node_info)));
         if others > 0 {
             against.insert(Reason::NotNamed, others);
         }
     } else {
-        let enough = enough(roster.len());
-        good.extend(roster.from(start(pod, roster.len())).filter(|berth| look(berth)).take(enough));
+        let enough = enough(node_snapshot.len());
+        good.extend(
+            node_snapshot
+                .from(start(pod, node_snapshot.len()))
+                .filter(|node_info| look(node_info))
+                .take(enough),
+        );
     }
     let best = score::best(&guest, &neighbours, &spreading, &good);
-    best.map(|berth| berth.node.metadata.name.clone())
-        .ok_or_else(|| refusal(roster.len(), &against, about_others))
+    best.map(|node_info| node_info.node.metadata.name.clone())
+        .ok_or_else(|| refusal(node_snapshot.len(), &against, about_others))
 }
 
 /// As the real scheduler writes it. Preemption, too, has something to say about each node; here it finds no victims.

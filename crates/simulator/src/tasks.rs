@@ -8,7 +8,7 @@ use super::controllers::{
     replica_set, stateful_set, taint_eviction,
 };
 use super::plan::Plan;
-use super::scheduler::Help;
+use super::scheduler::QueueingHint;
 use super::view::{Change, Owner, Pod, Resource, View, condition};
 use super::{Times, heartbeat, kubelet, scheduler, static_pods};
 use embedded_apiserver::Key;
@@ -179,14 +179,14 @@ pub(crate) fn concerned(view: &View, change: &Change) -> Vec<Task> {
                 tasks.push((Component::StaticPod, pod.key()));
             }
             match scheduler::help_by_pod(before.as_deref(), after.as_deref()) {
-                Help::No => {}
-                Help::Room => {
+                QueueingHint::No => {}
+                QueueingHint::Room => {
                     let node = before.as_ref().map_or("", |pod| pod.spec.node_name.as_str());
                     tasks.push((Component::Waiting, Key::new("", node)));
-                    let kept_away = before.as_ref().is_some_and(|pod| !pod.wishes().apart.is_empty());
+                    let kept_away = before.as_ref().is_some_and(|pod| !pod.affinity_terms().apart.is_empty());
                     tasks.extend(kept_away.then(|| (Component::Waiting, Key::new("", ANYWHERE))));
                 }
-                Help::Company => tasks.push((Component::Waiting, Key::new("", ""))),
+                QueueingHint::Company => tasks.push((Component::Waiting, Key::new("", ""))),
             }
         }
         Change::Node { before, after } => {

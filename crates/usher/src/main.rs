@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use usher_cli::{Streams, Surroundings, completion};
+use usher_cli::{Environment, Streams, completion};
 
 /// The sandbox and the manager's caches are millions of small pieces; this is the allocator with which the benchmarks take
 /// their figures.
@@ -60,13 +60,13 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let surroundings = Surroundings::of_this_process();
+    let environment = Environment::of_this_process();
     if let Some(words) = to_be_completed() {
-        let answer = completion::answer(&Arguments::command(), &words, &surroundings).await;
+        let answer = completion::answer(&Arguments::command(), &words, &environment).await;
         print!("{answer}");
         return ExitCode::SUCCESS;
     }
-    let named = Arguments::command().bin_name(surroundings.program.clone());
+    let named = Arguments::command().bin_name(environment.program.clone());
     let parsed = named.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
         Ok(arguments) => arguments,
@@ -81,7 +81,7 @@ async fn main() -> ExitCode {
         }
     };
     let served = match arguments.command {
-        Command::People(command) => return people(command, &surroundings).await,
+        Command::People(command) => return people(command, &environment).await,
         Command::Completion { shell } => {
             let written = completion::script(shell, &mut Arguments::command(), &mut std::io::stdout());
             return ended(written.map(|()| usher_cli::Ending::Done));
@@ -100,9 +100,9 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn people(command: usher_cli::Command, surroundings: &Surroundings) -> ExitCode {
+async fn people(command: usher_cli::Command, environment: &Environment) -> ExitCode {
     let streams = Streams { out: &mut std::io::stdout(), err: &mut std::io::stderr() };
-    ended(usher_cli::run(command, surroundings, streams).await)
+    ended(usher_cli::run(command, environment, streams).await)
 }
 
 fn ended(result: Result<usher_cli::Ending, usher_cli::Error>) -> ExitCode {

@@ -77,9 +77,7 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     };
     let client = Client::new(cluster.service_as(manager), "default");
     let clock = clock_of(cluster);
-    let webhook_clock = clock.clone();
-    let admission =
-        Arc::new(Admission::new(client.clone()).with_clock(Arc::new(move || webhook_clock.now())));
+    let admission = Arc::new(Admission::new(client.clone()).with_clock(clock.clone()));
     for endpoint in Endpoint::ALL {
         let admission = admission.clone();
         let answer = move |review: Value| {

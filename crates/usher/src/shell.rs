@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Parser;
 use jiff::Timestamp;
 use usher_apply::Clock;
-use usher_cli::{Streams, Surroundings};
+use usher_cli::{Environment, Streams};
 
 /// `usher` as typed in a session.
 #[derive(Parser)]
@@ -19,7 +19,7 @@ struct Line {
 
 pub struct Shell<'a> {
     kubeconfig: &'a Path,
-    surroundings: Surroundings,
+    environment: Environment,
 }
 
 impl<'a> Shell<'a> {
@@ -27,7 +27,7 @@ impl<'a> Shell<'a> {
     pub fn new(kubeconfig: &'a Path, clock: &Clock) -> Self {
         let clock = clock.clone();
         let clock: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(move || clock.now());
-        Self { kubeconfig, surroundings: Surroundings { clock, ..Surroundings::plain() } }
+        Self { kubeconfig, environment: Environment { clock, ..Environment::plain() } }
     }
 
     /// Types `usher` with these words, and prints what it says.
@@ -44,7 +44,7 @@ impl<'a> Shell<'a> {
         let line = Line::try_parse_from(words)?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let streams = Streams { out: &mut out, err: &mut err };
-        usher_cli::run(line.command, &self.surroundings, streams).await?;
+        usher_cli::run(line.command, &self.environment, streams).await?;
         out.append(&mut err);
         Ok(String::from_utf8(out)?)
     }

@@ -15,13 +15,13 @@ use usher_decide::admission::{
 };
 use usher_decide::snapshot::PodOnWire;
 
-use crate::failures::kind_of;
+use crate::Clock;
 use crate::held_nodes::HeldNodes;
 use crate::objects::{Object, is_namespace, is_pod_name};
 use crate::review::{self, Operation, Request, Review};
 use crate::rights::Rights;
-use crate::{Clock, system_clock};
 use crate::{maintenances, pods};
+use usher_client::kind_of;
 
 const GATE_OFF: &str =
     "the feature gate EvictionRequestAPI is off: nobody acts on this request until it is on again";
@@ -106,7 +106,7 @@ impl Admission {
             held_nodes: HeldNodes::new(client, MANAGER_NAMESPACE),
             enabled: Arc::new(AtomicBool::new(true)),
             interceptors: BundledInterceptor::ALL.to_vec(),
-            clock: system_clock(),
+            clock: Clock::system(),
             at_a_time: Semaphore::new(REVIEWS_MAX),
         }
     }
@@ -171,7 +171,7 @@ impl Admission {
         let (Some(Ok(pod)), Operation::Create) = (read, request.operation) else { return Verdict::allow() };
         let pod = NewPod::read(&pod);
         let held = if pod.may_be_held() {
-            self.held_nodes.get((self.clock)()).await.unwrap_or_else(|why| {
+            self.held_nodes.get(self.clock.now()).await.unwrap_or_else(|why| {
                 tracing::warn!(
                     why = kind_of(&why),
                     "which nodes are held cannot be read; a pod goes to its node"
@@ -246,7 +246,7 @@ impl Admission {
         let mut verdict = match (operation, &new) {
             (Operation::Update, new) => {
                 let new = new.as_ref().unwrap_or(&subject);
-                eviction_request::on_update(&subject, new, &access, (self.clock)())
+                eviction_request::on_update(&subject, new, &access, self.clock.now())
             }
             (Operation::Delete, _) => eviction_request::on_delete(&subject, found.as_ref(), &access),
             _ if endpoint == Endpoint::FillRequests => {

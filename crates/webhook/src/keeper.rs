@@ -18,10 +18,10 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::certificates::Certificates;
-use crate::failures::kind_of;
 use crate::rotation::{Lifetimes, Step, next_step};
 use crate::tls::{ServingCertificate, Unusable};
-use crate::{Clock, configurations, system_clock};
+use crate::{Clock, configurations};
+use usher_client::kind_of;
 
 /// The key in the Secret that holds everything; the others are there for people to look at.
 const ALL: &str = "certificates.json";
@@ -84,7 +84,7 @@ impl Keeper {
             names,
             serving,
             lifetimes: Lifetimes::default(),
-            clock: system_clock(),
+            clock: Clock::system(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Keeper {
         for _ in 0..ROUND_MAX {
             let (stored, held) = self.read().await?;
             let dates = held.as_ref().map(|held| held.dates(&self.names));
-            let now = (self.clock)();
+            let now = self.clock.now();
             match (next_step(dates.as_ref(), &self.lifetimes, now), held) {
                 (Step::Wait(until), Some(held)) => {
                     self.serving.replace(&held.serving.certificate, &held.serving.key)?;

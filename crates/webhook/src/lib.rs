@@ -6,7 +6,6 @@
 //! Where to start reading:
 //! - [`admission`]: from a review to its answer, `maintenances` for those of nodes, `objects` for what is read of them; `pods` and [`rights`] are what it asks the cluster.
 //! - [`server`]: HTTPS with limits: on [`connections`], on [`memory`], and on who its [`clients`] are.
-//! - [`failures`]: what may be told of a call that failed.
 //! - [`configurations`]: what is registered with the API server, and why it cannot stop a cluster.
 //! - [`rotation`]: when certificates change, purely; [`certificates`] makes them, [`keeper`] keeps them in a Secret and in the
 //!   configurations, [`directory`] takes existing ones instead, [`tls`] swaps them under a running server.
@@ -17,7 +16,6 @@ pub mod clients;
 pub mod configurations;
 pub mod connections;
 pub mod directory;
-pub mod failures;
 mod held_nodes;
 pub mod keeper;
 mod maintenances;
@@ -30,8 +28,6 @@ pub mod rotation;
 pub mod server;
 pub mod tls;
 
-use std::sync::Arc;
-
 pub use admission::{Admission, Endpoint};
 pub use clients::Clients;
 pub use directory::Directory;
@@ -39,10 +35,4 @@ pub use keeper::Keeper;
 pub use server::{serve, serve_clients};
 pub use tls::ServingCertificate;
 
-/// Where the time comes from; tests give their own.
-pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
-
-/// The time of this machine.
-pub fn system_clock() -> Clock {
-    Arc::new(jiff::Timestamp::now)
-}
+pub use usher_client::Clock;

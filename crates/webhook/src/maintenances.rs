@@ -18,10 +18,10 @@ use usher_decide::admission::node_rights::{Needed, has_effect, needed};
 use usher_decide::maintenance::selector::NodeMatcher;
 
 use crate::admission::Endpoint;
-use crate::failures::kind_of;
 use crate::objects::Object;
 use crate::review::{self, Operation, Request};
 use crate::rights::Rights;
+use usher_client::kind_of;
 
 pub(crate) async fn judge(
     client: &Client,

@@ -1,4 +1,5 @@
-//! How much memory reviews take, however many come at once and whatever is in them.
+//! How much memory reviews take, however many come at once and whatever is in them. The most that a process has held counts for all of
+//! it, so this test has one of its own.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

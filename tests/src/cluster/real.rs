@@ -1,8 +1,10 @@
 //! The real control plane as a test cluster.
 
 use super::{ADMIN, Access, TESTERS, TestCluster};
+use crate::planes;
 use anyhow::Result;
 use std::collections::BTreeMap;
+use tokio::sync::SemaphorePermit;
 use usher_testbed::{ControlPlane, Options, User};
 
 impl TestCluster {
@@ -21,18 +23,19 @@ impl TestCluster {
             ],
             ..Options::default()
         };
-        Self::of_plane(options).await
+        Self::of_plane(options, planes::one().await?).await
     }
 
-    /// Starts a whole control plane: controllers and a scheduler, and kwok for nodes that are yet to be made.
+    /// Starts a whole control plane: controllers and a scheduler, and kwok for nodes that are yet to be made. No other runs beside it.
     ///
     /// # Errors
     /// See [`ControlPlane::start`].
     pub async fn real_living() -> Result<Self> {
-        Self::of_plane(Options { controllers: true, ..Options::default() }).await
+        let alone = planes::alone().await?;
+        Self::of_plane(Options { controllers: true, ..Options::default() }, alone).await
     }
 
-    async fn of_plane(options: Options) -> Result<Self> {
+    async fn of_plane(options: Options, turn: SemaphorePermit<'static>) -> Result<Self> {
         let users: Vec<String> = options.users.iter().map(|user| user.name.clone()).collect();
         let plane = ControlPlane::start(options).await?;
         let mut tokens = BTreeMap::from([(ADMIN.to_owned(), plane.admin_token().to_owned())]);
@@ -47,6 +50,7 @@ impl TestCluster {
             tokens,
             kubeconfig: plane.kubeconfig().to_path_buf(),
         };
-        Self::reach(access, plane).await
+        // The plane ends before its turn does.
+        Self::reach(access, (plane, turn)).await
     }
 }

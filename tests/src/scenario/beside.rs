@@ -125,7 +125,7 @@ pub fn answer_inside(
 ) -> [(String, Value); 2] {
     let webhook = cluster.clone();
     let admission = Admission::new(client).with_interceptors(interceptors.to_vec());
-    let admission = Arc::new(admission.with_clock(Arc::new(move || webhook.now())));
+    let admission = Arc::new(admission.with_clock(Clock::from_fn(move || webhook.now())));
     for endpoint in Endpoint::ALL {
         let admission = admission.clone();
         let answer = move |review: Value| {

@@ -118,7 +118,7 @@ impl Programs {
 
     /// Runs all rules on an object, and its transition rules where there is an old one.
     pub(crate) fn validate(&self, root: SchemaRef<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let place = Place {
+        let place = CheckedValue {
             value: new,
             old,
             unchanged: Unchanged::new(new, old),
@@ -130,7 +130,7 @@ impl Programs {
 
     /// Runs the rules of one subtree, as for a default value: `path` is where errors are reported.
     pub(crate) fn validate_value(&self, schema: SchemaRef<'_>, value: &Value, path: &str) -> Vec<FieldError> {
-        let place = Place {
+        let place = CheckedValue {
             value,
             old: None,
             unchanged: Unchanged { current: None, parent: None },
@@ -140,7 +140,7 @@ impl Programs {
         self.validate_at(schema, place)
     }
 
-    fn validate_at(&self, schema: SchemaRef<'_>, place: Place<'_>) -> Vec<FieldError> {
+    fn validate_at(&self, schema: SchemaRef<'_>, place: CheckedValue<'_>) -> Vec<FieldError> {
         with_environment(|environment| {
             let mut errors = Vec::new();
             Run { programs: self, environment }.walk(schema, place, &mut errors);
@@ -173,7 +173,7 @@ impl<'a> Unchanged<'a> {
     }
 }
 
-struct Place<'a> {
+struct CheckedValue<'a> {
     value: &'a Value,
     old: Option<&'a Value>,
     unchanged: Unchanged<'a>,
@@ -187,7 +187,7 @@ struct Run<'p> {
 }
 
 impl Run<'_> {
-    fn walk(&self, schema: SchemaRef<'_>, place: Place<'_>, errors: &mut Vec<FieldError>) {
+    fn walk(&self, schema: SchemaRef<'_>, place: CheckedValue<'_>, errors: &mut Vec<FieldError>) {
         let reaches = self.programs.reaches_rules.get(schema.id.0 as usize).copied().unwrap_or(false);
         if place.value.is_null() || !reaches {
             return;
@@ -201,7 +201,7 @@ impl Run<'_> {
                 for (index, item) in items.iter().enumerate() {
                     let correlated = old_item(schema, place.old, item);
                     let is_map = matches!(schema.node().list, ListType::Map(_));
-                    let next = Place {
+                    let next = CheckedValue {
                         value: item,
                         old: correlated.filter(|_| is_map),
                         unchanged: place.unchanged.child(item, correlated),
@@ -220,7 +220,7 @@ impl Run<'_> {
                         (true, parent) => format!("{parent}.{name}"),
                         (false, parent) => format!("{parent}[{name}]"),
                     };
-                    let next = Place {
+                    let next = CheckedValue {
                         value: field,
                         old,
                         unchanged: place.unchanged.child(field, old),
@@ -238,7 +238,7 @@ impl Run<'_> {
         &self,
         schema: SchemaRef<'_>,
         rules: &[CompiledRule],
-        place: &Place<'_>,
+        place: &CheckedValue<'_>,
         errors: &mut Vec<FieldError>,
     ) {
         let old = place.old.filter(|old| !old.is_null());
@@ -277,7 +277,7 @@ fn bound_old_self(old: Option<Cel>, optional: bool) -> Option<Cel> {
 fn evaluate(
     compiled: &CompiledRule,
     node: &Node,
-    place: &Place<'_>,
+    place: &CheckedValue<'_>,
     scope: &Context<'_>,
     plain_scope: &Context<'_>,
     old: Option<&Cel>,
@@ -362,7 +362,7 @@ fn described(rule: &CelRule) -> &str {
     if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
 }
 
-fn field_of(place: &Place<'_>, rule: &CelRule) -> String {
+fn field_of(place: &CheckedValue<'_>, rule: &CelRule) -> String {
     let below = rule.field_path.trim().trim_start_matches('.');
     // A field path names properties in quotes and map keys bare, field errors the other way round.
     let below = below.replace("['", ".").replace("']", "");

@@ -16,7 +16,7 @@ const REASONS: [&str; 4] =
 /// `with_rules` says that it is structural.
 pub(crate) fn validate(schema: &Value, path: &str, with_rules: bool) -> Vec<FieldError> {
     let mut found = Found::default();
-    let place = Place { is_root: true, with_rules, ..Place::default() };
+    let place = SchemaContext { is_root: true, with_rules, ..SchemaContext::default() };
     walk(schema, path, &place, &mut found);
     found.schema.into_iter().chain(found.rules).collect()
 }
@@ -28,7 +28,7 @@ struct Found {
 }
 
 #[derive(Default, Clone)]
-struct Place {
+struct SchemaContext {
     is_root: bool,
     with_rules: bool,
     inside_meta: bool,
@@ -38,7 +38,7 @@ struct Place {
     uncorrelatable: Option<String>,
 }
 
-fn walk(schema: &Value, path: &str, place: &Place, found: &mut Found) {
+fn walk(schema: &Value, path: &str, place: &SchemaContext, found: &mut Found) {
     // Rules of this level are compiled only when nothing at this level or deeper is wrong.
     let mut own = Found::default();
     keywords(schema, path, place, &mut own.schema);
@@ -66,7 +66,7 @@ fn walk(schema: &Value, path: &str, place: &Place, found: &mut Found) {
     found.rules.append(&mut own.rules);
 }
 
-fn keywords(schema: &Value, path: &str, place: &Place, errors: &mut Vec<FieldError>) {
+fn keywords(schema: &Value, path: &str, place: &SchemaContext, errors: &mut Vec<FieldError>) {
     let ty = text(&schema["type"]);
     if !ty.is_empty() && !TYPES.contains(&ty.as_str()) {
         errors.push(FieldError::not_supported(format!("{path}.type"), ty.as_str(), &TYPES));
@@ -98,9 +98,9 @@ fn keywords(schema: &Value, path: &str, place: &Place, errors: &mut Vec<FieldErr
     }
 }
 
-fn children(schema: &Value, path: &str, place: &Place, found: &mut Found) {
-    let inner = Place { is_root: false, ..place.clone() };
-    let without_rules = Place { with_rules: false, ..inner.clone() };
+fn children(schema: &Value, path: &str, place: &SchemaContext, found: &mut Found) {
+    let inner = SchemaContext { is_root: false, ..place.clone() };
+    let without_rules = SchemaContext { with_rules: false, ..inner.clone() };
     let additional = &schema["additionalProperties"];
     let has_properties = schema["properties"].as_object().is_some_and(|p| !p.is_empty());
     if !additional.is_null() && has_properties && *additional != true {
@@ -315,7 +315,7 @@ fn rule_text(rule: &Value, path: &str, schema: &Value, errors: &mut Vec<FieldErr
     }
 }
 
-fn compile_rules(schema: &Value, path: &str, place: &Place, errors: &mut Vec<FieldError>) {
+fn compile_rules(schema: &Value, path: &str, place: &SchemaContext, errors: &mut Vec<FieldError>) {
     let rules = rules_of(schema);
     if rules.is_empty() {
         return;

@@ -2,11 +2,11 @@
 
 use serde_json::{Number, Value};
 
-use super::values::{Failure, Outcome, ValueError};
+use super::values::{Failure, Validation, ValueError};
 use crate::error::{go_float, go_quote};
 use crate::schema::{Node, Rules, Type};
 
-pub(crate) fn check_enum(rules: Option<&Rules>, value: &Value, path: &str, outcome: &mut Outcome) {
+pub(crate) fn check_enum(rules: Option<&Rules>, value: &Value, path: &str, outcome: &mut Validation) {
     let Some(rules) = rules else { return };
     if !rules.enum_values.is_empty() && !rules.enum_values.iter().any(|accepted| same(accepted, value)) {
         let failure = Failure::Enum(value.clone(), rules.enum_values.clone());
@@ -35,7 +35,7 @@ fn type_names(ty: Type) -> &'static [&'static str] {
     }
 }
 
-pub(crate) fn check_type(node: &Node, value: &Value, path: &str, outcome: &mut Outcome) {
+pub(crate) fn check_type(node: &Node, value: &Value, path: &str, outcome: &mut Validation) {
     let names = type_names(node.ty);
     let format = node.format.as_deref().unwrap_or_default();
     let mut fail = |wanted: &str, got: &str| {
@@ -82,7 +82,7 @@ pub(crate) fn check_number(
     rules: Option<&Rules>,
     number: &Number,
     path: &str,
-    outcome: &mut Outcome,
+    outcome: &mut Validation,
 ) {
     let value = number.as_f64().unwrap_or_default();
     let out_of_range = match (node.ty, node.format.as_deref()) {

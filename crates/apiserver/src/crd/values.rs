@@ -80,19 +80,19 @@ impl ValueError {
 
 /// Errors found, and how many checks passed: of several failed alternatives the best match is reported.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct Validation {
     errors: Vec<ValueError>,
     pub(super) matched: usize,
 }
 
-impl Outcome {
+impl Validation {
     pub(super) fn add(&mut self, error: ValueError) {
         if !self.errors.iter().any(|e| e.message == error.message) {
             self.errors.push(error);
         }
     }
 
-    fn merge(&mut self, other: Outcome) {
+    fn merge(&mut self, other: Validation) {
         self.matched += other.matched;
         for error in other.errors {
             self.add(error);
@@ -109,7 +109,7 @@ struct Validator<'k> {
 }
 
 impl Validator<'_> {
-    fn ratcheted(&self, schema: SchemaRef<'_>, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
+    fn ratcheted(&self, schema: SchemaRef<'_>, value: &Value, old: Option<&Value>, path: &str) -> Validation {
         let mut outcome = self.check(schema, value, old, path);
         if !outcome.is_valid() && old == Some(value) {
             outcome.errors.clear();
@@ -117,10 +117,10 @@ impl Validator<'_> {
         outcome
     }
 
-    fn check(&self, schema: SchemaRef<'_>, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
+    fn check(&self, schema: SchemaRef<'_>, value: &Value, old: Option<&Value>, path: &str) -> Validation {
         let node = schema.node();
         let rules = node.rules.as_deref();
-        let mut outcome = Outcome::default();
+        let mut outcome = Validation::default();
         check_type(node, value, path, &mut outcome);
         if value.is_null() {
             check_enum(rules, value, path, &mut outcome);
@@ -170,12 +170,12 @@ impl Validator<'_> {
         value: &Value,
         old: Option<&Value>,
         path: &str,
-        outcome: &mut Outcome,
+        outcome: &mut Validation,
     ) {
         let run = |id: &crate::schema::NodeId| self.check(schema.set.at(*id), value, old, path);
         let quoted = go_quote(path);
         if !rules.any_of.is_empty() {
-            let mut best: Option<Outcome> = None;
+            let mut best: Option<Validation> = None;
             let mut passed = false;
             for branch in rules.any_of.iter().map(run) {
                 if branch.is_valid() {
@@ -195,7 +195,7 @@ impl Validator<'_> {
             }
         }
         if !rules.one_of.is_empty() {
-            let mut best: Option<Outcome> = None;
+            let mut best: Option<Validation> = None;
             let mut passed = 0;
             for branch in rules.one_of.iter().map(run) {
                 if branch.is_valid() {
@@ -245,7 +245,7 @@ impl Validator<'_> {
         rules: &Rules,
         text: &str,
         path: &str,
-        outcome: &mut Outcome,
+        outcome: &mut Validation,
     ) {
         let length = text.chars().count() as u64;
         if let Some(max) = rules.max_length
@@ -276,7 +276,7 @@ impl Validator<'_> {
         items: &[Value],
         old: Option<&Value>,
         path: &str,
-        outcome: &mut Outcome,
+        outcome: &mut Validation,
     ) {
         if let Some(item_schema) = schema.items() {
             for (index, item) in items.iter().enumerate() {
@@ -310,7 +310,7 @@ impl Validator<'_> {
         fields: &serde_json::Map<String, Value>,
         old: Option<&Value>,
         path: &str,
-        outcome: &mut Outcome,
+        outcome: &mut Validation,
     ) {
         let node = schema.node();
         let size = fields.len() as u64;

@@ -24,7 +24,7 @@ pub(super) struct Entry {
 }
 
 /// Where an entry goes among the others: who applied first, then by time and name.
-pub(super) type Place<'a> = (bool, Option<&'a str>, &'a str, &'a str, &'a str);
+pub(super) type EntryOrder<'a> = (bool, Option<&'a str>, &'a str, &'a str, &'a str);
 
 /// An entry as it is written.
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ impl Entry {
         }
     }
 
-    pub(crate) fn place(&self) -> Place<'_> {
+    pub(crate) fn place(&self) -> EntryOrder<'_> {
         (!self.applied, self.time.as_deref(), &self.manager, &self.api_version, &self.subresource)
     }
 

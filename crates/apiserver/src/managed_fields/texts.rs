@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::Writer;
 use super::compare::compare;
-use super::entries::{Entry, MAX_UPDATE_MANAGERS, Place};
+use super::entries::{Entry, EntryOrder, MAX_UPDATE_MANAGERS};
 use super::update::{claim, reset_fields};
 use crate::schema::SchemaRef;
 
@@ -42,7 +42,7 @@ fn plain_or_none(raw: Option<&RawValue>) -> Option<Option<&str>> {
 }
 
 impl<'a> EntryText<'a> {
-    fn place(&self) -> Option<Place<'a>> {
+    fn place(&self) -> Option<EntryOrder<'a>> {
         Some((
             self.operation.get() != "\"Apply\"",
             plain_or_none(self.time)?,
@@ -52,7 +52,7 @@ impl<'a> EntryText<'a> {
         ))
     }
 
-    fn read(&self, (not_applied, time, manager, api_version, subresource): Place<'_>) -> Option<Entry> {
+    fn read(&self, (not_applied, time, manager, api_version, subresource): EntryOrder<'_>) -> Option<Entry> {
         Some(Entry {
             manager: manager.to_string(),
             applied: !not_applied,

@@ -41,7 +41,7 @@ pub(crate) async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     call.kind = pods.clone();
     let key = Key::new(call.namespace(), &name);
     let now = rfc3339(call.server.now());
-    if !dry_run && bind_plainly(call, &key, &binding, &node, &now).is_some() {
+    if !dry_run && bind_on_the_fast_path(call, &key, &binding, &node, &now).is_some() {
         return Ok(done());
     }
     let change = Change {
@@ -63,7 +63,7 @@ fn done() -> ServerResponse {
 }
 
 /// Binds without reading more of the pod than changes; `None` if nothing was done, because there is more to it.
-fn bind_plainly(call: &Call<'_>, key: &Key, binding: &Value, node: &str, now: &str) -> Option<()> {
+fn bind_on_the_fast_path(call: &Call<'_>, key: &Key, binding: &Value, node: &str, now: &str) -> Option<()> {
     let current = call.server.store.get(&call.kind.storage, key)?;
     let mut pod: Parts<'_, &RawValue> = Parts::of(&current)?;
     let uid = metadata::text(binding, "uid");

@@ -17,16 +17,16 @@ use crate::store::{Key, Object, WriteError};
 use crate::strategy;
 
 /// What came of a write: a stored object, or what would have been stored.
-pub(crate) enum Outcome {
+pub(crate) enum WriteResult {
     Stored(Arc<Object>),
-    Rehearsed(Value),
+    DryRun(Value),
 }
 
-impl Outcome {
+impl WriteResult {
     pub(crate) fn answer(&self, call: &Call<'_>, code: u16) -> ServerResponse {
         match self {
             Self::Stored(object) => answer::object(call, code, object),
-            Self::Rehearsed(value) => answer::value(call, code, value.clone()),
+            Self::DryRun(value) => answer::value(call, code, value.clone()),
         }
     }
 }
@@ -47,7 +47,7 @@ pub(crate) async fn create_object(
     mut object: Value,
     dry_run: bool,
     applied: bool,
-) -> ApiResult<Outcome> {
+) -> ApiResult<WriteResult> {
     settle_namespace(call, &mut object)?;
     if !metadata::text(&object, "resourceVersion").is_empty() {
         return Err(errors::resource_version_on_create());
@@ -86,13 +86,13 @@ pub(crate) async fn create_object(
             if call.server.store.get(&kind.storage, &key).is_some() {
                 return Err(exists(call, &key));
             }
-            return Ok(Outcome::Rehearsed(object));
+            return Ok(WriteResult::DryRun(object));
         }
         let mut candidate = answer::to_stored(&kind, object);
         match call.server.store.create(&kind.storage, key.clone(), &mut candidate) {
             Ok(stored) => {
                 call.server.after_write(&kind, None, &stored);
-                return Ok(Outcome::Stored(stored));
+                return Ok(WriteResult::Stored(stored));
             }
             Err(WriteError::Exists) if generates => object = answer::in_version(&kind, candidate),
             Err(WriteError::Exists) => return Err(exists(call, &key)),

@@ -105,11 +105,11 @@ impl DeleteOptions {
                 )));
             }
         };
-        let rehearsals: Vec<String> = object["dryRun"]
+        let dry_runs: Vec<String> = object["dryRun"]
             .as_array()
             .map(|list| list.iter().map(|v| v.as_str().unwrap_or_default().to_string()).collect())
             .unwrap_or_default();
-        options.dry_run = dry_run(&rehearsals, "DeleteOptions")?;
+        options.dry_run = dry_run(&dry_runs, "DeleteOptions")?;
         Ok(options)
     }
 
@@ -131,7 +131,7 @@ pub(crate) enum Deleted {
     Gone(Arc<Object>),
     /// It is on its way: grace runs, or finalizers hold it.
     Leaving(Arc<Object>),
-    Rehearsed(Value),
+    DryRun(Value),
 }
 
 pub(crate) async fn delete(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
@@ -153,7 +153,7 @@ fn answer_deleted(call: &Call<'_>, deleted: Deleted) -> ServerResponse {
         Deleted::Leaving(object) => return answer::object(call, 200, &object),
         Deleted::Gone(object) if call.kind.returns_deleted => return answer::object(call, 200, &object),
         Deleted::Gone(object) => object.value(),
-        Deleted::Rehearsed(value) => value,
+        Deleted::DryRun(value) => value,
     };
     if call.kind.returns_deleted {
         return answer::value(call, 200, answer::in_version(&call.kind, value));
@@ -203,7 +203,7 @@ pub(crate) async fn delete_object(
         let now = call.server.now();
         let plan = plan(&kind, &object, options, now);
         if options.dry_run {
-            return Ok(Deleted::Rehearsed(object));
+            return Ok(Deleted::DryRun(object));
         }
         let mark = |marked: Value| match &marked["metadata"] {
             Value::Object(metadata) if is_outline => {

@@ -1,4 +1,4 @@
-//! pods/eviction: the budget rules, decided purely, and the writes that follow.
+//! pods/eviction: the budget rules, decided purely, and the writes that follow. Rules have the numbers of `docs/eviction-rules.md`.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::create::{Outcome, create_object};
+use super::create::{WriteResult, create_object};
 use super::status_patch::patch_status;
 use super::update::Change;
 use super::{Call, decode, errors, metadata, prepare};
@@ -61,7 +61,7 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
         && !dry_run
         && let Some(stored) = patch_status(call, &document)
     {
-        return Ok(Outcome::Stored(stored).answer(call, 200));
+        return Ok(WriteResult::Stored(stored).answer(call, 200));
     }
     let outcome = change.run(call, |call, current| patched(call, kind, current, &document)).await?;
     Ok(outcome.answer(call, 200))

@@ -40,8 +40,8 @@ pub(crate) async fn handle(call: &mut Call<'_>, verb: &str) -> ApiResult<ServerR
     call.server.admit(call, Operation::Update, Some(&wanted), Some(&before), dry_run).await?;
     let outcome = change.run(call, |call, current| scaled(call, current, &wanted)).await?;
     let after = match outcome {
-        super::create::Outcome::Stored(object) => object.value(),
-        super::create::Outcome::Rehearsed(value) => value,
+        super::create::WriteResult::Stored(object) => object.value(),
+        super::create::WriteResult::DryRun(value) => value,
     };
     Ok(response::json(200, &scale_of(call, &after)?))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::create::{Outcome, create_object};
+use super::create::{WriteResult, create_object};
 use super::metadata::{self, count_generation, keep_server_fields};
 use super::{Call, answer, decode, errors, prepare};
 use crate::admission::Operation;
@@ -71,7 +71,7 @@ const TRIES: usize = 10;
 impl Change {
     /// Computes the new object from the current one, admits, validates and stores it; again when somebody else was
     /// faster, unless the new object insists on a resourceVersion.
-    pub(crate) async fn run<F>(&self, call: &mut Call<'_>, mut make: F) -> ApiResult<Outcome>
+    pub(crate) async fn run<F>(&self, call: &mut Call<'_>, mut make: F) -> ApiResult<WriteResult>
     where
         F: FnMut(&mut Call<'_>, &Value) -> ApiResult<Value>,
     {
@@ -85,13 +85,13 @@ impl Change {
             self.check_identity(&kind, &current, &old, &new)?;
             let new = self.settle(call, &kind, &old, new).await?;
             if same_but_managed_times(&old, &new) {
-                return Ok(Outcome::Stored(current));
+                return Ok(WriteResult::Stored(current));
             }
             if self.dry_run {
-                return Ok(Outcome::Rehearsed(new));
+                return Ok(WriteResult::DryRun(new));
             }
             match self.store(call, &kind, &current, new) {
-                Ok(stored) => return Ok(Outcome::Stored(stored)),
+                Ok(stored) => return Ok(WriteResult::Stored(stored)),
                 Err(WriteError::NotFound) => return Err(errors::not_found(&kind, &self.key.name)),
                 Err(WriteError::TooLarge(size)) => return Err(errors::too_large(size)),
                 Err(_) => {}

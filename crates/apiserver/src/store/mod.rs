@@ -56,13 +56,13 @@ struct Resource {
 }
 
 /// Where an object is: its resource and its key in it.
-type Place = (Arc<str>, Key);
+type ObjectAddress = (Arc<str>, Key);
 
 struct Inner {
     revision: u64,
     resources: HashMap<Arc<str>, Resource>,
     /// Objects by the uids of their owners.
-    dependents: HashMap<Arc<str>, BTreeSet<Place>>,
+    dependents: HashMap<Arc<str>, BTreeSet<ObjectAddress>>,
 }
 
 impl Inner {
@@ -185,7 +185,7 @@ impl Store {
     }
 
     /// The objects that name this uid as an owner.
-    pub(crate) fn dependents(&self, uid: &str) -> Vec<Place> {
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<ObjectAddress> {
         self.inner
             .read()
             .dependents

@@ -11,7 +11,7 @@ use super::Kind;
 use crate::arguments::Connection;
 use crate::connect::Connected;
 use crate::reading;
-use crate::{Error, Surroundings};
+use crate::{Environment, Error};
 
 /// Who presses Tab does not wait longer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -19,20 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const MANY: u32 = 1000;
 
 /// None if the cluster does not tell: a line that is being typed is no place for errors.
-pub async fn names(kind: Kind, connection: &Connection, surroundings: &Surroundings) -> Vec<String> {
-    let found = tokio::time::timeout(PATIENCE, find(kind, connection, surroundings)).await;
+pub async fn names(kind: Kind, connection: &Connection, environment: &Environment) -> Vec<String> {
+    let found = tokio::time::timeout(PATIENCE, find(kind, connection, environment)).await;
     found.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-async fn find(
-    kind: Kind,
-    connection: &Connection,
-    surroundings: &Surroundings,
-) -> Result<Vec<String>, Error> {
+async fn find(kind: Kind, connection: &Connection, environment: &Environment) -> Result<Vec<String>, Error> {
     if kind == Kind::Contexts {
         return connection.contexts();
     }
-    let Connected { client, namespace } = connection.open(surroundings).await?;
+    let Connected { client, namespace } = connection.open(environment).await?;
     let pods = || of::<Pod>(&client, Some(&namespace));
     match kind {
         Kind::Pods => pods().await,

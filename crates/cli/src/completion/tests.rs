@@ -3,7 +3,7 @@
 use clap::{CommandFactory as _, Parser};
 
 use super::{Kind, Wanted, answer, read};
-use crate::Surroundings;
+use crate::Environment;
 
 #[derive(Parser)]
 #[command(name = "usher")]
@@ -22,7 +22,7 @@ fn wanted(line: &str) -> Wanted {
 }
 
 async fn offered(line: &str) -> Vec<String> {
-    let text = answer(&Typed::command(), &words(line), &Surroundings::plain()).await;
+    let text = answer(&Typed::command(), &words(line), &Environment::plain()).await;
     text.lines().map(|line| line.split('\t').next().unwrap_or_default().to_string()).collect()
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::explanation::{Found, explain};
 use super::manager::Leader;
 use super::text;
-use crate::Surroundings;
+use crate::Environment;
 use crate::samples::{NOW, budget, pod, request, world};
 
 fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> Found {
@@ -23,7 +23,7 @@ fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> Found
 
 fn told(found: &Found) -> String {
     let now: Timestamp = NOW.parse().unwrap();
-    text::render(&explain(found, now), &Surroundings::plain(), now)
+    text::render(&explain(found, now), &Environment::plain(), now)
 }
 
 fn event(at: &str, kind: &str, reason: &str, message: &str) -> k8s_openapi::api::core::v1::Event {

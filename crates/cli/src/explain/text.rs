@@ -8,15 +8,15 @@ use super::manager::{LEASE_PATIENCE, Leader};
 use crate::error::MANAGER_PODS;
 use crate::sheet::Sheet;
 use crate::table::Table;
-use crate::{Surroundings, span};
+use crate::{Environment, span};
 use usher_decide::request_state::{ManagerStep, RequestWait};
 
-pub fn render(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
-    let mut text = Sheet::new(surroundings);
-    text.headline(&surroundings.bold(&headline(explanation, now)));
+pub fn render(explanation: &Explanation, environment: &Environment, now: Timestamp) -> String {
+    let mut text = Sheet::new(environment);
+    text.headline(&environment.bold(&headline(explanation, now)));
     match &explanation.request {
-        Some(request) => asked(&mut text, explanation, request, surroundings, now),
-        None => not_asked(&mut text, explanation, surroundings),
+        Some(request) => asked(&mut text, explanation, request, environment, now),
+        None => not_asked(&mut text, explanation, environment),
     }
     match &explanation.budgets {
         None => text.put("Budgets", "not known: you may not list poddisruptionbudgets here"),
@@ -63,17 +63,17 @@ fn asked(
     text: &mut Sheet,
     explanation: &Explanation,
     request: &RequestFacts,
-    surroundings: &Surroundings,
+    environment: &Environment,
     now: Timestamp,
 ) {
     let sentence = &explanation.sentence;
-    let sentence = if explanation.is_blocked { surroundings.alarming(sentence) } else { sentence.clone() };
+    let sentence = if explanation.is_blocked { environment.alarming(sentence) } else { sentence.clone() };
     text.put("Waiting on", &sentence);
     if let Some(since) = explanation.since {
         text.put("Since", &span::since(since, now));
     }
     text.put("Until", &until(explanation, now));
-    text.put("What to do", &advice(explanation, surroundings, now));
+    text.put("What to do", &advice(explanation, environment, now));
     text.space();
     let requesters = if request.requesters.is_empty() {
         "nobody; all have withdrawn".to_string()
@@ -116,7 +116,7 @@ fn until(explanation: &Explanation, now: Timestamp) -> String {
 }
 
 /// What the reader can do, first of all about a manager that does not act.
-pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Timestamp) -> String {
+pub fn advice(explanation: &Explanation, environment: &Environment, now: Timestamp) -> String {
     let Some(manager) = &explanation.manager else { return explanation.advice.clone() };
     let due = match manager.due {
         ManagerStep::GiveTurn => "give the next interceptor its turn",
@@ -138,7 +138,7 @@ pub fn advice(explanation: &Explanation, surroundings: &Surroundings, now: Times
             format!("the manager does not seem to run: it should {due} since {since}; see {MANAGER_PODS}")
         }
     };
-    let told = surroundings.alarming(&told);
+    let told = environment.alarming(&told);
     match explanation.waits {
         RequestWait::Manager(_) => told,
         _ => format!("{}\n{told}", explanation.advice),
@@ -188,17 +188,17 @@ fn turn(turn: TurnFacts, now: Timestamp) -> String {
     }
 }
 
-fn not_asked(text: &mut Sheet, explanation: &Explanation, surroundings: &Surroundings) {
+fn not_asked(text: &mut Sheet, explanation: &Explanation, environment: &Environment) {
     let sentence = &explanation.sentence;
-    let forecast = if explanation.is_blocked { surroundings.alarming(sentence) } else { sentence.clone() };
+    let forecast = if explanation.is_blocked { environment.alarming(sentence) } else { sentence.clone() };
     text.put("If evicted", &forecast);
     if explanation.is_blocked {
         text.put("Before that", &explanation.advice);
     }
     for why in &explanation.invalid_annotations {
-        text.put("Annotation", &surroundings.alarming(why));
+        text.put("Annotation", &environment.alarming(why));
     }
-    let ask = format!("{} evict {} -n {}", surroundings.program, explanation.name, explanation.namespace);
+    let ask = format!("{} evict {} -n {}", environment.program, explanation.name, explanation.namespace);
     text.put("To evict it", &ask);
     if !explanation.interceptors.is_empty() {
         text.space();

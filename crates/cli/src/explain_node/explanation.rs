@@ -8,10 +8,10 @@ use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 use usher_decide::node_state::{NodeDrain, NotAsked, Urgency, concerned, stage_started};
 use usher_decide::snapshot::{Maintenance, Node, Pod, PodOnWire};
 
-use crate::Surroundings;
+use crate::Environment;
 use crate::explain::{self, Explanation, Found};
 use crate::request_text::{WaitText as _, WaitingOnFacts};
-use usher_decide::request_state::{ManagerStep, RequestWait};
+use usher_decide::request_state::{ManagerStep, RequestWait, WaitCause};
 
 /// So many nodes are named where a sentence tells of some.
 const NAMED: usize = 3;
@@ -77,17 +77,29 @@ pub struct Group {
     pub pods: Vec<String>,
 }
 
+/// What the pods of a group have in common.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKey {
+    urgency: Urgency,
+    /// Why the drain has not asked them yet.
+    not_asked: Option<NotAsked>,
+    cause: WaitCause,
+    /// What the manager should have done by now.
+    due: Option<&'static str>,
+    /// Who would go first, and how many there are, where nobody has asked.
+    interceptors: Option<(String, usize)>,
+    /// Budgets of the same name in two namespaces are two.
+    namespace: Option<String>,
+}
+
 pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
     let node = &found.node;
     let concerned = concerned(node, &found.maintenances);
     let maintenances = concerned.iter().map(|one| maintenance_facts(one, &node.name)).collect();
     let drain = NodeDrain::of(node, &concerned);
-    let mut groups: BTreeMap<(Urgency, String, String, String), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
     for pod in &found.pods {
-        let (group, is_about_budgets) = group_of(pod, drain.as_ref(), now);
-        // Budgets of the same name in two namespaces are two.
-        let namespace = if is_about_budgets { pod.namespace.clone() } else { String::new() };
-        let key = (group.urgency, group.sentence.clone(), group.advice.clone(), namespace);
+        let (key, group) = group_of(pod, drain.as_ref(), now);
         let earliest = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).min();
         groups
             .entry(key)
@@ -132,35 +144,47 @@ fn maintenance_facts(maintenance: &Maintenance, node: &str) -> MaintenanceFacts 
     }
 }
 
-/// A pod by itself, and whether a budget is in its way.
-fn group_of(found: &Found, drain: Option<&NodeDrain>, now: Timestamp) -> (Group, bool) {
+/// A pod by itself.
+fn group_of(found: &Found, drain: Option<&NodeDrain>, now: Timestamp) -> (GroupKey, Group) {
     let explanation = explain::explain(found, now);
     let name = format!("{}/{}", found.namespace, found.name);
     let is_leaving = explanation.request.is_some()
         || explanation.pod.as_ref().is_some_and(|pod| pod.terminating_until.is_some());
     let is_late = explanation.manager.is_some() || explanation.waits.is_overdue(now);
     let urgency = Urgency::of(is_leaving, drain.is_some(), explanation.is_blocked, is_late);
-    if urgency == Urgency::NotYet
-        && let Some(drain) = drain
-    {
-        return (not_yet(found, &explanation, drain, name), false);
-    }
+    let not_yet_asked = drain.filter(|_| urgency == Urgency::NotYet);
+    let not_asked =
+        not_yet_asked.map(|drain| slim(found).map_or(NotAsked::LaterInPlan, |pod| drain.not_asked(&pod)));
+    // Of those that are not asked yet, only what will block them is told.
+    let tells_cause = not_asked.is_none() || explanation.is_blocked;
     let is_about_budgets = explanation.waits.is_about_budgets() && explanation.is_blocked;
+    let first =
+        explanation.interceptors.first().filter(|_| explanation.request.is_none() && not_asked.is_none());
+    let key = GroupKey {
+        urgency,
+        not_asked,
+        cause: if tells_cause { explanation.waits.cause() } else { RequestWait::Nothing.cause() },
+        due: explanation.manager.as_ref().map(|manager| manager.due.as_str()),
+        interceptors: first.map(|first| (first.class.clone(), explanation.interceptors.len())),
+        namespace: is_about_budgets.then(|| found.namespace.clone()),
+    };
+    if let (Some(drain), Some(why)) = (not_yet_asked, not_asked) {
+        return (key, not_yet(why, &explanation, drain, name));
+    }
     let group = Group {
         urgency,
         waiting_on: explanation.waiting_on.clone(),
-        advice: explain::advice(&explanation, &Surroundings::plain(), now),
+        advice: explain::advice(&explanation, &Environment::plain(), now),
         sentence: explanation.sentence,
         since: explanation.since,
         until: explanation.until,
         pods: vec![name],
     };
-    (group, is_about_budgets)
+    (key, group)
 }
 
 /// The drain has not asked the pod yet: it is not its turn, or the manager is about to.
-fn not_yet(found: &Found, explanation: &Explanation, drain: &NodeDrain, name: String) -> Group {
-    let why = slim(found).map_or(NotAsked::LaterInPlan, |pod| drain.not_asked(&pod));
+fn not_yet(why: NotAsked, explanation: &Explanation, drain: &NodeDrain, name: String) -> Group {
     let later = || match &drain.before[..] {
         [] => "wait until the pods before it are gone".to_string(),
         [first, ..] => format!(

@@ -8,7 +8,7 @@ use usher_decide::snapshot::{Maintenance, NodeOnWire};
 use super::explanation::{NodeFound, explain};
 use super::read::close_to;
 use super::text;
-use crate::Surroundings;
+use crate::Environment;
 use crate::explain::{Found, Leader};
 use crate::samples::{NOW, budget, pod, request, world};
 use usher_decide::node_state::Urgency;
@@ -67,7 +67,7 @@ fn now() -> Timestamp {
 }
 
 fn told(found: &NodeFound) -> String {
-    text::render(&explain(found, now()), &Surroundings::plain(), now())
+    text::render(&explain(found, now()), &Environment::plain(), now())
 }
 
 /// An interceptor has its turn.

@@ -5,26 +5,26 @@ use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 
 use super::explanation::{Group, MaintenanceFacts, NodeExplanation};
 use crate::sheet::Sheet;
-use crate::{Surroundings, span};
+use crate::{Environment, span};
 use usher_decide::node_state::Urgency;
 
 /// So many pods of a group are named.
 const NAMED: usize = 5;
 
-pub fn render(explanation: &NodeExplanation, surroundings: &Surroundings, now: Timestamp) -> String {
-    let mut sheet = Sheet::new(surroundings);
-    sheet.headline(&surroundings.bold(&headline(explanation)));
+pub fn render(explanation: &NodeExplanation, environment: &Environment, now: Timestamp) -> String {
+    let mut sheet = Sheet::new(environment);
+    sheet.headline(&environment.bold(&headline(explanation)));
     for (at, maintenance) in explanation.maintenances.iter().enumerate() {
         sheet.put(if at == 0 { "Maintenance" } else { "" }, &maintenance_told(maintenance, now));
     }
     sheet.put("Cordoned", &cordon(explanation));
-    let program = &surroundings.program;
+    let program = &environment.program;
     if let Some(first) = explanation.maintenances.first() {
         sheet.put("To end it", &format!("{program} maintenance complete {}", first.name));
     }
     for group in &explanation.groups {
         sheet.space();
-        told(&mut sheet, group, surroundings, now);
+        told(&mut sheet, group, environment, now);
     }
     if explanation.maintenances.is_empty() {
         sheet.space();
@@ -128,7 +128,7 @@ fn cordon(explanation: &NodeExplanation) -> String {
     }
 }
 
-fn told(sheet: &mut Sheet, group: &Group, surroundings: &Surroundings, now: Timestamp) {
+fn told(sheet: &mut Sheet, group: &Group, environment: &Environment, now: Timestamp) {
     let name = match group.urgency {
         Urgency::Blocked => "Blocked",
         Urgency::Late => "Late",
@@ -140,7 +140,7 @@ fn told(sheet: &mut Sheet, group: &Group, surroundings: &Surroundings, now: Time
     let count = group.pods.len();
     let sentence = format!("{count} pod{}: {}", if count == 1 { "" } else { "s" }, group.sentence);
     let is_bad = matches!(group.urgency, Urgency::Blocked | Urgency::Late | Urgency::WouldBeBlocked);
-    sheet.put(name, &if is_bad { surroundings.alarming(&sentence) } else { sentence });
+    sheet.put(name, &if is_bad { environment.alarming(&sentence) } else { sentence });
     let named = group.pods.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     let more = count.saturating_sub(NAMED);
     sheet.put("", &if more > 0 { format!("{named} and {more} more") } else { named });

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use usher_decide::snapshot::Key;
 
-use crate::request_text::WaitText as _;
-use usher_decide::request_state::RequestWait;
+use usher_decide::request_state::{RequestWait, WaitCause};
 
 /// So many pods of a cause are named.
 pub const NAMED: usize = 3;
@@ -26,7 +25,7 @@ pub struct Cause {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CauseKey {
     namespace: Arc<str>,
-    sentence: Arc<str>,
+    cause: Arc<WaitCause>,
     is_blocked: bool,
 }
 
@@ -34,7 +33,7 @@ impl CauseKey {
     pub fn new(pod: &Key, waits: &RequestWait) -> Self {
         let is_blocked = waits.is_blocked();
         let namespace = if is_blocked { pod.namespace.clone() } else { Arc::default() };
-        Self { namespace, sentence: waits.sentence().into(), is_blocked }
+        Self { namespace, cause: Arc::new(waits.cause()), is_blocked }
     }
 }
 

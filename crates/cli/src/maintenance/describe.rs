@@ -16,7 +16,7 @@ use crate::live::{Live, OnNodes, Scope};
 use crate::output::Structured;
 use crate::requests::say_if_hidden;
 use crate::world::{World, list};
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -38,10 +38,10 @@ const EVENTS: &str = "default";
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let client = arguments.connection.open(surroundings).await?.client;
+    let client = arguments.connection.open(environment).await?.client;
     let maintenance = read(&client, &arguments.name).await?;
     if let Some(format) = arguments.output {
         streams.out.write_all(format.render(&maintenance)?.as_bytes())?;
@@ -65,15 +65,15 @@ pub async fn run(
     if let Some(world) = world.as_ref().filter(|_| !arguments.watch) {
         say_if_hidden(world, streams.err)?;
     }
-    let now = surroundings.now();
+    let now = environment.now();
     let progress = world.map(|world| Progress::at_once(&maintenance, &world, now));
     let found =
         Found { maintenance: &maintenance, progress, overlaps: overlaps(&maintenance, &all, &nodes), events };
-    streams.out.write_all(render(&found, surroundings, now).as_bytes())?;
+    streams.out.write_all(render(&found, environment, now).as_bytes())?;
     streams.out.flush()?;
     if arguments.watch {
         writeln!(streams.out)?;
-        return until_drained(&client, maintenance, Until::default(), surroundings, streams).await;
+        return until_drained(&client, maintenance, Until::default(), environment, streams).await;
     }
     Ok(Ending::Done)
 }

@@ -19,7 +19,7 @@ use super::selection;
 use crate::explain::event_time;
 use crate::sheet::Sheet;
 use crate::table::Table;
-use crate::{Surroundings, span};
+use crate::{Environment, span};
 
 /// So many events are told, the newest; and so many causes, the worst.
 const EVENTS: usize = 8;
@@ -35,11 +35,11 @@ pub struct Found<'a> {
     pub events: Vec<Event>,
 }
 
-pub fn render(found: &Found<'_>, surroundings: &Surroundings, now: Timestamp) -> String {
+pub fn render(found: &Found<'_>, environment: &Environment, now: Timestamp) -> String {
     let maintenance = found.maintenance;
     let spec = &maintenance.spec;
-    let mut sheet = Sheet::new(surroundings);
-    sheet.headline(&surroundings.bold(&headline(maintenance)));
+    let mut sheet = Sheet::new(environment);
+    sheet.headline(&environment.bold(&headline(maintenance)));
     if !spec.reason.is_empty() {
         sheet.put("Reason", &one_line(&spec.reason));
     }
@@ -57,7 +57,7 @@ pub fn render(found: &Found<'_>, surroundings: &Surroundings, now: Timestamp) ->
     if let Some(eta) = eta(maintenance, all, now) {
         sheet.put("ETA", &eta);
     }
-    waiting(&mut sheet, all, surroundings);
+    waiting(&mut sheet, all, environment);
     for (other, shared) in &found.overlaps {
         let told = format!("{} in stage {:?}, on {}", other.name_any(), other.spec.stage, shared.join(", "));
         sheet.put("Overlaps", &told);
@@ -117,14 +117,14 @@ fn drained(sheet: &mut Sheet, maintenance: &NodeMaintenance, now: Timestamp) {
     }
 }
 
-fn waiting(sheet: &mut Sheet, all: &NodeProgress, surroundings: &Surroundings) {
+fn waiting(sheet: &mut Sheet, all: &NodeProgress, environment: &Environment) {
     let lines: Vec<String> = all
         .causes
         .iter()
         .take(CAUSES)
         .map(|one| {
             let told = cause(one, true);
-            if one.waits.is_blocked() { surroundings.alarming(&told) } else { told }
+            if one.waits.is_blocked() { environment.alarming(&told) } else { told }
         })
         .collect();
     if !lines.is_empty() {

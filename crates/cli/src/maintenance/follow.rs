@@ -23,7 +23,7 @@ use crate::screen::Screen;
 use crate::sketch::MaintenanceSketch;
 use crate::wait::out_of_time;
 use crate::world::World;
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 
 /// Things change by the passing of time, too; and what changes more often is told together.
 const TICK: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ impl Followed {
     }
 
     /// Looks at all pods, to tell which are left.
-    async fn look_at_last(&mut self, progress: &mut Progress) {
+    async fn observe_last(&mut self, progress: &mut Progress) {
         self.live.watch_pods();
         let all = async {
             while !self.live.has_pods()
@@ -148,7 +148,7 @@ impl Followed {
     /// Its nodes as they are. Once it is drained no pod is left, although this one may not have been told of the last yet.
     fn look(&self, progress: &mut Progress, now: Timestamp) {
         match is_drained_by_now(&self.maintenance) {
-            true => progress.look_at_all(&World::default(), now),
+            true => progress.recount_all(&World::default(), now),
             false => progress.look(&self.live.world, now),
         }
     }
@@ -194,30 +194,30 @@ pub async fn until_drained(
     client: &Client,
     maintenance: NodeMaintenance,
     until: Until,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let mut progress = Progress::new(surroundings.now());
+    let mut progress = Progress::new(environment.now());
     progress.ignores_daemons = until.ignores_daemons;
     let mut said = Said::default();
     let name = maintenance.name_any();
     let mut followed = match Followed::start(client, maintenance).await {
         Ok(followed) => followed,
         Err(why) => {
-            write!(streams.err, "{}", goes_on(&surroundings.program, &name))?;
+            write!(streams.err, "{}", goes_on(&environment.program, &name))?;
             return Err(why);
         }
     };
     say_if_hidden(&followed.live.world, streams.err)?;
     progress.source = followed.source();
     progress.observe(&followed.maintenance);
-    let screen = surroundings.is_terminal.then(Screen::new);
+    let screen = environment.is_terminal.then(Screen::new);
     let mut tick = tokio::time::interval(TICK);
     let mut out_of_time = std::pin::pin!(out_of_time(until.timeout));
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let mut is_time_to_tell = true;
     let ending = loop {
-        let now = surroundings.now();
+        let now = environment.now();
         if is_time_to_tell {
             followed.is_of_other_nodes = false;
             let shown = screen.iter().flat_map(|screen| shown(progress.nodes(), room(screen.size())));
@@ -232,7 +232,7 @@ pub async fn until_drained(
             match &screen {
                 Some(screen) => {
                     let size = screen.size();
-                    screen.draw(&picture(maintenance, &progress, surroundings, size, now));
+                    screen.draw(&picture(maintenance, &progress, environment, size, now));
                 }
                 None => {
                     let lines = said.lines(maintenance, &progress, now);
@@ -261,9 +261,9 @@ pub async fn until_drained(
         screen.clear();
     }
     if ending == Ending::NotGone {
-        followed.look_at_last(&mut progress).await;
+        followed.observe_last(&mut progress).await;
     }
-    tell_end(ending, &mut progress, &followed, surroundings, surroundings.now(), streams)?;
+    tell_end(ending, &mut progress, &followed, environment, environment.now(), streams)?;
     Ok(ending)
 }
 
@@ -271,13 +271,13 @@ fn tell_end(
     ending: Ending,
     progress: &mut Progress,
     followed: &Followed,
-    surroundings: &Surroundings,
+    environment: &Environment,
     now: Timestamp,
     streams: Streams<'_>,
 ) -> Result<(), Error> {
     let maintenance = &followed.maintenance;
     followed.look(progress, now);
-    let (program, name) = (&surroundings.program, maintenance.name_any());
+    let (program, name) = (&environment.program, maintenance.name_any());
     match ending {
         Ending::Done => {
             let told = drained(maintenance, progress, program, now);

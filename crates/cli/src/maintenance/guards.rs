@@ -111,7 +111,7 @@ struct Glances<'a> {
 struct Glance<'a> {
     metadata: Owners,
     #[serde(borrow)]
-    spec: Place<'a>,
+    spec: PodSpec<'a>,
 }
 
 #[derive(Deserialize)]
@@ -129,7 +129,7 @@ struct Owner {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Place<'a> {
+struct PodSpec<'a> {
     #[serde(borrow, default)]
     node_name: Cow<'a, str>,
     #[serde(default)]

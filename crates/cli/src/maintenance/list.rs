@@ -17,7 +17,7 @@ use crate::output::{Output, Structured, list_of, name_of};
 use crate::reading::Read;
 use crate::screen::Screen;
 use crate::world::{key_of, list_exactly};
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -37,16 +37,16 @@ const NONE: &str = "No node maintenances found.";
 
 pub async fn run(
     arguments: Arguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let wide = arguments.output == Some(Output::Wide);
     if arguments.watch && !matches!(arguments.output, None | Some(Output::Wide)) {
         return Err(Error::Usage("--watch prints tables: leave out -o, or use -o wide".to_string()));
     }
-    let client = arguments.connection.open(surroundings).await?.client;
+    let client = arguments.connection.open(environment).await?.client;
     if arguments.watch {
-        return follow(&client, wide, surroundings, streams).await;
+        return follow(&client, wide, environment, streams).await;
     }
     let maintenances: Vec<Read<NodeMaintenance>> = list_exactly(&Api::all(client), None).await?;
     match arguments.output {
@@ -65,7 +65,7 @@ pub async fn run(
         _ => {
             let understood = maintenances.into_iter().filter_map(Read::object);
             let known = understood.map(|one| (key_of(&one), one)).collect();
-            write!(streams.out, "{}", table(&known, wide, surroundings.width, surroundings.now()))?;
+            write!(streams.out, "{}", table(&known, wide, environment.width, environment.now()))?;
         }
     }
     Ok(Ending::Done)
@@ -75,14 +75,14 @@ pub async fn run(
 async fn follow(
     client: &Client,
     wide: bool,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let api: Api<Read<NodeMaintenance>> = Api::all(client.clone());
     let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
     let mut known: BTreeMap<Key, NodeMaintenance> = BTreeMap::new();
     let mut listed = Listed::default();
-    let screen = surroundings.is_terminal.then(Screen::new);
+    let screen = environment.is_terminal.then(Screen::new);
     let mut changes = Changes::default();
     let mut tick = tokio::time::interval(TICK);
     loop {
@@ -94,7 +94,7 @@ async fn follow(
             },
             _ = tick.tick(), if screen.is_some() => {}
         }
-        let now = surroundings.now();
+        let now = environment.now();
         match &screen {
             _ if !listed.is_done => {}
             Some(screen) if known.is_empty() => screen.draw(NONE),

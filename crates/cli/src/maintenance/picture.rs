@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use usher_api::{NodeMaintenance, NodeMaintenanceStage};
-use usher_decide::maintenance::words;
+use usher_decide::maintenance::drain_state::DrainState;
 
 use super::causes::{Cause, NAMED};
 use super::progress::{CAUSES, NodeProgress, Progress};
@@ -13,7 +13,7 @@ use crate::error::MANAGER_PODS;
 use crate::request_text::WaitText as _;
 use crate::screen::{Size, wrap};
 use crate::table::Table;
-use crate::{Surroundings, span};
+use crate::{Environment, span};
 use usher_decide::request_state::RequestWait;
 
 /// So many nodes are shown one by one.
@@ -31,7 +31,7 @@ const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 pub fn picture(
     maintenance: &NodeMaintenance,
     progress: &Progress,
-    surroundings: &Surroundings,
+    environment: &Environment,
     size: Size,
     now: Timestamp,
 ) -> String {
@@ -47,16 +47,16 @@ pub fn picture(
         progress.age(now)
     );
     let head = wrap(&head, size.width, 2);
-    let mut text: String = head.lines().map(|line| format!("{}\n", surroundings.bold(line))).collect();
+    let mut text: String = head.lines().map(|line| format!("{}\n", environment.bold(line))).collect();
     if let Some(waits) = not_taken_up(maintenance, progress, now) {
-        text.push_str(&format!("  {}\n", surroundings.alarming(&waits)));
+        text.push_str(&format!("  {}\n", environment.alarming(&waits)));
     }
     let room = room(size);
     let shown = shown(nodes, room);
     let mut table = Table::default();
     for node in &shown {
         let waits = waits_of(node, maintenance, now);
-        let waits = if node.blocked > 0 { surroundings.alarming(&waits) } else { waits };
+        let waits = if node.blocked > 0 { environment.alarming(&waits) } else { waits };
         let gone = format!("{}/{} gone", node.gone(), node.seen);
         let states = if is_drained(node) { "drained".to_string() } else { states(node) };
         let name = format!("  {}", node.name);
@@ -218,7 +218,7 @@ fn waits_for_daemons(progress: &Progress) -> bool {
 }
 
 fn is_drained(node: &NodeProgress) -> bool {
-    node.left() == 0 && node.message == words::DRAINED
+    node.left() == 0 && node.drain == Some(DrainState::Drained)
 }
 
 /// The worst that is worth a line: what the manager is about to do is over in a moment.
@@ -239,14 +239,15 @@ fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) 
 /// What the status says of the node, unless it is what the counts say as well.
 fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String> {
     let has_begun = maintenance.status.as_ref().is_some_and(|status| status.drain_status.is_some());
-    match node.message.as_str() {
-        "" | words::DRAINED | words::EVICTING => None,
-        "Cordoned" if has_begun => Some("cordoned, waiting for its wave".to_string()),
+    match &node.drain {
+        Some(DrainState::Drained) => None,
+        Some(DrainState::Evicting { limited_by }) if limited_by.is_empty() => None,
+        Some(DrainState::Cordoned) if has_begun => Some("cordoned, waiting for its wave".to_string()),
         // The plan goes on when all nodes are as far.
-        message if message == format!("Waiting for {}.", maintenance.name_any()) => {
+        Some(DrainState::Waiting { on }) if *on == [maintenance.name_any()] => {
             Some("waiting for the other nodes".to_string())
         }
-        message => Some(message.to_string()),
+        _ => Some(node.message.clone()).filter(|message| !message.is_empty()),
     }
 }
 

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::names::DRAINED_CONDITION;
 use usher_api::{NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
+use usher_decide::maintenance::drain_state::DrainState;
 use usher_decide::maintenance::status::is_drained;
 use usher_decide::maintenance::written;
 use usher_decide::snapshot::{Budget, Key, Pod};
@@ -46,6 +47,8 @@ pub struct NodeProgress {
     pub causes: Vec<Cause>,
     /// What the status of the maintenance says of the node.
     pub message: String,
+    /// The same, if it is what the manager writes.
+    pub drain: Option<DrainState>,
     /// Requests may not be read, so nothing is known of pods but that they are there.
     pub requests_are_hidden: bool,
     /// What the status of the maintenance counts: pods with a request, and without.
@@ -170,7 +173,7 @@ impl Progress {
     pub fn at_once(maintenance: &NodeMaintenance, world: &World, now: Timestamp) -> Self {
         let mut progress = Self::new(now);
         progress.observe(maintenance);
-        progress.look_at_all(world, now);
+        progress.recount_all(world, now);
         progress
     }
 
@@ -214,6 +217,7 @@ impl Progress {
         for (node, status) in self.nodes.iter_mut().zip(statuses) {
             if node.message != status.drain_message {
                 node.message.clone_from(&status.drain_message);
+                node.drain = DrainState::of_message(&node.message);
             }
             let count = |count: i32| usize::try_from(count).unwrap_or(0);
             (node.asked, node.not_asked) = (count(status.pods_evicting), count(status.pods_pending_eviction));
@@ -269,7 +273,7 @@ impl Progress {
     /// Looks at what has changed since the last time.
     pub fn look(&mut self, world: &World, now: Timestamp) {
         if std::mem::take(&mut self.is_outdated) {
-            return self.look_at_all(world, now);
+            return self.recount_all(world, now);
         }
         let mut pods = std::mem::take(&mut self.changed);
         pods.extend(self.catch_up.take(CATCH_UP));
@@ -296,7 +300,7 @@ impl Progress {
     }
 
     /// Looks at everything.
-    pub fn look_at_all(&mut self, world: &World, now: Timestamp) {
+    pub fn recount_all(&mut self, world: &World, now: Timestamp) {
         self.pods.clear();
         self.changed.clear();
         self.rechecks.clear();

@@ -20,7 +20,7 @@ use crate::error::{MANAGER_PODS, is_code, is_missing};
 use crate::outlook;
 use crate::reading::Read;
 use crate::wait::out_of_time;
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 
 #[derive(Debug, clap::Args)]
 pub struct CordonArguments {
@@ -88,63 +88,63 @@ enum Moved {
 
 pub async fn cordon(
     arguments: CordonArguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let client = arguments.connection.open(surroundings).await?.client;
-    let moved = move_to(&client, &arguments.name, Stage::Cordon, false, &surroundings.program).await?;
+    let client = arguments.connection.open(environment).await?.client;
+    let moved = move_to(&client, &arguments.name, Stage::Cordon, false, &environment.program).await?;
     writeln!(streams.out, "{}", told(&moved, Stage::Cordon))?;
     Ok(Ending::Done)
 }
 
 pub async fn drain(
     arguments: DrainArguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let client = arguments.connection.open(surroundings).await?.client;
+    let client = arguments.connection.open(environment).await?.client;
     let known = get(&client, &arguments.name).await?;
     if let Some(at @ (DryRun::Client | DryRun::Server)) = arguments.dry_run {
         let flags = arguments.waiting.flags(arguments.guards);
         if at == DryRun::Server {
-            let moved = move_to(&client, &arguments.name, Stage::Drain, true, &surroundings.program).await?;
+            let moved = move_to(&client, &arguments.name, Stage::Drain, true, &environment.program).await?;
             writeln!(streams.out, "{} (server dry run)\n", told(&moved, Stage::Drain))?;
         }
-        return outlook::print(&client, &known, flags, surroundings, streams).await;
+        return outlook::print(&client, &known, flags, environment, streams).await;
     }
     if known.spec.stage < Stage::Drain {
         let nodes = read_nodes(&client).await?;
         arguments.guards.check(&client, &names_of(&known, &nodes)).await?;
     }
-    let moved = move_to(&client, &arguments.name, Stage::Drain, false, &surroundings.program).await?;
+    let moved = move_to(&client, &arguments.name, Stage::Drain, false, &environment.program).await?;
     let begun = told(&moved, Stage::Drain);
     let (Moved::Now(maintenance) | Moved::Already(maintenance)) = moved;
-    follow(&client, *maintenance, &begun, &arguments.waiting, surroundings, streams).await
+    follow(&client, *maintenance, &begun, &arguments.waiting, environment, streams).await
 }
 
 pub async fn complete(
     arguments: EndArguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let client = arguments.connection.open(surroundings).await?.client;
+    let client = arguments.connection.open(environment).await?.client;
     let before = read_nodes(&client).await?;
-    let moved = move_to(&client, &arguments.name, Stage::Complete, false, &surroundings.program).await?;
+    let moved = move_to(&client, &arguments.name, Stage::Complete, false, &environment.program).await?;
     writeln!(streams.out, "{}", told(&moved, Stage::Complete))?;
     streams.out.flush()?;
     let is_over = |maintenance: Option<&NodeMaintenance>| {
         let finalizer = MAINTENANCE_COMPLETION_FINALIZER.to_string();
         maintenance.is_none_or(|one| !one.finalizers().contains(&finalizer))
     };
-    end(&client, &arguments, &before, is_over, surroundings, streams).await
+    end(&client, &arguments, &before, is_over, environment, streams).await
 }
 
 pub async fn cancel(
     arguments: EndArguments,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let client = arguments.connection.open(surroundings).await?.client;
+    let client = arguments.connection.open(environment).await?.client;
     let name = &arguments.name;
     let before = read_nodes(&client).await?;
     let known = read(&client, name).await?;
@@ -161,7 +161,7 @@ pub async fn cancel(
     let was = known.object().map(|known| format!("; it was in stage {:?}", known.spec.stage));
     writeln!(streams.out, "maintenance {name} is being deleted{}", was.unwrap_or_default())?;
     let is_gone = move |one: Option<&NodeMaintenance>| one.is_none_or(|one| one.metadata.uid != uid);
-    end(&client, &arguments, &before, is_gone, surroundings, streams).await
+    end(&client, &arguments, &before, is_gone, environment, streams).await
 }
 
 /// Waits until it has released its nodes, and says what became of them.
@@ -170,7 +170,7 @@ async fn end(
     arguments: &EndArguments,
     before: &[usher_decide::snapshot::Node],
     is_over: impl Fn(Option<&NodeMaintenance>) -> bool,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let name = &arguments.name;
@@ -208,7 +208,7 @@ async fn end(
             streams.err,
             "maintenance {name} has not released all of its nodes yet, and continues; see {} maintenance describe {name}, and \
              check that the manager runs: {MANAGER_PODS}",
-            surroundings.program
+            environment.program
         )?,
     }
     Ok(ending)

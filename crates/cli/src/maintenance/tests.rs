@@ -11,7 +11,7 @@ use super::rows::{Changes, table};
 use crate::samples::{NOW, budget, maintenance, pod, request, world};
 use crate::screen::Size;
 use crate::world::{World, key_of};
-use crate::{Ending, Surroundings};
+use crate::{Ending, Environment};
 
 fn now() -> Timestamp {
     NOW.parse().unwrap()
@@ -65,8 +65,8 @@ fn scene() -> (World, World) {
 fn looked(maintenance: &NodeMaintenance, before: &World, after: &World) -> Progress {
     let mut progress = Progress::new("2026-01-01T11:58:00Z".parse().unwrap());
     progress.observe(maintenance);
-    progress.look_at_all(before, now());
-    progress.look_at_all(after, now());
+    progress.recount_all(before, now());
+    progress.recount_all(after, now());
     progress
 }
 
@@ -75,7 +75,7 @@ fn a_bar_for_each_node_shows_what_is_gone_and_what_is_in_the_way() {
     let maintenance = drain_of(&["a", "b", "c"], &["Evicting", "Evicting (limited by x)", "Drained"]);
     let (before, after) = scene();
     let progress = looked(&maintenance, &before, &after);
-    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(100), now());
+    let shown = picture(&maintenance, &progress, &Environment::plain(), size(100), now());
     let wanted = "\
 m: 1 of 5 pods gone, 1 evicting, 2 blocked, 1 pending, 1 of 3 nodes drained, ETA 5m at best, after
   2m
@@ -94,7 +94,7 @@ fn eighty_columns_show_what_a_node_waits_on() {
     let maintenance = drain_of(&["a", "b", "c"], &["Evicting", "Evicting", "Drained"]);
     let (before, after) = scene();
     let progress = looked(&maintenance, &before, &after);
-    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(80), now());
+    let shown = picture(&maintenance, &progress, &Environment::plain(), size(80), now());
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     for line in [
         "  a   ××××××····   0/3 gone   budget web: minAvailable 3 of 3 (2 pods)\n",
@@ -123,11 +123,11 @@ fn of_many_nodes_the_busiest_are_shown() {
     let maintenance = drain_of(&nodes, &messages);
     let pods = world(&[pod("web-1", "n29")], &[request("web-1")], &[budget("web", 0)]);
     let progress = looked(&maintenance, &pods, &pods);
-    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
+    let shown = picture(&maintenance, &progress, &Environment::plain(), size(200), now());
     assert!(shown.contains("\n  n29   ××××"), "{shown}");
     assert!(shown.contains("\n  and 10 more nodes: 10 drained, 0 not\n"), "{shown}");
     let low = Size { width: 200, height: 12 };
-    let shown = picture(&maintenance, &progress, &Surroundings::plain(), low, now());
+    let shown = picture(&maintenance, &progress, &Environment::plain(), low, now());
     assert!(shown.contains("\n  and 26 more nodes: 26 drained, 0 not\n"), "{shown}");
     let mut said = Said::default();
     let lines = said.lines(&maintenance, &progress, now());
@@ -149,13 +149,13 @@ fn elsewhere_there_is_a_line_for_each_change() {
     let mut said = Said::default();
     let mut progress = Progress::new(now());
     progress.observe(&maintenance);
-    progress.look_at_all(&before, now());
+    progress.recount_all(&before, now());
     assert_eq!(
         said.lines(&maintenance, &progress, now()),
         "node/a: 0 of 3 pods gone, 3 pending\nnode/b: 0 of 2 pods gone, 2 pending\n\
          node/c: 0 of 0 pods gone; Waiting for other.\n"
     );
-    progress.look_at_all(&after, now());
+    progress.recount_all(&after, now());
     assert_eq!(
         said.lines(&maintenance, &progress, now()),
         "node/a: 0 of 3 pods gone, 2 blocked, 1 pending; disruption budget web does not allow the pod to be evicted \
@@ -176,7 +176,7 @@ fn a_node_that_waits_says_for_what() {
         let maintenance = drain_of(&["a"], &[message]);
         let pods = world(&[pod("web-1", "a")], &[], &[]);
         let progress = looked(&maintenance, &pods, &pods);
-        let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
+        let shown = picture(&maintenance, &progress, &Environment::plain(), size(200), now());
         assert!(shown.trim_end().ends_with(format!("   1 pending   {wanted}").trim_end()), "{shown}");
     }
 }
@@ -216,7 +216,7 @@ fn at_the_end_it_is_said_what_is_done_or_left() {
     let told = not_drained(&maintenance, &progress, now());
     assert!(told.contains("\nonly DaemonSet and static pods remain: daemons leave now"), "{told}");
     assert!(told.contains("keep the DaemonSet off the node"), "{told}");
-    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
+    let shown = picture(&maintenance, &progress, &Environment::plain(), size(200), now());
     assert!(!shown.contains("ETA"), "nobody knows: {shown}");
 }
 
@@ -346,9 +346,9 @@ fn a_drain_that_waits_for_daemon_sets_says_once_how_to_go_on() {
         format!("node/a: 0 of 1 pod gone, 1 pending\nm: {wanted}")
     );
     assert_eq!(said.lines(&maintenance, &progress, now()), "");
-    let shown = picture(&maintenance, &progress, &Surroundings::plain(), size(200), now());
+    let shown = picture(&maintenance, &progress, &Environment::plain(), size(200), now());
     assert!(shown.ends_with(&format!("  {wanted}")), "{shown}");
-    let narrow = picture(&maintenance, &progress, &Surroundings::plain(), size(80), now());
+    let narrow = picture(&maintenance, &progress, &Environment::plain(), size(80), now());
     assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     progress.ignores_daemons = true;
     let lines = Said::default().lines(&maintenance, &progress, now());
@@ -439,7 +439,7 @@ fn a_description_has_it_all() {
         overlaps: vec![(&other, vec!["a".to_string()])],
         events: vec![event.unwrap()],
     };
-    let text = render(&found, &Surroundings::plain(), now());
+    let text = render(&found, &Environment::plain(), now());
     let head = "\
 Maintenance busy drains 2 nodes.
 
@@ -482,7 +482,7 @@ fn the_rows_of_nodes_in_a_description_are_not_broken() {
         status.node_statuses[0].drain_message = "Waiting for pods that nothing ends".to_string();
         busy.status = Some(status);
         let found = Found { maintenance: &busy, progress: None, overlaps: Vec::new(), events: Vec::new() };
-        let text = render(&found, &Surroundings { width: Some(80), ..Surroundings::plain() }, now());
+        let text = render(&found, &Environment { width: Some(80), ..Environment::plain() }, now());
         let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Nodes ")).collect();
         assert_eq!(rows.len(), 3, "{text}");
         assert!(rows.iter().all(|line| line.chars().count() <= 80), "{text}");

@@ -13,7 +13,7 @@ use usher_decide::outlook::{Finding, Severity, outlook};
 use usher_decide::snapshot::Maintenance;
 
 use crate::maintenance::guards::GuardArguments;
-use crate::{Ending, Error, Streams, Surroundings};
+use crate::{Ending, Environment, Error, Streams};
 
 /// With which flags the drain would be run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,19 +50,19 @@ pub async fn print(
     client: &Client,
     maintenance: &NodeMaintenance,
     flags: Flags,
-    surroundings: &Surroundings,
+    environment: &Environment,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let read = read::cluster(client).await?;
     let maintenance = Maintenance::from(maintenance.clone());
-    let outlook = outlook(&maintenance, &read.cluster, surroundings.now());
+    let outlook = outlook(&maintenance, &read.cluster, environment.now());
     let nodes: BTreeSet<&str> = outlook.waves.iter().flatten().map(|stop| &*stop.node).collect();
     let context = Context {
         missing: flags.guards.missing(read.cluster.pods.iter().filter(|pod| nodes.contains(&*pod.pod.node))),
         ignores_daemons: flags.ignores_daemons,
         budgets_are_hidden: read.budgets_are_hidden,
     };
-    streams.out.write_all(text::render(&outlook, &context, surroundings).as_bytes())?;
+    streams.out.write_all(text::render(&outlook, &context, environment).as_bytes())?;
     let is_stuck = outlook.findings.iter().any(|finding| context.is_stuck_by(finding));
     Ok(if is_stuck || !context.missing.is_empty() { Ending::Incomplete } else { Ending::Done })
 }

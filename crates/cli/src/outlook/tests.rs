@@ -6,7 +6,7 @@ use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire, Workloads, outlook};
 use usher_decide::snapshot::Maintenance;
 
 use super::{Context, text};
-use crate::Surroundings;
+use crate::Environment;
 use crate::samples::{NOW, budget, pod};
 
 fn node(name: &str) -> Value {
@@ -45,7 +45,7 @@ fn told(cluster: &Cluster, nodes: &[&str], limit: Option<i32>) -> String {
     }
     let maintenance: NodeMaintenance = serde_json::from_value(maintenance).unwrap();
     let outlook = outlook(&Maintenance::from(maintenance), cluster, NOW.parse().unwrap());
-    text::render(&outlook, &context(&[]), &Surroundings::plain())
+    text::render(&outlook, &context(&[]), &Environment::plain())
 }
 
 fn context(missing: &[&'static str]) -> Context {
@@ -132,7 +132,7 @@ fn what_the_flags_of_the_drain_change_is_told() {
     }))
     .unwrap();
     let outlook = outlook(&Maintenance::from(maintenance), &cluster, NOW.parse().unwrap());
-    let told = |context: &Context| text::render(&outlook, context, &Surroundings::plain());
+    let told = |context: &Context| text::render(&outlook, context, &Environment::plain());
     assert!(told(&context(&[])).contains(" 1 pod cannot be evicted.\n"));
     let ignored = told(&Context { ignores_daemons: true, ..context(&[]) });
     assert!(ignored.contains(" Nothing is in the way.\n"), "{ignored}");

@@ -10,15 +10,15 @@ use usher_decide::outlook::{Finding, Outlook, Severity, Stop};
 use usher_decide::snapshot::Key;
 
 use super::Context;
-use crate::Surroundings;
+use crate::Environment;
 use crate::table::Table;
 
 /// So many nodes are listed, and so many pods named; the rest is counted.
 const NODES: usize = 40;
 const PODS: usize = 5;
 
-pub fn render(outlook: &Outlook, context: &Context, surroundings: &Surroundings) -> String {
-    let mut text = format!("{}\n", surroundings.bold(&summary(outlook, context)));
+pub fn render(outlook: &Outlook, context: &Context, environment: &Environment) -> String {
+    let mut text = format!("{}\n", environment.bold(&summary(outlook, context)));
     if outlook.nodes() == 0 {
         text.push_str(
             "\nNothing was changed. See kubectl get nodes --show-labels for what can be selected.\n",
@@ -32,7 +32,7 @@ pub fn render(outlook: &Outlook, context: &Context, surroundings: &Surroundings)
     if !outlook.findings.is_empty() {
         text.push_str("\nFindings, most severe first\n");
         for finding in &outlook.findings {
-            text.push_str(&told(finding, context, surroundings));
+            text.push_str(&told(finding, context, environment));
         }
     }
     text.push_str(&format!("\n{}", room(outlook)));
@@ -158,10 +158,10 @@ fn labels(entry: &DrainPlanEntry) -> String {
     kube::core::Selector::try_from(selector.clone()).map(|selector| selector.to_string()).unwrap_or_default()
 }
 
-fn told(finding: &Finding, context: &Context, surroundings: &Surroundings) -> String {
+fn told(finding: &Finding, context: &Context, environment: &Environment) -> String {
     let sentence = finding.sentence();
     let sentence = match finding.severity() {
-        Severity::Never | Severity::Loss | Severity::NoPlace => surroundings.alarming(&sentence),
+        Severity::Never | Severity::Loss | Severity::NoPlace => environment.alarming(&sentence),
         Severity::Delay | Severity::Note => sentence,
     };
     let mut lines = format!("- {sentence}\n");

@@ -60,14 +60,14 @@ fn a_pod_of_the_same_name_is_another_pod() {
     let mut newer = pod("web-1", "n1");
     newer["metadata"]["uid"] = json!("another");
     let subject = Subject::new("shop", "web-1", "uid-web-1");
-    assert_eq!(outcome(&world(&[newer], &[], &[]), &subject, now()), Outcome::Gone);
+    assert_eq!(outcome(&world(&[newer], &[], &[]), &subject, now()), PodState::Gone);
 }
 
 #[test]
 fn without_its_request_a_pod_stays_unless_it_is_terminating() {
     let subject = Subject::new("shop", "web-1", "uid-web-1");
     let stays = world(&[pod("web-1", "n1")], &[], &[]);
-    assert_eq!(outcome(&stays, &subject, now()), Outcome::Withdrawn);
+    assert_eq!(outcome(&stays, &subject, now()), PodState::Withdrawn);
     let following = following(&["web-1"]);
     assert_eq!(following.ending(&stays, now()), Some(Ending::Withdrawn));
     assert_eq!(following.summary(&stays, now()), "pod/web-1: stays, as its eviction request was withdrawn\n");
@@ -75,15 +75,15 @@ fn without_its_request_a_pod_stays_unless_it_is_terminating() {
     let mut terminating = pod("web-1", "n1");
     terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T12:00:30Z");
     let terminating = world(&[terminating], &[], &[]);
-    assert!(matches!(outcome(&terminating, &subject, now()), Outcome::Waiting { .. }));
+    assert!(matches!(outcome(&terminating, &subject, now()), PodState::Waiting { .. }));
 
     let mut nobody_asks = request("web-1");
     nobody_asks["metadata"]["finalizers"] = json!(["other.example.com/f"]);
     let taken_back = world(&[pod("web-1", "n1")], &[nobody_asks.clone()], &[]);
-    assert_eq!(outcome(&taken_back, &subject, now()), Outcome::Withdrawn);
+    assert_eq!(outcome(&taken_back, &subject, now()), PodState::Withdrawn);
     nobody_asks["status"] = json!({"evictionRequestCancellationPolicy": "Forbid"});
     let held = world(&[pod("web-1", "n1")], &[nobody_asks], &[]);
-    assert!(matches!(outcome(&held, &subject, now()), Outcome::Waiting { .. }), "Forbid holds it");
+    assert!(matches!(outcome(&held, &subject, now()), PodState::Waiting { .. }), "Forbid holds it");
 }
 
 #[test]
@@ -94,16 +94,16 @@ fn the_screen_shows_what_is_left() {
     let requests: Vec<_> = names[1..].iter().map(|name| request(name)).collect();
     let world = world(&pods, &requests, &[budget("web", 1)]);
     let following = following(&names);
-    let mut surroundings = Surroundings::plain();
-    let picture = following.picture(&world, &surroundings, now() + SignedDuration::from_secs(7));
+    let mut environment = Environment::plain();
+    let picture = following.picture(&world, &environment, now() + SignedDuration::from_secs(7));
     let lines: Vec<&str> = picture.lines().collect();
     assert_eq!(lines[0], "1 of 12 pods gone after 7s");
     assert_eq!(lines[1], "  web-01   eviction API   manager: eviction");
     assert_eq!(lines[11], "  and 1 more");
 
-    surroundings.colours = true;
+    environment.colours = true;
     let blocked = crate::samples::world(&pods[..1], &requests[..1], &[budget("web", 0)]);
-    let picture = self::following(&["web-01"]).picture(&blocked, &surroundings, now());
+    let picture = self::following(&["web-01"]).picture(&blocked, &environment, now());
     assert_eq!(
         picture,
         "\x1b[1m0 of 1 pod gone after 0s\x1b[0m\n  web-01   eviction API   \x1b[33mbudget web: minAvailable 3 of \

@@ -14,7 +14,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
-use usher_apply::{Clock, summary};
+use usher_apply::{Clock, kind_of};
 
 pub use decision::Times;
 use decision::{Seen, Step, decide};
@@ -117,7 +117,7 @@ impl Election {
                 Ok(Ok(true)) => return true,
                 Ok(Ok(false)) => {}
                 Ok(Err(why)) => {
-                    tracing::warn!(lease = self.name, why = summary(&why), "the lease cannot be had")
+                    tracing::warn!(lease = self.name, why = kind_of(&why), "the lease cannot be had")
                 }
                 Err(_) => tracing::warn!(lease = self.name, "the server does not answer about the lease"),
             }
@@ -158,7 +158,7 @@ impl Election {
             match timeout_at(deadline, self.renew(known)).await {
                 Ok(Ok(())) => known.renewed = Some(begun),
                 Ok(Err(why)) => {
-                    tracing::warn!(lease = self.name, why = summary(&why), "the lease could not be renewed")
+                    tracing::warn!(lease = self.name, why = kind_of(&why), "the lease could not be renewed")
                 }
                 Err(_) => tracing::warn!(lease = self.name, "the lease could not be renewed in time"),
             }
@@ -186,7 +186,7 @@ impl Election {
             Ok(Err(why)) => {
                 tracing::warn!(
                     lease = self.name,
-                    why = summary(&why),
+                    why = kind_of(&why),
                     "not released: others wait until it ends"
                 )
             }

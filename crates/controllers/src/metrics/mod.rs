@@ -359,7 +359,7 @@ impl Observer for Counting<Counts> {
     fn evicted(&mut self, _request: &Request, answer: &Answer) {
         let labels = match answer {
             Answer::Accepted => ACCEPTED,
-            Answer::Refused(refusal) => Evicted { result: "refused", reason: refusal.reason() },
+            Answer::Refused(refusal) => Evicted { result: "refused", reason: refusal.reason().as_str() },
         };
         self.counts.lock().evictions.get_or_create(&labels).inc();
     }

@@ -6,7 +6,7 @@ use usher_api::CONDITIONS_MAX;
 use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 use usher_api::workloads::Strategy;
 
-use super::{Answer, Attempt, Case, Claim, Decision, Left, Refusal, Room, SelectingBudget};
+use super::{Answer, Attempt, Case, Claim, Decision, Left, Refusal, RefusalReason, Room, SelectingBudget};
 use crate::decision::{About, Effect, Notice, limited};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
@@ -86,7 +86,7 @@ fn after(attempt: &Attempt, case: &Case<'_>, pod: &Pod, free: bool, now: Timesta
     let refusal = attempt.refusal()?;
     let selecting = SelectingBudget::all(case.budgets, pod);
     // The account of the budget tells when there is room again; a back-off is for what cannot be predicted.
-    let predictable = matches!(refusal, Refusal::Budget { .. }) && selecting.len() == 1 && !free;
+    let predictable = refusal.reason() == RefusalReason::DisruptionBudget && selecting.len() == 1 && !free;
     let cause_is_gone = refusal.is_about_budgets() && selecting != attempt.budgets;
     let is_recent = !predictable && !cause_is_gone && now < retry_at;
     (is_recent || !is_counted(request, attempt)).then(|| refused(request, attempt, refusal, now))

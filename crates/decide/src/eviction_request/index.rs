@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::budgets::{Ledger, PATIENCE, Place};
+use crate::budgets::{Ledger, PATIENCE, WaitingRequest};
 use crate::decision::Effect;
 use crate::eviction_request::{
     Answer, Attempt, Case, Claim, Decision, Refusal, Room, SelectingBudget, Target, decide,
@@ -334,7 +334,7 @@ impl Room for Claims<'_> {
         if !self.ledger.is_granted(&request.key) {
             let back_off =
                 case.attempt.map(|attempt| attempt.retry_at(&request.pod_uid).max(attempt.at + PATIENCE));
-            let place = Place {
+            let place = WaitingRequest {
                 request: request.key.clone(),
                 pod: pod.key.name.clone(),
                 node: pod.node.clone(),

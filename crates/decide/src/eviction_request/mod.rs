@@ -17,8 +17,9 @@ use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::workloads::Strategy;
 
 pub use evict::BLOCKED_CONDITION;
-pub use refusal::{Answer, Attempt, LONGEST_PAUSE, Refusal, SelectingBudget};
+pub use refusal::{Answer, Attempt, LONGEST_PAUSE, SelectingBudget, recorded_refusal};
 pub use turn::{Left, Passing, Turn, overdue_at, turn};
+pub use usher_api::{Refusal, RefusalReason};
 
 use crate::decision::{self, About, Effect, Notice};
 use crate::snapshot::{Budget, Pod, Request};

@@ -1,119 +1,21 @@
 //! Why the server did not evict a pod, and when to try again.
 
 use jiff::{SignedDuration, Timestamp};
+use usher_api::{Refusal, RefusalReason};
 
 use super::BLOCKED_CONDITION;
 use crate::snapshot::{Budget, Key, Phase, Pod, Request};
 
-// Sentences that are read again by `Refusal::from_reason`.
-const TWO_BUDGETS_START: &str = "the disruption budgets ";
-const TWO_BUDGETS_END: &str = " all select the pod, and the server evicts no pod that has more than one";
-const NOT_ALLOWED_START: &str = "Usher may not evict the pod: ";
-const SERVER_START: &str = "the server failed with ";
-
-/// A failed eviction, told apart by what one can do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// A disruption budget has nothing left.
-    Budget { message: String },
-    /// The budget's status is behind its spec; the disruption controller has to catch up.
-    BudgetNotReady { message: String, retry_after: Option<u32> },
-    /// More than one budget speaks for the pod, and the server refuses that always.
-    TwoBudgets { names: Vec<String> },
-    /// An admission webhook, or a policy, said no.
-    Webhook { message: String },
-    /// The server has too much to do.
-    Throttled { retry_after: Option<u32> },
-    /// The account of the manager lacks a right.
-    NotAllowed { message: String },
-    /// Anything else.
-    Server { code: u16, message: String },
-}
-
-impl Refusal {
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Budget { .. } => "DisruptionBudget",
-            Self::BudgetNotReady { .. } => "DisruptionBudgetNotReady",
-            Self::TwoBudgets { .. } => "MoreThanOneDisruptionBudget",
-            Self::Webhook { .. } => "AdmissionWebhook",
-            Self::Throttled { .. } => "TooManyRequests",
-            Self::NotAllowed { .. } => "NotAllowed",
-            Self::Server { .. } => "ServerError",
+/// The refusal that the status of a request tells of. `budgets` are the names of those that select the pod, as far as they are known.
+pub fn recorded_refusal(request: &Request, budgets: &[&str]) -> Option<Refusal> {
+    let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
+    let reason = RefusalReason::of_condition(&condition.reason)?;
+    Some(match (reason, budgets) {
+        (RefusalReason::MoreThanOneDisruptionBudget, [_, _, ..]) => {
+            Refusal::TwoBudgets { names: budgets.iter().map(|name| (*name).to_string()).collect() }
         }
-    }
-
-    pub fn sentence(&self) -> String {
-        match self {
-            Self::Budget { message } if message.is_empty() => {
-                "a disruption budget refuses the eviction".to_string()
-            }
-            Self::Budget { message } | Self::BudgetNotReady { message, .. } => message.clone(),
-            Self::TwoBudgets { names } => {
-                format!("{TWO_BUDGETS_START}{}{TWO_BUDGETS_END}", names.join(" and "))
-            }
-            Self::Webhook { message } => message.clone(),
-            Self::Throttled { .. } => "the server is too busy to evict the pod now".to_string(),
-            Self::NotAllowed { message } => format!("{NOT_ALLOWED_START}{message}"),
-            Self::Server { code, message } => format!("{SERVER_START}{code}: {message}"),
-        }
-    }
-
-    pub fn advice(&self) -> String {
-        match self {
-            Self::Budget { .. } => {
-                "see that the application's other pods become ready, or change its budget".to_string()
-            }
-            Self::BudgetNotReady { .. } => {
-                "wait; if it lasts, see whether the disruption controller runs".to_string()
-            }
-            Self::TwoBudgets { names } => {
-                format!("change the selectors of {} so that one of them is left", names.join(" and "))
-            }
-            Self::Webhook { .. } => "ask the owner of the webhook; its message says why".to_string(),
-            Self::Throttled { .. } => "wait; it is tried again by itself".to_string(),
-            Self::NotAllowed { .. } => {
-                "restore the ClusterRole of Usher's service account, which is part of its installation"
-                    .to_string()
-            }
-            Self::Server { .. } => "wait; if it lasts, look at the API server".to_string(),
-        }
-    }
-
-    /// The refusal that a condition with this reason and message tells of, as far as it can be told from them.
-    pub fn from_reason(reason: &str, message: &str) -> Option<Self> {
-        let owned = || message.to_string();
-        Some(match reason {
-            "DisruptionBudget" => Self::Budget { message: owned() },
-            "DisruptionBudgetNotReady" => Self::BudgetNotReady { message: owned(), retry_after: None },
-            "MoreThanOneDisruptionBudget" => {
-                let names = message.strip_prefix(TWO_BUDGETS_START)?.strip_suffix(TWO_BUDGETS_END)?;
-                Self::TwoBudgets { names: names.split(" and ").map(str::to_string).collect() }
-            }
-            "AdmissionWebhook" => Self::Webhook { message: owned() },
-            "TooManyRequests" => Self::Throttled { retry_after: None },
-            "NotAllowed" => {
-                Self::NotAllowed { message: message.strip_prefix(NOT_ALLOWED_START)?.to_string() }
-            }
-            "ServerError" => {
-                let (code, message) = message.strip_prefix(SERVER_START)?.split_once(": ")?;
-                Self::Server { code: code.parse().ok()?, message: message.to_string() }
-            }
-            _ => return None,
-        })
-    }
-
-    /// The pod's budgets were the reason, so that a change of them is worth another try at once.
-    pub fn is_about_budgets(&self) -> bool {
-        matches!(self, Self::Budget { .. } | Self::BudgetNotReady { .. } | Self::TwoBudgets { .. })
-    }
-
-    fn retry_after(&self) -> Option<u32> {
-        match self {
-            Self::BudgetNotReady { retry_after, .. } | Self::Throttled { retry_after } => *retry_after,
-            _ => None,
-        }
-    }
+        _ => Refusal::Recorded { reason, sentence: condition.message.clone() },
+    })
 }
 
 /// The longest pause between two attempts.
@@ -139,7 +41,7 @@ impl Answer {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
-            Self::Refused(refusal) => refusal.reason(),
+            Self::Refused(refusal) => refusal.reason().as_str(),
         }
     }
 }
@@ -153,7 +55,7 @@ pub struct SelectingBudget {
 
 impl SelectingBudget {
     pub fn all(budgets: &[&Budget], pod: &Pod) -> Vec<Self> {
-        // The server asks no budget about such pods (rule 2).
+        // The server asks no budget about such pods (rule 2 of `docs/eviction-rules.md`).
         let are_asked = pod.phase != Phase::Pending && !pod.phase.is_terminal();
         let selecting = budgets.iter().filter(|budget| are_asked && budget.selects(pod));
         selecting.map(|budget| Self { key: budget.key.clone(), lets_pass: budget.lets_pass(pod) }).collect()
@@ -175,11 +77,11 @@ impl Attempt {
     /// The last failure that the status of a request tells of, as if it had happened now: whoever takes over from another
     /// manager waits as that one would have, but for two minutes at most, so that restarts hold nobody up for ever.
     pub fn remembered(request: &Request, budgets: Vec<SelectingBudget>, now: Timestamp) -> Option<Self> {
-        let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True")?;
-        let refusal = Refusal::from_reason(&condition.reason, &condition.message)?;
-        let cause_is_there = match &refusal {
-            Refusal::TwoBudgets { .. } => budgets.len() > 1,
-            refusal => !refusal.is_about_budgets() || !budgets.is_empty(),
+        let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
+        let refusal = recorded_refusal(request, &names)?;
+        let cause_is_there = match refusal.reason() {
+            RefusalReason::MoreThanOneDisruptionBudget => budgets.len() > 1,
+            reason => !reason.is_about_budgets() || !budgets.is_empty(),
         };
         let failures = request.status.failed_api_eviction_counter;
         (failures > 0 && cause_is_there).then(|| Self {
@@ -209,7 +111,9 @@ impl Attempt {
             Answer::Accepted => ACCEPTED_PATIENCE,
         };
         let most = match &self.answer {
-            Answer::Refused(Refusal::BudgetNotReady { .. }) => RECOUNTED_FAILURES,
+            Answer::Refused(refusal) if refusal.reason() == RefusalReason::DisruptionBudgetNotReady => {
+                RECOUNTED_FAILURES
+            }
             _ => 10,
         };
         let exponent = u32::try_from(self.counter.max(0)).unwrap_or(0).min(most);
@@ -227,27 +131,36 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::RequestOnWire;
+    use serde_json::json;
 
     fn attempt(counter: i32, refusal: Refusal) -> Attempt {
         Attempt { at: Timestamp::UNIX_EPOCH, answer: Answer::Refused(refusal), counter, budgets: Vec::new() }
     }
 
+    fn blocked(reason: &str, message: &str) -> Request {
+        let condition = json!({
+            "type": BLOCKED_CONDITION, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let request = json!({
+            "metadata": {"name": "u", "namespace": "shop", "uid": "r"},
+            "spec": {"podRef": {"name": "web", "uid": "u"}}, "status": {"conditions": [condition]},
+        });
+        Request::from(serde_json::from_value::<RequestOnWire>(request).unwrap())
+    }
+
     #[test]
-    fn what_a_condition_tells_can_be_read_again() {
-        let message = || "no: not now".to_string();
-        for refusal in [
-            Refusal::Budget { message: message() },
-            Refusal::BudgetNotReady { message: message(), retry_after: None },
-            Refusal::TwoBudgets { names: vec!["a".into(), "b".into()] },
-            Refusal::Webhook { message: message() },
-            Refusal::Throttled { retry_after: None },
-            Refusal::NotAllowed { message: message() },
-            Refusal::Server { code: 503, message: message() },
-        ] {
-            assert_eq!(Refusal::from_reason(refusal.reason(), &refusal.sentence()), Some(refusal));
+    fn what_a_condition_tells_is_told_apart_by_its_reason_whatever_its_message_says() {
+        for reason in RefusalReason::ALL {
+            let recorded = recorded_refusal(&blocked(reason.as_str(), "in other words"), &[]).unwrap();
+            assert_eq!((recorded.reason(), recorded.sentence().as_str()), (reason, "in other words"));
+            assert!(!recorded.advice().is_empty());
         }
-        assert_eq!(Refusal::from_reason("DaemonSetPod", "no"), None);
-        assert_eq!(Refusal::from_reason("ServerError", "something else"), None);
+        assert_eq!(recorded_refusal(&blocked("DaemonSetPod", "no"), &[]), None);
+        let two = blocked("MoreThanOneDisruptionBudget", "in other words");
+        let names = vec!["a".to_string(), "b".to_string()];
+        assert_eq!(recorded_refusal(&two, &["a", "b"]), Some(Refusal::TwoBudgets { names }));
     }
 
     #[test]

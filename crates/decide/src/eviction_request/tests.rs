@@ -621,7 +621,10 @@ mod budgets {
         let counted = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(100));
         request.status = written(&counted).unwrap().clone();
         let remembered = Attempt::remembered(&request, Vec::new(), at(150)).unwrap();
-        assert_eq!(remembered, Attempt { at: at(150), ..attempt });
+        let recorded = Refusal::Recorded { reason: webhook.reason(), sentence: webhook.sentence() };
+        let expected = Attempt { at: at(150), answer: Answer::Refused(recorded), ..attempt.clone() };
+        assert_eq!(remembered, expected);
+        assert_eq!(remembered.retry_at("u"), Attempt { at: at(150), ..attempt }.retry_at("u"));
         let waiting = decide(&Case { attempt: Some(&remembered), ..case(&request, &pod) }, at(150));
         assert_eq!(waiting.effects, []);
         assert!(waiting.recheck_at >= Some(at(150 + 128)), "{waiting:?}");

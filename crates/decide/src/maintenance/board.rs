@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::drain_state::DrainState;
 use super::nodes::{MaintenanceState, Node, NodeState, Pods};
 use super::plan::PodClass;
 use super::progress::{Draining, FastForward, Number, Steps, Waits, World, Zone, advance, waits};
@@ -28,7 +29,7 @@ pub struct Board {
     world: World,
     steps: Steps,
     waits: Waits,
-    places: Vec<Place>,
+    places: Vec<ZonedNode>,
     by_name: HashMap<Arc<str>, usize>,
     limits: Vec<ZoneLimits>,
     sums: Vec<Sum>,
@@ -46,7 +47,7 @@ pub struct Board {
 
 /// A node in its zone.
 #[derive(Debug)]
-struct Place {
+struct ZonedNode {
     node: Node,
     zone: usize,
     targets: Arc<Targets>,
@@ -108,7 +109,7 @@ impl Board {
             by_name.insert(node.name.clone(), places.len());
             let mut node = node;
             node.awaits_pods &= targets.is_empty() && node.pods.values().all(|pods| pods.there == 0);
-            places.push(Place { node, zone, targets, state: NodeState::default() });
+            places.push(ZonedNode { node, zone, targets, state: NodeState::default() });
         }
         let (count, zones) = (world.draining.len(), world.zones.len());
         Self {
@@ -166,7 +167,7 @@ impl Board {
         let dirty = std::mem::take(&mut self.dirty);
         let mut nodes = Vec::new();
         if !std::mem::take(&mut self.may_move) {
-            dirty.into_iter().for_each(|at| self.look_at(at, &mut nodes));
+            dirty.into_iter().for_each(|at| self.refresh(at, &mut nodes));
             return Changes { nodes, ..Changes::default() };
         }
         let before: Vec<usize> = self.world.draining.iter().map(|draining| draining.position).collect();
@@ -179,12 +180,12 @@ impl Board {
             self.retarget();
         }
         let waits = waits(&self.world, &self.steps);
-        let look_at_all = moved || waits != self.waits;
+        let refresh_all = moved || waits != self.waits;
         self.waits = waits;
-        if look_at_all {
-            (0..self.places.len()).for_each(|at| self.look_at(at, &mut nodes));
+        if refresh_all {
+            (0..self.places.len()).for_each(|at| self.refresh(at, &mut nodes));
         } else {
-            dirty.into_iter().for_each(|at| self.look_at(at, &mut nodes));
+            dirty.into_iter().for_each(|at| self.refresh(at, &mut nodes));
         }
         self.fresh = false;
         Changes { pushed, moved, nodes }
@@ -264,7 +265,7 @@ impl Board {
         numbers.into_iter().map(|number| self.lists[number].clone()).collect()
     }
 
-    fn look_at(&mut self, at: usize, changed: &mut Vec<Arc<str>>) {
+    fn refresh(&mut self, at: usize, changed: &mut Vec<Arc<str>>) {
         let place = &self.places[at];
         let state = self.state_of(place);
         if state == place.state && !self.fresh {
@@ -288,7 +289,7 @@ impl Board {
         self.places[at].state = state;
     }
 
-    fn state_of(&self, place: &Place) -> NodeState {
+    fn state_of(&self, place: &ZonedNode) -> NodeState {
         let node = &place.node;
         let (mut there, mut evicting, mut leaving) = (0, 0, false);
         for (class, pods) in &node.pods {
@@ -296,15 +297,15 @@ impl Board {
             evicting += pods.evicting.min(pods.there);
             leaving |= pods.there > 0 && place.targets.selects(&self.world.classes[*class]);
         }
-        let message = if there == 0 {
-            words::DRAINED.to_string()
+        let drain = if there == 0 {
+            DrainState::Drained
         } else if leaving {
             words::evicting(&self.world, &self.limits[place.zone].behind)
         } else {
             let others = words::node_waits_for(&self.world, &self.steps, &self.waits, node);
             words::waiting(&self.world, &others)
         };
-        NodeState { targets: place.targets.clone(), message, pending: there - evicting, evicting }
+        NodeState { targets: place.targets.clone(), drain, pending: there - evicting, evicting }
     }
 
     /// The node is gone: another one by its name has nothing to do with it.
@@ -335,8 +336,8 @@ impl Board {
 
     pub fn maintenance(&self, number: Number) -> MaintenanceState {
         let sum = self.sums[number];
-        let message = if sum.pending + sum.evicting == 0 {
-            words::DRAINED.to_string()
+        let drain = if sum.pending + sum.evicting == 0 {
+            DrainState::Drained
         } else if sum.evicting > 0 {
             words::evicting(&self.world, &words::older_limits(&self.world, &self.waits, number))
         } else {
@@ -347,7 +348,7 @@ impl Board {
             position: draining.position,
             is_at_the_end: draining.position >= draining.plan.last(),
             reached: self.reached[number].clone(),
-            message,
+            drain,
             pending: sum.pending,
             evicting: sum.evicting,
             nodes_drained: sum.drained,

@@ -11,20 +11,20 @@ use jiff::{SignedDuration, Timestamp};
 use super::decision::{Decision, NodeEffect, Notice};
 use crate::snapshot::{Node, NodePhase};
 
-/// So many times within [`REMEMBERED`] are an accident; more are a fight.
+/// So many times within [`REMEMBERED`] are an accident; more are a conflict.
 const ACCIDENTS: usize = 2;
 const REMEMBERED: SignedDuration = SignedDuration::from_mins(10);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 
 /// When somebody uncordoned a node that is held.
 #[derive(Debug, Clone, Default)]
-pub struct Fight {
+pub struct CordonConflict {
     times: Vec<Timestamp>,
     /// The last one was answered.
     answered: bool,
 }
 
-impl Fight {
+impl CordonConflict {
     /// The node was seen uncordoned while it is held.
     pub fn uncordoned(&mut self, now: Timestamp) {
         self.times.retain(|at| now.duration_since(*at) < REMEMBERED);
@@ -40,7 +40,7 @@ impl Fight {
         self.times.len() > ACCIDENTS
     }
 
-    /// When the node is cordoned again: at once in the beginning, later and later in a fight.
+    /// When the node is cordoned again: at once in the beginning, later and later in a conflict.
     fn answer_at(&self) -> Option<Timestamp> {
         let last = self.times.last()?;
         let too_many = u32::try_from(self.times.len().saturating_sub(ACCIDENTS)).unwrap_or(u32::MAX);
@@ -59,7 +59,7 @@ pub struct Case<'a> {
     /// The maintenances that hold it now, with their UIDs.
     pub holders: &'a BTreeMap<Arc<str>, Arc<str>>,
     pub phase: NodePhase,
-    pub fight: Option<&'a Fight>,
+    pub conflict: Option<&'a CordonConflict>,
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
@@ -75,7 +75,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
         && node.phase.as_deref() == Some(case.phase.name());
     let is_fought_over = node.is_touched() && !node.unschedulable;
     if is_fought_over
-        && let Some(at) = case.fight.and_then(Fight::answer_at)
+        && let Some(at) = case.conflict.and_then(CordonConflict::answer_at)
         && now < at
     {
         decision.recheck_at = Some(at);
@@ -100,7 +100,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
     if shown(node) != Some(("True", reason, message.as_str())) {
         decision.effects.push(NodeEffect::Show { status: "True", reason, message });
     }
-    if is_fought_over && case.fight.is_some_and(|fight| fight.is_one() && !fight.answered) {
+    if is_fought_over && case.conflict.is_some_and(|conflict| conflict.is_one() && !conflict.answered) {
         let message = format!(
             "somebody keeps uncordoning node {}, and maintenance {} cordons it again: complete the maintenance, or stop \
              whoever uncordons the node",
@@ -194,9 +194,14 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn decided(node: &Node, holders: &[&str], fight: Option<&Fight>, now: i64) -> Decision<NodeEffect> {
+    fn decided(
+        node: &Node,
+        holders: &[&str],
+        conflict: Option<&CordonConflict>,
+        now: i64,
+    ) -> Decision<NodeEffect> {
         let holders = holders.iter().map(|name| (Arc::from(*name), Arc::from("u"))).collect();
-        decide(&Case { node, holders: &holders, phase: NodePhase::Cordoned, fight }, at(now))
+        decide(&Case { node, holders: &holders, phase: NodePhase::Cordoned, conflict }, at(now))
     }
 
     fn writes(decision: &Decision<NodeEffect>) -> Vec<&NodeEffect> {
@@ -271,24 +276,24 @@ mod tests {
     #[test]
     fn a_fight_is_told_and_answered_later_and_later() {
         let uncordoned = Node { unschedulable: false, ..marked(&["a"]) };
-        let mut fight = Fight::default();
+        let mut conflict = CordonConflict::default();
         for time in [0, 1] {
-            fight.uncordoned(at(time));
-            let decision = decided(&uncordoned, &["a"], Some(&fight), time);
+            conflict.uncordoned(at(time));
+            let decision = decided(&uncordoned, &["a"], Some(&conflict), time);
             assert_eq!(
                 (writes(&decision).len(), decision.effects.len()),
                 (1, 1),
                 "at once, and nothing is told"
             );
         }
-        fight.uncordoned(at(2));
-        let decision = decided(&uncordoned, &["a"], Some(&fight), 2);
+        conflict.uncordoned(at(2));
+        let decision = decided(&uncordoned, &["a"], Some(&conflict), 2);
         assert_eq!((writes(&decision).len(), decision.recheck_at), (0, Some(at(4))));
         let told = |effect: &NodeEffect| matches!(effect, NodeEffect::Tell(notice) if notice.reason == "CordonFight");
         assert!(decision.effects.iter().any(told));
-        assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&fight), 4)).len(), 1);
+        assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&conflict), 4)).len(), 1);
         // Long after, it is an accident again.
-        fight.uncordoned(at(4000));
-        assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&fight), 4000)).len(), 1);
+        conflict.uncordoned(at(4000));
+        assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&conflict), 4000)).len(), 1);
     }
 }

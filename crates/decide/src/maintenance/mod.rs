@@ -13,6 +13,7 @@
 
 pub mod board;
 pub mod decision;
+pub mod drain_state;
 pub mod eta;
 #[cfg(test)]
 mod eta_tests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::drain_state::DrainState;
 use super::progress::Number;
 use super::targets::Targets;
 
@@ -32,7 +33,7 @@ pub struct Pods {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeState {
     pub targets: Arc<Targets>,
-    pub message: String,
+    pub drain: DrainState,
     pub pending: u32,
     pub evicting: u32,
 }
@@ -51,7 +52,7 @@ pub struct MaintenanceState {
     pub is_at_the_end: bool,
     /// What is targeted on all of its nodes.
     pub reached: Arc<Targets>,
-    pub message: String,
+    pub drain: DrainState,
     pub pending: u32,
     pub evicting: u32,
     pub nodes_drained: u32,

@@ -1,6 +1,7 @@
 //! Stages: what a maintenance does in each, and what its status says.
 
 use super::decision::{Decision, Effect};
+use super::drain_state::DrainState;
 use super::nodes::{MaintenanceState, NodeState};
 use super::stages::{Case, View, decide};
 use super::targets::{Targets, reached};
@@ -72,7 +73,7 @@ impl Scene {
         let (pods, evicting) = self.pods;
         let state = self.position.map(|position| NodeState {
             targets: Targets::of_entries(reached(&self.maintenance.plan, position)),
-            message: if pods == 0 { "Drained" } else { "Evicting" }.to_string(),
+            drain: if pods == 0 { DrainState::Drained } else { DrainState::Evicting { limited_by: vec![] } },
             pending: pods - evicting,
             evicting,
         });
@@ -91,7 +92,7 @@ impl Scene {
             position,
             is_at_the_end: position >= self.maintenance.plan.last(),
             reached: state.targets.clone(),
-            message: state.message.clone(),
+            drain: state.drain.clone(),
             pending: state.pending,
             evicting,
             nodes_drained: u32::from(pods == 0),
@@ -357,7 +358,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
             position: 0,
             is_at_the_end: false,
             reached: state.targets.clone(),
-            message: String::new(),
+            drain: DrainState::default(),
             pending: 4,
             evicting: 0,
             nodes_drained: 0,

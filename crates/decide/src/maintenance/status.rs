@@ -10,6 +10,7 @@ use usher_api::names::{DRAINED_CONDITION, STATUS_COMPLETE_CONDITION};
 use usher_api::node_maintenance::LEFT_NODES_MAX;
 use usher_api::{DrainStatus, NodeMaintenanceStatus, NodeReference, NodeStatus, StageStatus};
 
+use super::drain_state::DrainState;
 use super::stages::{Case, Refusal, View};
 use super::written::{self, Row};
 use super::{eta, words};
@@ -53,9 +54,9 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
             }
             if is_over {
                 written::write(&mut status, Vec::new(), Some(&written::reached(old)), maintenance.rest_bytes);
-                let message = if is_drained(old) { words::DRAINED } else { "Cancelled" };
+                let state = if is_drained(old) { DrainState::Drained } else { DrainState::Cancelled };
                 if let Some(drain) = &mut status.drain_status {
-                    drain.drain_message = message.to_string();
+                    drain.drain_message = state.to_string();
                     drain.pods_pending_eviction = 0;
                     drain.pods_evicting = 0;
                 }
@@ -137,27 +138,24 @@ fn started(status: &mut NodeMaintenanceStatus, name: Stage, now: Timestamp) {
 fn row(view: &View<'_>) -> Row {
     let node_ref = NodeReference { name: view.name.to_string() };
     let targets = view.state.map(|state| state.targets.clone()).unwrap_or_default();
-    let node = match view.state {
-        Some(state) => NodeStatus {
-            node_ref,
-            drain_message: if view.staying > 0 && view.staying == state.evicting {
-                words::NOTHING_ENDS.to_string()
-            } else {
-                state.message.clone()
-            },
-            pods_pending_eviction: count(state.pending),
-            pods_evicting: count(state.evicting),
-            ..NodeStatus::default()
-        },
-        None => NodeStatus {
-            node_ref,
-            drain_message: if view.is_held { "Cordoned" } else { "To be cordoned" }.to_string(),
-            pods_pending_eviction: count(view.pods - view.evicting.min(view.pods)),
-            pods_evicting: count(view.evicting),
-            ..NodeStatus::default()
-        },
+    let drain = match view.state {
+        Some(state) if view.staying > 0 && view.staying == state.evicting => DrainState::NothingEnds,
+        Some(state) => state.drain.clone(),
+        None if view.is_held => DrainState::Cordoned,
+        None => DrainState::ToBeCordoned,
     };
-    Row { node, targets }
+    let (pending, evicting) = match view.state {
+        Some(state) => (state.pending, state.evicting),
+        None => (view.pods - view.evicting.min(view.pods), view.evicting),
+    };
+    let node = NodeStatus {
+        node_ref,
+        drain_message: drain.to_string(),
+        pods_pending_eviction: count(pending),
+        pods_evicting: count(evicting),
+        ..NodeStatus::default()
+    };
+    Row { node, drain, targets }
 }
 
 fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
@@ -170,10 +168,10 @@ fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
     let staying: u32 = case.nodes.iter().map(|view| view.staying).sum();
     let message = if !case.staying.is_empty() && staying == drain.evicting + evicting {
         words::nothing_ends(case.staying)
-    } else if drain.message == words::DRAINED && !later.is_empty() {
+    } else if drain.drain == DrainState::Drained && !later.is_empty() {
         format!("{} nodes are drained, {} wait for their turn", drain.nodes_drained, later.len())
     } else {
-        drain.message.clone()
+        drain.drain.to_string()
     };
     let left = drain.pending + drain.evicting + pods;
     Some(DrainStatus {

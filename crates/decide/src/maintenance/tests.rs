@@ -131,7 +131,7 @@ impl Cluster {
     fn of_node(&self, state: &State, name: &str) -> (String, u32, u32) {
         let at = self.nodes.iter().position(|node| &*node.name == name).unwrap();
         let state = &state.nodes[at];
-        (state.message.clone(), state.pending, state.evicting)
+        (state.drain.to_string(), state.pending, state.evicting)
     }
 
     fn targets(&self, state: &State, name: &str) -> Vec<DrainPlanEntry> {
@@ -146,7 +146,7 @@ fn told(message: &str, pending: u32, evicting: u32) -> (String, u32, u32) {
 
 fn of(state: &State, maintenance: usize) -> ((String, u32, u32), Vec<DrainPlanEntry>) {
     let state = &state.maintenances[maintenance];
-    ((state.message.clone(), state.pending, state.evicting), state.reached.entries().unwrap().to_vec())
+    ((state.drain.to_string(), state.pending, state.evicting), state.reached.entries().unwrap().to_vec())
 }
 
 #[test]

@@ -2,13 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::drain_state::DrainState;
 use super::nodes::Node;
 use super::progress::{Number, Steps, Waits, World};
-
-pub const DRAINED: &str = "Drained";
-pub const EVICTING: &str = "Evicting";
-/// Of a node. Which pods these are is told once, by the maintenance.
-pub const NOTHING_ENDS: &str = "Waiting for pods that nothing ends";
 
 /// So many are named where a sentence tells of some.
 const NAMED: usize = 3;
@@ -70,19 +66,16 @@ pub fn older_limits(world: &World, waits: &Waits, number: Number) -> BTreeSet<Nu
     waits.of(number).into_iter().filter(|behind| age(world, *behind) < age(world, number)).collect()
 }
 
-pub fn evicting(world: &World, limits: &BTreeSet<Number>) -> String {
-    if limits.is_empty() {
-        return EVICTING.to_string();
-    }
-    format!("{EVICTING} (limited by {})", names(world, limits))
+pub fn evicting(world: &World, limits: &BTreeSet<Number>) -> DrainState {
+    DrainState::Evicting { limited_by: names(world, limits) }
 }
 
-pub fn waiting(world: &World, others: &BTreeSet<Number>) -> String {
-    if others.is_empty() { EVICTING.to_string() } else { format!("Waiting for {}.", names(world, others)) }
+pub fn waiting(world: &World, others: &BTreeSet<Number>) -> DrainState {
+    if others.is_empty() { evicting(world, others) } else { DrainState::Waiting { on: names(world, others) } }
 }
 
-fn names(world: &World, numbers: &BTreeSet<Number>) -> String {
-    let mut names: Vec<&str> = numbers.iter().map(|number| world.draining[*number].name.as_str()).collect();
+fn names(world: &World, numbers: &BTreeSet<Number>) -> Vec<String> {
+    let mut names: Vec<String> = numbers.iter().map(|number| world.draining[*number].name.clone()).collect();
     names.sort_unstable();
-    names.join(", ")
+    names
 }

@@ -15,6 +15,7 @@ use usher_api::{
     NodeStatus,
 };
 
+use super::drain_state::DrainState;
 use super::targets::{EntryList, LISTED_ENTRIES, Targets};
 
 /// Beyond this a status is written in the compact form. Each of its nodes then has some bytes.
@@ -27,13 +28,12 @@ const LEAST_BYTES: usize = 64 << 10;
 const REACHED_BYTES: usize = 16 << 10;
 /// Room for conditions and what is told beside the nodes.
 const RESERVED_BYTES: usize = 4 << 10;
-/// A message without its details is no longer than this.
-const SHORT_MESSAGE: usize = 24;
 
-/// A node that is to be written: its status without its targets.
+/// A node that is to be written: its status without its targets, and what its message says.
 #[derive(Debug)]
 pub struct Row {
     pub node: NodeStatus,
+    pub drain: DrainState,
     pub targets: Arc<Targets>,
 }
 
@@ -108,11 +108,8 @@ fn write_compact(
     let mut bytes = 0;
     for row in rows {
         let place = (!row.targets.is_empty()).then(|| tables.place_of(&row.targets));
-        let node = NodeStatus {
-            drain_message: short(&row.node.drain_message).to_string(),
-            drain_target_set: place,
-            ..row.node
-        };
+        let node =
+            NodeStatus { drain_message: row.drain.short().to_string(), drain_target_set: place, ..row.node };
         let size = json_bytes(&node) + 1;
         bytes += size;
         nodes.push((node, size));
@@ -145,14 +142,6 @@ fn write_compact(
     }
     status.node_statuses = nodes.into_iter().map(|(node, _)| node).collect();
     left_out
-}
-
-/// The first words of a message: what it says of this node, without the names of others.
-fn short(message: &str) -> &str {
-    let end = [" (", " for ", ":", ";"].iter().filter_map(|mark| message.find(mark)).min();
-    let words = &message[..end.unwrap_or(message.len())];
-    let end = words.char_indices().map(|(at, _)| at).nth(SHORT_MESSAGE).unwrap_or(words.len());
-    &words[..end]
 }
 
 /// Lists and sets of the compact form, each once.

@@ -12,6 +12,7 @@ use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStatus, NodeRefe
 
 use super::board::Board;
 use super::decision::Effect;
+use super::drain_state::DrainState;
 use super::nodes::{Node, Pods};
 use super::plan::{Plan, PodClass};
 use super::progress::Draining;
@@ -328,6 +329,7 @@ proptest! {
                 drain_message: "Evicting (limited by another)".to_string(),
                 ..NodeStatus::default()
             },
+            drain: DrainState::Evicting { limited_by: vec!["another".to_string()] },
             targets: sets[node % sets.len()].clone(),
         };
         let mut status = NodeMaintenanceStatus {

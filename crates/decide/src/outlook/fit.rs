@@ -1,7 +1,7 @@
 //! Where pods that leave could go: the largest first, each to the first node with room for it.
 //!
-//! Pods that are alike are one crowd. A node that had no room for one of a crowd has none for the next, so that each
-//! crowd looks at each node once, however many pods it has.
+//! Pods that are alike are one group. A node that had no room for one of a group has none for the next, so that each
+//! group looks at each node once, however many pods it has.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::snapshot::Key;
 
 /// A node that stays, with what is left on it.
 #[derive(Debug)]
-pub struct Berth<'a> {
+pub struct NodeInfo<'a> {
     pub node: &'a Node,
     pub is_cordoned: bool,
     pub free: Resources,
@@ -35,44 +35,45 @@ pub struct Misfit {
     pub why: BTreeMap<Hindrance, usize>,
 }
 
-struct Crowd<'a> {
+struct PodGroup<'a> {
     rules: usize,
     wants: &'a Resources,
     pods: Vec<&'a Pod>,
 }
 
-pub fn fit<'a>(leaving: impl Iterator<Item = &'a Pod>, berths: &mut [Berth<'_>]) -> Fit {
+pub fn fit<'a>(leaving: impl Iterator<Item = &'a Pod>, nodes: &mut [NodeInfo<'_>]) -> Fit {
     let mut numbers: HashMap<&Rules, usize> = HashMap::new();
-    let mut crowds: HashMap<(usize, &Resources), Crowd<'_>> = HashMap::new();
+    let mut groups: HashMap<(usize, &Resources), PodGroup<'_>> = HashMap::new();
     for pod in leaving {
         let next = numbers.len();
         let rules = *numbers.entry(&pod.rules).or_insert(next);
-        let crowd = crowds.entry((rules, &pod.wants));
-        crowd.or_insert_with(|| Crowd { rules, wants: &pod.wants, pods: Vec::new() }).pods.push(pod);
+        let group = groups.entry((rules, &pod.wants));
+        group.or_insert_with(|| PodGroup { rules, wants: &pod.wants, pods: Vec::new() }).pods.push(pod);
     }
-    let against = hindrances(&numbers, berths);
-    let mut crowds: Vec<Crowd<'_>> = crowds.into_values().collect();
-    sort(&mut crowds, berths);
+    let against = hindrances(&numbers, nodes);
+    let mut groups: Vec<PodGroup<'_>> = groups.into_values().collect();
+    sort(&mut groups, nodes);
     let mut fit = Fit::default();
-    for crowd in crowds {
-        place(&crowd, &against[crowd.rules], berths, &mut fit);
+    for group in groups {
+        place(&group, &against[group.rules], nodes, &mut fit);
     }
     fit
 }
 
 /// For each set of rules and each node: what speaks against it whatever the room.
-fn hindrances(rules: &HashMap<&Rules, usize>, berths: &[Berth<'_>]) -> Vec<Vec<Option<Hindrance>>> {
+fn hindrances(rules: &HashMap<&Rules, usize>, nodes: &[NodeInfo<'_>]) -> Vec<Vec<Option<Hindrance>>> {
     let mut against = vec![Vec::new(); rules.len()];
     for (rules, number) in rules {
-        against[*number] = berths.iter().map(|berth| rules.against(berth.node, berth.is_cordoned)).collect();
+        against[*number] =
+            nodes.iter().map(|node_info| rules.against(node_info.node, node_info.is_cordoned)).collect();
     }
     against
 }
 
 /// Those that take the largest share of what is free come first, for they are the hardest to place.
-fn sort(crowds: &mut [Crowd<'_>], berths: &[Berth<'_>]) {
+fn sort(groups: &mut [PodGroup<'_>], nodes: &[NodeInfo<'_>]) {
     let mut free = Resources::default();
-    berths.iter().for_each(|berth| free.add(&berth.free));
+    nodes.iter().for_each(|node_info| free.add(&node_info.free));
     #[allow(clippy::cast_precision_loss, reason = "a share decides an order, not a place")]
     let share = |wants: &Resources| {
         let of = |wanted: i64, free: i64| wanted as f64 / free.max(1) as f64;
@@ -82,34 +83,34 @@ fn sort(crowds: &mut [Crowd<'_>], berths: &[Berth<'_>]) {
             .map(|(name, wanted)| of(*wanted, free.others.get(name).copied().unwrap_or(0)));
         others.fold(of(wants.cpu, free.cpu).max(of(wants.memory, free.memory)), f64::max)
     };
-    for crowd in &mut *crowds {
-        crowd.pods.sort_by(|a, b| a.pod.key.cmp(&b.pod.key));
+    for group in &mut *groups {
+        group.pods.sort_by(|a, b| a.pod.key.cmp(&b.pod.key));
     }
-    let first = |crowd: &Crowd<'_>| crowd.pods.first().map(|pod| pod.pod.key.clone());
-    crowds.sort_by(|a, b| share(b.wants).total_cmp(&share(a.wants)).then_with(|| first(a).cmp(&first(b))));
+    let first = |group: &PodGroup<'_>| group.pods.first().map(|pod| pod.pod.key.clone());
+    groups.sort_by(|a, b| share(b.wants).total_cmp(&share(a.wants)).then_with(|| first(a).cmp(&first(b))));
 }
 
-fn place(crowd: &Crowd<'_>, against: &[Option<Hindrance>], berths: &mut [Berth<'_>], fit: &mut Fit) {
+fn place(group: &PodGroup<'_>, against: &[Option<Hindrance>], nodes: &mut [NodeInfo<'_>], fit: &mut Fit) {
     let mut at = 0;
-    for (number, pod) in crowd.pods.iter().enumerate() {
-        while let Some(berth) = berths.get(at) {
-            if against[at].is_none() && berth.free_pods > 0 && berth.free.is_room_for(crowd.wants) {
+    for (number, pod) in group.pods.iter().enumerate() {
+        while let Some(node_info) = nodes.get(at) {
+            if against[at].is_none() && node_info.free_pods > 0 && node_info.free.is_room_for(group.wants) {
                 break;
             }
             at += 1;
         }
-        let Some(berth) = berths.get_mut(at) else {
-            let pods = crowd.pods[number..].iter().map(|pod| pod.pod.key.clone());
-            let why = reasons(crowd.wants, against, berths);
+        let Some(node_info) = nodes.get_mut(at) else {
+            let pods = group.pods[number..].iter().map(|pod| pod.pod.key.clone());
+            let why = reasons(group.wants, against, nodes);
             match fit.misfits.iter_mut().find(|misfit| misfit.why == why) {
                 Some(misfit) => misfit.pods.extend(pods),
-                None => fit.misfits.push(Misfit { pods: pods.collect(), nodes: berths.len(), why }),
+                None => fit.misfits.push(Misfit { pods: pods.collect(), nodes: nodes.len(), why }),
             }
             return;
         };
-        berth.free.subtract(crowd.wants);
-        berth.free_pods -= 1;
-        fit.places.push((pod.pod.key.clone(), berth.node.node.name.clone()));
+        node_info.free.subtract(group.wants);
+        node_info.free_pods -= 1;
+        fit.places.push((pod.pod.key.clone(), node_info.node.node.name.clone()));
     }
 }
 
@@ -117,19 +118,19 @@ fn place(crowd: &Crowd<'_>, against: &[Option<Hindrance>], berths: &mut [Berth<'
 fn reasons(
     wants: &Resources,
     against: &[Option<Hindrance>],
-    berths: &[Berth<'_>],
+    nodes: &[NodeInfo<'_>],
 ) -> BTreeMap<Hindrance, usize> {
     let mut why = BTreeMap::new();
     let mut count = |hindrance: Hindrance| *why.entry(hindrance).or_insert(0) += 1;
-    for (against, berth) in against.iter().zip(berths) {
+    for (against, node_info) in against.iter().zip(nodes) {
         if let Some(hindrance) = against {
             count(hindrance.clone());
             continue;
         }
-        if berth.free_pods <= 0 {
+        if node_info.free_pods <= 0 {
             count(Hindrance::Full);
         }
-        berth.free.lacking(wants).for_each(|what| count(Hindrance::Lacks(what.to_string())));
+        node_info.free.lacking(wants).for_each(|what| count(Hindrance::Lacks(what.to_string())));
     }
     why
 }

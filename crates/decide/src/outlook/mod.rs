@@ -38,7 +38,7 @@ pub use workloads::Workloads;
 use crate::maintenance::plan::{Plan, PodClass};
 use crate::maintenance::waves::{self, Candidate};
 use crate::snapshot::{Key, Maintenance};
-use fit::Berth;
+use fit::NodeInfo;
 
 /// What there is.
 #[derive(Debug, Default)]
@@ -119,12 +119,12 @@ pub fn outlook(maintenance: &Maintenance, cluster: &Cluster, now: Timestamp) -> 
     };
     let stops: Vec<Vec<Stop>> = waves.iter().map(|wave| wave.iter().map(stop).collect()).collect();
 
-    let mut berths = berths(cluster, &names, &pods);
+    let mut remaining_nodes = remaining_nodes(cluster, &names, &pods);
     let leaving: Vec<&Pod> =
         waves.iter().flatten().filter_map(|name| pods.get(&**name)).flatten().copied().collect();
     let moving = leaving.iter().copied().filter(|pod| is_replaced(pod));
-    let open_nodes = berths.iter().filter(|berth| !berth.is_cordoned).count();
-    let fit = fit::fit(moving, &mut berths);
+    let open_nodes = remaining_nodes.iter().filter(|node| !node.is_cordoned).count();
+    let fit = fit::fit(moving, &mut remaining_nodes);
     let mut findings = findings::findings(&waves, &pods, cluster, now);
     findings.extend(fit.misfits.iter().cloned().map(Finding::NoPlace));
     findings.extend(overlaps.into_iter().map(Finding::Overlap));
@@ -159,13 +159,17 @@ fn class_of(pod: &Pod) -> PodClass {
 
 /// The nodes that stay, by name, with what is left on them. All selected nodes are cordoned from the start, and so are
 /// those of other maintenances.
-fn berths<'a>(cluster: &'a Cluster, selected: &BTreeSet<Arc<str>>, pods: &PodsByNode<'_>) -> Vec<Berth<'a>> {
+fn remaining_nodes<'a>(
+    cluster: &'a Cluster,
+    selected: &BTreeSet<Arc<str>>,
+    pods: &PodsByNode<'_>,
+) -> Vec<NodeInfo<'a>> {
     let holding: Vec<&Maintenance> = cluster
         .maintenances
         .iter()
         .filter(|other| matches!(other.stage(), Stage::Cordon | Stage::Drain))
         .collect();
-    let mut berths: Vec<Berth<'_>> = cluster
+    let mut remaining_nodes: Vec<NodeInfo<'_>> = cluster
         .nodes
         .iter()
         .filter(|node| !selected.contains(&node.node.name))
@@ -175,7 +179,7 @@ fn berths<'a>(cluster: &'a Cluster, selected: &BTreeSet<Arc<str>>, pods: &PodsBy
             there.iter().for_each(|pod| free.subtract(&pod.wants));
             let is_held =
                 holding.iter().any(|other| other.selector.matches(&node.node.name, &node.node.labels));
-            Berth {
+            NodeInfo {
                 node,
                 is_cordoned: node.node.unschedulable || is_held,
                 free,
@@ -183,8 +187,8 @@ fn berths<'a>(cluster: &'a Cluster, selected: &BTreeSet<Arc<str>>, pods: &PodsBy
             }
         })
         .collect();
-    berths.sort_by(|a, b| a.node.node.name.cmp(&b.node.node.name));
-    berths
+    remaining_nodes.sort_by(|a, b| a.node.node.name.cmp(&b.node.node.name));
+    remaining_nodes
 }
 
 /// Somebody makes a new one, which needs a place of its own. One that terminates has its successor already.

@@ -112,8 +112,8 @@ impl Budget {
             && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
     }
 
-    /// Whether an eviction of this pod passes without taking anything from the budget (rules 2 and 5 of the eviction
-    /// subresource).
+    /// Whether an eviction of this pod passes without taking anything from the budget (rules 2 and 5 of
+    /// `docs/eviction-rules.md`).
     pub fn lets_pass(&self, pod: &Pod) -> bool {
         if pod.phase.is_terminal() || pod.phase == Phase::Pending || pod.is_terminating() {
             return true;

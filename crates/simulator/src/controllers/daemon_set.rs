@@ -42,7 +42,7 @@ pub(crate) fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
         State { view, set, revision, on: BTreeMap::new(), stray: Vec::new(), desired: 0, surge: 0 };
     for (_, node) in view.nodes.iter() {
         let (runs, stays) = placement.on(node);
-        state.on.insert(node.metadata.name.clone(), Place { runs, stays, pods: Vec::new() });
+        state.on.insert(node.metadata.name.clone(), DaemonNode { runs, stays, pods: Vec::new() });
         state.desired += i64::from(runs);
     }
     state.surge = surge(set, state.desired);
@@ -115,7 +115,7 @@ impl Placement {
     }
 }
 
-struct Place<'a> {
+struct DaemonNode<'a> {
     runs: bool,
     stays: bool,
     pods: Vec<&'a Arc<Pod>>,
@@ -125,7 +125,7 @@ struct State<'a> {
     view: &'a View,
     set: &'a DaemonSet,
     revision: Named,
-    on: BTreeMap<String, Place<'a>>,
+    on: BTreeMap<String, DaemonNode<'a>>,
     /// Pods of nodes that are gone.
     stray: Vec<&'a Arc<Pod>>,
     /// How many nodes should have a pod.
@@ -180,7 +180,7 @@ impl<'a> State<'a> {
     fn end_those_that_ended(
         &self,
         node: &str,
-        place: &Place<'a>,
+        place: &DaemonNode<'a>,
         now: Timestamp,
         plan: &mut Plan,
     ) -> Vec<&'a Arc<Pod>> {

@@ -1,4 +1,4 @@
-//! The disruption controller: how many pods of a budget may go right now.
+//! The disruption controller: how many pods of a budget may go right now. Rules have the numbers of `docs/eviction-rules.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

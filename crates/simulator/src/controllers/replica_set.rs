@@ -71,7 +71,7 @@ fn leaving_order<'a>(
     active: &[&'a Arc<Pod>],
     now: Timestamp,
 ) -> Vec<&'a Arc<Pod>> {
-    let crowd = crowds(view, set);
+    let pod_group = pod_groups(view, set);
     let mut pods = active.to_vec();
     pods.sort_by_cached_key(|pod| {
         let phase = match pod.status.phase.as_str() {
@@ -90,7 +90,7 @@ fn leaving_order<'a>(
             phase,
             pod.is_ready(),
             cost,
-            Reverse(crowd.get(&pod.spec.node_name).copied().unwrap_or_default()),
+            Reverse(pod_group.get(&pod.spec.node_name).copied().unwrap_or_default()),
             pod.ready_since().map_or(0, |since| magnitude(since, now)),
             Reverse(pod.restarts()),
             magnitude(pod.metadata.created(), now),
@@ -107,18 +107,18 @@ fn magnitude(since: Timestamp, now: Timestamp) -> i64 {
 }
 
 /// How many active pods of the set, and of the other sets of the same deployment, are on each node.
-fn crowds(view: &View, set: &ReplicaSet) -> HashMap<String, usize> {
+fn pod_groups(view: &View, set: &ReplicaSet) -> HashMap<String, usize> {
     let related: Vec<String> = match set.metadata.controller() {
         Some(owner) => view.replica_sets_of(&owner.uid).iter().map(|set| set.metadata.uid.clone()).collect(),
         None => vec![set.metadata.uid.clone()],
     };
-    let mut crowds = HashMap::new();
+    let mut pod_groups = HashMap::new();
     for uid in related {
         for pod in view.pods_of(&uid).into_iter().filter(|pod| pod.is_active()) {
-            *crowds.entry(pod.spec.node_name.clone()).or_default() += 1;
+            *pod_groups.entry(pod.spec.node_name.clone()).or_default() += 1;
         }
     }
-    crowds
+    pod_groups
 }
 
 #[cfg(test)]

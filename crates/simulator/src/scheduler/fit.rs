@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::view::{Berth, Node, NodeSelector, NodeTerm, Pod, Requests, Taint, Toleration};
+use crate::view::{Node, NodeInfo, NodeSelector, NodeTerm, Pod, Requests, Taint, Toleration};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
@@ -56,16 +56,16 @@ impl<'a> Guest<'a> {
     }
 
     /// The first rule that fails is the reason; only room can lack in several ways, and what lacks is told one by one.
-    pub(super) fn against(&self, berth: &Berth, mut lacks: impl FnMut(Reason)) -> Option<Reason> {
-        if !berth.is_open
-            && let Some(reason) = self.kept_out(&berth.node)
+    pub(super) fn against(&self, node_info: &NodeInfo, mut lacks: impl FnMut(Reason)) -> Option<Reason> {
+        if !node_info.is_open
+            && let Some(reason) = self.kept_out(&node_info.node)
         {
             return Some(reason);
         }
-        if self.selects && !self.is_for(&berth.node) {
+        if self.selects && !self.is_for(&node_info.node) {
             return Some(Reason::NotSelected);
         }
-        let (has, used, wants) = (&berth.has, &berth.used, self.wants);
+        let (has, used, wants) = (&node_info.has, &node_info.used, self.wants);
         let checks = [
             (used.pods + 1 > has.pods, Reason::Slots),
             (wants.cpu > 0 && used.requests.cpu + wants.cpu > has.requests.cpu, Reason::Cpu),
@@ -82,10 +82,10 @@ impl<'a> Guest<'a> {
     }
 
     /// Whether there would be a way if other pods went.
-    pub(super) fn is_about_others(&self, reason: Reason, berth: &Berth) -> bool {
+    pub(super) fn is_about_others(&self, reason: Reason, node_info: &NodeInfo) -> bool {
         match reason {
             Reason::Cpu | Reason::Memory | Reason::Slots => {
-                let (has, wants) = (berth.has.requests, self.wants);
+                let (has, wants) = (node_info.has.requests, self.wants);
                 wants.cpu <= has.cpu && wants.memory <= has.memory
             }
             Reason::Spread | Reason::AntiAffinity | Reason::Repelled => true,

@@ -22,7 +22,7 @@ fn takes_room(pod: &Pod) -> bool {
 
 /// What the change of a pod means for those that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Help {
+pub(crate) enum QueueingHint {
     No,
     /// It left its node.
     Room,
@@ -30,24 +30,27 @@ pub(crate) enum Help {
     Company,
 }
 
-pub(crate) fn help_by_pod(before: Option<&Pod>, after: Option<&Pod>) -> Help {
+pub(crate) fn help_by_pod(before: Option<&Pod>, after: Option<&Pod>) -> QueueingHint {
     let was = before.filter(|pod| takes_room(pod));
     let is = after.filter(|pod| takes_room(pod));
     match (was, is) {
-        (Some(_), None) => Help::Room,
-        (None, Some(_)) => Help::Company,
+        (Some(_), None) => QueueingHint::Room,
+        (None, Some(_)) => QueueingHint::Company,
         (Some(was), Some(is)) => {
             let same = was.metadata.labels == is.metadata.labels && was.is_deleting() == is.is_deleting();
-            if same { Help::No } else { Help::Company }
+            if same { QueueingHint::No } else { QueueingHint::Company }
         }
-        (None, None) => Help::No,
+        (None, None) => QueueingHint::No,
     }
 }
 
 /// Whether a pod that was refused is worth asking again after there is room on a node, or company if it is none.
 pub(crate) fn is_helped(view: &View, refused: &Pod, node: &str) -> bool {
-    refused.wishes().rules().next().is_some()
-        || view.roster().get(node).is_some_and(|berth| Guest::of(refused).against(berth, |_| ()).is_none())
+    refused.affinity_terms().rules().next().is_some()
+        || view
+            .node_snapshot()
+            .get(node)
+            .is_some_and(|node_info| Guest::of(refused).against(node_info, |_| ()).is_none())
 }
 
 /// Whether a change of the pod itself is a reason to look for a node: it is new, or wants something else now.
@@ -105,8 +108,8 @@ mod tests {
         assert!(!is_helped(&view, of("small"), ""), "company is nothing to it");
         assert!(is_worth_a_look(None, of("small")) && is_worth_a_look(Some(of("big")), of("small")));
         assert!(!is_worth_a_look(Some(of("small")), of("small")) && !is_worth_a_look(None, of("left")));
-        assert_eq!(help_by_pod(Some(of("left")), None), Help::Room);
-        assert_eq!(help_by_pod(Some(of("small")), None), Help::No);
-        assert_eq!(help_by_pod(Some(of("small")), Some(of("left"))), Help::Company);
+        assert_eq!(help_by_pod(Some(of("left")), None), QueueingHint::Room);
+        assert_eq!(help_by_pod(Some(of("small")), None), QueueingHint::No);
+        assert_eq!(help_by_pod(Some(of("small")), Some(of("left"))), QueueingHint::Company);
     }
 }

@@ -1,7 +1,7 @@
 //! Affinity and anti-affinity between pods.
 
 use super::fit::Reason;
-use crate::view::{Counts, Node, Pod, Rule, Stance, View};
+use crate::view::{Counts, Node, Pod, Rule, TermEffect, View};
 
 /// Where pods are that attract or repel this one: by values of topology labels, looked up once for all nodes.
 pub(super) struct Neighbours<'a> {
@@ -17,31 +17,33 @@ pub(super) struct Neighbours<'a> {
 
 impl<'a> Neighbours<'a> {
     pub(super) fn of(view: &'a View, pod: &'a Pod) -> Self {
-        let wishes = pod.wishes();
+        let affinity_terms = pod.affinity_terms();
         let counts = |rule: &'a Rule| {
-            Some((rule.topology.as_str(), view.crowds().of(&rule.whom)?.by(&rule.topology)?))
+            Some((rule.topology.as_str(), view.pod_groups().of(&rule.selector)?.by(&rule.topology)?))
         };
         // Only who finds nobody anywhere may be the first, and only if it fits its own terms.
-        let is_first = wishes
+        let is_first = affinity_terms
             .near
             .iter()
-            .all(|rule| counts(rule).is_none_or(|(_, places)| places.is_empty()) && rule.whom.has(pod));
-        let near =
-            wishes.near.iter().map(|rule| (rule.topology.as_str(), counts(rule).map(|(_, places)| places)));
+            .all(|rule| counts(rule).is_none_or(|(_, places)| places.is_empty()) && rule.selector.has(pod));
+        let near = affinity_terms
+            .near
+            .iter()
+            .map(|rule| (rule.topology.as_str(), counts(rule).map(|(_, places)| places)));
         let mut found = Self {
             near: near.collect(),
             is_first,
-            apart: wishes.apart.iter().filter_map(counts).collect(),
+            apart: affinity_terms.apart.iter().filter_map(counts).collect(),
             repelled: Vec::new(),
             liked: Vec::new(),
         };
-        for (rule, weight) in &wishes.liked {
+        for (rule, weight) in &affinity_terms.liked {
             found.liked.extend(counts(rule).map(|(topology, places)| (topology, *weight, places)));
         }
-        for (topology, stance, places) in view.crowds().opinions_about(pod) {
-            match stance {
-                Stance::Repels => found.repelled.push((topology, places)),
-                Stance::Likes(weight) => found.liked.push((topology, weight, places)),
+        for (topology, effect, places) in view.pod_groups().existing_about(pod) {
+            match effect {
+                TermEffect::Repels => found.repelled.push((topology, places)),
+                TermEffect::Likes(weight) => found.liked.push((topology, weight, places)),
             }
         }
         found

@@ -53,7 +53,7 @@ impl Refusals {
         }
         choose().map_err(|why| {
             let why: Arc<str> = why.into();
-            let company = pod.wishes().rules().next().map(|_| self.company);
+            let company = pod.affinity_terms().rules().next().map(|_| self.company);
             let mut known = self.known.lock();
             if known.len() >= REMEMBERED {
                 known.clear();

@@ -5,7 +5,7 @@
 use super::fit::{Guest, term_matches, tolerates};
 use super::neighbours::Neighbours;
 use super::spread::Spreading;
-use crate::view::{Berth, Node, Requests};
+use crate::view::{Node, NodeInfo, Requests};
 
 /// What a pod that asks for nothing counts as when nodes are compared.
 const USUAL: Requests = Requests { cpu: 100, memory: 200 << 20 };
@@ -15,38 +15,41 @@ pub(super) fn best<'a>(
     guest: &Guest<'_>,
     neighbours: &Neighbours<'_>,
     spreading: &Spreading<'_>,
-    nodes: &[&'a Berth],
-) -> Option<&'a Berth> {
-    let mut scores: Vec<i64> = nodes.iter().map(|berth| room(berth, guest.wants)).collect();
+    nodes: &[&'a NodeInfo],
+) -> Option<&'a NodeInfo> {
+    let mut scores: Vec<i64> = nodes.iter().map(|node_info| room(node_info, guest.wants)).collect();
     let mut add = |weight: i64, more: Vec<i64>| {
         scores.iter_mut().zip(more).for_each(|(score, more)| *score += weight * more);
     };
-    if nodes.iter().any(|berth| !berth.is_open) {
-        let unwelcome = nodes.iter().map(|berth| unwelcome(guest, &berth.node)).collect();
+    if nodes.iter().any(|node_info| !node_info.is_open) {
+        let unwelcome = nodes.iter().map(|node_info| unwelcome(guest, &node_info.node)).collect();
         add(3, few_is_good(unwelcome));
     }
     if !guest.pod.spec.affinity.node_affinity.preferred.is_empty() {
-        add(2, many_is_good(nodes.iter().map(|berth| preferred(guest, &berth.node)).collect()));
+        add(2, many_is_good(nodes.iter().map(|node_info| preferred(guest, &node_info.node)).collect()));
     }
     if spreading.has_preferences() {
         add(2, evenness(&spreading.crowding(nodes)));
     }
     if neighbours.have_likes() {
-        add(2, between(&nodes.iter().map(|berth| neighbours.liking(&berth.node)).collect::<Vec<_>>()));
+        add(
+            2,
+            between(&nodes.iter().map(|node_info| neighbours.liking(&node_info.node)).collect::<Vec<_>>()),
+        );
     }
-    let mut best: Option<((i64, i64), &Berth)> = None;
-    for (score, berth) in scores.into_iter().zip(nodes) {
-        let rank = (score, -berth.used.pods);
+    let mut best: Option<((i64, i64), &NodeInfo)> = None;
+    for (score, node_info) in scores.into_iter().zip(nodes) {
+        let rank = (score, -node_info.used.pods);
         if best.as_ref().is_none_or(|(most, _)| rank > *most) {
-            best = Some((rank, berth));
+            best = Some((rank, node_info));
         }
     }
-    best.map(|(_, berth)| berth)
+    best.map(|(_, node_info)| node_info)
 }
 
 /// How much of the node would be left, in hundredths, the mean of CPU and memory.
-fn room(berth: &Berth, wants: Requests) -> i64 {
-    let (has, used) = (berth.has.requests, berth.used.requests);
+fn room(node_info: &NodeInfo, wants: Requests) -> i64 {
+    let (has, used) = (node_info.has.requests, node_info.used.requests);
     let or_usual = |given: i64, usual: i64| if given == 0 { usual } else { given };
     let free = |has: i64, used: i64, wants: i64| {
         if has <= 0 { 0 } else { (has - used - wants).max(0).saturating_mul(100) / has }
@@ -87,10 +90,10 @@ fn between(values: &[i64]) -> Vec<i64> {
 fn evenness(crowding: &[Option<i64>]) -> Vec<i64> {
     let known = || crowding.iter().flatten().copied();
     let (least, most) = (known().min().unwrap_or_default(), known().max().unwrap_or_default());
-    let one = |crowd: &Option<i64>| match crowd {
+    let one = |pod_group: &Option<i64>| match pod_group {
         None => 0,
         Some(_) if most == 0 => 100,
-        Some(crowd) => 100 * (most + least - crowd) / most,
+        Some(pod_group) => 100 * (most + least - pod_group) / most,
     };
     crowding.iter().map(one).collect()
 }

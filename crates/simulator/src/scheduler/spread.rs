@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fit::{Guest, Reason};
-use crate::view::{Berth, Counts, Node, Spread, View};
+use crate::view::{Counts, Node, NodeInfo, Spread, View};
 
 /// One constraint with what is known before nodes are looked at.
 struct Constraint<'a> {
     spread: &'a Spread,
-    /// Pods of the crowd by the value of the label, where only some nodes count.
+    /// Pods of the pod group by the value of the label, where only some nodes count.
     counted: Option<BTreeMap<&'a str, i64>>,
     everywhere: Option<&'a Counts>,
     /// The fewest in any place that counts.
     least: i64,
-    /// Whether the pod itself is one of the crowd.
+    /// Whether the pod itself is one of the pod group.
     own: i64,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Spreading<'a> {
 
 impl<'a> Spreading<'a> {
     pub(super) fn of(view: &'a View, guest: &Guest<'a>) -> Self {
-        let all = &guest.pod.wishes().spread;
+        let all = &guest.pod.affinity_terms().spread;
         let of = |required: bool| -> Vec<Constraint<'a>> {
             let these: Vec<&Spread> = all.iter().filter(|spread| spread.is_required == required).collect();
             let labels: BTreeSet<&str> = these.iter().map(|spread| spread.rule.topology.as_str()).collect();
@@ -64,21 +64,23 @@ impl<'a> Spreading<'a> {
     }
 
     /// How crowded each node would be by the constraints that are only preferred; nothing for a node that lacks a label.
-    pub(super) fn crowding(&self, nodes: &[&Berth]) -> Vec<Option<i64>> {
+    pub(super) fn crowding(&self, nodes: &[&NodeInfo]) -> Vec<Option<i64>> {
         let weights: Vec<f64> = self
             .preferred
             .iter()
             .map(|constraint| {
                 let topology = &constraint.spread.rule.topology;
-                let values: BTreeSet<&String> =
-                    nodes.iter().filter_map(|berth| berth.node.metadata.labels.get(topology)).collect();
+                let values: BTreeSet<&String> = nodes
+                    .iter()
+                    .filter_map(|node_info| node_info.node.metadata.labels.get(topology))
+                    .collect();
                 (values.len() as f64 + 2.0).ln()
             })
             .collect();
-        let one = |berth: &&Berth| {
+        let one = |node_info: &&NodeInfo| {
             let mut sum = 0.0;
             for (constraint, weight) in self.preferred.iter().zip(&weights) {
-                let value = berth.node.metadata.labels.get(&constraint.spread.rule.topology)?;
+                let value = node_info.node.metadata.labels.get(&constraint.spread.rule.topology)?;
                 let skew = (constraint.spread.max_skew - 1) as f64;
                 sum += constraint.count(value) as f64 * weight + skew;
             }
@@ -97,15 +99,15 @@ fn constraint<'a>(
     labels: &BTreeSet<&str>,
 ) -> Constraint<'a> {
     let topology = &spread.rule.topology;
-    let crowd = view.crowds().of(&spread.rule.whom);
-    let own = i64::from(spread.rule.whom.has(guest.pod));
-    let everywhere = crowd.and_then(|crowd| crowd.by(topology));
+    let pod_group = view.pod_groups().of(&spread.rule.selector);
+    let own = i64::from(spread.rule.selector.has(guest.pod));
+    let everywhere = pod_group.and_then(|pod_group| pod_group.by(topology));
     let all_count =
         labels.len() == 1 && !spread.honors_taints && !(spread.honors_affinity && guest.selects());
     let mut domains = 0;
     let mut least = i64::MAX;
     let counted = if all_count {
-        for value in view.crowds().values_of(topology) {
+        for value in view.pod_groups().values_of(topology) {
             domains += 1;
             let there = everywhere.and_then(|counts| counts.get(value)).map_or(0, |count| count.staying);
             least = least.min(there);
@@ -113,13 +115,13 @@ fn constraint<'a>(
         None
     } else {
         let mut counted: BTreeMap<&str, i64> = BTreeMap::new();
-        for berth in view.roster().iter() {
-            let node = &berth.node;
+        for node_info in view.node_snapshot().iter() {
+            let node = &node_info.node;
             let counts = labels.iter().all(|label| node.metadata.labels.contains_key(*label))
                 && (!spread.honors_affinity || !guest.selects() || guest.is_for(node))
                 && (!spread.honors_taints || guest.tolerates_all(node));
             if let Some(value) = node.metadata.labels.get(topology).filter(|_| counts) {
-                let there = crowd.and_then(|crowd| crowd.on.get(&node.metadata.name));
+                let there = pod_group.and_then(|pod_group| pod_group.on.get(&node.metadata.name));
                 *counted.entry(value).or_default() += there.map_or(0, |count| count.staying);
             }
         }

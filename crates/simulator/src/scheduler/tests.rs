@@ -223,7 +223,7 @@ fn match_label_keys_narrow_the_crowd() {
             node["status"]["allocatable"]["pods"] = "0".into();
         }),
     ];
-    assert_eq!(outcome(&[&nodes[..], &[old, new]].concat()), "a", "the old one is of another crowd");
+    assert_eq!(outcome(&[&nodes[..], &[old, new]].concat()), "a", "the old one is of another pod_group");
 }
 
 #[test]

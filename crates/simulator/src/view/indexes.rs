@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::crowds::Crowds;
-use super::roster::{Roster, Used};
+use super::node_snapshot::{NodeSnapshot, Used};
+use super::pod_groups::PodGroups;
 use super::{Budget, Followed, Node, Pod, ReplicaSet, Revision, Table, View};
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::LabelSelector;
@@ -15,8 +15,8 @@ pub(super) struct Indexes {
     pods_by_node: Groups,
     /// Pods that nothing controls.
     orphans: BTreeSet<Key>,
-    roster: Roster,
-    crowds: Crowds,
+    node_snapshot: NodeSnapshot,
+    pod_groups: PodGroups,
     /// Pods that were told that there is no node for them.
     refused: BTreeSet<Key>,
     replica_sets_by_owner: Groups,
@@ -71,7 +71,7 @@ impl Indexes {
                 self.enter(pod);
             }
         }
-        self.crowds.pod(before, now, pods, nodes);
+        self.pod_groups.pod(before, now, pods, nodes);
         let Some(pod) = now.or(before) else { return };
         let key = pod.key();
         if let Some(pod) = after
@@ -100,10 +100,10 @@ impl Indexes {
         let Some(name) = before.or(after.map(|node| &**node)).map(|node| &node.metadata.name) else { return };
         let on_it = self.pods_by_node.get(name).into_iter().flat_map(BTreeMap::keys);
         let on_it = on_it.filter_map(|key| pods.get(key)).map(|pod| &**pod);
-        self.crowds.node(before, after.map(|node| &**node), on_it.clone());
+        self.pod_groups.node(before, after.map(|node| &**node), on_it.clone());
         match after {
-            Some(node) => self.roster.put(node, || used_by(on_it)),
-            None => self.roster.remove(name),
+            Some(node) => self.node_snapshot.put(node, || used_by(on_it)),
+            None => self.node_snapshot.remove(name),
         }
     }
 
@@ -121,7 +121,7 @@ impl Indexes {
         if !pod.spec.node_name.is_empty() {
             add(&mut self.pods_by_node, &pod.spec.node_name, &key, ());
             if !pod.is_terminal() {
-                self.roster.change(&pod.spec.node_name, |used| {
+                self.node_snapshot.change(&pod.spec.node_name, |used| {
                     used.requests.add(pod.requests());
                     used.pods += 1;
                 });
@@ -146,7 +146,7 @@ impl Indexes {
         if !pod.spec.node_name.is_empty() {
             take(&mut self.pods_by_node, &pod.spec.node_name, &key);
             if !pod.is_terminal() {
-                self.roster.change(&pod.spec.node_name, |used| {
+                self.node_snapshot.change(&pod.spec.node_name, |used| {
                     used.requests.subtract(pod.requests());
                     used.pods -= 1;
                 });
@@ -228,13 +228,13 @@ impl View {
     }
 
     /// The nodes with their room.
-    pub(crate) fn roster(&self) -> &Roster {
-        &self.indexes.roster
+    pub(crate) fn node_snapshot(&self) -> &NodeSnapshot {
+        &self.indexes.node_snapshot
     }
 
     /// Who is where, for the rules that pods have about each other.
-    pub(crate) fn crowds(&self) -> &Crowds {
-        &self.indexes.crowds
+    pub(crate) fn pod_groups(&self) -> &PodGroups {
+        &self.indexes.pod_groups
     }
 
     /// Pods that wait for a node after they were told that there is none.

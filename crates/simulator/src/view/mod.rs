@@ -3,15 +3,15 @@
 //! The view is fed by one list and watch per resource, and by the answers to the components' own writes, so that a
 //! decision never misses what was decided just before it.
 
-mod crowds;
+mod affinity_terms;
 mod indexes;
 mod node;
+mod node_snapshot;
 mod pod;
-mod roster;
+mod pod_groups;
 mod scales;
 mod silence;
 mod wire;
-mod wishes;
 mod workload;
 
 use std::borrow::Cow;
@@ -23,19 +23,19 @@ use foldhash::fast::FixedState;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use crowds::Counts;
+pub(crate) use affinity_terms::{Rule, Spread, TermEffect};
 pub(crate) use node::{Node, Room, Taint};
+pub(crate) use node_snapshot::NodeInfo;
 pub(crate) use pod::{Container, NodeSelector, NodeTerm, Pod, PodSpec, Requests, Toleration};
-pub(crate) use roster::Berth;
+pub(crate) use pod_groups::Counts;
 pub(crate) use scales::Scale;
 pub(crate) use wire::{Amount, Condition, Followed, Meta, Owner, condition};
-pub(crate) use wishes::{Rule, Spread, Stance};
 pub(crate) use workload::{
     Autoscaler, Budget, BudgetStatus, Claim, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController,
     Revision, StatefulSet,
 };
 
-use crate::scheduler::{Help, Refusals, help_by_pod, helped_by_node};
+use crate::scheduler::{QueueingHint, Refusals, help_by_pod, helped_by_node};
 use crate::static_pods::StaticPods;
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::metadata_of;
@@ -105,12 +105,12 @@ impl Resource {
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     objects: BTreeMap<Key, Arc<T>>,
-    told: Told,
+    told: WatchProgress,
 }
 
 /// What the watch of a resource has told.
 #[derive(Debug, Default)]
-struct Told {
+struct WatchProgress {
     /// The revision up to which it has.
     seen: u64,
     /// Most of what it tells is known from the answer to the write, and need not be read again: the revisions of what was
@@ -120,7 +120,7 @@ struct Told {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), told: Told::default() }
+        Self { objects: BTreeMap::new(), told: WatchProgress::default() }
     }
 }
 
@@ -229,9 +229,9 @@ impl View {
     fn pod_changed(&mut self, before: Option<&Pod>, after: Option<&Arc<Pod>>) {
         self.indexes.pod(before, after, (&self.pods, &self.nodes, &self.budgets));
         match help_by_pod(before, after.map(|pod| &**pod)) {
-            Help::Room => self.refusals.there_is_room(),
-            Help::Company => self.refusals.there_is_company(),
-            Help::No => {}
+            QueueingHint::Room => self.refusals.there_is_room(),
+            QueueingHint::Company => self.refusals.there_is_company(),
+            QueueingHint::No => {}
         }
     }
 
@@ -396,7 +396,7 @@ impl View {
         }
     }
 
-    fn told(&mut self, resource: Resource) -> Option<&mut Told> {
+    fn told(&mut self, resource: Resource) -> Option<&mut WatchProgress> {
         Some(match resource {
             Resource::Nodes => &mut self.nodes.told,
             Resource::Pods => &mut self.pods.told,

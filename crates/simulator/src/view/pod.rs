@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::affinity_terms::AffinityTerms;
 use super::wire::{Condition, Object, condition, or_default, time};
-use super::wishes::Wishes;
 use embedded_apiserver::toolkit::Quantity;
 
 pub(crate) type Pod = Object<PodSpec, PodStatus>;
@@ -35,9 +35,9 @@ pub(crate) struct PodSpec {
     pub host_network: bool,
     #[serde(deserialize_with = "or_default")]
     pub topology_spread_constraints: Vec<SpreadConstraint>,
-    /// What [`Pod::wishes`] found, once somebody asked.
+    /// What [`Pod::affinity_terms`] found, once somebody asked.
     #[serde(skip)]
-    pub(super) wishes: std::sync::OnceLock<Option<Box<Wishes>>>,
+    pub(super) affinity_terms: std::sync::OnceLock<Option<Box<AffinityTerms>>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

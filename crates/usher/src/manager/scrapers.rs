@@ -17,7 +17,7 @@ use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
-use usher_webhook::failures::kind_of;
+use usher_apply::kind_of;
 
 use super::http::Page;
 

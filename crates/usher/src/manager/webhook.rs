@@ -56,7 +56,6 @@ pub async fn run(parts: &Parts, listener: TcpListener) -> anyhow::Result<()> {
     let arguments = &parts.arguments;
     let certificate = parts.health.certificate.clone();
     let clock = parts.clock.clone();
-    let clock: usher_webhook::Clock = Arc::new(move || clock.now());
     let gate = Arc::new(AtomicBool::new(arguments.feature_gates.is_on(Gate::EvictionRequestApi)));
     let admission = Admission::new(parts.for_strangers.clone())
         .with_clock(clock.clone())

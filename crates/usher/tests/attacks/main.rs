@@ -84,7 +84,7 @@ async fn twenty_users_and_strangers_neither_stop_nor_slow_nor_learn_on_the_real_
     let seed = number("USHER_ATTACK_SEED", Rng::new().u64(..));
     println!("USHER_ATTACK_SEED={seed} USHER_ATTACK_SECONDS={}", seconds.as_secs());
     let strict: &[&str] = &["-f", "deploy/strict/roles.yaml", "-f", "deploy/strict/policies.yaml"];
-    let scene = Scene::start(1, &[&["-k", "deploy"], strict]).await;
+    let scene = Scene::alone(1, &[&["-k", "deploy"], strict]).await;
     let log = scene.plane.folder().join("attacked-manager.log");
     let mut manager = scene.manager_process(&[INTERCEPTORS_LIMIT], Some(&log)).await;
     let client = client_of(&scene).await;

@@ -1,4 +1,5 @@
 //! The real control plane with what `deploy/` installs, for the tests of the manager.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 pub mod calls;
 pub mod manager;
@@ -10,21 +11,36 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
+use tokio::sync::SemaphorePermit;
 use usher_testbed::{ControlPlane, Options};
+use usher_tests::planes;
 
 pub struct Scene {
     pub plane: ControlPlane,
     /// A kubeconfig with a token of the manager's service account.
     pub kubeconfig: PathBuf,
+    /// The plane ends before its turn does.
+    _turn: SemaphorePermit<'static>,
 }
 
+#[allow(dead_code, reason = "tests start one of the two ways")]
 impl Scene {
+    /// While no other control plane runs.
+    pub async fn alone(nodes: usize, installed: &[&[&str]]) -> Self {
+        Self::in_turn(planes::alone().await.unwrap(), nodes, installed).await
+    }
+
+    /// Beside another control plane.
+    pub async fn start(nodes: usize, installed: &[&[&str]]) -> Self {
+        Self::in_turn(planes::one().await.unwrap(), nodes, installed).await
+    }
+
     /// A control plane with so many nodes and what is installed with these arguments of `kubectl apply`; paths are
     /// relative to the root of the repository.
-    pub async fn start(nodes: usize, installed: &[&[&str]]) -> Self {
+    async fn in_turn(turn: SemaphorePermit<'static>, nodes: usize, installed: &[&[&str]]) -> Self {
         let plane = ControlPlane::start(Options::with_nodes(nodes)).await.unwrap();
         let kubeconfig = plane.folder().join("manager.kubeconfig");
-        let scene = Self { plane, kubeconfig };
+        let scene = Self { plane, kubeconfig, _turn: turn };
         for arguments in installed {
             scene.kubectl(&[&["apply", "--server-side"], *arguments].concat(), None).await;
         }

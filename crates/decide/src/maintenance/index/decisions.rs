@@ -12,7 +12,7 @@ use crate::snapshot::{Key, Maintenance, Node, NodePhase, Pod, Request};
 use jiff::{SignedDuration, Timestamp};
 use usher_api::NodeMaintenanceStage as Stage;
 
-use super::{Entry, Index, Item, Place};
+use super::{Entry, Index, IndexedNode, Item};
 
 /// A status that was not taken is tried again after this, then after twice as long each time.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
@@ -27,7 +27,7 @@ pub struct PodDecision {
 }
 
 impl Index {
-    pub(super) fn phase(&self, place: &Place) -> NodePhase {
+    pub(super) fn phase(&self, place: &IndexedNode) -> NodePhase {
         match self.board.node(&place.node.name) {
             None => NodePhase::Cordoned,
             Some(state) if state.is_empty() => NodePhase::Drained,
@@ -187,15 +187,15 @@ impl Index {
             node: &place.node,
             holders: &holders,
             phase: self.phase(place),
-            fight: Some(&place.fight),
+            conflict: Some(&place.conflict),
         };
         Some((place.node.clone(), hold::decide(&case, now)))
     }
 
-    /// Somebody was told of the fight over a node.
+    /// Somebody was told of the conflict over a node.
     pub fn fight_told(&mut self, name: &str) {
         if let Some(place) = self.nodes.get_mut(name) {
-            place.fight.answered();
+            place.conflict.answered();
         }
     }
 

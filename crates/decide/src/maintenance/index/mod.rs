@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::maintenance::board::Board;
 use crate::maintenance::eta::Experience;
-use crate::maintenance::hold::Fight;
+use crate::maintenance::hold::CordonConflict;
 use crate::maintenance::pods;
 use crate::maintenance::progress::Number;
 use crate::maintenance::stages::Refusal;
@@ -44,7 +44,7 @@ pub enum Item {
 #[derive(Debug, Default)]
 pub struct Index {
     pub(super) maintenances: BTreeMap<Arc<str>, Entry>,
-    pub(super) nodes: BTreeMap<Arc<str>, Place>,
+    pub(super) nodes: BTreeMap<Arc<str>, IndexedNode>,
     pub(super) tally: Tally,
     pub(super) board: Board,
     pub(super) numbers: HashMap<Arc<str>, Number>,
@@ -81,10 +81,10 @@ pub(super) struct Entry {
 }
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct IndexedNode {
     pub node: Arc<Node>,
     pub selected_by: BTreeSet<Arc<str>>,
-    pub fight: Fight,
+    pub conflict: CordonConflict,
 }
 
 impl Index {
@@ -163,7 +163,7 @@ impl Index {
         let nodes: Vec<Arc<str>> =
             if is_other { self.maintenances[&name].nodes.iter().cloned().collect() } else { retargeted };
         for node in nodes {
-            self.look_at_pods_on(&node);
+            self.enqueue_pods_on(&node);
             self.now.insert(Item::Node(node));
         }
         self.now.insert(Item::Maintenance(name));
@@ -210,7 +210,7 @@ impl Index {
         }
         for node in changed {
             self.now.insert(Item::Node(node.clone()));
-            self.look_at_pods_on(&node);
+            self.enqueue_pods_on(&node);
         }
     }
 
@@ -255,7 +255,7 @@ impl Index {
             if let Some(place) = self.nodes.get_mut(&node) {
                 place.selected_by.remove(name);
             }
-            self.look_at_pods_on(&node);
+            self.enqueue_pods_on(&node);
             self.now.insert(Item::Node(node));
         }
         // Nodes that it did not select any more may still carry its mark.
@@ -277,17 +277,17 @@ impl Index {
         }
         let is_like = old.as_ref().is_some_and(|old| old.is_like(&node));
         let node = Arc::new(node);
-        let place = self.nodes.entry(name.clone()).or_insert_with(|| Place {
+        let place = self.nodes.entry(name.clone()).or_insert_with(|| IndexedNode {
             node: node.clone(),
             selected_by: BTreeSet::new(),
-            fight: Fight::default(),
+            conflict: CordonConflict::default(),
         });
         place.node = node.clone();
         if is_like {
             return;
         }
         if node.is_touched() && !node.unschedulable && old.as_ref().is_some_and(|old| old.unschedulable) {
-            place.fight.uncordoned(now);
+            place.conflict.uncordoned(now);
         }
         if old.as_ref().is_none_or(|old| old.labels != node.labels) {
             let selecting: BTreeSet<Arc<str>> = self
@@ -319,17 +319,17 @@ impl Index {
                 self.now.insert(Item::Maintenance(maintenance.clone()));
                 self.is_stale = true;
             }
-            self.look_at_pods_on(&name);
+            self.enqueue_pods_on(&name);
         }
         if old.as_ref().map(|old| &old.held_by) != Some(&node.held_by) {
             self.is_stale = true;
         }
-        self.look_at_maintenances_of(&name);
+        self.enqueue_maintenances_of(&name);
         self.now.insert(Item::Node(name));
     }
 
     pub fn node_gone(&mut self, name: &Arc<str>) {
-        self.look_at_maintenances_of(name);
+        self.enqueue_maintenances_of(name);
         let Some(place) = self.nodes.remove(name) else { return };
         self.board.forget(name);
         for entry in self.maintenances.values_mut() {
@@ -346,20 +346,20 @@ impl Index {
         }
     }
 
-    fn look_at_maintenances_of(&mut self, node: &str) {
+    fn enqueue_maintenances_of(&mut self, node: &str) {
         let Some(place) = self.nodes.get(node) else { return };
         self.now.extend(place.selected_by.iter().cloned().map(Item::Maintenance));
-        self.look_at_completing();
+        self.enqueue_completing();
     }
 
     /// Those that wait for the last marks and requests to go.
-    fn look_at_completing(&mut self) {
+    fn enqueue_completing(&mut self) {
         let completing = self.maintenances.values().map(|entry| &entry.maintenance);
         let completing = completing.filter(|it| it.stage() == Stage::Complete && it.has_begun());
         self.now.extend(completing.map(|it| Item::Maintenance(it.name.clone())));
     }
 
-    fn look_at_pods_on(&mut self, node: &str) {
+    fn enqueue_pods_on(&mut self, node: &str) {
         self.now.extend(self.tally.pods_on(node).cloned().map(Item::Pod));
     }
 
@@ -374,7 +374,7 @@ impl Index {
         let is_ours = self.tally.request_of(&pod).is_some_and(|request| pods::is_requested(request));
         let changes = self.tally.pod_seen(pod);
         self.count(changes);
-        let drains = |place: &Place| place.selected_by.iter().any(|name| self.drains(name));
+        let drains = |place: &IndexedNode| place.selected_by.iter().any(|name| self.drains(name));
         if !is_same && (is_ours || self.nodes.get(&node).is_some_and(drains)) {
             self.now.insert(Item::Pod(key));
         }
@@ -387,7 +387,7 @@ impl Index {
     pub fn pod_gone(&mut self, key: &Key) {
         let change = self.tally.pod_gone(key);
         if change.is_some() {
-            self.look_at_completing();
+            self.enqueue_completing();
         }
         self.count(change.into_iter().collect());
     }
@@ -426,7 +426,7 @@ impl Index {
     fn request_changed(&mut self, pod: Key, change: Option<Change>, is_ours: bool) {
         self.count(change.into_iter().collect());
         if is_ours {
-            self.look_at_completing();
+            self.enqueue_completing();
         }
         let is_of_interest = |(found, _): (&Arc<Pod>, _)| {
             is_ours || self.nodes.get(&found.node).is_some_and(|place| !place.selected_by.is_empty())

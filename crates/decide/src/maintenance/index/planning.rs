@@ -10,31 +10,31 @@ use crate::maintenance::progress::{Draining, Number};
 use crate::maintenance::targets::Targets;
 use crate::maintenance::waves::{self, Candidate};
 
-use super::{Entry, Index, Place};
+use super::{Entry, Index, IndexedNode};
 
 impl Entry {
     /// The node is drained, once it is its turn: it carries the mark, or has targets. What was targeted stays so where somebody
     /// took the mark away, or an old list does not show it: the mark comes back, and nobody is told to stay meanwhile.
-    fn has(&self, place: &Place) -> bool {
+    fn has(&self, place: &IndexedNode) -> bool {
         place.node.is_held_by(&self.maintenance.name) || self.targets_on(place).is_some()
     }
 
     /// What its status says is targeted there.
-    pub(super) fn targets_on(&self, place: &Place) -> Option<&Arc<Targets>> {
+    pub(super) fn targets_on(&self, place: &IndexedNode) -> Option<&Arc<Targets>> {
         let is_of_former_stay = self.means_another(place) || self.rejoined.contains(&place.node.name);
         self.maintenance.targets.get(&place.node.name).filter(|_| !is_of_former_stay)
     }
 
     /// It drains the node already, where it drains only some at once. Nodes that the status does not list by name are not known
     /// before they are seen.
-    fn has_taken(&self, place: &Place) -> bool {
+    fn has_taken(&self, place: &IndexedNode) -> bool {
         let is_unlisted = || self.maintenance.targets.has_unlisted() && self.targets_on(place).is_some();
         self.taken.contains(&place.node.name) || is_unlisted()
     }
 
     /// The status still speaks of a node that is gone, and this one has come by its name: nobody has touched it yet, and it
     /// is younger than the drain.
-    pub(super) fn means_another(&self, place: &Place) -> bool {
+    pub(super) fn means_another(&self, place: &IndexedNode) -> bool {
         self.maintenance.targets.has(&place.node.name)
             && !place.node.is_touched()
             && self.maintenance.drain_start().is_some_and(|start| place.node.created > start)
@@ -84,7 +84,7 @@ impl Index {
     }
 
     /// `before` are the numbers on the board that there is still.
-    fn covered(&self, place: &Place, before: &HashMap<Arc<str>, Number>) -> Option<Node> {
+    fn covered(&self, place: &IndexedNode, before: &HashMap<Arc<str>, Number>) -> Option<Node> {
         let name = &place.node.name;
         let (mut covered_by, mut joins): (Vec<Number>, Vec<Number>) = (Vec::new(), Vec::new());
         let mut awaits_pods = true;
@@ -117,9 +117,10 @@ impl Index {
     pub(super) fn candidates(&self, entry: &Entry) -> Vec<Candidate> {
         let Some(limit) = &entry.maintenance.limit else { return Vec::new() };
         let held = entry.nodes.iter().filter_map(|node| self.nodes.get(node));
-        let held: Vec<&Place> = held.filter(|place| entry.has(place)).collect();
-        let stays =
-            |place: &&Place| entry.has_taken(place) && self.tally.count_staying_on(&place.node.name) > 0;
+        let held: Vec<&IndexedNode> = held.filter(|place| entry.has(place)).collect();
+        let stays = |place: &&IndexedNode| {
+            entry.has_taken(place) && self.tally.count_staying_on(&place.node.name) > 0
+        };
         let is_in_vain = held.iter().any(stays);
         held.into_iter()
             .map(|place| Candidate {

@@ -102,7 +102,7 @@ fn expire(job: &Job, now: Timestamp, plan: &mut Plan) {
 }
 
 /// How a job ends: the condition that says so beforehand, the last one, why, and in words.
-struct Outcome {
+struct JobEnd {
     kinds: [&'static str; 2],
     reason: String,
     message: String,
@@ -175,14 +175,14 @@ impl<'a> State<'a> {
     }
 
     /// How the job ends, if it does.
-    fn outcome(&self, plan: &mut Plan) -> Option<Outcome> {
+    fn outcome(&self, plan: &mut Plan) -> Option<JobEnd> {
         let job = self.job;
-        let failed = |reason: &str, message: String| Outcome {
+        let failed = |reason: &str, message: String| JobEnd {
             kinds: ["FailureTarget", "Failed"],
             reason: reason.to_string(),
             message,
         };
-        let succeeded = || Outcome {
+        let succeeded = || JobEnd {
             kinds: ["SuccessCriteriaMet", "Complete"],
             reason: "CompletionsReached".to_string(),
             message: "Reached expected number of succeeded pods".to_string(),
@@ -302,7 +302,7 @@ impl<'a> State<'a> {
         Some(failed + SignedDuration::from_secs((FIRST_BACK_OFF << doublings).min(LONGEST_BACK_OFF)))
     }
 
-    fn report(&self, outcome: Option<&Outcome>, plan: &mut Plan) {
+    fn report(&self, outcome: Option<&JobEnd>, plan: &mut Plan) {
         let uids = |verdict: &Verdict| -> Vec<&str> {
             let of = self.ends.iter().filter(|(is, _)| is == verdict);
             of.map(|(_, pod)| pod.metadata.uid.as_str()).collect()

@@ -1,0 +1,218 @@
+//! Asking that a pod leaves, and taking it back: writes to EvictionRequests that hold when others write at the same time.
+
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use k8s_openapi::serde::Serialize;
+use k8s_openapi::serde::de::DeserializeOwned;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Error, ResourceExt};
+use serde_json::json;
+use tokio::time::sleep;
+use usher_api::{EvictionRequest, EvictionRequestSpec};
+
+/// How often a write is tried again after somebody else was faster, and how long the first wait is. Together about 13 seconds, so that a
+/// request that is just going away can be made anew.
+const ATTEMPTS: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The request of somebody, who is told by the finalizer, that a pod leaves.
+#[must_use]
+pub fn new_request(
+    namespace: &str,
+    pod: &str,
+    uid: &str,
+    finalizer: &str,
+    deadline: Option<i32>,
+) -> EvictionRequest {
+    let mut spec = EvictionRequestSpec::for_pod(pod, uid);
+    spec.progress_deadline_seconds = deadline.unwrap_or(spec.progress_deadline_seconds);
+    let mut request = EvictionRequest::new(uid, spec);
+    request.metadata.namespace = Some(namespace.to_owned());
+    request.metadata.finalizers = Some(vec![finalizer.to_owned()]);
+    request
+}
+
+/// Sets the finalizers of a request if it is still the one that was read: what others add meanwhile is not lost.
+///
+/// # Errors
+/// It was changed meanwhile or is gone, or the server did not take it.
+pub async fn set_finalizers<K: Clone + DeserializeOwned + Debug>(
+    requests: &Api<K>,
+    name: &str,
+    read: Version<'_>,
+    finalizers: &[String],
+    parameters: &PatchParams,
+) -> Result<K, Error> {
+    let metadata =
+        json!({"uid": read.uid, "resourceVersion": read.resource_version, "finalizers": finalizers});
+    requests.patch(name, parameters, &Patch::Merge(json!({"metadata": metadata}))).await
+}
+
+/// The object that was read, and as what.
+#[derive(Debug, Clone, Copy)]
+pub struct Version<'a> {
+    pub uid: &'a str,
+    pub resource_version: &'a str,
+}
+
+/// The eviction requests of a namespace, as somebody reads and writes them.
+pub struct Requests<K, E> {
+    pub api: Api<K>,
+    /// Programs and people read objects in ways of their own.
+    pub read: fn(K) -> Result<EvictionRequest, E>,
+    pub field_manager: Option<&'static str>,
+    pub dry_run: bool,
+}
+
+/// What came of asking.
+#[derive(Debug)]
+pub enum Asked {
+    Created(Box<EvictionRequest>),
+    /// Others had asked before.
+    Joined(Box<EvictionRequest>),
+    /// This requester had asked before.
+    Already(Box<EvictionRequest>),
+}
+
+/// What came of taking it back.
+#[derive(Debug)]
+pub enum Withdrawn {
+    /// The request as it is now.
+    Now(Box<EvictionRequest>),
+    /// They had not asked; others may have.
+    HadNotAsked(Box<EvictionRequest>),
+    NoRequest,
+}
+
+/// Why a request was not made, joined or taken back.
+#[derive(Debug)]
+pub enum AskError<E> {
+    /// An older request for the pod is being deleted and still there.
+    OlderRequestRemains,
+    /// Others changed it on every attempt.
+    Contended,
+    /// It was not wanted any more before it was done.
+    NotWanted,
+    /// It was read, and could not be understood.
+    Unread(E),
+    Api(Error),
+}
+
+impl<E> From<Error> for AskError<E> {
+    fn from(why: Error) -> Self {
+        Self::Api(why)
+    }
+}
+
+impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
+    /// Creates a request, or joins the one that is there. `wanted` is [`new_request`] in the form in which it is sent; `exists`: there is one
+    /// already. `is_wanted` is asked before every attempt.
+    ///
+    /// # Errors
+    /// It was refused, or an older request does not go away.
+    pub async fn ask(
+        &self,
+        name: &str,
+        finalizer: &str,
+        wanted: &K,
+        mut exists: bool,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Asked, AskError<E>> {
+        let parameters =
+            PostParams { dry_run: self.dry_run, field_manager: self.field_manager.map(str::to_owned) };
+        let mut is_deleting = false;
+        for attempt in 0..ATTEMPTS {
+            if !is_wanted() {
+                return Err(AskError::NotWanted);
+            }
+            if !exists {
+                match self.api.create(&parameters, wanted).await {
+                    Ok(created) => return Ok(Asked::Created(self.understood(created)?)),
+                    Err(Error::Api(status)) if status.code == 409 => exists = true,
+                    Err(other) => return Err(other.into()),
+                }
+            }
+            let Some(known) = self.get(name).await? else {
+                exists = false;
+                continue;
+            };
+            if known.finalizers().iter().any(|one| one == finalizer) {
+                return Ok(Asked::Already(known));
+            }
+            is_deleting = known.metadata.deletion_timestamp.is_some();
+            // What is being deleted takes no more finalizers; the request is made anew once it is gone.
+            if !is_deleting {
+                let finalizers: Vec<String> =
+                    known.finalizers().iter().cloned().chain([finalizer.to_owned()]).collect();
+                if let Some(joined) = self.write(&known, &finalizers).await? {
+                    return Ok(Asked::Joined(joined));
+                }
+            }
+            pause(finalizer, attempt).await;
+        }
+        Err(if is_deleting { AskError::OlderRequestRemains } else { AskError::Contended })
+    }
+
+    /// Takes back what those asked for whose finalizers are `whose`. Nothing is written if there is nothing to take back. `who` tells
+    /// apart those who do so at the same time.
+    ///
+    /// # Errors
+    /// The server did not take it.
+    pub async fn withdraw(
+        &self,
+        name: &str,
+        who: &str,
+        whose: impl Fn(&str) -> bool,
+    ) -> Result<Withdrawn, AskError<E>> {
+        for attempt in 0..ATTEMPTS {
+            let Some(known) = self.get(name).await? else { return Ok(Withdrawn::NoRequest) };
+            let kept: Vec<String> = known.finalizers().iter().filter(|one| !whose(one)).cloned().collect();
+            if kept.len() == known.finalizers().len() {
+                return Ok(Withdrawn::HadNotAsked(known));
+            }
+            if let Some(now) = self.write(&known, &kept).await? {
+                return Ok(Withdrawn::Now(now));
+            }
+            pause(who, attempt).await;
+        }
+        Err(AskError::Contended)
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Box<EvictionRequest>>, AskError<E>> {
+        self.api.get_opt(name).await?.map(|known| self.understood(known)).transpose()
+    }
+
+    fn understood(&self, object: K) -> Result<Box<EvictionRequest>, AskError<E>> {
+        (self.read)(object).map(Box::new).map_err(AskError::Unread)
+    }
+
+    /// `None`: it is not the one that was read any more.
+    async fn write(
+        &self,
+        known: &EvictionRequest,
+        finalizers: &[String],
+    ) -> Result<Option<Box<EvictionRequest>>, AskError<E>> {
+        let parameters = PatchParams {
+            dry_run: self.dry_run,
+            field_manager: self.field_manager.map(str::to_owned),
+            ..PatchParams::default()
+        };
+        let (uid, version) = (known.uid().unwrap_or_default(), known.resource_version().unwrap_or_default());
+        let read = Version { uid: &uid, resource_version: &version };
+        match set_finalizers(&self.api, &known.name_any(), read, finalizers, &parameters).await {
+            Ok(written) => Ok(Some(self.understood(written)?)),
+            Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+            Err(other) => Err(other.into()),
+        }
+    }
+}
+
+/// Those who were in each other's way wait for different times, each always for the same.
+async fn pause(who: &str, attempt: u32) {
+    let mut hasher = DefaultHasher::new();
+    (who, attempt).hash(&mut hasher);
+    let whole = FIRST_PAUSE * 2_u32.pow(attempt);
+    sleep(whole / 2 + whole.mul_f64((hasher.finish() % 1000) as f64 / 1000.0)).await;
+}

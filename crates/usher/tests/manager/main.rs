@@ -1,0 +1,9 @@
+//! The binary, and what is shipped with it: `usher manager` on the real control plane, its traces, `deploy/` and the pages of `docs/`.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod deploy;
+mod guide;
+mod manager;
+mod threats;
+mod traces;

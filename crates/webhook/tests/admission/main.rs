@@ -1,0 +1,7 @@
+//! Admission over HTTPS: hostile objects, forged reviews, what is looked up, and how it is served.
+
+mod common;
+mod forged_reviews;
+mod hostile_objects;
+mod lookups;
+mod serving;

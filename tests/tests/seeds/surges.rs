@@ -1,0 +1,229 @@
+//! Deployments that surge under faults, crashes, people who scale, roll out and call maintenances off, an autoscaler and a tool that sets
+//! replicas back, over many seeds: ready pods never fall below what is wanted, everything ends, and nothing is left behind.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::future::{join, join4};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use usher_api::names::{DELETION_COST_BEFORE_ANNOTATION, SURGE_ANNOTATION};
+use usher_api::workloads::BundledInterceptor;
+use usher_apply::Clock;
+use usher_controllers::run_all;
+use usher_tests::chaos::{Process, Run, manager_faults};
+use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, PODS, template, workload};
+use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
+use usher_tests::requests::REQUESTS;
+use usher_tests::scenario::beside::answer_inside;
+use usher_tests::seeds::{self, Named, Trace};
+
+/// Seeds that every run of the tests goes through; `make seeds` asks for more.
+const FEW: u64 = 4;
+const TROUBLE: Duration = Duration::from_secs(600);
+const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+
+/// How many pods its owner wants, and by how many it may surge.
+struct App {
+    name: &'static str,
+    replicas: u64,
+    surge: u64,
+}
+
+const fn app(name: &'static str, replicas: u64, surge: u64) -> App {
+    App { name, replicas, surge }
+}
+
+/// Nobody changes these, so that they never have fewer ready pods, nor more than the surge allows.
+const STEADY: [App; 3] = [app("one", 1, 1), app("three", 3, 1), app("auto", 2, 1)];
+/// Rolled out meanwhile.
+const ROLLED_OUT: App = app("ten", 10, 3);
+/// Somebody scales it.
+const SCALED: App = app("scaled", 4, 2);
+/// A tool sets it back.
+const RESET: App = app("reset", 2, 1);
+
+async fn manager(run: Run) {
+    let time = run.clock.clone();
+    let clock = Clock::from_fn(move || time.now());
+    run_all(run.client, clock, &BundledInterceptor::ALL).await;
+}
+
+fn path(app: &App) -> String {
+    format!("{DEPLOYMENTS}/{}", app.name)
+}
+
+async fn create(living: &Living, app: &App) -> Result<()> {
+    let strategy = json!({"rollingUpdate": {"maxSurge": app.surge, "maxUnavailable": 0}});
+    let spec = json!({"replicas": app.replicas, "strategy": strategy});
+    let mut deployment = workload("Deployment", app.name, spec);
+    // There is room on every node.
+    deployment["spec"]["template"] = template(app.name, "100m");
+    living.create(DEPLOYMENTS, &deployment).await?;
+    // None of them could be evicted.
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app.name},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app.name}}},
+    });
+    if app.name != RESET.name {
+        living.create(BUDGETS, &budget).await?;
+    }
+    living.rolled_out(app.name).await.map(drop)
+}
+
+/// What requests wait for, and what there is of their Deployments.
+async fn waits(living: &Living) -> Result<String> {
+    let mut lines = Vec::new();
+    for request in living.get(REQUESTS).await?["items"].as_array().into_iter().flatten() {
+        let (of, status) = (&request["spec"]["podRef"]["name"], &request["status"]);
+        let completed = &status["activeInterceptorCompleted"];
+        lines.push(format!("{of} {} {completed}: {}", status["activeInterceptorClass"], status["message"]));
+    }
+    for deployment in living.get(DEPLOYMENTS).await?["items"].as_array().into_iter().flatten() {
+        let meta = &deployment["metadata"];
+        lines.push(format!(
+            "{} {} of {}: {}",
+            meta["name"], meta["annotations"], deployment["spec"]["replicas"], deployment["status"]
+        ));
+    }
+    for pod in living.get(PODS).await?["items"].as_array().into_iter().flatten() {
+        let meta = &pod["metadata"];
+        let ready = pod["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|it| it["type"] == "Ready" && it["status"] == "True");
+        lines.push(format!(
+            "{} on {} {} ready {ready} {} {}",
+            meta["name"],
+            pod["spec"]["nodeName"],
+            pod["status"]["phase"],
+            meta["annotations"]["controller.kubernetes.io/pod-deletion-cost"],
+            meta["deletionTimestamp"]
+        ));
+    }
+    Ok(lines.join("\n"))
+}
+
+async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
+    let living = Living::start(seed, 8).await?;
+    if let Some(trace) = trace {
+        living.cluster.faults().trace_to(trace);
+    }
+    living.install_crds().await?;
+    let webhook = kube::Client::new(living.cluster.service(), "default");
+    for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
+        living.create(&path, &configuration).await?;
+    }
+    for app in STEADY.iter().chain([&ROLLED_OUT, &SCALED, &RESET]) {
+        create(&living, app).await?;
+    }
+    let autoscaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "auto"},
+        "spec": {"minReplicas": 2, "maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "auto"}},
+    });
+    living.create(AUTOSCALERS, &autoscaler).await?;
+    let begun = living.cluster.now();
+    let meters: Vec<_> =
+        STEADY.iter().chain([&ROLLED_OUT]).map(|app| (app, living.meter(app.name))).collect();
+
+    living.cluster.faults().set(manager_faults());
+    let mut process = Process::new(&living.cluster, "manager", manager);
+    let end = Instant::now() + TROUBLE;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let pause = |random: &mut fastrand::Rng, most: u64| Duration::from_secs(random.u64(1..=most));
+    let (mut of_admin, mut of_user, mut of_tool) = (random.fork(), random.fork(), random.fork());
+    let admin = async {
+        living.create(MAINTENANCES, &of_nodes("a", "Drain", &["n1", "n2"])).await?;
+        sleep(pause(&mut of_admin, 40)).await;
+        // Called off in the middle, and asked for once more.
+        living.create(MAINTENANCES, &of_nodes("b", "Drain", &["n3", "n4"])).await?;
+        sleep(pause(&mut of_admin, 20)).await;
+        living.delete(&format!("{MAINTENANCES}/b")).await?;
+        sleep(pause(&mut of_admin, 100)).await;
+        living.create(MAINTENANCES, &of_nodes("c", "Drain", &["n4", "n5"])).await?;
+        anyhow::Ok(())
+    };
+    let user = async {
+        let mut wanted = SCALED.replicas;
+        while Instant::now() < end {
+            sleep(pause(&mut of_user, 90)).await;
+            wanted = of_user.u64(1..=6);
+            living.patch(&path(&SCALED), &json!({"spec": {"replicas": wanted}})).await?;
+            if of_user.bool() {
+                let version = json!({"version": of_user.u64(..).to_string()});
+                let template = json!({"spec": {"template": {"metadata": {"annotations": version}}}});
+                living.patch(&path(&ROLLED_OUT), &template).await?;
+            }
+        }
+        anyhow::Ok(wanted)
+    };
+    let tool = async {
+        while Instant::now() < end {
+            sleep(pause(&mut of_tool, 20)).await;
+            if living.get(&path(&RESET)).await?["spec"]["replicas"] != RESET.replicas {
+                living.patch(&path(&RESET), &json!({"spec": {"replicas": RESET.replicas}})).await?;
+            }
+        }
+        anyhow::Ok(())
+    };
+    let limits = async {
+        while Instant::now() < end {
+            for app in &STEADY {
+                let found = living.get(&path(app)).await?["spec"]["replicas"].as_u64();
+                let is_within =
+                    found.is_some_and(|found| (app.replicas..=app.replicas + app.surge).contains(&found));
+                ensure!(is_within, "{} has {found:?} replicas", app.name);
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+        anyhow::Ok(())
+    };
+    let people = join4(admin, user, tool, limits);
+    let ((admin, user, tool, limits), ()) =
+        join(people, process.upheaval(end, Duration::from_secs(30))).await;
+    admin?;
+    tool?;
+    limits?;
+    let scaled = user?;
+    living.cluster.faults().set(Vec::new());
+    for name in ["a", "c"] {
+        if living.until(&format!("{MAINTENANCES}/{name}"), is_drained).await.is_err() {
+            bail!("{name} is not drained:\n{}", waits(&living).await?);
+        }
+        living.delete(&format!("{MAINTENANCES}/{name}")).await?;
+    }
+    living.until(REQUESTS, |list| list["items"].as_array().is_none_or(Vec::is_empty)).await?;
+
+    let wanted = STEADY.iter().chain([&ROLLED_OUT, &RESET]).map(|app| (app, app.replicas));
+    for (app, replicas) in wanted.chain([(&SCALED, scaled)]) {
+        let is_as_before = |it: &Value| {
+            it["spec"]["replicas"] == replicas
+                && it["status"]["availableReplicas"] == replicas
+                && it["metadata"]["annotations"][SURGE_ANNOTATION].is_null()
+        };
+        living.until(&path(app), is_as_before).await.context(app.name)?;
+    }
+    let is_as_before = |it: &Value| {
+        it["spec"]["minReplicas"] == 2
+            && it["spec"]["maxReplicas"] == 2
+            && it["metadata"]["annotations"][SURGE_ANNOTATION].is_null()
+    };
+    living.until(&format!("{AUTOSCALERS}/auto"), is_as_before).await?;
+    let is_marked = |pod: &Value| !pod["metadata"]["annotations"][DELETION_COST_BEFORE_ANNOTATION].is_null();
+    living.until(PODS, |list| !list["items"].as_array().is_some_and(|all| all.iter().any(is_marked))).await?;
+    for (app, meter) in meters {
+        let least = meter.minimum_since(begun).context("nobody counted")?;
+        ensure!(least as u64 >= app.replicas, "{} had only {least} ready pods", app.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn no_replica_is_lost_whatever_goes_wrong() {
+    let named = Named { module: module_path!(), test: "no_replica_is_lost_whatever_goes_wrong" };
+    if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), surges_in_trouble) {
+        panic!("{failure}");
+    }
+}
