@@ -100,7 +100,7 @@ impl Interceptions {
                     kind: Some(workload.kind.to_string()),
                     name: Some(workload.name.to_string()),
                     uid: Some(workload.uid.to_string()),
-                    namespace: Some(namespace.to_string()),
+                    namespace: Some(namespace.to_string()).filter(|namespace| !namespace.is_empty()),
                     ..ObjectReference::default()
                 };
                 self.events.tell_of(about, reason, limited(message.clone()), *is_warning);
@@ -190,6 +190,8 @@ impl Interceptions {
             serde_json::from_value(object).map_err(|why| Failure::Later(why.to_string()))?;
         match maps.replace(HELD_NODES_CONFIG_MAP, &PostParams::default(), &object).await {
             Ok(_) => Ok(()),
+            // Where there is none, no node is held.
+            Err(Error::Api(status)) if status.code == 404 && data.is_empty() => Ok(()),
             Err(Error::Api(status)) if status.code == 404 => {
                 match maps.create(&PostParams::default(), &object).await {
                     Ok(_) => Ok(()),
