@@ -103,6 +103,20 @@ pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetStat
     }
 }
 
+/// Which pods of a set are not available, by ordinal, and why: what those that wait are waiting for.
+pub fn unavailable(
+    set: &StatefulSet,
+    pods: impl IntoIterator<Item = Arc<Pod>>,
+    now: Timestamp,
+) -> BTreeMap<u32, Unavailable> {
+    let is_its = |pod: &Arc<Pod>| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid);
+    let its = pods.into_iter().filter(is_its);
+    let pods = its.filter_map(|pod| Some((ordinal_of(&pod, &set.key.name)?, pod))).collect();
+    let Some(update) = &set.rolling_update else { return BTreeMap::new() };
+    let case = Case { set, strategy: Strategy::MaxUnavailable, pods: &pods, requests: &HashMap::new() };
+    state(&case, update, now).unavailable
+}
+
 /// This interceptor has had its turn on the request.
 fn was_given_over(request: &Request) -> bool {
     let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);
