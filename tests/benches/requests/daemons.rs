@@ -41,7 +41,7 @@ pub async fn measure(report: &mut Report) -> Result<()> {
     let (client, calls) = counted(on(&living.cluster));
     let (now, timers) = (living.cluster.clone(), living.cluster.clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
-    let manager = tokio::spawn(run_all(client, clock));
+    let manager = tokio::spawn(run_all(client, clock, &BundledInterceptor::ALL));
     let names: Vec<String> = (1..=NODE_COUNT).map(|number| format!("n{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     living.create(MAINTENANCES, &of_nodes("all", "Drain", &names)).await?;

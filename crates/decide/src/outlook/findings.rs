@@ -97,7 +97,9 @@ impl<'a> Groups<'a> {
             set.pods.push(key());
             *set.by_wave.entry(wave).or_default() += 1;
         }
-        let surge = workloads.surge(&pod.pod).filter(|_| pod.has_bundled_controller() && !workloads.is_off(BundledInterceptor::Deployment));
+        let surge = workloads
+            .surge(&pod.pod)
+            .filter(|_| pod.has_bundled_controller() && !workloads.is_off(BundledInterceptor::Deployment));
         let surges = surge.is_some();
         // Without a budget there is nothing that it is better than.
         if let Some(surge) = surge.filter(|_| !budgets.is_empty()) {
