@@ -64,7 +64,14 @@ impl Interceptions {
             }
             Effect::DeletePod { pod, version } => {
                 let span = spans::work("delete Pod", &pod.key.namespace, &pod.key.name);
-                self.delete(pod, version.clone()).instrument(span).await
+                async {
+                    match version {
+                        None => self.delete(pod).await,
+                        Some(version) => self.evict(pod, version).await,
+                    }
+                }
+                .instrument(span)
+                .await
             }
             Effect::HoldNodes(data) => {
                 let span = spans::work("write ConfigMap", &self.namespace, HELD_NODES_CONFIG_MAP);
@@ -100,7 +107,7 @@ impl Interceptions {
                     kind: Some(workload.kind.to_string()),
                     name: Some(workload.name.to_string()),
                     uid: Some(workload.uid.to_string()),
-                    namespace: Some(namespace.to_string()),
+                    namespace: Some(namespace.to_string()).filter(|namespace| !namespace.is_empty()),
                     ..ObjectReference::default()
                 };
                 self.events.tell_of(about, reason, limited(message.clone()), *is_warning);
@@ -166,16 +173,25 @@ impl Interceptions {
         }
     }
 
-    async fn delete(&self, pod: &Pod, version: Option<String>) -> Result<(), Failure> {
+    async fn delete(&self, pod: &Pod) -> Result<(), Failure> {
         let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        let preconditions = Preconditions { uid: Some(pod.uid.to_string()), resource_version: version };
+        let preconditions = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
         let parameters = DeleteParams::default().preconditions(preconditions);
-        match pods.delete(&pod.key.name, &parameters).await {
-            Ok(_) => Ok(()),
-            // It is gone already.
-            Err(Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(why) => Err(failure_of_write(why)),
-        }
+        is_gone(pods.delete(&pod.key.name, &parameters).await)
+    }
+
+    /// A pod that was never scheduled: the eviction API deletes it, and asks no budget. Every manager may do that, also one that must
+    /// not delete pods.
+    async fn evict(&self, pod: &Pod, version: &str) -> Result<(), Failure> {
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": &*pod.key.name, "namespace": &*pod.key.namespace},
+            "deleteOptions": {"preconditions": {"uid": &*pod.uid, "resourceVersion": version}},
+        });
+        let pods: Api<PodOnWire> = Api::namespaced(self.client.clone(), &pod.key.namespace);
+        let answer: Result<Value, Error> =
+            pods.create_subresource("eviction", &pod.key.name, &PostParams::default(), &eviction).await;
+        is_gone(answer)
     }
 
     /// Written whole: what the manager before has left is replaced.
@@ -190,6 +206,8 @@ impl Interceptions {
             serde_json::from_value(object).map_err(|why| Failure::Later(why.to_string()))?;
         match maps.replace(HELD_NODES_CONFIG_MAP, &PostParams::default(), &object).await {
             Ok(_) => Ok(()),
+            // Where there is none, no node is held.
+            Err(Error::Api(status)) if status.code == 404 && data.is_empty() => Ok(()),
             Err(Error::Api(status)) if status.code == 404 => {
                 match maps.create(&PostParams::default(), &object).await {
                     Ok(_) => Ok(()),
@@ -209,4 +227,13 @@ impl Interceptions {
 fn meta(uid: &str, version: &str, remembered: Option<&impl Serialize>) -> Value {
     let text = remembered.and_then(|it| serde_json::to_string(it).ok());
     json!({"uid": uid, "resourceVersion": version, "annotations": {SURGE_ANNOTATION: text}})
+}
+
+/// Gone, now or before.
+fn is_gone<T>(deleted: Result<T, Error>) -> Result<(), Failure> {
+    match deleted {
+        Ok(_) => Ok(()),
+        Err(Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(why) => Err(failure_of_write(why)),
+    }
 }

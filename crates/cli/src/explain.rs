@@ -3,6 +3,7 @@
 
 mod explanation;
 mod manager;
+mod stateful_set;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -23,6 +24,7 @@ use crate::world::{World, list};
 use crate::{Ending, Environment, Error, Streams};
 pub use explanation::{Explanation, Found, event_time, explain, interceptors};
 pub use manager::Leader;
+use stateful_set::SetFound;
 pub use text::advice;
 
 #[derive(Debug, clap::Args)]
@@ -199,6 +201,10 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Err
     if pod.is_none() && request.is_none() {
         return Err(Error::NoSuchPod { namespace: namespace.to_string(), name: name.to_string() });
     }
+    let set = match (&pod, &request) {
+        (Some(pod), Some(request)) => SetFound::read(client, pod, request).await,
+        _ => None,
+    };
     let mut world = World::default();
     world.read_budgets(client, Some(namespace)).await?;
     let mut events = Vec::new();
@@ -217,6 +223,7 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Err
         world,
         events,
         leader: leader(client).await,
+        set,
     })
 }
 

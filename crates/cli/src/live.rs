@@ -1,6 +1,6 @@
 //! A world that is kept up to date by watches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ pub struct Live {
     pods: Listed,
     requests: Listed,
     /// Requests that nothing is to be said of yet. `None`: all are read.
-    unread: Option<BTreeMap<Key, Read<RequestSketch>>>,
+    unread: Option<HashMap<Key, Read<RequestSketch>>>,
     budgets: Listed,
     may_hide_requests: bool,
     /// Everything that was watched from the start has been told once.
@@ -170,7 +170,7 @@ impl Live {
             later,
             pods: Listed::default(),
             requests: Listed::default(),
-            unread: scope.pods_later.then(BTreeMap::new),
+            unread: scope.pods_later.then(HashMap::new),
             budgets: Listed::default(),
             may_hide_requests: scope.may_hide_requests,
             has_started: false,
@@ -235,9 +235,11 @@ impl Live {
     fn put_aside(&mut self, sketch: Read<RequestSketch>) -> Option<Read<RequestSketch>> {
         let Some(unread) = &mut self.unread else { return Some(sketch) };
         let key = key_of(&sketch);
-        let is_needed = self.world.requests.contains_key(&key)
+        let World { pods, requests, .. } = &self.world;
+        let is_needed = requests.contains_key(&key)
             || sketch.as_object().is_none_or(|request| {
-                request.could_be_blocked() || self.world.pods.contains_key(&request.pod_key())
+                let is_known = || !pods.is_empty() && pods.contains_key(&request.pod_key());
+                request.could_be_blocked() || is_known()
             });
         if is_needed {
             unread.remove(&key);

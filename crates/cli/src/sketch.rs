@@ -3,7 +3,9 @@
 //!
 //! [`Read::again`]: crate::reading::Read::again
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use usher_api::{EvictionRequest, NodeMaintenance, NodeMaintenanceStatus};
@@ -69,6 +71,7 @@ impl RequestSketch {
 /// A maintenance without what is wanted of it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct MaintenanceSketch {
+    #[serde(deserialize_with = "without_owners_of_fields")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub status: Option<NodeMaintenanceStatus>,
@@ -94,6 +97,36 @@ fn identity<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> 
     }
     let Identity { name, namespace, resource_version } = Identity::deserialize(from)?;
     Ok(ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() })
+}
+
+/// Who has written which field is as long as the rest of the metadata many times over, and nobody asks for it.
+fn without_owners_of_fields<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        name: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        generation: Option<i64>,
+        creation_timestamp: Option<Time>,
+        deletion_timestamp: Option<Time>,
+        labels: Option<BTreeMap<String, String>>,
+        annotations: Option<BTreeMap<String, String>>,
+        finalizers: Option<Vec<String>>,
+    }
+    let known = Metadata::deserialize(from)?;
+    Ok(ObjectMeta {
+        name: known.name,
+        uid: known.uid,
+        resource_version: known.resource_version,
+        generation: known.generation,
+        creation_timestamp: known.creation_timestamp,
+        deletion_timestamp: known.deletion_timestamp,
+        labels: known.labels,
+        annotations: known.annotations,
+        finalizers: known.finalizers,
+        ..ObjectMeta::default()
+    })
 }
 
 /// The names of a kind are those of the full type; only the fields are fewer.

@@ -8,6 +8,7 @@ use kube::api::ListParams;
 use kube::core::Request as ListRequest;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use usher_decide::maintenance::pods::stays_by_choice;
 use usher_decide::snapshot::{Budget, BudgetOnWire, Key, Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::Error;
@@ -37,6 +38,18 @@ impl World {
 
     pub fn request_of(&self, pod: &Pod) -> Option<&Request> {
         self.requests.get(&pod.request_key())
+    }
+
+    /// The pods that stay because their workloads say so, with their requests.
+    pub fn staying(&self) -> Self {
+        let mut world = Self::default();
+        for (key, request) in self.requests.iter().filter(|(_, request)| stays_by_choice(request)) {
+            if let Some(pod) = self.pod_of(request).filter(|pod| pod.uid == request.pod_uid) {
+                world.pods.insert(pod.key.clone(), pod.clone());
+                world.requests.insert(key.clone(), request.clone());
+            }
+        }
+        world
     }
 
     /// `None`: they may not be read.

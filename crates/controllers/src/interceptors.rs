@@ -63,17 +63,39 @@ pub fn run_until<S: Future<Output = ()>>(
             Box::new(Deployments::default())
         }
     };
-    let events = Events::start(client.clone(), clock.clone());
+    let apply = apply(client, &clock, namespace);
+    let controller =
+        Controller { apply, observer, which, interceptor, kinds: streams.len(), listed: Vec::new() };
+    let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
+    reconcile::run(controller, events, clock, stop)
+}
+
+/// The same for a manager without the interceptor of DaemonSets, which another before it may have had: no node is held any more, and
+/// pods that wait behind the gate are let through.
+pub fn release_held_until<S: Future<Output = ()>>(
+    feeds: &mut Feeds,
+    client: Client,
+    clock: Clock,
+    namespace: &str,
+    observer: Box<dyn QueueObserver>,
+    stop: S,
+) -> impl Future<Output = ()> + use<S> {
+    let streams: [EventStream<Event>; 2] =
+        [feeds.pods().map(Event::Pod).boxed(), feeds.daemon_sets().map(Event::DaemonSet).boxed()];
     let controller = Controller {
-        apply: Interceptions::new(client, events, clock.clone(), namespace.to_owned()),
+        apply: apply(client, &clock, namespace),
         observer,
-        which,
-        interceptor,
+        which: Which::DaemonSet,
+        interceptor: Box::new(DaemonSets::switched_off()),
         kinds: streams.len(),
         listed: Vec::new(),
     };
-    let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
-    reconcile::run(controller, events, clock, stop)
+    reconcile::run(controller, futures::stream::select_all(streams), clock, stop)
+}
+
+fn apply(client: Client, clock: &Clock, namespace: &str) -> Interceptions {
+    let events = Events::start(client.clone(), clock.clone());
+    Interceptions::new(client, events, clock.clone(), namespace.to_owned())
 }
 
 struct Controller {

@@ -30,6 +30,8 @@ pub mod watch;
 
 use std::future::pending;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use usher_api::names::MANAGER_NAMESPACE;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
@@ -43,12 +45,19 @@ pub async fn run_all(client: kube::Client, clock: Clock, interceptors: &[Bundled
     let (on, at) = (|| client.clone(), || clock.clone());
     let requests = eviction_request::run_until(&mut feeds, on(), at(), options, nobody(), pending());
     let maintenances = maintenance::run_until(&mut feeds, on(), at(), nobody(), pending());
-    let answers: Vec<_> = interceptors
-        .iter()
-        .map(|which| {
-            interceptors::run_until(*which, &mut feeds, on(), at(), MANAGER_NAMESPACE, nobody(), pending())
-        })
-        .collect();
+    let mut answers: Vec<BoxFuture<'static, ()>> = Vec::new();
+    for which in interceptors {
+        let namespace = MANAGER_NAMESPACE;
+        answers.push(
+            interceptors::run_until(*which, &mut feeds, on(), at(), namespace, nobody(), pending()).boxed(),
+        );
+    }
+    if !interceptors.contains(&BundledInterceptor::DaemonSet) {
+        let namespace = MANAGER_NAMESPACE;
+        let releases =
+            interceptors::release_held_until(&mut feeds, on(), at(), namespace, nobody(), pending());
+        answers.push(releases.boxed());
+    }
     let _watches = feeds.start(&client);
     futures::future::join3(requests, maintenances, futures::future::join_all(answers)).await;
 }

@@ -58,13 +58,14 @@ enum Command {
     Completion { shell: completion::Shell },
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let environment = Environment::of_this_process();
     if let Some(words) = to_be_completed() {
-        let answer = completion::answer(&Arguments::command(), &words, &environment).await;
-        print!("{answer}");
-        return ExitCode::SUCCESS;
+        return on(Threads::One, async {
+            let answer = completion::answer(&Arguments::command(), &words, &environment).await;
+            print!("{answer}");
+            ExitCode::SUCCESS
+        });
     }
     let named = Arguments::command().bin_name(environment.program.clone());
     let parsed = named.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
@@ -80,17 +81,41 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let served = match arguments.command {
-        Command::People(command) => return people(command, &environment).await,
+    match arguments.command {
+        Command::People(command) => on(Threads::One, people(command, &environment)),
         Command::Completion { shell } => {
             let written = completion::script(shell, &mut Arguments::command(), &mut std::io::stdout());
-            return ended(written.map(|()| usher_cli::Ending::Done));
+            ended(written.map(|()| usher_cli::Ending::Done))
         }
-        Command::Demo(arguments) => demo::run(arguments).await,
-        Command::Sandbox(arguments) => sandbox::run(arguments).await,
-        Command::Manager(arguments) => manager::run(arguments).await,
+        Command::Demo(arguments) => on(Threads::OnePerCore, serve(demo::run(arguments))),
+        Command::Sandbox(arguments) => on(Threads::OnePerCore, serve(sandbox::run(arguments))),
+        Command::Manager(arguments) => on(Threads::OnePerCore, serve(manager::run(arguments))),
+    }
+}
+
+/// How many threads a command runs on.
+enum Threads {
+    /// A command of people waits for a server most of the time: waking threads would cost it more than its work.
+    One,
+    OnePerCore,
+}
+
+fn on(threads: Threads, command: impl Future<Output = ExitCode>) -> ExitCode {
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::OnePerCore => tokio::runtime::Builder::new_multi_thread(),
     };
-    match served {
+    match builder.enable_all().build() {
+        Ok(runtime) => runtime.block_on(command),
+        Err(why) => {
+            eprintln!("error: cannot start: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(command: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    match command.await {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             // One line with all causes; backtraces are for developers, who have tests.

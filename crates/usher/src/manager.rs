@@ -278,8 +278,10 @@ impl Parts {
         ];
         let controllers =
             all.into_iter().filter(|(gate, _)| gates.is_on(*gate)).map(|(_, controller)| controller);
-        let interceptors = self.arguments.interceptors().into_iter().map(Controller::Interceptor);
-        controllers.chain(interceptors).collect()
+        let interceptors = self.arguments.interceptors();
+        let is_without = !interceptors.contains(&BundledInterceptor::DaemonSet);
+        let interceptors = interceptors.into_iter().map(Controller::Interceptor);
+        controllers.chain(interceptors).chain(is_without.then_some(Controller::HeldPods)).collect()
     }
 
     fn start(&self, controller: Controller, feeds: &mut Feeds) -> BoxFuture<'static, ()> {
@@ -300,6 +302,11 @@ impl Parts {
                 let observer = self.metrics.interceptor_observer(which, synced);
                 let namespace = &self.arguments.namespace;
                 interceptors::run_until(which, feeds, client, clock, namespace, observer, stop).boxed()
+            }
+            Controller::HeldPods => {
+                let observer = self.metrics.interceptor_observer(BundledInterceptor::DaemonSet, synced);
+                let namespace = &self.arguments.namespace;
+                interceptors::release_held_until(feeds, client, clock, namespace, observer, stop).boxed()
             }
         }
     }

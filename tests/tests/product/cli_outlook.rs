@@ -8,6 +8,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use usher_api::workloads::BundledInterceptor;
 use usher_cli::{Ending, Environment};
 use usher_tests::TestCluster;
 use usher_tests::living::{
@@ -15,6 +16,7 @@ use usher_tests::living::{
 };
 use usher_tests::maintenances::{MAINTENANCES, Scene, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
+use usher_tests::scenario::beside::answer_inside;
 use usher_tests::typed;
 
 /// What a dry run prints, and how it ends.
@@ -169,6 +171,38 @@ async fn more_replicas_are_not_advised_where_they_do_not_help() {
             "budget web has maxUnavailable 0 and {replicas} pods: raise maxUnavailable to 1 or more; more replicas do not help\n"
         );
         assert!(explained.contains(&advice), "{explained}");
+    }
+}
+
+/// No object in the cluster tells which interceptors the manager runs with: admission does, of a request that is not stored.
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_knows_whether_the_interceptor_of_daemon_sets_is_switched_off() {
+    for (chosen, wanted, ending) in [
+        (
+            &BundledInterceptor::ALL[..],
+            "leaves last, and comes back when the maintenance completes",
+            Ending::Done,
+        ),
+        (
+            &[BundledInterceptor::StatefulSet],
+            "stays: the manager runs without the interceptor of DaemonSets",
+            Ending::Incomplete,
+        ),
+    ] {
+        let scene = Scene::without_manager(2).await.unwrap();
+        let webhook = kube::Client::new(scene.cluster.service(), "default");
+        for (path, configuration) in answer_inside(&scene.cluster, webhook, chosen) {
+            scene.create(&path, &configuration).await.unwrap();
+        }
+        scene.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await.unwrap();
+        let all_run = |pods: &Value| pods["items"].as_array().unwrap().len() == 2 && is_running(pods);
+        scene.until(PODS, all_run).await.unwrap();
+        let (ended, text) = dry_run(&scene, "n1").await;
+        assert!(text.contains(&format!("1 pod of DaemonSet default/agent {wanted}\n")), "{text}");
+        assert_eq!(ended, ending, "{text}");
+        assert_eq!(dry_run(&scene, "n1 --ignore-daemonsets").await.0, Ending::Done);
+        let requests = scene.get(REQUESTS).await.unwrap();
+        assert_eq!(requests["items"], json!([]), "nothing is stored");
     }
 }
 

@@ -143,7 +143,9 @@ fn without(role: &Value, (resource, verb): &Right) -> Value {
 
 struct Scene {
     living: Living,
-    _manager: JoinSet<()>,
+    /// With the rights of the manager.
+    client: kube::Client,
+    manager: JoinSet<()>,
 }
 
 impl Scene {
@@ -168,19 +170,25 @@ impl Scene {
         {
             living.create(&path, &configuration).await.unwrap();
         }
-        let (now, timers, time) = (living.cluster.clone(), living.cluster.clone(), living.cluster.clone());
+        let mut scene = Self { living, client, manager: JoinSet::new() };
+        scene.start_manager(&BundledInterceptor::ALL);
+        scene
+    }
+
+    fn start_manager(&mut self, chosen: &'static [BundledInterceptor]) {
+        let (now, timers, time) =
+            (self.living.cluster.clone(), self.living.cluster.clone(), self.living.cluster.clone());
         let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
-        let certificate = Arc::new(ServingCertificate::default());
+        let (client, certificate) = (self.client.clone(), Arc::new(ServingCertificate::default()));
         let keeper = Keeper::new(client.clone(), NAMESPACE, SECRET, vec!["usher".to_owned()], certificate)
             .with_clock(Clock::from_fn(move || time.now()));
-        let mut manager = JoinSet::new();
-        manager.spawn(keeper.run(std::future::pending()));
-        manager.spawn(async move {
+        self.manager = JoinSet::new();
+        self.manager.spawn(keeper.run(std::future::pending()));
+        self.manager.spawn(async move {
             let (_stop, stopping) = watch::channel(false);
             let election = Election::new(client.clone(), NAMESPACE, "usher-manager", "me", clock.clone());
-            election.run(stopping, || run_all(client.clone(), clock.clone(), &BundledInterceptor::ALL)).await;
+            election.run(stopping, || run_all(client.clone(), clock.clone(), chosen)).await;
         });
-        Self { living, _manager: manager }
     }
 
     /// Whether what is at a path becomes as wanted.
@@ -410,4 +418,46 @@ fn every_right_of_the_manager_is_needed() {
     let surprises: Vec<_> = failures.iter().filter(unlike).collect();
     assert!(surprises.is_empty(), "this is what fails without these rights: {surprises:#?}");
     assert_eq!(failures.len(), expected.len(), "all rights were tried: {failures:#?}");
+}
+
+/// The rights and the interceptor of DaemonSets go together, and whatever it had held is let through all the same.
+#[tokio::test(start_paused = true)]
+async fn a_manager_without_the_interceptor_of_daemon_sets_leaves_no_gate_and_no_held_node() {
+    let mut scene = Scene::new(None).await;
+    scene.living.create(DAEMON_SETS, &workload("DaemonSet", "agent", json!({}))).await.unwrap();
+    let agents = format!("{PODS}?labelSelector=app%3Dagent");
+    let phases = |list: &Value| -> Vec<Value> {
+        let pods = list["items"].as_array().into_iter().flatten();
+        pods.map(|pod| pod["status"]["phase"].clone()).collect()
+    };
+    let run = |list: &Value| phases(list) == ["Running", "Running"];
+    assert!(scene.becomes(SOON, &agents, run).await);
+    let drain = of_label("m", "Drain", "kubernetes.io/hostname", &["n2"]);
+    let mut drains = false;
+    for _ in 0..20 {
+        // As long as nobody answers for admission.
+        drains = drains || scene.living.create(MAINTENANCES, &drain).await.is_ok();
+        sleep(Duration::from_secs(1)).await;
+    }
+    let is_gated = |pod: &Value| pod["spec"]["schedulingGates"][0]["name"].is_string();
+    let one_waits = |list: &Value| list["items"].as_array().is_some_and(|all| all.iter().any(is_gated));
+    assert!(scene.becomes(SOON, &agents, one_waits).await, "the node is held");
+    let map = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/usher-held-nodes");
+    assert!(scene.becomes(SOON, &map, |map| map["data"]["n2"].is_string()).await);
+
+    scene.manager.shutdown().await;
+    for path in [
+        "clusterroles/usher-interceptor-daemonset",
+        "clusterrolebindings/usher-interceptor-daemonset",
+        "namespaces/usher-system/roles/usher-interceptor-daemonset",
+        "namespaces/usher-system/rolebindings/usher-interceptor-daemonset",
+    ] {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/{path}");
+        let (code, answer) = scene.living.send(Method::DELETE, &path, &Value::Null).await.unwrap();
+        assert_eq!(code, 200, "{answer}");
+    }
+    scene.start_manager(&[BundledInterceptor::StatefulSet]);
+    assert!(scene.becomes(SOON, &agents, run).await, "the pod of the held node runs again");
+    let is_empty = |map: &Value| map["data"].as_object().is_none_or(serde_json::Map::is_empty);
+    assert!(scene.becomes(Duration::ZERO, &map, is_empty).await, "no node is held");
 }

@@ -18,6 +18,7 @@ use usher_decide::waiting_on::WaitingOn;
 use super::manager::{
     Known, Leader, ManagerFacts, is_status_of_manager, last_write, manager, recorded_attempt,
 };
+use super::stateful_set::{SetFound, UnavailableFacts};
 use crate::DEFAULT_REQUESTER;
 use crate::request_text::{WaitText as _, WaitingOnFacts};
 use crate::world::World;
@@ -36,6 +37,8 @@ pub struct Found {
     pub world: World,
     pub events: Vec<Event>,
     pub leader: Leader,
+    /// The StatefulSet of the pod, if it has the turn.
+    pub set: Option<SetFound>,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,6 +62,9 @@ pub struct Explanation {
     pub interceptors: Vec<InterceptorFacts>,
     /// Why the pod's interceptor annotations cannot be read.
     pub invalid_annotations: Vec<String>,
+    /// Pods of its StatefulSet that are waited for, if that has the turn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unavailable: Vec<UnavailableFacts>,
     /// Those of the pod; `None` if they may not be read.
     pub budgets: Option<Vec<BudgetFacts>>,
     pub events: Vec<EventFacts>,
@@ -175,6 +181,7 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
         until: None,
         interceptors: Vec::new(),
         invalid_annotations: invalid,
+        unavailable: found.set.as_ref().map(|set| set.unavailable(now)).unwrap_or_default(),
         budgets: budgets.map(|budgets| {
             pod.iter().flat_map(|pod| budgets.iter().map(|budget| budget_facts(budget, pod))).collect()
         }),

@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 
 use super::explanation::{Found, explain};
 use super::manager::Leader;
+use super::stateful_set::SetFound;
 use super::text;
 use crate::Environment;
 use crate::samples::{NOW, budget, pod, request, world};
+use usher_decide::snapshot::{PodOnWire, StatefulSetOnWire};
 
 fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> Found {
     Found {
@@ -18,6 +20,7 @@ fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> Found
         world: world(&[], &[], budgets),
         events: Vec::new(),
         leader: Leader::Unknown,
+        set: None,
     }
 }
 
@@ -429,4 +432,46 @@ fn a_pod_or_a_node_may_be_named_in_one_word_or_two() {
     ] {
         assert!(named(words).unwrap_err().contains(part), "{words:?}");
     }
+}
+
+#[test]
+fn why_pods_of_a_stateful_set_are_not_available_is_a_field_and_a_line() {
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": true}]);
+    let replica = |ordinal: u32| {
+        let mut pod = pod(&format!("db-{ordinal}"), "node-1");
+        pod["metadata"]["ownerReferences"] = owner.clone();
+        pod
+    };
+    let mut stuck = replica(2);
+    stuck["spec"]["nodeName"] = "".into();
+    let message = "0/3 nodes are available: 1 node(s) had volume node affinity conflict.";
+    stuck["status"] = json!({"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message},
+    ]});
+    let mut request = request("db-1");
+    request["spec"]["interceptors"] =
+        json!([{"interceptorClass": "statefulset.apps.k8s.io", "priority": 10000, "role": "controller"}]);
+    request["status"] = json!({"activeInterceptorClass": "statefulset.apps.k8s.io", "progressTimestamp": "2026-01-01T11:57:00Z"});
+    let set = json!({
+        "metadata": {"name": "db", "namespace": "shop", "uid": "s"},
+        "spec": {"replicas": 4, "selector": {"matchLabels": {"app": "db"}}},
+    });
+    let mut found = found(Some(replica(1)), Some(request), &[]);
+    found.set = Some(SetFound {
+        set: serde_json::from_value::<StatefulSetOnWire>(set).unwrap().into(),
+        pods: [replica(0), replica(1), stuck]
+            .map(|pod| serde_json::from_value::<PodOnWire>(pod).unwrap().into())
+            .to_vec(),
+    });
+    let now: Timestamp = NOW.parse().unwrap();
+    let explanation = serde_json::to_value(explain(&found, now)).unwrap();
+    let reasons: Vec<_> =
+        explanation["unavailable"].as_array().unwrap().iter().map(|it| (&it["pod"], &it["reason"])).collect();
+    assert_eq!(reasons, [(&json!("db-3"), &json!("Missing")), (&json!("db-2"), &json!("VolumeCannotMove"))]);
+    let told = told(&found);
+    let lines = format!(
+        "Not available db-3 is not there yet (Missing)\n              db-2 cannot be scheduled, as its volume cannot move to another \
+         node: {message} (VolumeCannotMove)\n"
+    );
+    assert!(told.contains(&lines), "{told}");
 }

@@ -5,6 +5,7 @@ use usher_api::EvictionRequestCancellationPolicy as Policy;
 
 use super::explanation::{BudgetFacts, Explanation, InterceptorFacts, PodFacts, RequestFacts, TurnFacts};
 use super::manager::{LEASE_PATIENCE, Leader};
+use super::stateful_set::UnavailableFacts;
 use crate::error::MANAGER_PODS;
 use crate::sheet::Sheet;
 use crate::table::Table;
@@ -88,6 +89,10 @@ fn asked(
     // Without an interceptor the message is the manager's own, which the lines above say better.
     if !request.message.is_empty() && !explanation.interceptors.is_empty() {
         text.put("Message", &request.message);
+    }
+    if !explanation.unavailable.is_empty() {
+        let line = |it: &UnavailableFacts| format!("{} {} ({})\n", it.pod, it.message, it.reason);
+        text.put("Not available", &explanation.unavailable.iter().map(line).collect::<String>());
     }
     let deadline = span::human(SignedDuration::from_secs(request.deadline_seconds));
     text.put("Turns", &turns(&explanation.interceptors, request, &deadline, now));

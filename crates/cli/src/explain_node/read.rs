@@ -70,6 +70,7 @@ async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
             request,
             events: Vec::new(),
             leader: leader.clone(),
+            set: None,
         })
     });
     found.buffered(AT_ONCE).try_collect().await

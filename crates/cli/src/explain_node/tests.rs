@@ -48,6 +48,7 @@ fn found_pod(pod: &Value, request: Option<Value>, budgets: &[Value]) -> Found {
         world: world(&[], &[], budgets),
         events: Vec::new(),
         leader: Leader::Unknown,
+        set: None,
     }
 }
 

@@ -22,7 +22,6 @@ use crate::requests::say_if_hidden;
 use crate::screen::Screen;
 use crate::sketch::MaintenanceSketch;
 use crate::wait::out_of_time;
-use crate::world::World;
 use crate::{Ending, Environment, Error, Streams};
 
 /// Things change by the passing of time, too; and what changes more often is told together.
@@ -145,10 +144,11 @@ impl Followed {
         now.map(|now| self.maintenance = now).is_some()
     }
 
-    /// Its nodes as they are. Once it is drained no pod is left, although this one may not have been told of the last yet.
+    /// Its nodes as they are. Once it is drained no pod is left but those that stay by choice, although this one may not have been told
+    /// of the last yet.
     fn look(&self, progress: &mut Progress, now: Timestamp) {
         match is_drained_by_now(&self.maintenance) {
-            true => progress.recount_all(&World::default(), now),
+            true => progress.recount_all(&self.live.world.staying(), now),
             false => progress.look(&self.live.world, now),
         }
     }

@@ -8,7 +8,7 @@ use usher_api::{NodeMaintenance, NodeMaintenanceStage};
 use usher_decide::maintenance::drain_state::DrainState;
 
 use super::causes::{Cause, NAMED};
-use super::progress::{CAUSES, NodeProgress, Progress};
+use super::progress::{CAUSES, NodeProgress, Progress, is_drained_by_now};
 use crate::error::MANAGER_PODS;
 use crate::request_text::WaitText as _;
 use crate::screen::{Size, wrap};
@@ -80,7 +80,7 @@ pub fn picture(
             wrap(&format!("  most are blocked by: {}", cause(worst, true)), size.width, 4)
         ));
     }
-    if waits_for_daemons(progress) {
+    if waits_for_daemons(maintenance, progress) {
         text.push_str(&format!("{}\n", wrap(&format!("  {DAEMONS}"), size.width, 4)));
     }
     text
@@ -131,7 +131,7 @@ impl Said {
             let line = format!("{drained} drained, {}{waits}", counts(all));
             self.say(&mut text, &plural(nodes.len(), "node"), line);
         }
-        if waits_for_daemons(progress) {
+        if waits_for_daemons(maintenance, progress) {
             self.say(&mut text, &maintenance.name_any(), DAEMONS.to_string());
         }
         text
@@ -198,7 +198,7 @@ pub fn not_drained(maintenance: &NodeMaintenance, progress: &Progress, now: Time
         if all.left() == 1 { "1 pod remains".to_string() } else { format!("{} pods remain", all.left()) },
         plural(with_pods, "node")
     );
-    if waits_for_daemons(progress) {
+    if waits_for_daemons(maintenance, progress) {
         text.push_str(&format!("{DAEMONS}\n"));
     }
     text.extend(not_taken_up(maintenance, progress, now).map(|waits| format!("{waits}\n")));
@@ -213,12 +213,14 @@ pub fn not_drained(maintenance: &NodeMaintenance, progress: &Progress, now: Time
     text
 }
 
-fn waits_for_daemons(progress: &Progress) -> bool {
-    !progress.ignores_daemons && progress.all().is_down_to_daemons()
+fn waits_for_daemons(maintenance: &NodeMaintenance, progress: &Progress) -> bool {
+    let are_waited_for = !progress.ignores_daemons && !is_drained_by_now(maintenance);
+    are_waited_for && progress.all().is_down_to_daemons()
 }
 
+/// Only pods are left that no drain waits for.
 fn is_drained(node: &NodeProgress) -> bool {
-    node.left() == 0 && node.drain == Some(DrainState::Drained)
+    node.ordinary == 0 && node.drain == Some(DrainState::Drained)
 }
 
 /// The worst that is worth a line: what the manager is about to do is over in a moment.

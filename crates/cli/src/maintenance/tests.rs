@@ -335,6 +335,28 @@ fn pods_of_daemon_sets_can_be_left_out_of_what_is_waited_for() {
 }
 
 #[test]
+fn pods_that_stay_by_choice_are_not_among_those_that_left() {
+    let stays = |mut request: Value| {
+        request["status"]["conditions"] = json!([{
+            "type": "EvictionBlocked", "status": "True", "reason": "DaemonSetStays", "message": "m", "lastTransitionTime": NOW,
+        }]);
+        request
+    };
+    let pods = [pod("web-1", "a"), daemon("agent-1", "a"), daemon("agent-2", "a")];
+    let asked = [request("web-1"), stays(request("agent-1")), request("agent-2")];
+    let before = world(&pods, &asked, &[]);
+    let mut status = drained_status("True", "Drained", None);
+    status["nodeStatuses"] = json!([node_status("a", "Drained")]);
+    let maintenance = with_status(maintenance("m", "Drain", &["a"], json!({})), status);
+    let progress = looked(&maintenance, &before, &before.staying());
+    assert_eq!(
+        drained(&maintenance, &progress, "usher", now()),
+        "a drained: 2 pods left in 2m\n1 DaemonSet or static pod stays\nwhen the work is done, uncordon with: usher maintenance complete m\n"
+    );
+    assert_eq!(Said::default().lines(&maintenance, &progress, now()), "node/a: drained, 2 pods gone\n");
+}
+
+#[test]
 fn a_drain_that_waits_for_daemon_sets_says_once_how_to_go_on() {
     let maintenance = drain_of(&["a"], &["Evicting"]);
     let pods = world(&[daemon("agent-1", "a")], &[], &[]);

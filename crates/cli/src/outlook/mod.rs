@@ -35,7 +35,10 @@ pub struct Context {
 impl Context {
     /// Whether pods stay until somebody does something.
     pub fn is_stuck_by(&self, finding: &Finding) -> bool {
-        let is_daemon = matches!(finding, Finding::DaemonSet { .. } | Finding::MirrorPods { .. });
+        let is_daemon = matches!(
+            finding,
+            Finding::DaemonSet { .. } | Finding::UnansweredDaemonSet { .. } | Finding::MirrorPods { .. }
+        );
         finding.severity() == Severity::Never && !(self.ignores_daemons && is_daemon)
     }
 }

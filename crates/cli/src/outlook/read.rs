@@ -1,14 +1,22 @@
 //! The whole cluster, page by page, with no more of each object than the dry run looks at.
 
+use std::time::Duration;
+
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::{Api, Client};
-use usher_api::NodeMaintenance;
-use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire, Workloads};
+use kube::{Api, Client, ResourceExt as _};
+use usher_api::names::INTERCEPTORS_RESOLVED_ANNOTATION;
+use usher_api::workloads::BundledInterceptor;
+use usher_api::{Interceptor, NodeMaintenance};
+use usher_decide::outlook::{Cluster, NodeOnWire, Pod, PodOnWire, Workloads};
 use usher_decide::snapshot::{DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, StatefulSetOnWire};
 
-use crate::Error;
+use crate::ask::{Asked, PodTarget, ask};
 use crate::reading::Read;
 use crate::world::list_as;
+use crate::{DEFAULT_REQUESTER, Error, arguments};
+
+/// So long an answer of admission is waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 pub struct ClusterRead {
     pub cluster: Cluster,
@@ -34,14 +42,50 @@ pub async fn cluster(client: &Client) -> Result<ClusterRead, Error> {
     let deployments: Api<Read<DeploymentOnWire>> = Api::all(client.clone());
     let workloads =
         workloads.with_deployments(if_allowed(list_as(&deployments, None).await)?.unwrap_or_default());
+    let pods: Vec<Pod> = list_as(&pods, None).await?;
     let cluster = Cluster {
-        workloads,
+        workloads: workloads.without(switched_off(client, &pods).await),
         maintenances: list_as(&maintenances, None).await?,
         nodes: list_as(&nodes, None).await?,
-        pods: list_as(&pods, None).await?,
+        pods,
         budgets: budgets.unwrap_or_default(),
     };
     Ok(ClusterRead { cluster, budgets_are_hidden })
+}
+
+/// The bundled interceptors that the manager runs without. No object tells, but admission does: it is asked what it would make of a
+/// request for one pod of each kind, which is not stored. Where it does not say, such as to who may not create requests, they count as on.
+async fn switched_off(client: &Client, pods: &[Pod]) -> Vec<BundledInterceptor> {
+    let mut off = Vec::new();
+    for which in BundledInterceptor::ALL {
+        let is_its = |pod: &&Pod| {
+            let owner = pod.pod.owner.as_ref();
+            owner.and_then(|owner| BundledInterceptor::of_owner(&owner.api_version, &owner.kind))
+                == Some(which)
+                && pod.has_bundled_controller()
+                && !pod.pod.is_terminating()
+                && !pod.pod.phase.is_terminal()
+        };
+        let Some(pod) = pods.iter().find(is_its) else { continue };
+        let asked = tokio::time::timeout(ANSWER_WITHIN, would_answer(client, pod, which)).await;
+        if asked == Ok(Some(false)) {
+            off.push(which);
+        }
+    }
+    off
+}
+
+/// Whether a request for the pod would have the interceptor. `None`: it is not known.
+async fn would_answer(client: &Client, pod: &Pod, which: BundledInterceptor) -> Option<bool> {
+    let (key, uid) = (&pod.pod.key, pod.pod.uid.to_string());
+    let target = PodTarget { namespace: key.namespace.to_string(), name: key.name.to_string(), uid };
+    let requester = arguments::requester(DEFAULT_REQUESTER).ok()?;
+    let asked = ask(client, &target, &requester, None, true).await.ok()?;
+    let (Asked::Created(request) | Asked::Joined(request) | Asked::Already(request)) = asked;
+    let is_its = |it: &Interceptor| it.interceptor_class == which.class();
+    let resolved = request.annotations().get(INTERCEPTORS_RESOLVED_ANNOTATION).is_some_and(|it| it == "true");
+    let interceptors = &request.spec.interceptors;
+    (resolved || !interceptors.is_empty()).then(|| interceptors.iter().any(is_its))
 }
 
 /// `None` for who may not read it.

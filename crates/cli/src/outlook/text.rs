@@ -175,6 +175,9 @@ fn told(finding: &Finding, context: &Context, environment: &Environment) -> Stri
         Finding::MirrorPods { .. } if context.ignores_daemons => {
             "remove the manifests on the node".to_string()
         }
+        Finding::UnansweredDaemonSet { .. } if context.ignores_daemons => {
+            "name daemonset in the manager's flag --interceptors".to_string()
+        }
         _ => finding.advice(),
     };
     if advice != "nothing" {

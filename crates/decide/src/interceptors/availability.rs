@@ -45,7 +45,8 @@ impl Unavailable {
         }
     }
 
-    pub(super) fn words(&self) -> String {
+    /// What a sentence about the pod ends with.
+    pub fn words(&self) -> String {
         match self {
             Self::Missing => "is not there yet".to_owned(),
             Self::Terminating => "is terminating".to_owned(),

@@ -6,20 +6,21 @@
 //! held, and up to which priority, is in a ConfigMap that is written from here, before the first pod goes. When a node is not held any
 //! more, the pods behind the gate are deleted, and their DaemonSet makes others without one: for that no right to change pods is needed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use usher_api::PodType;
-use usher_api::names::DAEMON_SET_CLASS;
+use kube::Resource as _;
+use usher_api::names::{DAEMON_SET_CLASS, HELD_NODES_CONFIG_MAP, MAINTENANCE_SCHEDULING_GATE};
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
+use usher_api::{NodeMaintenance, PodType};
 
 use super::{BundledInterceptor, Decision, Effect, Event, Item, Outcome, Wait};
 use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, tell_unknown};
 use crate::eviction_request::BLOCKED_CONDITION;
 use crate::maintenance::plan::PodClass;
-use crate::snapshot::{DaemonSet, Key, Maintenance, Pod, Request};
+use crate::snapshot::{DaemonSet, Key, Maintenance, Owner, Pod, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
 
 /// Between two writes of the nodes that are held, and before pods are let through: the API server needs a moment to know.
@@ -29,6 +30,8 @@ const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 /// In the ConfigMap, before the UID of a DaemonSet whose pods stay. No node has such a name.
 pub const STAYS_PREFIX: &str = "stays_";
+/// The role that lets the manager write it.
+const DAEMON_SET_ROLE: &str = "usher-interceptor-daemonset";
 
 /// Everything that a decision on one request depends on, but the time.
 #[derive(Debug, Clone, Copy)]
@@ -146,6 +149,8 @@ fn waits(wait: Wait, recheck_at: Option<Timestamp>) -> Decision {
 /// What the interceptor of DaemonSets knows.
 #[derive(Debug)]
 pub struct DaemonSets {
+    /// `false`: it holds no node and answers no request; it only lets pods through that wait behind the gate.
+    is_on: bool,
     pods: HashMap<Key, Arc<Pod>>,
     on_node: HashMap<Arc<str>, BTreeSet<Key>>,
     /// Pods behind the gate.
@@ -164,6 +169,10 @@ pub struct DaemonSets {
     pending: BTreeSet<Item>,
     /// Workloads whose annotation means nothing, and that was told.
     told: HashMap<Key, String>,
+    /// The UIDs of those whose template has the gate, and that was told.
+    told_gates: HashSet<Arc<str>>,
+    /// Maintenances of which was told that admission could not be.
+    told_refusals: BTreeSet<Arc<str>>,
 }
 
 /// Which pods are kept off which nodes, as admission was told.
@@ -172,13 +181,21 @@ struct Held {
     /// What is in the ConfigMap; `None`: not written by this process yet.
     written: Option<Arc<BTreeMap<String, String>>>,
     at: Option<Timestamp>,
-    /// The server does not take it: pods go all the same, and may come back.
-    is_refused: bool,
+    /// So often the server did not take it, one time after the other: pods go all the same, and may come back.
+    refusals: u32,
+}
+
+impl Held {
+    fn next_at(&self) -> Option<Timestamp> {
+        let pause = PAUSE * 2_i32.pow(self.refusals.min(10));
+        self.at.map(|at| at + pause.min(LONGEST_PAUSE))
+    }
 }
 
 impl Default for DaemonSets {
     fn default() -> Self {
         Self {
+            is_on: true,
             pods: HashMap::new(),
             on_node: HashMap::new(),
             gated: BTreeSet::new(),
@@ -192,6 +209,8 @@ impl Default for DaemonSets {
             // What the manager before has left may not hold any more.
             pending: BTreeSet::from([Item::HeldNodes]),
             told: HashMap::new(),
+            told_gates: HashSet::new(),
+            told_refusals: BTreeSet::new(),
         }
     }
 }
@@ -262,10 +281,14 @@ impl BundledInterceptor for DaemonSets {
     fn carried_out(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) {
         match (effect, outcome) {
             (Effect::HoldNodes(data), outcome) => {
-                self.held.is_refused = outcome == Outcome::Refused;
                 self.held.at = Some(now);
-                if outcome == Outcome::Done {
-                    self.held.written = Some(data.clone());
+                match outcome {
+                    Outcome::Done => {
+                        self.held.written = Some(data.clone());
+                        self.held.refusals = 0;
+                        self.told_refusals.clear();
+                    }
+                    Outcome::Refused => self.held.refusals = self.held.refusals.saturating_add(1),
                 }
                 self.pending.extend(self.requests.keys().cloned().map(Item::Request));
                 self.pending.extend(self.gated.iter().cloned().map(Item::GatedPod));
@@ -293,6 +316,12 @@ impl BundledInterceptor for DaemonSets {
 }
 
 impl DaemonSets {
+    /// For a manager that runs without this interceptor, which may have been on before: no node is held, and pods that wait behind the
+    /// gate are let through. It is to be told of pods and DaemonSets alone.
+    pub fn switched_off() -> Self {
+        Self { is_on: false, ..Self::default() }
+    }
+
     fn pod_changed(&mut self, key: &Key, before: Option<&Pod>) {
         if let Some(before) = before.filter(|before| before.is_daemon()) {
             if let Some(on_node) = self.on_node.get_mut(&before.node) {
@@ -305,7 +334,7 @@ impl DaemonSets {
         }
         let Some(pod) = self.pods.get(key).cloned() else { return };
         if !pod.is_daemon() {
-            if pod.names_interceptors {
+            if pod.names_interceptors && self.is_on {
                 // Somebody may have annotated it with this class all the same.
                 self.look_at(&pod);
             } else {
@@ -314,7 +343,9 @@ impl DaemonSets {
             return;
         }
         if !pod.node.is_empty() {
-            self.on_node.entry(pod.node.clone()).or_default().insert(key.clone());
+            if self.is_on {
+                self.on_node.entry(pod.node.clone()).or_default().insert(key.clone());
+            }
             if let Some(owner) = pod.owner.as_ref().filter(|_| !self.released.is_empty()) {
                 self.released.remove(&(pod.node.clone(), owner.uid.clone()));
             }
@@ -322,6 +353,9 @@ impl DaemonSets {
         if held_for(&pod).is_some() {
             self.gated.insert(key.clone());
             self.pending.insert(Item::GatedPod(key.clone()));
+        } else if !self.is_on {
+            self.pods.remove(key);
+            return;
         }
         self.look_at(&pod);
     }
@@ -433,7 +467,7 @@ impl DaemonSets {
     fn is_held(&self, pod: &Pod) -> bool {
         let wanted = self.reached_on(&pod.node).is_some_and(|priority| pod.priority <= priority);
         !wanted
-            || self.held.is_refused
+            || self.held.refusals > 0
             || self.held.written.as_ref().is_some_and(|data| holds(data, &pod.node, pod.priority))
     }
 
@@ -445,6 +479,9 @@ impl DaemonSets {
 
     /// What admission is to be told.
     fn wanted(&self) -> BTreeMap<String, String> {
+        if !self.is_on {
+            return BTreeMap::new();
+        }
         let nodes = self.known_nodes(self.maintenances.values().filter(|it| it.drains()).map(|it| &**it));
         let reached =
             |node: Arc<str>| self.reached_on(&node).map(|priority| (node.to_string(), priority.to_string()));
@@ -456,20 +493,67 @@ impl DaemonSets {
         data
     }
 
-    fn decide_held_nodes(&self, now: Timestamp) -> Decision {
+    fn decide_held_nodes(&mut self, now: Timestamp) -> Decision {
         let wanted = self.wanted();
         if self.held.written.as_deref() == Some(&wanted) {
             return Decision::default();
         }
-        let soonest = self.held.at.map(|at| at + PAUSE).filter(|at| now < *at);
-        if let Some(at) = soonest {
-            return waits(Wait::HeldNodes, Some(at));
+        let mut decision = Decision { effects: self.tell_refusal(), ..Decision::default() };
+        match self.held.next_at().filter(|at| now < *at) {
+            Some(at) => (decision.waiting_on, decision.recheck_at) = (Some(Wait::HeldNodes), Some(at)),
+            None => decision.effects.push(Effect::HoldNodes(Arc::new(wanted))),
         }
-        Decision::default().act(Effect::HoldNodes(Arc::new(wanted)))
+        decision
+    }
+
+    /// Admission cannot be told: each maintenance whose pods may come back hears it, once.
+    fn tell_refusal(&mut self) -> Vec<Effect> {
+        if self.held.refusals == 0 {
+            return Vec::new();
+        }
+        let draining: BTreeMap<&Arc<str>, &Arc<Maintenance>> =
+            self.maintenances.iter().filter(|(_, it)| it.drains()).collect();
+        self.told_refusals.retain(|name| draining.contains_key(name));
+        let untold = draining.into_values().filter(|it| !self.told_refusals.contains(&it.name));
+        let effects: Vec<Effect> = untold.map(|it| refusal_of(it)).collect();
+        let names = self.maintenances.values().filter(|it| it.drains()).map(|it| it.name.clone());
+        self.told_refusals.extend(names);
+        effects
+    }
+
+    fn decide_workload(&mut self, key: &Key) -> Decision {
+        let mut decision = self.tell_gate(key);
+        decision.effects.extend(self.tell_strategy(key).effects);
+        decision
+    }
+
+    /// A DaemonSet whose own template has the gate is told so, once: nobody would lift it.
+    fn tell_gate(&mut self, key: &Key) -> Decision {
+        let Some(set) = self.sets.get(key) else {
+            self.told_gates.retain(|uid| self.sets.values().any(|set| set.uid == *uid));
+            return Decision::default();
+        };
+        if !set.has_gate {
+            self.told_gates.remove(&set.uid);
+            return Decision::default();
+        }
+        if !self.told_gates.insert(set.uid.clone()) {
+            return Decision::default();
+        }
+        Decision::default().act(Effect::Tell {
+            namespace: set.key.namespace.clone(),
+            workload: owner_of(Bundled::DaemonSet, &set.key, &set.uid),
+            is_warning: true,
+            reason: "SchedulingGateInTemplate",
+            message: format!(
+                "its pod template has the scheduling gate {MAINTENANCE_SCHEDULING_GATE}, which is for nodes under maintenance: its pods are \
+                 never scheduled, and left alone; remove the gate from the template"
+            ),
+        })
     }
 
     /// A DaemonSet whose annotation means nothing is told so, once.
-    fn decide_workload(&mut self, key: &Key) -> Decision {
+    fn tell_strategy(&mut self, key: &Key) -> Decision {
         let Some(set) = self.sets.get(key).cloned() else {
             self.told.remove(key);
             return Decision::default();
@@ -486,6 +570,10 @@ impl DaemonSets {
             return Decision::default();
         };
         let (Some(node), Some(waiting)) = (held_for(pod), &pod.waiting) else { return Decision::default() };
+        if self.set_of(pod).is_some_and(|set| set.has_gate) {
+            // The next one would have it as well.
+            return Decision::default();
+        }
         let Some(data) = &self.held.written else { return waits(Wait::HeldNodes, None) };
         let stays =
             self.set_of(pod).is_some_and(|set| data.contains_key(&format!("{STAYS_PREFIX}{}", set.uid)));
@@ -503,6 +591,24 @@ impl DaemonSets {
         }
         let version = Some(waiting.resource_version.clone());
         Decision::default().act(Effect::DeletePod { pod: pod.clone(), version })
+    }
+}
+
+fn refusal_of(maintenance: &Maintenance) -> Effect {
+    Effect::Tell {
+        namespace: "".into(),
+        workload: Owner {
+            api_version: NodeMaintenance::api_version(&()).into(),
+            kind: NodeMaintenance::kind(&()).into(),
+            name: maintenance.name.clone(),
+            uid: maintenance.uid.clone(),
+        },
+        is_warning: true,
+        reason: "HeldNodesRefused",
+        message: format!(
+            "the API server refuses the ConfigMap {HELD_NODES_CONFIG_MAP}, by which pods of DaemonSets are kept off nodes under maintenance: \
+             they are taken off, and may come back; see the manager's log for why, and its role {DAEMON_SET_ROLE}"
+        ),
     }
 }
 

@@ -381,3 +381,85 @@ fn admission_is_told_at_most_once_a_second() {
     assert_eq!((decision.effects.len(), decision.recheck_at), (0, Some(at(1))));
     assert_eq!(tell_admission(&mut known, 1).len(), 2);
 }
+
+#[test]
+fn admission_that_refuses_is_asked_later_and_later_and_each_maintenance_hears_it_once() {
+    let mut known = DaemonSets::default();
+    known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(0));
+    known.learn(Event::Maintenance(applied(maintenance("m", "Drain", &[("six", targets())]))), at(0));
+    let (mut second, mut pauses, mut told) = (0, Vec::new(), Vec::new());
+    for _ in 0..10 {
+        let decision = known.decide(&Item::HeldNodes, at(second));
+        let (writes, tells): (Vec<_>, Vec<_>) =
+            decision.effects.into_iter().partition(|it| matches!(it, Effect::HoldNodes(_)));
+        told.extend(tells);
+        known.carried_out(&writes[0], Outcome::Refused, at(second));
+        let waits = known.decide(&Item::HeldNodes, at(second));
+        told.extend(waits.effects);
+        let pause = (waits.recheck_at.unwrap() - at(second)).get_seconds();
+        pauses.push(pause);
+        second += pause;
+    }
+    assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    let [Effect::Tell { namespace, workload, reason: "HeldNodesRefused", is_warning: true, message }] =
+        &told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!((&**namespace, &*workload.kind, &*workload.name), ("", "NodeMaintenance", "m"));
+    assert!(message.contains("usher-held-nodes"), "{message}");
+    // Another one has not heard it yet.
+    known.learn(Event::Maintenance(applied(maintenance("n", "Drain", &[("seven", targets())]))), at(second));
+    let told = known.decide(&Item::HeldNodes, at(second - 1)).effects;
+    let [Effect::Tell { workload, .. }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(&*workload.name, "n");
+    // Once it is taken, all is as before.
+    tell_admission(&mut known, second);
+    known.learn(Event::Maintenance(WatchEvent::Deleted("n".into())), at(second));
+    assert_eq!(known.decide(&Item::HeldNodes, at(second)).recheck_at, Some(at(second + 1)));
+}
+
+#[test]
+fn a_daemon_set_whose_template_has_the_gate_is_told_once_and_its_pods_are_left_alone() {
+    let mut known = DaemonSets::default();
+    let with_gate = Arc::new(DaemonSet { has_gate: true, ..DaemonSet::clone(&set(&json!(null))) });
+    known.learn(Event::DaemonSet(applied(with_gate)), at(0));
+    known.learn(Event::Pod(applied(gated())), at(0));
+    tell_admission(&mut known, 0);
+    let (item, workload) =
+        (Item::GatedPod(Key::new("ns", "g")), Item::Workload(Key::new("ns", "critical-ds")));
+    assert_eq!(known.decide(&item, at(100)), Decision::default(), "the next one would have it as well");
+    let told = known.decide(&workload, at(100)).effects;
+    assert!(matches!(told[..], [Effect::Tell { reason: "SchedulingGateInTemplate", .. }]), "{told:?}");
+    assert_eq!(known.decide(&workload, at(101)), Decision::default());
+    // Without it in the template, the pod is one of those that others have left.
+    known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(101));
+    assert!(known.pending().contains(&item));
+    assert!(matches!(known.decide(&item, at(101)).effects[..], [Effect::DeletePod { version: Some(_), .. }]));
+}
+
+#[test]
+fn switched_off_it_holds_no_node_and_lets_through_what_was_held() {
+    let mut known = DaemonSets::switched_off();
+    known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(0));
+    known.learn(Event::Pod(applied(daemon("p", "six", json!({})))), at(0));
+    known.learn(Event::Pod(applied(gated())), at(0));
+    assert!(known.pending().contains(&Item::HeldNodes));
+    let held = known.decide(&Item::HeldNodes, at(0)).effects;
+    assert_eq!(
+        held,
+        [Effect::HoldNodes(Arc::default())],
+        "what the manager before has written is taken back"
+    );
+    let item = Item::GatedPod(Key::new("ns", "g"));
+    assert_eq!(known.decide(&item, at(0)).effects, [], "else the next one is gated as well");
+    known.carried_out(&held[0], Outcome::Done, at(0));
+    assert!(known.pending().contains(&item));
+    let effects = known.decide(&item, at(1)).effects;
+    let [Effect::DeletePod { pod, version: Some(_) }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(&*pod.key.name, "g");
+    known.carried_out(&effects[0], Outcome::Done, at(1));
+    known.learn(Event::Pod(WatchEvent::Deleted(Key::new("ns", "g"))), at(1));
+    assert_eq!(known.decide(&Item::HeldNodes, at(10)), Decision::default(), "once");
+    assert!(known.pods.is_empty(), "of pods that run, nothing is remembered");
+}

@@ -104,7 +104,7 @@ pub enum Effect {
     Report { request: Arc<Request>, report: Box<Report> },
     /// The same, if so many pods are available as the server has them: a watch may be late, and by then the pod cannot be called back.
     ReportIfAvailable { request: Arc<Request>, report: Box<Report>, pods: Arc<AvailablePods> },
-    /// Deletes the pod of that UID. With a version, only if it has not changed since.
+    /// Deletes the pod of that UID. With a version it is one that waits behind the gate, and goes only if it has not changed since.
     DeletePod { pod: Arc<Pod>, version: Option<String> },
     /// Tells admission which pods are kept off which nodes: all of it.
     HoldNodes(Arc<BTreeMap<String, String>>),

@@ -23,6 +23,10 @@ const REVISION_LABEL: &str = "controller-revision-hash";
 /// The requests of one drain come one after the other: so long the first of them waits for those of higher ordinals. Times of creation
 /// have whole seconds, so that it is two at least.
 const SETTLE: SignedDuration = SignedDuration::from_secs(3);
+/// The label by which the StatefulSet controller names its pods; they keep it when they are orphaned.
+const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
+/// A set that is deleted without its pods (`--cascade=orphan`) and made anew takes them over within this.
+const ADOPTION: SignedDuration = SignedDuration::from_mins(1);
 /// So many pods are named in a message.
 const NAMED: usize = 3;
 
@@ -99,6 +103,20 @@ pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetStat
     }
 }
 
+/// Which pods of a set are not available, by ordinal, and why: what those that wait are waiting for.
+pub fn unavailable(
+    set: &StatefulSet,
+    pods: impl IntoIterator<Item = Arc<Pod>>,
+    now: Timestamp,
+) -> BTreeMap<u32, Unavailable> {
+    let is_its = |pod: &Arc<Pod>| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid);
+    let its = pods.into_iter().filter(is_its);
+    let pods = its.filter_map(|pod| Some((ordinal_of(&pod, &set.key.name)?, pod))).collect();
+    let Some(update) = &set.rolling_update else { return BTreeMap::new() };
+    let case = Case { set, strategy: Strategy::MaxUnavailable, pods: &pods, requests: &HashMap::new() };
+    state(&case, update, now).unavailable
+}
+
 /// This interceptor has had its turn on the request.
 fn was_given_over(request: &Request) -> bool {
     let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);
@@ -115,6 +133,8 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let name = &set.key.name;
     let annotation = EVICTION_REQUEST_STRATEGY_ANNOTATION;
     let declines = match (&set.rolling_update, case.strategy) {
+        // Whoever deletes it so makes it anew, which then takes its pods over.
+        _ if set.orphans_pods => return waits_for_set(None),
         _ if set.is_deleting => Some(format!("StatefulSet {name} is being deleted")),
         (_, Strategy::Default) => Some(format!(
             "StatefulSet {name} is left to the eviction API: it opts in by the annotation {annotation}=MaxUnavailable"
@@ -206,6 +226,10 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     decision
 }
 
+fn waits_for_set(recheck_at: Option<Timestamp>) -> Decision {
+    Decision { waiting_on: Some(Wait::Others), recheck_at, ..Decision::default() }
+}
+
 /// What is said on a request that waits: at the beginning of its turn, and then with every sign of life. That there is progress is said
 /// only if there was any.
 fn report(
@@ -265,6 +289,8 @@ pub struct StatefulSets {
     namespaces: Namespaces,
     pending: BTreeSet<Item>,
     told: HashMap<Key, String>,
+    /// Requests in this one's turn whose pods have lost their set, and when that was seen.
+    orphaned: HashMap<Key, Timestamp>,
 }
 
 impl BundledInterceptor for StatefulSets {
@@ -282,6 +308,7 @@ impl BundledInterceptor for StatefulSets {
                     };
                     if !self.requests.get(&key).is_some_and(has_us) {
                         self.requests.remove(&key);
+                        self.orphaned.remove(&key);
                     }
                     let pod = self.requests.get(&key).or(before.as_ref()).map(|request| request.pod_key());
                     if let Some(workload) =
@@ -321,7 +348,7 @@ impl BundledInterceptor for StatefulSets {
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
         match item {
             Item::Workload(key) => self.decide_workload(key, now),
-            Item::Request(key) => self.decide_request(key),
+            Item::Request(key) => self.decide_request(key, now),
             Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
         }
     }
@@ -407,8 +434,9 @@ impl StatefulSets {
         }
     }
 
-    /// A request for a pod that no StatefulSet has, though it names this interceptor: there is nothing to do for it.
-    fn decide_request(&self, key: &Key) -> Decision {
+    /// A request for a pod that no StatefulSet has, though it names this interceptor: there is nothing to do for it, unless a set may
+    /// take the pod over in a moment.
+    fn decide_request(&mut self, key: &Key, now: Timestamp) -> Decision {
         let Some(request) = self.requests.get(key).filter(|it| has_turn(it, STATEFUL_SET_CLASS)) else {
             return Decision::default();
         };
@@ -421,7 +449,16 @@ impl StatefulSets {
                 && ordinal_of(pod, &set.key.name).is_some()
         };
         if set.is_some_and(is_its) {
+            self.orphaned.remove(key);
             return Decision::default();
+        }
+        let could_be_adopted = pod.labels.get(POD_NAME_LABEL).is_some_and(|name| *name == *pod.key.name)
+            && (pod.owner.is_none() || workload_of(pod).is_some());
+        if could_be_adopted {
+            let until = later(*self.orphaned.entry(key.clone()).or_insert(now), ADOPTION);
+            if now < until {
+                return waits_for_set(Some(until));
+            }
         }
         Decision::default().act(complete(request, "no StatefulSet controls the pod".to_owned()))
     }

@@ -340,6 +340,61 @@ fn a_pod_without_a_set_is_declined() {
     assert_eq!(told(&known.decide(&item, at(0))).0, ["x"]);
 }
 
+/// `kubectl delete statefulset --cascade=orphan`, then `kubectl apply`.
+#[test]
+fn a_set_that_is_deleted_without_its_pods_and_made_anew_goes_on_one_by_one() {
+    let mut known = healthy(3, json!({}), &[0, 1, 2]);
+    assert_eq!(goes(&mut known, 0), ["db-2"]);
+    let orphans = StatefulSet { is_deleting: true, orphans_pods: true, ..set(3, json!({})) };
+    known.learn(Event::StatefulSet(applied(orphans)), at(1));
+    assert_eq!(goes(&mut known, 1), [""; 0]);
+    let labels = |it: u32| json!({"controller-revision-hash": "v1", "statefulset.kubernetes.io/pod-name": format!("db-{it}")});
+    for ordinal in 0..3 {
+        let orphan = Pod {
+            owner: None,
+            ..Pod::clone(&replica(ordinal, json!({"metadata": {"labels": labels(ordinal)}})))
+        };
+        known.learn(Event::Pod(applied(Arc::new(orphan))), at(2));
+    }
+    known.learn(Event::StatefulSet(crate::snapshot::WatchEvent::Deleted(Key::new("ns", "db"))), at(2));
+    let items: Vec<Item> = (0..3).map(|it| Item::Request(Key::new("ns", format!("db-{it}")))).collect();
+    for item in &items {
+        assert!(known.pending.contains(item), "{item:?}");
+        let decision = known.decide(item, at(2));
+        assert_eq!(
+            (told(&decision).0.len(), decision.recheck_at),
+            (0, Some(at(62))),
+            "a set may take it over"
+        );
+    }
+    let anew = StatefulSet { uid: "anew".into(), ..set(3, json!({})) };
+    known.learn(Event::StatefulSet(applied(anew)), at(30));
+    for (ordinal, item) in (0..3).zip(&items) {
+        assert_eq!(told(&known.decide(item, at(30))).0.len(), 0, "it has not taken over any yet");
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "anew", "controller": true}]);
+        let adopted = json!({"metadata": {"labels": labels(ordinal), "ownerReferences": owner}});
+        known.learn(Event::Pod(applied(replica(ordinal, adopted))), at(31));
+    }
+    assert_eq!(goes(&mut known, 31), ["db-2"]);
+    for item in &items {
+        assert_eq!(told(&known.decide(item, at(31))).0.len(), 0);
+    }
+    assert!(known.orphaned.is_empty());
+}
+
+#[test]
+fn pods_that_no_set_takes_over_are_left_to_the_eviction_api_after_a_minute() {
+    let mut known = StatefulSets::default();
+    let labels = json!({"statefulset.kubernetes.io/pod-name": "db-0"});
+    let orphan = Pod { owner: None, ..Pod::clone(&replica(0, json!({"metadata": {"labels": labels}}))) };
+    known.learn(Event::Request(applied(request("db-0", CLASS, json!({})))), at(0));
+    known.learn(Event::Pod(applied(Arc::new(orphan))), at(0));
+    let item = Item::Request(Key::new("ns", "db-0"));
+    assert_eq!(known.decide(&item, at(5)).recheck_at, Some(at(65)));
+    assert_eq!(told(&known.decide(&item, at(64))).0.len(), 0);
+    assert_eq!(told(&known.decide(&item, at(65))).0, ["db-0"]);
+}
+
 proptest! {
     /// Whatever the pods and requests are: never more than maxUnavailable are down through it, and from the highest down.
     #[test]

@@ -49,6 +49,11 @@ pub enum Finding {
         stays: bool,
         pods: Vec<Key>,
     },
+    /// The interceptor that would take them off is switched off, and nobody else ends them.
+    UnansweredDaemonSet {
+        owner: Key,
+        pods: Vec<Key>,
+    },
     /// A StatefulSet that lets so many go at a time.
     StatefulSet {
         owner: Key,
@@ -98,6 +103,7 @@ impl Finding {
             Self::TwoBudgets { .. }
             | Self::ClosedBudget { .. }
             | Self::FailedBudget { .. }
+            | Self::UnansweredDaemonSet { .. }
             | Self::MirrorPods { .. } => Severity::Never,
             Self::NoOwner { .. } | Self::LocalData { .. } => Severity::Loss,
             Self::NoPlace(_) => Severity::NoPlace,
@@ -116,6 +122,7 @@ impl Finding {
             Self::TwoBudgets { .. } => 0,
             Self::ClosedBudget { .. } => 1,
             Self::FailedBudget { .. } => 2,
+            Self::UnansweredDaemonSet { .. } => 3,
             Self::MirrorPods { .. } => 4,
             Self::NoOwner { .. } => 5,
             Self::LocalData { .. } => 6,
@@ -138,6 +145,7 @@ impl Finding {
             | Self::FailedBudget { pods, .. }
             | Self::MirrorPods { pods }
             | Self::DaemonSet { pods, .. }
+            | Self::UnansweredDaemonSet { pods, .. }
             | Self::StatefulSet { pods, .. }
             | Self::Surge { pods, .. }
             | Self::NoOwner { pods }
@@ -182,6 +190,12 @@ impl Finding {
                 let (leave, come) = if count == 1 { ("leaves", "comes") } else { ("leave", "come") };
                 format!(
                     "{pods} of DaemonSet {owner} {leave} last, and {come} back when the maintenance completes"
+                )
+            }
+            Self::UnansweredDaemonSet { owner, .. } => {
+                let stay = if count == 1 { "stays" } else { "stay" };
+                format!(
+                    "{pods} of DaemonSet {owner} {stay}: the manager runs without the interceptor of DaemonSets"
                 )
             }
             Self::StatefulSet { owner, at_once, rounds, .. } => {
@@ -231,6 +245,10 @@ impl Finding {
             }
             Self::DaemonSet { .. } => "nothing".to_string(),
             Self::Surge { .. } => "nothing; a larger maxSurge makes it faster".to_string(),
+            Self::UnansweredDaemonSet { .. } => {
+                "name daemonset in the manager's flag --interceptors, or follow the drain with --ignore-daemonsets"
+                    .to_string()
+            }
             Self::StatefulSet { .. } => "nothing; a larger maxUnavailable makes it faster".to_string(),
             Self::NoOwner { .. } => "save what you need; drain them with --force".to_string(),
             Self::LocalData { .. } => {

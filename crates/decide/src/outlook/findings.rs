@@ -24,6 +24,8 @@ struct Groups<'a> {
     slow: BTreeMap<&'a Key, Slow<'a>>,
     /// With whether they stay.
     daemons: BTreeMap<(Key, bool), Vec<Key>>,
+    /// Of DaemonSets that nobody answers for.
+    unanswered: BTreeMap<Key, Vec<Key>>,
     /// With how many go at a time.
     stateful: BTreeMap<(Key, u32), ByWave>,
     /// With by how much they surge.
@@ -32,6 +34,17 @@ struct Groups<'a> {
     orphans: Vec<Key>,
     with_data: Vec<Key>,
     interceptors: BTreeMap<&'a str, (usize, Vec<Key>)>,
+}
+
+/// What becomes of a pod of a DaemonSet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DaemonFate {
+    /// Its DaemonSet opted out.
+    Stays,
+    /// Its DaemonSet takes it off.
+    Leaves,
+    /// The interceptor of DaemonSets is not asked.
+    Unanswered,
 }
 
 /// Pods of one workload, and how many of them in which wave.
@@ -78,12 +91,15 @@ impl<'a> Groups<'a> {
             return;
         }
         let budgets = shelf.of_pod(&pod.pod);
-        if let Some((owner, at_once)) = workloads.stateful_set(&pod.pod) {
+        let is_answered = workloads.is_answered_for(pod);
+        if let Some((owner, at_once)) = workloads.stateful_set(&pod.pod).filter(|_| is_answered) {
             let set = self.stateful.entry((owner, at_once)).or_default();
             set.pods.push(key());
             *set.by_wave.entry(wave).or_default() += 1;
         }
-        let surge = workloads.surge(&pod.pod).filter(|_| pod.has_bundled_controller());
+        let surge = workloads
+            .surge(&pod.pod)
+            .filter(|_| pod.has_bundled_controller() && !workloads.is_off(BundledInterceptor::Deployment));
         let surges = surge.is_some();
         // Without a budget there is nothing that it is better than.
         if let Some(surge) = surge.filter(|_| !budgets.is_empty()) {
@@ -93,7 +109,12 @@ impl<'a> Groups<'a> {
         }
         // Nobody asks a budget for a pod that a ReplicaSet deletes.
         let budgets = if surges { Vec::new() } else { budgets };
-        let stays = self.stays(pod, &budgets, workloads.daemon_set(&pod.pod), now);
+        let daemon_set = workloads.daemon_set(&pod.pod).map(|strategy| match strategy {
+            Strategy::Off => DaemonFate::Stays,
+            _ if is_answered => DaemonFate::Leaves,
+            _ => DaemonFate::Unanswered,
+        });
+        let stays = self.stays(pod, &budgets, daemon_set, now);
         if !stays
             && let [budget] = &budgets[..]
             && !budget.budget.lets_pass(&pod.pod)
@@ -114,10 +135,14 @@ impl<'a> Groups<'a> {
         &mut self,
         pod: &'a Pod,
         budgets: &[&'a Budget],
-        daemon_set: Option<Strategy>,
+        daemon_set: Option<DaemonFate>,
         now: Timestamp,
     ) -> bool {
-        let obstacle = obstacle(&pod.pod, budgets, daemon_set, now);
+        let strategy = daemon_set.map(|fate| match fate {
+            DaemonFate::Stays => Strategy::Off,
+            DaemonFate::Leaves | DaemonFate::Unanswered => Strategy::Default,
+        });
+        let obstacle = obstacle(&pod.pod, budgets, strategy, now);
         let is_closed = |budget: &Budget| {
             matches!(budget.uncounted, Some(Uncounted::Failed(_)))
                 || (budget.uncounted.is_none() && budget.is_closed())
@@ -125,14 +150,15 @@ impl<'a> Groups<'a> {
         let stays = match &obstacle {
             Some(WaitingOn::Budget { .. }) => budgets.iter().any(|budget| is_closed(budget)),
             // Its DaemonSet takes it off, or says that it stays.
-            Some(WaitingOn::NotEvictable { .. }) => daemon_set.is_none(),
+            Some(WaitingOn::NotEvictable { .. }) => daemon_set.is_none_or(|it| it == DaemonFate::Unanswered),
             Some(WaitingOn::Refused { .. }) => true,
             _ => false,
         };
-        if let (Some(owner), Some(strategy)) = (&pod.pod.owner, daemon_set) {
-            let owner = Key::new(pod.pod.key.namespace.clone(), owner.name.clone());
-            let stays = strategy == Strategy::Off;
-            self.daemons.entry((owner, stays)).or_default().push(pod.pod.key.clone());
+        let owner = pod.pod.owner.as_ref();
+        let owner = owner.map(|owner| Key::new(pod.pod.key.namespace.clone(), owner.name.clone()));
+        if let (Some(owner), Some(fate @ (DaemonFate::Stays | DaemonFate::Leaves))) = (&owner, daemon_set) {
+            let stays = fate == DaemonFate::Stays;
+            self.daemons.entry((owner.clone(), stays)).or_default().push(pod.pod.key.clone());
         }
         // An interceptor may end the pod without the eviction API.
         let others =
@@ -147,7 +173,10 @@ impl<'a> Groups<'a> {
         }
         let key = pod.pod.key.clone();
         match obstacle {
-            Some(WaitingOn::NotEvictable { .. }) => self.mirrors.push(key),
+            Some(WaitingOn::NotEvictable { .. }) => match owner.filter(|_| daemon_set.is_some()) {
+                Some(owner) => self.unanswered.entry(owner).or_default().push(key),
+                None => self.mirrors.push(key),
+            },
             Some(WaitingOn::Refused { .. }) => {
                 let names = budgets.iter().map(|budget| budget.budget.key.clone()).collect();
                 self.two_budgets.entry(names).or_default().push(key);
@@ -188,6 +217,8 @@ impl<'a> Groups<'a> {
                 },
             }
         }));
+        let unanswered = self.unanswered.into_iter();
+        all.extend(unanswered.map(|(owner, pods)| Finding::UnansweredDaemonSet { owner, pods }));
         let daemons = self.daemons.into_iter();
         all.extend(daemons.map(|((owner, stays), pods)| Finding::DaemonSet { owner, stays, pods }));
         all.extend(self.stateful.into_iter().map(|((owner, at_once), ByWave { pods, by_wave })| {

@@ -38,7 +38,7 @@ pub fn with(mut object: Value, path: &str, value: Value) -> Value {
 }
 
 pub fn of_kind(name: &str, node: &str, kind: &str) -> Value {
-    let group = if kind == "DaemonSet" { "apps/v1" } else { "v1" };
+    let group = if kind.ends_with("Set") { "apps/v1" } else { "v1" };
     let owner = json!([{"apiVersion": group, "kind": kind, "name": "own", "uid": "o", "controller": true}]);
     with(pod(name, node), "/metadata/ownerReferences", owner)
 }

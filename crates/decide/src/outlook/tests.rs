@@ -9,6 +9,7 @@ use super::samples::{
 };
 use super::{Cluster, Finding, Outlook, Severity, Workloads, outlook};
 use crate::snapshot::{DaemonSetOnWire, Deployment, DeploymentOnWire, Key, Maintenance, StatefulSetOnWire};
+use usher_api::workloads::BundledInterceptor;
 
 fn sentences(outlook: &Outlook) -> Vec<String> {
     outlook.findings.iter().map(Finding::sentence).collect()
@@ -196,6 +197,65 @@ fn what_workloads_say_of_their_pods_is_told() {
         let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
         assert_eq!(found, wanted, "row {number}");
         assert!(!outlook.is_stuck(), "row {number}");
+    }
+}
+
+#[test]
+fn a_bundled_interceptor_that_is_switched_off_or_is_not_the_pods_controller_answers_for_nobody() {
+    let daemon = || of_kind("d", "n1", "DaemonSet");
+    let stateful = || of_kind("own-0", "n1", "StatefulSet");
+    let controlled = |pod: Value| {
+        let annotation = json!({"interceptor.evictionrequest.coordination.k8s.io/priority_op.example.com": "10000/controller"});
+        with(pod, "/metadata/annotations", annotation)
+    };
+    let set = json!({
+        "metadata": {"name": "own", "namespace": "shop", "uid": "o", "annotations": {
+            "evictionrequest.coordination.k8s.io/eviction-request-strategy": "MaxUnavailable",
+        }},
+        "spec": {"replicas": 3},
+    });
+    let sets = || vec![serde_json::from_value::<StatefulSetOnWire>(set.clone()).unwrap().into()];
+    let all = || BundledInterceptor::ALL.to_vec();
+    let other = "1 pod has the interceptor op.example.com, which the drain waits for";
+    let rows: [(Value, Vec<BundledInterceptor>, Vec<String>, bool); 6] = [
+        (
+            daemon(),
+            all(),
+            vec![
+                "1 pod of DaemonSet shop/own stays: the manager runs without the interceptor of DaemonSets"
+                    .into(),
+            ],
+            true,
+        ),
+        (
+            daemon(),
+            vec![BundledInterceptor::StatefulSet],
+            vec![
+                "1 pod of DaemonSet shop/own leaves last, and comes back when the maintenance completes"
+                    .into(),
+            ],
+            false,
+        ),
+        (
+            controlled(daemon()),
+            vec![],
+            vec![format!("{other}; 1 of them cannot be evicted otherwise")],
+            false,
+        ),
+        (
+            stateful(),
+            vec![],
+            vec!["1 pod of StatefulSet shop/own, which lets 1 go at a time: at least 1 round".into()],
+            false,
+        ),
+        (stateful(), all(), vec![], false),
+        (controlled(stateful()), vec![], vec![other.into()], false),
+    ];
+    for (number, (pod, off, wanted, is_stuck)) in rows.into_iter().enumerate() {
+        let workloads = Workloads::new(None, sets(), vec![]).without(off);
+        let nodes = vec![node("n1", "8"), node("n2", "8")];
+        let outlook = look(&Cluster { workloads, ..cluster(nodes, vec![pod], vec![]) }, &["n1"]);
+        assert_eq!((sentences(&outlook), outlook.is_stuck()), (wanted, is_stuck), "row {number}");
     }
 }
 

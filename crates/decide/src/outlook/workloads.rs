@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use usher_api::workloads::{BundledInterceptor, Strategy, deployment_of};
 
+use crate::outlook;
 use crate::snapshot::{DaemonSet, Deployment, Key, Namespace, Pod, StatefulSet};
 
 #[derive(Debug, Default)]
@@ -14,6 +15,8 @@ pub struct Workloads {
     stateful_sets: HashMap<Key, StatefulSet>,
     deployments: HashMap<Key, Deployment>,
     namespaces: HashMap<Arc<str>, Namespace>,
+    /// Those that the manager runs without.
+    switched_off: Vec<BundledInterceptor>,
 }
 
 impl Workloads {
@@ -28,6 +31,7 @@ impl Workloads {
             stateful_sets: stateful_sets.into_iter().map(|set| (set.key.clone(), set)).collect(),
             deployments: HashMap::new(),
             namespaces: namespaces.into_iter().map(|it| (it.name.clone(), it)).collect(),
+            switched_off: Vec::new(),
         }
     }
 
@@ -35,6 +39,21 @@ impl Workloads {
     pub fn with_deployments(mut self, deployments: Vec<Deployment>) -> Self {
         self.deployments = deployments.into_iter().map(|it| (it.key.clone(), it)).collect();
         self
+    }
+
+    /// With a manager that runs without these.
+    pub fn without(self, switched_off: Vec<BundledInterceptor>) -> Self {
+        Self { switched_off, ..self }
+    }
+
+    pub(super) fn is_off(&self, which: BundledInterceptor) -> bool {
+        self.switched_off.contains(&which)
+    }
+
+    /// Whether the bundled interceptor of the pod's owner would answer a request for it: it is on, and the pod has no other controller.
+    pub(super) fn is_answered_for(&self, pod: &outlook::Pod) -> bool {
+        let Some(bundled) = bundled_of(&pod.pod) else { return false };
+        !self.is_off(bundled) && pod.has_bundled_controller()
     }
 
     fn strategy(&self, which: BundledInterceptor, key: &Key, own: Option<&str>) -> Strategy {
@@ -69,12 +88,16 @@ impl Workloads {
     /// The StatefulSet of the pod, and how many of its pods may be unavailable, if it opted in.
     pub(super) fn stateful_set(&self, pod: &Pod) -> Option<(Key, u32)> {
         let owner = pod.owner.as_ref()?;
-        let bundled = BundledInterceptor::of_owner(&owner.api_version, &owner.kind);
-        bundled.filter(|it| *it == BundledInterceptor::StatefulSet)?;
+        bundled_of(pod).filter(|it| *it == BundledInterceptor::StatefulSet)?;
         let key = Key::new(pod.key.namespace.clone(), owner.name.clone());
         let set = self.stateful_sets.get(&key).filter(|set| set.uid == owner.uid)?;
         let strategy = self.strategy(BundledInterceptor::StatefulSet, &key, set.strategy.as_deref());
         let update = set.rolling_update.as_ref().filter(|_| strategy == Strategy::MaxUnavailable)?;
         Some((key, update.max_unavailable))
     }
+}
+
+fn bundled_of(pod: &Pod) -> Option<BundledInterceptor> {
+    let owner = pod.owner.as_ref()?;
+    BundledInterceptor::of_owner(&owner.api_version, &owner.kind)
 }

@@ -166,11 +166,31 @@ pub struct RequestOnWire {
     pub status: Option<EvictionRequestStatus>,
 }
 
-/// Who it is and how it opts in or out, and nothing else.
+/// Who it is, how it opts in or out, and the scheduling gates that it gives to its pods.
 #[derive(Debug, Clone, Deserialize)]
 pub struct DaemonSetOnWire {
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: DaemonSetSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DaemonSetSpec {
+    pub template: DaemonTemplate,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DaemonTemplate {
+    pub spec: Option<DaemonTemplateSpec>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DaemonTemplateSpec {
+    pub scheduling_gates: Option<Vec<core::PodSchedulingGate>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

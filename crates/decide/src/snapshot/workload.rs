@@ -5,10 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::StatefulSetUpdateStrategy;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
+use usher_api::names::MAINTENANCE_SCHEDULING_GATE;
 use usher_api::workloads::strategy_annotation;
 
 use super::Key;
 use super::wire::{DaemonSetOnWire, NamespaceOnWire, StatefulSetOnWire};
+
+/// With this finalizer the garbage collector lets go of an object's dependents before it is deleted.
+const ORPHAN_FINALIZER: &str = "orphan";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonSet {
@@ -18,6 +22,8 @@ pub struct DaemonSet {
     pub is_deleting: bool,
     /// Its annotation, as it stands there.
     pub strategy: Option<String>,
+    /// Its own template puts pods behind the gate of node maintenance.
+    pub has_gate: bool,
 }
 
 /// A namespace that may opt in or out for all its workloads.
@@ -32,6 +38,8 @@ pub struct StatefulSet {
     pub key: Key,
     pub uid: Arc<str>,
     pub is_deleting: bool,
+    /// It is being deleted, and its pods stay (`--cascade=orphan`).
+    pub orphans_pods: bool,
     pub strategy: Option<String>,
     pub replicas: u32,
     /// The labels of its pods. `None`: it cannot be read.
@@ -60,11 +68,13 @@ impl From<DaemonSetOnWire> for DaemonSet {
     fn from(set: DaemonSetOnWire) -> Self {
         let text = |text: Option<String>| text.unwrap_or_default();
         let meta = set.metadata;
+        let gates = set.spec.template.spec.and_then(|pod| pod.scheduling_gates);
         Self {
             is_deleting: meta.deletion_timestamp.is_some(),
             strategy: strategy_annotation(meta.annotations.as_ref()).map(str::to_owned),
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid).into(),
+            has_gate: gates.into_iter().flatten().any(|gate| gate.name == MAINTENANCE_SCHEDULING_GATE),
         }
     }
 }
@@ -85,8 +95,10 @@ impl From<StatefulSetOnWire> for StatefulSet {
         let text = |text: Option<String>| text.unwrap_or_default();
         let count = |count: Option<i32>| u32::try_from(count.unwrap_or(0)).unwrap_or(0);
         let replicas = u32::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
+        let is_deleting = meta.deletion_timestamp.is_some();
         Self {
-            is_deleting: meta.deletion_timestamp.is_some(),
+            is_deleting,
+            orphans_pods: is_deleting && meta.finalizers.iter().flatten().any(|it| it == ORPHAN_FINALIZER),
             strategy: strategy_annotation(meta.annotations.as_ref()).map(str::to_owned),
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid).into(),

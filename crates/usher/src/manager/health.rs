@@ -18,6 +18,8 @@ pub enum Controller {
     EvictionRequests,
     NodeMaintenances,
     Interceptor(BundledInterceptor),
+    /// Without the interceptor of DaemonSets: lets through what one before has held.
+    HeldPods,
 }
 
 impl Controller {
@@ -28,6 +30,7 @@ impl Controller {
             Self::Interceptor(BundledInterceptor::DaemonSet) => "the interceptor of DaemonSets",
             Self::Interceptor(BundledInterceptor::StatefulSet) => "the interceptor of StatefulSets",
             Self::Interceptor(BundledInterceptor::Deployment) => "the interceptor of Deployments",
+            Self::HeldPods => "pods that are held for no one",
         }
     }
 }

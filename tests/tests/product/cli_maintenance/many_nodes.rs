@@ -1,7 +1,8 @@
 //! Drains of so many nodes that they are followed by what the manager counts: people see the same, and the command receives little.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use http_body_util::BodyExt as _;
@@ -13,6 +14,25 @@ struct Received {
     asked_for_pods: AtomicUsize,
     /// Of pods and requests.
     bytes: AtomicUsize,
+    /// How often it has asked for what: `list nodes`, `watch evictionrequests`. Each page of a list counts.
+    asked: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Received {
+    fn count(&self, request: &http::Request<kube::client::Body>) {
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let what = path.rsplit('/').next().unwrap_or_default();
+        let verb = match request.method() {
+            &http::Method::GET if query.contains("watch=true") => "watch",
+            &http::Method::GET => "list",
+            method => method.as_str(),
+        };
+        *self.asked.lock().unwrap().entry(format!("{verb} {what}")).or_default() += 1;
+    }
+
+    fn asked(&self) -> BTreeMap<String, usize> {
+        self.asked.lock().unwrap().clone()
+    }
 }
 
 /// A person whose commands are told what they receive.
@@ -22,6 +42,7 @@ fn metered(scene: &Scene) -> (Environment, Arc<Received>) {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let (inner, meter) = (inner.clone(), meter.clone());
         async move {
+            meter.count(&request);
             let path = request.uri().path();
             let (is_pods, is_requests) = (path.ends_with("/pods"), path.ends_with("/evictionrequests"));
             meter.asked_for_pods.fetch_add(usize::from(is_pods), Ordering::Relaxed);
@@ -76,6 +97,20 @@ async fn following_a_drain_of_many_nodes_costs_little_for_each_pod() {
     assert_eq!(received.asked_for_pods.load(Ordering::Relaxed), 1, "for the guards");
     let per_pod = (received.bytes.load(Ordering::Relaxed) - before) / pods;
     assert!(per_pod < 6000, "{per_pod} bytes for each pod");
+    // However many pods there are, and however long it takes: one page is read for every 500 of what is listed, and the rest is told by
+    // watches.
+    let wanted = [
+        ("POST nodemaintenances", 1),
+        ("list evictionrequests", 1),
+        ("list nodemaintenances", 3),
+        ("list nodes", 2),
+        ("list poddisruptionbudgets", 1),
+        ("list pods", 1),
+        ("watch evictionrequests", 1),
+        ("watch nodemaintenances", 1),
+        ("watch poddisruptionbudgets", 1),
+    ];
+    assert_eq!(received.asked(), wanted.map(|(what, times)| (what.to_owned(), times)).into());
 }
 
 #[tokio::test(start_paused = true)]
