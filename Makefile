@@ -29,7 +29,7 @@ test-fast: toolchain ## the tests that need no real control plane
 	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
 	USHER_SKIP_REAL=1 $(CARGO) test --locked --workspace
 
-seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, interference and callers with few rights, in virtual time
+seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, surges, interference and callers with few rights, in virtual time
 	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test seeds
 
 soak: toolchain ## ten times as many seeds, and 2,000 of the cluster itself: hours

@@ -13,9 +13,11 @@ use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLIC
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
 use super::surge::{self, Case};
-use super::{BundledInterceptor, Decision, Effect, Event, Item, Namespaces, complete, has_turn, is_wanted};
+use super::{
+    BundledInterceptor, Decision, Effect, Event, Item, Namespaces, Outcome, complete, has_turn, is_wanted,
+};
 use super::{owner_of, tell_unknown};
-use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, ReplicaSet, Request};
+use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
 pub const CLASSES: [&str; 3] = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
@@ -44,6 +46,11 @@ pub struct Deployments {
     requests: HashMap<Key, Arc<Request>>,
     namespaces: Namespaces,
     pending: BTreeSet<Item>,
+    /// Pods that have a mark, by their UID.
+    marked: HashMap<Arc<str>, Key>,
+    /// What was last seen of the surges of Deployments, until it is taken back. A tool that replaces whole objects takes the annotation
+    /// along, and is one that sets the surge back all the same.
+    surges: HashMap<Key, (Arc<str>, Surge)>,
     /// Deployments for which something is under way. A change of a pod of another one needs no look at all its pods.
     active: HashSet<Key>,
     told: HashMap<Key, String>,
@@ -74,7 +81,11 @@ impl BundledInterceptor for Deployments {
                 }
             }
             Event::Deployment(event) => {
+                let event = event.map(|deployment| self.with_surge(deployment));
                 for (key, before) in event.store(&mut self.deployments, |it| it.key.clone()) {
+                    if !self.deployments.contains_key(&key) {
+                        self.surges.remove(&key);
+                    }
                     if before.as_ref() != self.deployments.get(&key) {
                         if before.is_none() || !self.deployments.contains_key(&key) {
                             self.orphans_of(&key);
@@ -109,10 +120,36 @@ impl BundledInterceptor for Deployments {
             Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
         }
     }
+
+    fn carried_out(&mut self, effect: &Effect, outcome: Outcome, _: Timestamp) {
+        if let (Effect::Resize { deployment, surge: None, .. }, Outcome::Done) = (effect, outcome) {
+            self.surges.remove(&deployment.key);
+        }
+    }
 }
 
 impl Deployments {
+    /// The Deployment with the surge that it had, if only somebody else can have removed that.
+    fn with_surge(&mut self, mut deployment: Deployment) -> Deployment {
+        let known = self.surges.get(&deployment.key).filter(|(uid, _)| *uid == deployment.uid);
+        match (&deployment.surge, known) {
+            (Some(surge), _) => {
+                let seen = (deployment.uid.clone(), surge.clone());
+                self.surges.insert(deployment.key.clone(), seen);
+            }
+            (None, Some((_, surge))) => deployment.surge = Some(surge.clone()),
+            (None, None) => {}
+        }
+        deployment
+    }
+
     fn pod_changed(&mut self, key: &Key, before: Option<&Pod>) {
+        if let Some(before) = before {
+            self.marked.remove(&before.uid);
+        }
+        if let Some(pod) = self.pods.get(key).filter(|pod| pod.preferred.is_some()) {
+            self.marked.insert(pod.uid.clone(), key.clone());
+        }
         if let Some(before) = before
             && let Some(Controller::ReplicaSet(set)) = controller_of(before)
         {
@@ -223,10 +260,15 @@ impl Deployments {
         deployment.map_or_else(|| Item::Request(request.key.clone()), Item::Workload)
     }
 
-    /// The autoscaler whose limits count: the first by name, should there be several.
-    fn autoscaler_over(&self, deployment: &Key) -> Option<&Autoscaler> {
+    fn autoscalers_over(&self, deployment: &Key) -> impl Iterator<Item = &Autoscaler> {
         let keys = self.over.get(deployment).into_iter().flatten();
-        keys.filter_map(|key| self.autoscalers.get(key)).find(|it| !it.is_deleting)
+        keys.filter_map(|key| self.autoscalers.get(key)).filter(|it| !it.is_deleting)
+    }
+
+    /// The autoscaler whose limits count: one whose limits are raised, else the first by name.
+    fn autoscaler_over(&self, deployment: &Key) -> Option<&Autoscaler> {
+        let mut all = self.autoscalers_over(deployment);
+        self.autoscalers_over(deployment).find(|it| it.raised.is_some()).or_else(|| all.next())
     }
 
     fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {
@@ -264,6 +306,8 @@ impl Deployments {
             requests: &requests,
         };
         let mut decision = surge::decide(&case, now);
+        let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
+        decision.effects.extend(beside.filter(|it| it.raised.is_some()).map(surge::restored));
         let is_idle = requests.is_empty()
             && deployment.surge.is_none()
             && autoscaler.is_none_or(|autoscaler| autoscaler.raised.is_none())
@@ -288,7 +332,7 @@ impl Deployments {
     fn decide_request(&self, key: &Key) -> Decision {
         let mut decision = Decision::default();
         let request = self.requests.get(key);
-        let pod = request.map(|request| request.pod_key());
+        let pod = request.map(|request| request.pod_key()).or_else(|| self.marked.get(&key.name).cloned());
         let pod = pod.and_then(|key| self.pods.get(&key)).filter(|pod| pod.uid == key.name);
         let Some(pod) = pod else { return decision };
         let controller = controller_of(pod);

@@ -2,7 +2,9 @@ use serde_json::{Value, json};
 
 use super::super::samples::{applied, at, pod, request};
 use super::*;
-use crate::snapshot::{DeploymentOnWire, ReplicaSetOnWire};
+use usher_api::names::SURGE_ANNOTATION;
+
+use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire};
 
 fn deployment(replicas: u32) -> Deployment {
     let object = json!({
@@ -112,4 +114,60 @@ fn a_pod_that_no_replica_set_controls_is_left_to_the_eviction_api() {
     pending(&mut known, [Event::Request(applied(request("a", DEPLOYMENT_CLASS, json!({})))), job]);
     let decision = known.decide(&Item::Request(key("a")), at(1));
     assert!(matches!(&decision.effects[..], [Effect::Report { report, .. }] if report.completed));
+}
+
+fn autoscaler(name: &str, raised: Option<&str>) -> Event {
+    let object = json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": raised.map(|raised| json!({SURGE_ANNOTATION: raised}))},
+        "spec": {"minReplicas": 2, "maxReplicas": 5, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+    });
+    Event::Autoscaler(applied(serde_json::from_value::<AutoscalerOnWire>(object).unwrap().into()))
+}
+
+#[test]
+fn raised_limits_are_set_back_also_if_another_autoscaler_comes() {
+    let mut known = Deployments::default();
+    let raised = r#"{"by":1,"minBy":1,"minReplicas":2}"#;
+    let start =
+        [Event::Deployment(applied(deployment(1))), autoscaler("z", Some(raised)), autoscaler("a", None)];
+    pending(&mut known, start);
+    let decision = known.decide(&Item::Workload(key("web")), at(1));
+    assert!(
+        matches!(&decision.effects[..], [Effect::Limit { autoscaler, raised: None, min_replicas: 1, .. }] if &*autoscaler.key.name == "z"),
+        "{decision:?}"
+    );
+}
+
+#[test]
+fn a_mark_without_a_request_is_removed_also_from_a_pod_without_a_deployment() {
+    let mut known = Deployments::default();
+    let marked = json!({"metadata": {"annotations": {
+        "controller.kubernetes.io/pod-deletion-cost": "-2147483648", "evictionrequest.coordination.k8s.io/deletion-cost-before": "7",
+    }}});
+    let items = pending(&mut known, [web_pod("a", marked)]);
+    assert_eq!(items, [Item::Request(key("a"))]);
+    let decision = known.decide(&items[0], at(1));
+    assert!(matches!(&decision.effects[..], [Effect::Prefer { cost: None, .. }]), "{decision:?}");
+}
+
+#[test]
+fn a_tool_that_removes_the_annotation_with_the_surge_has_set_it_back() {
+    let surged = |replicas: u32, surge: Option<Surge>| Deployment { surge, ..deployment(replicas) };
+    let held = Surge { by: 1, replicas: 2, reverted: 1 };
+    let mut known = Deployments::default();
+    let asked = Event::Request(applied(request("a", DEPLOYMENT_CLASS, json!({}))));
+    let start = [Event::ReplicaSet(applied(of_deployment("web"))), web_pod("a", json!({})), asked];
+    pending(&mut known, start);
+    pending(&mut known, [Event::Deployment(applied(surged(2, Some(held))))]);
+    pending(&mut known, [Event::Deployment(applied(surged(1, None)))]);
+    let decision = known.decide(&Item::Workload(key("web")), at(1));
+    let is_counted = |effect: &Effect| {
+        matches!(effect, Effect::Resize { surge: Some(Surge { by: 0, reverted: 2, .. }), .. })
+    };
+    assert!(decision.effects.iter().any(is_counted), "{decision:?}");
+    // What was taken back here is forgotten.
+    let taken_back = Effect::Resize { deployment: Box::new(deployment(1)), replicas: 1, surge: None };
+    known.carried_out(&taken_back, Outcome::Done, at(2));
+    pending(&mut known, [Event::Deployment(applied(surged(1, None)))]);
+    assert_eq!(known.deployments[&key("web")].surge, None);
 }

@@ -5,7 +5,7 @@
 //! every other pod. While a batch moves, those that wait report progress. When nothing moves, for example because a new pod does not
 //! become ready, none is claimed, and the deadline passes the turn on.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +14,7 @@ use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use super::availability::{Unavailable, batch, later, moved_at, why_unavailable};
-use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Wait};
+use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Outcome, Wait};
 use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown};
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, StatefulSet};
 
@@ -289,6 +289,8 @@ pub struct StatefulSets {
     namespaces: Namespaces,
     pending: BTreeSet<Item>,
     told: HashMap<Key, String>,
+    /// Requests that were completed here, for as long as the watch has not told so: another pod must not be given over meanwhile.
+    completed: HashSet<Key>,
     /// Requests in this one's turn whose pods have lost their set, and when that was seen.
     orphaned: HashMap<Key, Timestamp>,
 }
@@ -309,6 +311,9 @@ impl BundledInterceptor for StatefulSets {
                     if !self.requests.get(&key).is_some_and(has_us) {
                         self.requests.remove(&key);
                         self.orphaned.remove(&key);
+                    }
+                    if !self.requests.get(&key).is_some_and(|it| has_turn(it, STATEFUL_SET_CLASS)) {
+                        self.completed.remove(&key);
                     }
                     let pod = self.requests.get(&key).or(before.as_ref()).map(|request| request.pod_key());
                     if let Some(workload) =
@@ -350,6 +355,15 @@ impl BundledInterceptor for StatefulSets {
             Item::Workload(key) => self.decide_workload(key, now),
             Item::Request(key) => self.decide_request(key, now),
             Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
+        }
+    }
+
+    fn carried_out(&mut self, effect: &Effect, outcome: Outcome, _: Timestamp) {
+        if let Effect::Report { request, report } | Effect::ReportIfAvailable { request, report, .. } = effect
+            && report.completed
+            && outcome == Outcome::Done
+        {
+            self.completed.insert(request.key.clone());
         }
     }
 }
@@ -406,7 +420,11 @@ impl StatefulSets {
                 pods.insert(ordinal, pod.clone());
             }
             if let Some(request) = self.requests.get(&pod.request_key()) {
-                requests.insert(pod.uid.clone(), request.clone());
+                let mut request = request.clone();
+                if self.completed.contains(&request.key) {
+                    Arc::make_mut(&mut request).status.active_interceptor_completed = true;
+                }
+                requests.insert(pod.uid.clone(), request);
             }
         }
         let strategy = self.strategy(set);

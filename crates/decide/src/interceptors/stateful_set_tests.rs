@@ -436,3 +436,20 @@ proptest! {
         prop_assert_eq!(gone.len(), may);
     }
 }
+
+#[test]
+fn no_other_pod_goes_before_the_watch_has_told_of_the_first() {
+    let mut known = healthy(5, json!({}), &[0]);
+    let first = decided(&mut known, 0);
+    assert_eq!(told(&first).0, ["db-0"]);
+    for effect in &first.effects {
+        known.carried_out(effect, Outcome::Done, at(0));
+    }
+    // The watch is late, and somebody asks for another one meanwhile.
+    known.learn(Event::Request(applied(request("db-3", CLASS, json!({})))), at(1));
+    assert_eq!(goes(&mut known, 1), [] as [String; 0]);
+    let completed = json!({"status": {"activeInterceptorCompleted": true}});
+    known.learn(Event::Request(applied(request("db-0", CLASS, completed))), at(2));
+    assert_eq!(goes(&mut known, 2), [] as [String; 0]);
+    assert!(known.completed.is_empty());
+}

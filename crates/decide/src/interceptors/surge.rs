@@ -99,7 +99,7 @@ pub fn size(case: &Case<'_>) -> Size {
     let record = deployment.surge.clone().unwrap_or_default();
     let plain = Size { wanted: deployment.replicas, by: 0, reverted: record.reverted, change: None };
     if let Some(autoscaler) = case.autoscaler
-        && let Some(raised) = &autoscaler.raised
+        && let Some(raised) = autoscaler.raised.as_ref().filter(|raised| raised.by > 0)
     {
         return if autoscaler.min_replicas == raised.min_replicas {
             if deployment.replicas > raised.min_replicas || raised.by > raised.min_replicas {
@@ -118,20 +118,37 @@ pub fn size(case: &Case<'_>) -> Size {
         plain
     } else if record.replicas == deployment.replicas && record.by <= deployment.replicas {
         Size { wanted: deployment.replicas - record.by, by: record.by, ..plain }
+    } else if case.autoscaler.is_some()
+        && (record.replicas.saturating_sub(record.by)..record.replicas).contains(&deployment.replicas)
+    {
+        // The autoscaler takes back by itself what its limits do not ask for any more.
+        let wanted = record.replicas.saturating_sub(record.by);
+        Size { wanted, by: deployment.replicas - wanted, ..plain }
     } else if deployment.replicas == record.replicas.saturating_sub(record.by) {
-        // The autoscaler whose limits were raised is gone, or takes its time to lower the replicas; whoever it was.
         Size { change: Some(Change::Reverted), ..plain }
     } else {
         Size { change: Some(Change::Scaled), ..plain }
     }
 }
 
-/// By so much it may surge.
-fn max_surge(case: &Case<'_>, update: &DeploymentUpdate, wanted: u32) -> u32 {
-    let own = update.max_surge.up(wanted);
-    let autoscaler_has_turn =
-        || case.requests.values().any(|request| has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS));
-    if own == 0 && autoscaler_has_turn() { 1 } else { own }
+/// By so much it may surge. An autoscaler surges also where the Deployment itself would not, as soon as it has its turn.
+fn max_surge(case: &Case<'_>, update: &DeploymentUpdate, size: &Size) -> u32 {
+    let own = update.max_surge.up(size.wanted);
+    let is_by_autoscaler = |request: &Arc<Request>| {
+        let autoscaler = place(request, HORIZONTAL_POD_AUTOSCALER_CLASS);
+        autoscaler.is_some() && place_of_active(request) >= autoscaler && is_wanted(request)
+    };
+    let is_with_autoscaler = || case.autoscaler.is_some() && case.requests.values().any(is_by_autoscaler);
+    if own == 0 && is_with_autoscaler() { 1 } else { own }
+}
+
+/// Where in the order of turns this class is.
+fn place(request: &Request, class: &str) -> Option<usize> {
+    request.interceptors.iter().position(|it| it.interceptor_class == class)
+}
+
+fn place_of_active(request: &Request) -> Option<usize> {
+    place(request, request.status.active_interceptor_class.as_deref()?)
 }
 
 pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
@@ -142,11 +159,16 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
             waiting.push((pod, request));
         } else if has_turn(request, REPLICA_SET_CLASS) {
             given_over.push((pod, request));
-        } else if is_in_between(request) {
-            in_between.push((pod, request));
+        } else if let Some(is_next_ours) = next_is_ours(request) {
+            // If it is nobody's of these any more, it is the eviction API's; but with a replacement the pod need not wait for that.
+            let list = if is_next_ours { &mut in_between } else { &mut given_over };
+            list.push((pod, request));
         }
     }
-    waiting.sort_by_cached_key(|(pod, request)| (cost_of(pod), request.created, request.key.clone()));
+    // A ReplicaSet gives up pods first that are not ready.
+    waiting.sort_by_cached_key(|(pod, request)| {
+        (pod.is_ready(), mark_of(pod).unwrap_or(i32::MAX), request.created, request.key.clone())
+    });
     let size = size(case);
     let batch = waiting.len().min(size.by as usize);
     let going = given_over.iter().chain(&in_between);
@@ -159,8 +181,13 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
         .filter(|pod| !pod.is_terminating() && !pod.phase.is_terminal() && !going.contains(&pod.key));
     let mut unavailable = Vec::new();
     let mut there = 0;
+    let asked: BTreeSet<&Key> = waiting.iter().map(|(pod, _)| &pod.key).collect();
     for pod in stay {
         there += 1;
+        // One that waits itself and is down goes before others: nobody waits for it.
+        if !pod.is_ready() && asked.contains(&pod.key) {
+            continue;
+        }
         unavailable
             .extend(why_unavailable(pod, case.deployment.min_ready_seconds, now).map(|why| (pod, why)));
     }
@@ -179,24 +206,34 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     }
 }
 
-/// One of these interceptors has completed, and another of them is the next.
-fn is_in_between(request: &Request) -> bool {
+/// One of these interceptors has completed: whether another of them is the next.
+fn next_is_ours(request: &Request) -> Option<bool> {
     let active = request.status.active_interceptor_class.as_deref();
     let is_ours = matches!(active, Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS));
-    let mut after =
-        request.interceptors.iter().skip_while(|it| Some(it.interceptor_class.as_str()) != active);
-    is_ours
-        && request.status.active_interceptor_completed
-        && request.skips_interceptors.is_none()
-        && is_wanted(request)
-        && after.nth(1).is_some_and(|next| {
-            matches!(next.interceptor_class.as_str(), DEPLOYMENT_CLASS | REPLICA_SET_CLASS)
-        })
+    let is_over = request.status.active_interceptor_completed && request.skips_interceptors.is_none();
+    if !(is_ours && is_over && is_wanted(request)) {
+        return None;
+    }
+    let next = place_of_active(request).and_then(|at| request.interceptors.get(at + 1));
+    match next.map(|next| next.interceptor_class.as_str()) {
+        Some(DEPLOYMENT_CLASS | REPLICA_SET_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS) => Some(true),
+        // It is about to be somebody else's turn.
+        Some(_) => None,
+        None => Some(false),
+    }
 }
 
-/// Pods that are not preferred yet go last.
-fn cost_of(pod: &Pod) -> i64 {
-    pod.preferred.as_ref().map_or(i64::MAX, |preferred| preferred.cost.into())
+/// Marks are below this.
+const MARKS: i32 = i32::MIN + (1 << 24);
+
+/// The place of the pod among those that go first, unless somebody has written another cost since.
+fn mark_of(pod: &Pod) -> Option<i32> {
+    pod.preferred.as_ref().map(|preferred| preferred.cost).filter(|cost| *cost < MARKS)
+}
+
+/// As the ReplicaSet reads it.
+fn cost_of(pod: &Pod) -> i32 {
+    pod.deletion_cost.as_ref().and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
@@ -212,22 +249,41 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         decision.effects.extend(accept(case, &state, change));
         return decision;
     }
-    let is_over = deployment.surge.is_some() && case.requests.is_empty();
+    let is_raised = case.autoscaler.is_some_and(|autoscaler| autoscaler.raised.is_some());
+    let is_over = (deployment.surge.is_some() || is_raised) && case.requests.is_empty();
     // What is scaled down in the middle of a rollout is shared by old and new pods, and old ones that are needed would go.
-    let may_shrink = is_settled && (!state.is_rolling_out || state.size.by == 0);
+    // And one that is ready, but not yet for long enough, would stay for one that is available.
+    let soon =
+        case.pods.values().filter(|pod| !pod.is_terminating()).filter_map(|pod| {
+            match why_unavailable(pod, deployment.min_ready_seconds, now) {
+                Some(Unavailable::NotReadyLongEnough { until }) => Some(until),
+                _ => None,
+            }
+        });
+    let soon = soon.min();
+    let may_shrink = is_settled && (state.size.by == 0 || (!state.is_rolling_out && soon.is_none()));
+    let looked_at_again = |decision: Decision| Decision {
+        recheck_at: decision.recheck_at.into_iter().chain(soon).min(),
+        ..decision
+    };
+    decision.effects.extend(remember(case).or_else(|| release_limit(case, &state)));
     if let Some(message) = declines {
         if (state.size.by > 0 || is_over) && may_shrink {
             decision.effects.extend(lower(case, &state, 0));
         }
-        let asked = state.waiting.iter().chain(&state.given_over);
+        let asked =
+            state.waiting.iter().chain(&state.given_over).filter(|(_, request)| !is_completed(request));
         decision.effects.extend(asked.map(|(_, request)| complete(request, message.clone())));
-        return decision;
+        return looked_at_again(decision);
     }
     if case.strategy == Strategy::MaxUnavailable {
-        return let_go(case, &state, decision, now);
+        if (state.size.by > 0 || is_over) && may_shrink {
+            decision.effects.extend(lower(case, &state, 0));
+        }
+        return looked_at_again(let_go(case, &state, decision, now));
     }
     let update = deployment.rolling_update.as_ref();
-    let most = update.map_or(0, |update| max_surge(case, update, state.size.wanted)) as usize;
+    let most = update.map_or(0, |update| max_surge(case, update, &state.size)) as usize;
 
     if !state.in_between.is_empty() {
         decision.waiting_on = Some(Wait::Others);
@@ -245,7 +301,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             }
         } else if state.size.by < target && !state.is_rolling_out {
             // Before all else: it takes the longest.
-            decision.effects.insert(0, raise(case, &state, target));
+            decision.effects.splice(0..0, raise(case, &state, target));
         } else if state.batch > 0 && !state.is_rolling_out && state.is_replaced() && comes_first(case, &state)
         {
             let total = state.size.wanted;
@@ -275,7 +331,29 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let next = beats.chain(ready).filter(|at| *at > now);
         decision.recheck_at = decision.recheck_at.into_iter().chain(next).min();
     }
-    decision
+    looked_at_again(decision)
+}
+
+fn is_completed(request: &Request) -> bool {
+    request.status.active_interceptor_completed
+}
+
+/// What an autoscaler has made of its raised limits is remembered on the Deployment too, in case the autoscaler goes.
+fn remember(case: &Case<'_>) -> Option<Effect> {
+    let deployment = case.deployment;
+    let raised = case.autoscaler?.raised.as_ref().filter(|raised| raised.by > 0)?;
+    let reverted = deployment.surge.as_ref().map_or(0, |surge| surge.reverted);
+    let held = Surge { by: raised.by, replicas: raised.min_replicas, reverted };
+    let is_grown = deployment.replicas == raised.min_replicas && deployment.surge.as_ref() != Some(&held);
+    is_grown.then(|| resize(deployment, deployment.replicas, Some(held)))
+}
+
+/// The largest number of an autoscaler goes back when it is not in the way any more.
+fn release_limit(case: &Case<'_>, state: &SurgeState<'_>) -> Option<Effect> {
+    let autoscaler = case.autoscaler?;
+    autoscaler.raised.as_ref().filter(|raised| raised.by == 0)?;
+    let (_, most) = own_limits(autoscaler);
+    (state.size.by == 0 && case.deployment.replicas <= most).then(|| restored(autoscaler))
 }
 
 /// Why nothing is done for its pods.
@@ -301,7 +379,7 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
             Some(format!("Deployment {name} asks for MaxUnavailable, and its maxUnavailable is 0: {left}"))
         }
         Strategy::MaxUnavailable => None,
-        Strategy::Default if max_surge(case, update, state.size.wanted) == 0 => Some(format!(
+        Strategy::Default if max_surge(case, update, &state.size) == 0 => Some(format!(
             "Deployment {name} has no maxSurge: {left}; it opts in to its maxUnavailable by the annotation {annotation}=MaxUnavailable"
         )),
         Strategy::Default if state.size.reverted >= TRIES => Some(format!(
@@ -329,14 +407,14 @@ fn preferences(case: &Case<'_>, is_on: bool) -> Vec<Effect> {
         .filter(|pod| pod.preferred.is_some() && !is_preferred(pod))
         .map(|pod| Effect::Prefer { pod: pod.clone(), cost: None });
     let mut new: Vec<&Arc<Pod>> =
-        present().filter(|pod| pod.preferred.is_none() && is_preferred(pod)).collect();
+        present().filter(|pod| mark_of(pod).is_none() && is_preferred(pod)).collect();
     new.sort_by_cached_key(|pod| {
         let request = case.requests.get(&pod.uid);
         (request.map(|request| request.created), pod.key.clone())
     });
-    let known = present().filter_map(|pod| pod.preferred.as_ref()).map(|preferred| preferred.cost).max();
+    let known = present().filter_map(|pod| mark_of(pod)).max();
     let first = known.map_or(i32::MIN, |cost| cost.saturating_add(1));
-    let costs = (first..=i32::MAX).zip(new);
+    let costs = (first..MARKS).zip(new);
     let set = costs.map(|(cost, pod)| Effect::Prefer { pod: pod.clone(), cost: Some(cost) });
     undo.chain(set).collect()
 }
@@ -344,11 +422,16 @@ fn preferences(case: &Case<'_>, is_on: bool) -> Vec<Effect> {
 /// Those that go have lower costs than all others.
 fn comes_first(case: &Case<'_>, state: &SurgeState<'_>) -> bool {
     let going = state.waiting.iter().take(state.batch);
-    let going: BTreeMap<&Key, i64> =
-        going.chain(&state.given_over).map(|(pod, _)| (&pod.key, cost_of(pod))).collect();
-    let Some(highest) = going.values().max() else { return true };
-    let others = case.pods.values().filter(|pod| !pod.is_terminating() && !going.contains_key(&pod.key));
-    *highest < i64::MAX && others.map(|pod| cost_of(pod)).all(|cost| cost > *highest)
+    let going: BTreeMap<&Key, &Arc<Pod>> =
+        going.chain(&state.given_over).map(|(pod, _)| (&pod.key, *pod)).collect();
+    // Those that are not ready go before all others anyway.
+    let ready: Vec<&&Arc<Pod>> = going.values().filter(|pod| pod.is_ready()).collect();
+    let Some(highest) = ready.iter().map(|pod| cost_of(pod)).max() else { return true };
+    let mut others = case
+        .pods
+        .values()
+        .filter(|pod| !pod.is_terminating() && pod.is_ready() && !going.contains_key(&pod.key));
+    ready.iter().all(|pod| mark_of(pod).is_some()) && others.all(|pod| cost_of(pod) > highest)
 }
 
 /// The number of somebody else counts from now on.
@@ -398,42 +481,44 @@ fn resize(deployment: &Deployment, replicas: u32, surge: Option<Surge>) -> Effec
 
 /// The limits as their owner wants them.
 pub(super) fn restored(autoscaler: &Autoscaler) -> Effect {
-    let raised = autoscaler.raised.clone().unwrap_or_default();
-    let back = |is: u32, written: u32, by: u32| if is == written { is.saturating_sub(by) } else { is };
-    Effect::Limit {
-        autoscaler: Box::new(autoscaler.clone()),
-        min_replicas: back(autoscaler.min_replicas, raised.min_replicas, raised.min_by),
-        max_replicas: back(autoscaler.max_replicas, raised.max_replicas, raised.max_by),
-        raised: None,
-    }
+    let (min_replicas, max_replicas) = own_limits(autoscaler);
+    Effect::Limit { autoscaler: Box::new(autoscaler.clone()), min_replicas, max_replicas, raised: None }
 }
 
-/// A larger surge.
-fn raise(case: &Case<'_>, state: &SurgeState<'_>, by: u32) -> Effect {
+/// What was written is taken back, and what somebody else has written since counts.
+fn own_limits(autoscaler: &Autoscaler) -> (u32, u32) {
+    let raised = autoscaler.raised.clone().unwrap_or_default();
+    let back = |is: u32, written: u32, by: u32| if is == written { is.saturating_sub(by) } else { is };
+    (
+        back(autoscaler.min_replicas, raised.min_replicas, raised.min_by),
+        back(autoscaler.max_replicas, raised.max_replicas, raised.max_by),
+    )
+}
+
+/// A larger surge. An autoscaler that is about to make the Deployment larger by itself is waited for.
+fn raise(case: &Case<'_>, state: &SurgeState<'_>, by: u32) -> Option<Effect> {
     let total = state.size.wanted.saturating_add(by);
     let Some(autoscaler) = case.autoscaler else {
         let surge = Surge { by, replicas: total, reverted: state.size.reverted };
-        return resize(case.deployment, total, Some(surge));
+        return Some(resize(case.deployment, total, Some(surge)));
     };
-    let before = autoscaler.raised.clone().unwrap_or_default();
-    let by_more = |is: u32, written: u32, by: u32| {
-        // What its owner wants is below what was written.
-        let own = if is == written { is.saturating_sub(by) } else { is };
-        total.saturating_sub(own)
-    };
+    let (least, most) = own_limits(autoscaler);
+    if least > state.size.wanted {
+        return None;
+    }
     let raised = RaisedLimits {
         by,
-        min_by: by_more(autoscaler.min_replicas, before.min_replicas, before.min_by),
+        min_by: total - least,
         min_replicas: total,
-        max_by: by_more(autoscaler.max_replicas, before.max_replicas, before.max_by),
-        max_replicas: autoscaler.max_replicas.max(total),
+        max_by: total.saturating_sub(most),
+        max_replicas: most.max(total),
     };
-    Effect::Limit {
+    Some(Effect::Limit {
         autoscaler: Box::new(autoscaler.clone()),
         min_replicas: total,
         max_replicas: raised.max_replicas,
         raised: Some(raised),
-    }
+    })
 }
 
 /// A smaller surge. What an autoscaler has made of its limits is the Deployment's before the limits are as they were.
@@ -442,13 +527,20 @@ fn lower(case: &Case<'_>, state: &SurgeState<'_>, by: u32) -> Option<Effect> {
     let Size { wanted, reverted, .. } = state.size;
     let total = wanted.saturating_add(by);
     if let Some(autoscaler) = case.autoscaler {
-        if let Some(raised) = &autoscaler.raised {
-            let held = Surge { by: raised.by, replicas: raised.min_replicas, reverted };
-            let is_grown = deployment.replicas == raised.min_replicas && raised.by > 0;
-            return Some(if is_grown && deployment.surge.as_ref() != Some(&held) {
-                resize(deployment, deployment.replicas, Some(held))
-            } else {
-                restored(autoscaler)
+        if let Some(raised) = autoscaler.raised.as_ref().filter(|raised| raised.by > 0) {
+            if remember(case).is_some() {
+                // That comes first.
+                return None;
+            }
+            let (least, most) = own_limits(autoscaler);
+            // The largest number stays for as long as there are more: the autoscaler would cut them off by itself.
+            let is_needed = deployment.replicas > most;
+            let kept = RaisedLimits { by: 0, min_by: 0, min_replicas: least, ..raised.clone() };
+            return Some(Effect::Limit {
+                autoscaler: Box::new(autoscaler.clone()),
+                min_replicas: least,
+                max_replicas: if is_needed { autoscaler.max_replicas } else { most },
+                raised: is_needed.then_some(kept),
             });
         }
         if !autoscaler.is_observed {
@@ -457,6 +549,8 @@ fn lower(case: &Case<'_>, state: &SurgeState<'_>, by: u32) -> Option<Effect> {
     }
     let is_kept = by > 0 || (reverted > 0 && is_asked(state));
     let record = is_kept.then_some(Surge { by, replicas: if by > 0 { total } else { 0 }, reverted });
+    // Where nothing is more than wanted, only the record goes.
+    let total = if state.size.by == 0 { deployment.replicas } else { total };
     (deployment.replicas != total || deployment.surge != record).then(|| resize(deployment, total, record))
 }
 
@@ -480,7 +574,8 @@ fn delete(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect
         "Deployment {name} has no available replacement of the pod any more: it is left to the eviction API"
     );
     let is_lost = |request: &Request| patience_ends(request).is_none_or(|ends| ends <= now);
-    let lost = state.given_over.iter().filter(|(_, request)| is_lost(request));
+    let turns = state.given_over.iter().filter(|(_, request)| !is_completed(request));
+    let lost = turns.filter(|(_, request)| is_lost(request));
     lost.map(|(_, request)| complete(request, message.clone())).collect()
 }
 
@@ -491,13 +586,15 @@ fn let_go(case: &Case<'_>, state: &SurgeState<'_>, mut decision: Decision, now: 
     let update = deployment.rolling_update.as_ref();
     let most = update.map_or(0, |update| update.max_unavailable.down(deployment.replicas)) as usize;
     let message = format!("Deployment {name} has nothing to add: it is left to the eviction API");
-    decision.effects.extend(state.given_over.iter().map(|(_, request)| complete(request, message.clone())));
+    let (of_autoscaler, waiting): (Vec<_>, Vec<_>) =
+        state.waiting.iter().partition(|(_, request)| has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS));
+    let others = state.given_over.iter().chain(of_autoscaler).filter(|(_, request)| !is_completed(request));
+    decision.effects.extend(others.map(|(_, request)| complete(request, message.clone())));
     let is_up = |pod: &&Arc<Pod>| {
         let is_given_over = || {
             case.requests.get(&pod.uid).is_some_and(|request| {
-                let active = request.status.active_interceptor_class.as_deref();
-                let is_past = !matches!(active, None | Some(DEPLOYMENT_CLASS));
-                is_wanted(request) && (is_past || request.status.active_interceptor_completed)
+                let (active, ours) = (place_of_active(request), place(request, DEPLOYMENT_CLASS));
+                is_wanted(request) && (active > ours || (active == ours && is_completed(request)))
             })
         };
         !pod.is_terminating()
@@ -509,7 +606,7 @@ fn let_go(case: &Case<'_>, state: &SurgeState<'_>, mut decision: Decision, now: 
     if state.is_rolling_out {
         room = 0;
     }
-    for (pod, request) in &state.waiting {
+    for (pod, request) in &waiting {
         let is_down = why_unavailable(pod, deployment.min_ready_seconds, now).is_some();
         if room == 0 && !is_down {
             break;
@@ -530,7 +627,7 @@ fn let_go(case: &Case<'_>, state: &SurgeState<'_>, mut decision: Decision, now: 
         })
         .collect();
     let moved = moved_at(case.pods.values());
-    let still = state.waiting.iter().filter(|(_, request)| !gone.contains(&request.key));
+    let still = waiting.iter().filter(|(_, request)| !gone.contains(&request.key));
     let reports: Vec<Effect> = still
         .clone()
         .filter_map(|(pod, request)| {

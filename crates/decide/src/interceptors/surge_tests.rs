@@ -403,7 +403,7 @@ fn with_an_autoscaler_its_limits_are_raised_and_set_back() {
             Some(raised.clone()),
         )
     };
-    says(&asked(grown()), &["completes a"]);
+    says(&asked(grown()), &["scales to 2 with Some((1, 2, 0))", "completes a"]);
     let given_over = |scene: Scene| scene.asked("a", REPLICA_SET_CLASS, json!({}));
     // The Deployment remembers, then the limits go back, then the replicas.
     says(&given_over(grown()), &["scales to 2 with Some((1, 2, 0))"]);
@@ -422,4 +422,142 @@ fn with_an_autoscaler_its_limits_are_raised_and_set_back() {
         &asked(marked().autoscaler(1, 5, Some(raised))),
         &["limits to 1..5 with None", "scales to 1 with Some((0, 0, 1))", "tells SurgeReverted"],
     );
+}
+
+#[test]
+fn a_surplus_goes_once_no_pod_is_ready_that_is_not_yet_available() {
+    let since = |second: i64| json!({"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(second).to_string()}]}});
+    let scene = |ready_at: i64| {
+        Scene::new(2)
+            .with(|it| {
+                it["spec"]["minReadySeconds"] = 60.into();
+                it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into();
+            })
+            .surge(2, 4, 4, 0)
+            .preferred("a", i32::MIN)
+            .pod("c", since(ready_at))
+            .pod("d", since(ready_at))
+            .asked(
+                "a",
+                DEPLOYMENT_CLASS,
+                json!({"status": {"message": "Deployment web: a", "progressTimestamp": at(0).to_string()}}),
+            )
+    };
+    says(&scene(-10), &[]);
+    assert_eq!(scene(-10).decide().recheck_at, Some(at(5)));
+    says(&scene(-70), &["scales to 3 with Some((1, 3, 0))"]);
+}
+
+/// A request with interceptors in the order of their turns.
+fn turns(classes: &[&str], completed: bool) -> Value {
+    let interceptors: Vec<Value> = classes
+        .iter()
+        .zip((0..20_000).rev())
+        .map(|(class, priority)| json!({"interceptorClass": class, "priority": priority}))
+        .collect();
+    json!({"spec": {"interceptors": interceptors}, "status": {"activeInterceptorCompleted": completed}})
+}
+
+#[test]
+fn the_largest_number_of_an_autoscaler_goes_back_after_the_replicas() {
+    let surged = |min: u32, raised: Value| {
+        Scene::new(1).preferred("a", i32::MIN).pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(
+            min,
+            2,
+            Some(raised),
+        )
+    };
+    let given_over = |scene: Scene| scene.asked("a", REPLICA_SET_CLASS, json!({}));
+    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2, "maxBy": 1, "maxReplicas": 2});
+    says(&given_over(surged(2, raised)), &["limits to 1..2 with Some((0, 0, 1, 1))"]);
+    let kept = json!({"by": 0, "minBy": 0, "minReplicas": 1, "maxBy": 1, "maxReplicas": 2});
+    says(&given_over(surged(1, kept.clone())), &["scales to 1 with None"]);
+    says(&Scene::new(1).autoscaler(1, 2, Some(kept)), &["limits to 1..1 with None"]);
+    // What the autoscaler takes back by itself is nobody's revert.
+    let by_itself = Scene::new(1).surge(1, 2, 1, 0).autoscaler(1, 5, None);
+    says(&by_itself, &["scales to 1 with None"]);
+}
+
+#[test]
+fn an_autoscaler_that_is_about_to_scale_up_is_waited_for() {
+    let scene = Scene::new(3).preferred("a", i32::MIN).autoscaler(10, 20, None);
+    says(&scene.asked("a", DEPLOYMENT_CLASS, json!({})), &["reports a"]);
+}
+
+#[test]
+fn an_autoscaler_surges_where_the_deployment_does_not_and_keeps_it_until_the_pod_is_gone() {
+    let none = |scene: Scene| {
+        scene.with(|it| it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": 1}))
+    };
+    let classes = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
+    let asked = |scene: Scene, class: &str, completed: bool| {
+        none(scene).asked("a", class, turns(&classes, completed))
+    };
+    let first = || Scene::new(1).autoscaler(1, 5, None);
+    says(&asked(first(), DEPLOYMENT_CLASS, false), &["completes a: Deployment web has no maxSurge"]);
+    let marked = || Scene::new(1).preferred("a", i32::MIN);
+    says(
+        &asked(marked().autoscaler(1, 5, None), HORIZONTAL_POD_AUTOSCALER_CLASS, false),
+        &["limits to 2..5", "reports a"],
+    );
+    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2});
+    let grown = marked().pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(2, 5, Some(raised));
+    says(&asked(grown, HORIZONTAL_POD_AUTOSCALER_CLASS, false), &["completes a"]);
+    let restored = || marked().pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(1, 5, None);
+    says(&asked(restored(), HORIZONTAL_POD_AUTOSCALER_CLASS, true), &["scales to 1 with None"]);
+}
+
+#[test]
+fn a_surge_is_remembered_on_the_deployment_as_soon_as_the_autoscaler_has_grown_it() {
+    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2});
+    let grown =
+        Scene::new(1).preferred("a", i32::MIN).pending("b").with(|it| it["spec"]["replicas"] = 2.into());
+    let asked = grown.autoscaler(2, 5, Some(raised)).asked("a", DEPLOYMENT_CLASS, json!({}));
+    says(&asked, &["scales to 2 with Some((1, 2, 0))", "reports a"]);
+}
+
+#[test]
+fn opting_in_to_max_unavailable_in_the_middle_takes_the_surge_back() {
+    let mut scene = Scene::new(2).surge(1, 3, 3, 0).pod("c", json!({}));
+    scene.deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 1.into();
+    scene.strategy = Strategy::MaxUnavailable;
+    says(&scene, &["scales to 2 with None"]);
+}
+
+#[test]
+fn an_autoscaler_has_nothing_to_add_to_max_unavailable() {
+    let scene = |classes: &[&str]| {
+        let mut scene = Scene::new(3).preferred("a", i32::MIN).autoscaler(3, 5, None);
+        scene.deployment["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": 1});
+        scene.strategy = Strategy::MaxUnavailable;
+        scene.asked("a", HORIZONTAL_POD_AUTOSCALER_CLASS, turns(classes, false))
+    };
+    let first = [HORIZONTAL_POD_AUTOSCALER_CLASS, DEPLOYMENT_CLASS, REPLICA_SET_CLASS];
+    let last = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
+    for classes in [first, last] {
+        says(&scene(&classes), &["completes a: Deployment web has nothing to add"]);
+    }
+}
+
+#[test]
+fn a_pod_whose_cost_somebody_else_has_written_is_marked_again() {
+    let scene = Scene::new(1).preferred("a", 100).surge(1, 2, 2, 0).pod("b", json!({}));
+    let told =
+        json!({"status": {"message": "Deployment web: a waits", "progressTimestamp": at(0).to_string()}});
+    says(&scene.asked("a", DEPLOYMENT_CLASS, told), &["prefers a Some(0)"]);
+}
+
+#[test]
+fn pods_that_are_down_and_asked_to_leave_do_not_wait_for_each_other() {
+    let down = |name: &str, cost: i32, scene: Scene| {
+        let annotations = json!({
+            "controller.kubernetes.io/pod-deletion-cost": cost.to_string(),
+            "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
+        });
+        scene
+            .pod(name, json!({"metadata": {"annotations": annotations}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}))
+            .asked(name, DEPLOYMENT_CLASS, json!({"status": {"message": format!("Deployment web: {name}"), "progressTimestamp": at(0).to_string()}}))
+    };
+    let scene = Scene::new(4).surge(1, 5, 5, 0).pod("e", json!({}));
+    says(&down("a", i32::MIN, down("b", i32::MIN + 1, scene)), &["completes a"]);
 }
