@@ -299,7 +299,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             if may_shrink {
                 decision.effects.extend(lower(case, &state, target));
             }
-        } else if state.size.by < target && !state.is_rolling_out {
+        } else if state.size.by < target && !state.is_rolling_out && state.surplus == 0 {
             // Before all else: it takes the longest.
             decision.effects.splice(0..0, raise(case, &state, target));
         } else if state.batch > 0 && !state.is_rolling_out && state.is_replaced() && comes_first(case, &state)
