@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::{Value, json};
 use usher_api::lenient::Lenient;
-use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
+use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, SURGE_ANNOTATION};
 use usher_api::{EvictionRequest, NodeMaintenance};
 use usher_apply::Clock;
 use usher_decide::snapshot::{
-    Budget, BudgetOnWire, DaemonSet, DaemonSetOnWire, Maintenance, Namespace, NamespaceOnWire, Node,
-    NodeOnWire, Pod, PodOnWire, Request as EvictionRequestView, RequestOnWire, StatefulSet,
-    StatefulSetOnWire,
+    Autoscaler, AutoscalerOnWire, Budget, BudgetOnWire, DaemonSet, DaemonSetOnWire, Deployment,
+    DeploymentOnWire, Maintenance, Namespace, NamespaceOnWire, Node, NodeOnWire, Pod, PodOnWire, ReplicaSet,
+    ReplicaSetOnWire, Request as EvictionRequestView, RequestOnWire, StatefulSet, StatefulSetOnWire,
 };
 use usher_tests::cluster::ADMIN;
 use usher_tests::hostile::{LAST_SECOND, places, values};
@@ -118,6 +118,48 @@ fn kinds() -> Vec<Kind> {
                 "replicas": 0, "observedGeneration": 1, "updateRevision": "r", "currentRevision": "r", "conditions": [condition],
             }),
             reads: reads::<StatefulSetOnWire, StatefulSet>,
+        },
+        Kind {
+            name: "deployments/w",
+            path: "/apis/apps/v1/namespaces/default/deployments",
+            object: json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "w", "annotations": {SURGE_ANNOTATION: r#"{"by":1,"replicas":1}"#}},
+                "spec": {
+                    "replicas": 0, "minReadySeconds": 5, "paused": true,
+                    "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
+                    "selector": {"matchLabels": {"app": "w"}}, "template": template("w"),
+                },
+            }),
+            status: json!({
+                "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1,
+                "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": time, "lastUpdateTime": time}],
+            }),
+            reads: reads::<DeploymentOnWire, Deployment>,
+        },
+        Kind {
+            name: "replicasets/r",
+            path: "/apis/apps/v1/namespaces/default/replicasets",
+            object: json!({
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"},
+                "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "r"}}, "template": template("r")},
+            }),
+            status: json!({"replicas": 0, "observedGeneration": 1, "conditions": [condition]}),
+            reads: reads::<ReplicaSetOnWire, ReplicaSet>,
+        },
+        Kind {
+            name: "horizontalpodautoscalers/h",
+            path: "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+            object: json!({
+                "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "h", "annotations": {SURGE_ANNOTATION: r#"{"by":1,"minBy":1,"minReplicas":1}"#}},
+                "spec": {
+                    "minReplicas": 1, "maxReplicas": 3,
+                    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "w"},
+                },
+            }),
+            status: json!({"observedGeneration": 1, "currentReplicas": 1, "desiredReplicas": 1}),
+            reads: reads::<AutoscalerOnWire, Autoscaler>,
         },
         Kind {
             name: "namespaces/x",
