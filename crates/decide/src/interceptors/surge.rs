@@ -170,6 +170,10 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
         (pod.is_ready(), mark_of(pod).unwrap_or(i32::MAX), request.created, request.key.clone())
     });
     let size = size(case);
+    // One that is the eviction API's already is waited for as long as it can be helped.
+    let can_be_helped =
+        |request: &Request| size.by > 0 && patience_ends(request).is_some_and(|ends| now < ends);
+    given_over.retain(|(_, request)| !is_completed(request) || can_be_helped(request));
     let batch = waiting.len().min(size.by as usize);
     let going = given_over.iter().chain(&in_between);
     // One batch after the other.

@@ -505,6 +505,9 @@ fn an_autoscaler_surges_where_the_deployment_does_not_and_keeps_it_until_the_pod
     says(&asked(grown, HORIZONTAL_POD_AUTOSCALER_CLASS, false), &["completes a"]);
     let restored = || marked().pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(1, 5, None);
     says(&asked(restored(), HORIZONTAL_POD_AUTOSCALER_CLASS, true), &["scales to 1 with None"]);
+    // Without a surge it is the eviction API's alone, and nobody waits for it.
+    let lost = asked(marked().autoscaler(1, 5, None), HORIZONTAL_POD_AUTOSCALER_CLASS, true).decide();
+    assert_eq!((lost.effects, lost.waiting_on), (vec![], None));
 }
 
 #[test]
