@@ -11,7 +11,7 @@ use usher_client::requests::{Version, set_finalizers};
 use usher_client::{Evicted, evict, kind_of};
 use usher_decide::decision::{About, Effect, Notice, limited};
 use usher_decide::eviction_request::{Answer, Refusal};
-use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire, is_of_others};
 
 use crate::events::Events;
 use crate::{spans, status};
@@ -189,13 +189,41 @@ impl Requests {
         version: &mut String,
         status: &EvictionRequestStatus,
     ) -> Result<(), Failure> {
-        let mut patch = status::of_request(status);
+        let mut patch = if status.conditions.iter().any(is_of_others) {
+            status::of_request(&self.with_conditions_of_others(request, version, status).await?)
+        } else {
+            status::of_request(status)
+        };
         patch["metadata"] = json!({"uid": &*request.uid, "resourceVersion": version});
         let written = self
             .requests(request)
             .patch_status(&request.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
             .await;
         written.map(|written| remember(written.meta(), version)).map_err(failure_of_write)
+    }
+
+    /// The conditions of others are not kept in memory, and are written back as they are on the server.
+    async fn with_conditions_of_others(
+        &self,
+        request: &Request,
+        version: &str,
+        status: &EvictionRequestStatus,
+    ) -> Result<EvictionRequestStatus, Failure> {
+        let stored = match self.requests(request).get(&request.key.name).await {
+            Ok(stored) => stored.read().map_err(unreadable)?,
+            Err(why) => return Err(failure_of_write(why)),
+        };
+        if stored.metadata.resource_version.as_deref() != Some(version) {
+            return Err(Failure::Outdated);
+        }
+        let mut stored = stored.status.unwrap_or_default().conditions;
+        let mut status = status.clone();
+        for condition in status.conditions.iter_mut().filter(|condition| is_of_others(condition)) {
+            if let Some(stored) = stored.iter_mut().find(|stored| stored.type_ == condition.type_) {
+                std::mem::swap(condition, stored);
+            }
+        }
+        Ok(status)
     }
 
     async fn delete(&self, request: &Request, version: &mut String) -> Result<(), Failure> {

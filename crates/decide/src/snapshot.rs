@@ -20,7 +20,7 @@ pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
 pub use pod::{Owner, Phase, Pod, PreferredForDeletion, Waiting};
-pub use request::Request;
+pub use request::{Request, is_of_others};
 pub use watch_event::WatchEvent;
 pub use wire::{
     AutoscalerOnWire, BudgetOnWire, DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, PodOnWire,

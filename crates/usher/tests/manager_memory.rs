@@ -116,6 +116,12 @@ async fn a_whole_manager_with_three_hundred_of_the_largest_requests_stays_below_
             sleep(Duration::from_millis(500)).await;
         }
     }
+    for path in &paths {
+        let stored: Value = client.request(Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
+        let conditions = stored["status"]["conditions"].as_array().unwrap();
+        let before = status["status"]["conditions"].as_array().unwrap();
+        assert!(before.iter().all(|one| conditions.contains(one)), "conditions of others stay as they are");
+    }
     let most = most_memory(manager.id().unwrap());
     manager.kill().await.unwrap();
     std::fs::remove_file(&kubeconfig).unwrap();

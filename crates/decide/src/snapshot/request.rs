@@ -10,6 +10,7 @@ use usher_api::{EvictionRequestStatus, Interceptor};
 
 use super::Key;
 use super::wire::RequestOnWire;
+use crate::eviction_request::BLOCKED_CONDITION;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -33,6 +34,7 @@ pub struct Request {
     /// The time of the last progress is a report, as far as the server tells who wrote it; otherwise the manager wrote it when it gave the
     /// turn.
     pub is_progress_reported: bool,
+    /// Of the conditions of others only their types are kept: they may be half a megabyte, and nobody decides by them.
     pub status: EvictionRequestStatus,
     /// The stored progress was undone, or lies in the future: `status` has it as it should be, and it is to be written.
     pub is_progress_corrected: bool,
@@ -82,6 +84,18 @@ impl Request {
     }
 }
 
+/// Whether somebody else than the manager writes the condition.
+pub fn is_of_others(condition: &Condition) -> bool {
+    condition.type_ != BLOCKED_CONDITION
+}
+
+fn without_words_of_others(mut status: EvictionRequestStatus) -> EvictionRequestStatus {
+    for condition in status.conditions.iter_mut().filter(|condition| is_of_others(condition)) {
+        (condition.reason, condition.message) = (String::new(), String::new());
+    }
+    status
+}
+
 impl From<RequestOnWire> for Request {
     fn from(request: RequestOnWire) -> Self {
         let meta = request.metadata;
@@ -108,7 +122,7 @@ impl From<RequestOnWire> for Request {
             interceptors: interceptors.into(),
             skips_interceptors: skip.map(|why| why.as_str().into()),
             deadline: SignedDuration::from_secs(request.spec.progress_deadline_seconds.into()),
-            status: request.status.unwrap_or_default(),
+            status: request.status.map(without_words_of_others).unwrap_or_default(),
             is_progress_corrected: false,
         }
     }
