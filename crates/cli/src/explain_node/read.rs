@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::Pod as FullPod;
+use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::{EvictionRequest, NodeMaintenance};
@@ -23,14 +23,14 @@ const AT_ONCE: usize = 16;
 const OFFERED: usize = 3;
 
 pub async fn find(client: &Client, name: &str) -> Result<NodeFound, Error> {
-    let nodes: Api<Read<NodeOnWire>> = Api::all(client.clone());
+    let nodes: Api<Read<FullNode>> = Api::all(client.clone());
     let node = match nodes.get(name).await {
-        Ok(node) => node.wanted()?,
+        Ok(node) => node,
         Err(why) if is_missing(&why) => return Err(unknown(client, name).await?),
         Err(why) => return Err(why.into()),
     };
-    let cordoned_by = cordoned_by(&node);
-    let node = node.into();
+    let cordoned_by = node.as_object().and_then(cordoned_by);
+    let node = node.again::<NodeOnWire>().wanted()?.into();
     let maintenances: Vec<Maintenance> =
         list_as(&Api::<Read<NodeMaintenance>>::all(client.clone()), None).await?;
     Ok(NodeFound { pods: pods_of(client, name).await?, maintenances, node, cordoned_by })
@@ -77,7 +77,7 @@ async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
 }
 
 /// Who wrote last that the node takes no pods, by the name under which he writes.
-fn cordoned_by(node: &NodeOnWire) -> Option<String> {
+fn cordoned_by(node: &FullNode) -> Option<String> {
     let writes = node.metadata.managed_fields.iter().flatten().filter(|entry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
         fields.is_some_and(|fields| fields.pointer("/f:spec/f:unschedulable").is_some())

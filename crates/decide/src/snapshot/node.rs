@@ -12,7 +12,7 @@ use usher_api::names::{
     NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
 
-use super::wire::stands_for;
+use super::wire::{slim, stands_for};
 
 /// What a node goes through while maintenances hold it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +77,7 @@ impl Node {
 /// A node as the server sends it. Its images, addresses and sizes are left out.
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeOnWire {
+    #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub(crate) spec: NodeSpec,

@@ -17,7 +17,8 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use usher_api::names::{
     DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_STRATEGY_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX,
-    INTERCEPTOR_PRIORITY_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, POD_DELETION_COST_ANNOTATION,
+    INTERCEPTOR_PRIORITY_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, NODE_HELD_BY_ANNOTATION,
+    NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION, POD_DELETION_COST_ANNOTATION,
     SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION,
 };
 use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
@@ -425,13 +426,13 @@ struct StatusFields {
     progress: Option<serde::de::IgnoredAny>,
 }
 
-/// Only those that somebody decides by: whether it is a mirror pod, which interceptors a pod names, whether a request knows them, and
-/// what surging left on it. A pod may carry 256 KiB of others.
+/// Only those that somebody decides by: whether it is a mirror pod, which interceptors a pod names, whether a request knows them, what
+/// surging left on it, and who holds a node. An object may carry 256 KiB of others.
 #[derive(Default)]
 struct Annotations(BTreeMap<String, String>);
 
 impl Annotations {
-    const MATTER: [&str; 8] = [
+    const MATTER: [&str; 11] = [
         MIRROR_ANNOTATION,
         INTERCEPTORS_RESOLVED_ANNOTATION,
         SKIP_INTERCEPTORS_ANNOTATION,
@@ -440,6 +441,9 @@ impl Annotations {
         INTERCEPTOR_PRIORITY_ANNOTATION,
         POD_DELETION_COST_ANNOTATION,
         DELETION_COST_BEFORE_ANNOTATION,
+        NODE_HELD_BY_ANNOTATION,
+        NODE_WAS_UNSCHEDULABLE_ANNOTATION,
+        NODE_PHASE_ANNOTATION,
     ];
 
     fn matter(key: &str) -> bool {
@@ -475,7 +479,7 @@ impl<'de> Deserialize<'de> for Annotations {
     }
 }
 
-fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     Slim::<IgnoredAny>::deserialize(from).map(meta)
 }
 
