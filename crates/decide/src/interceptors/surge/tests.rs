@@ -1,22 +1,22 @@
 use serde_json::{Value, json};
-use usher_api::names::SURGE_ANNOTATION;
+use usher_api::names::{DEPLOYMENT_CLASS, REPLICA_SET_CLASS, SURGE_ANNOTATION};
 
 use super::super::samples::{self, at};
 use super::*;
 use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire};
 
 /// A Deployment `web` with the same UID, and what is asked of its pods.
-struct Scene {
-    deployment: Value,
-    autoscaler: Option<Value>,
-    strategy: Strategy,
+pub struct Scene {
+    pub deployment: Value,
+    pub autoscaler: Option<Value>,
+    pub strategy: Strategy,
     pods: BTreeMap<Key, Arc<Pod>>,
     requests: HashMap<Arc<str>, Arc<Request>>,
 }
 
 impl Scene {
     /// Pods a, b, c ... that are all available.
-    fn new(replicas: u32) -> Self {
+    pub fn new(replicas: u32) -> Self {
         let names = ('a'..='z').take(replicas as usize);
         let scene = Self {
             deployment: json!({
@@ -32,12 +32,12 @@ impl Scene {
         names.fold(scene, |scene, name| scene.pod(&name.to_string(), json!({})))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Value)) -> Self {
+    pub fn with(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(&mut self.deployment);
         self
     }
 
-    fn surge(self, by: u32, written: u32, replicas: u32, reverted: u32) -> Self {
+    pub fn surge(self, by: u32, written: u32, replicas: u32, reverted: u32) -> Self {
         let record = json!({"by": by, "replicas": written, "reverted": reverted}).to_string();
         self.with(|it| {
             it["metadata"]["annotations"] = json!({SURGE_ANNOTATION: record});
@@ -45,7 +45,7 @@ impl Scene {
         })
     }
 
-    fn autoscaler(mut self, min: u32, max: u32, raised: Option<Value>) -> Self {
+    pub fn autoscaler(mut self, min: u32, max: u32, raised: Option<Value>) -> Self {
         let annotations = raised.map(|raised| json!({SURGE_ANNOTATION: raised.to_string()}));
         self.autoscaler = Some(json!({
             "metadata": {"name": "hpa", "namespace": "ns", "uid": "hpa", "annotations": annotations},
@@ -54,19 +54,19 @@ impl Scene {
         self
     }
 
-    fn pod(mut self, name: &str, with: Value) -> Self {
+    pub fn pod(mut self, name: &str, with: Value) -> Self {
         let pod = samples::pod(name, "ReplicaSet", "web-1", "node-1", with);
         self.pods.insert(pod.key.clone(), pod);
         self
     }
 
-    fn pending(self, name: &str) -> Self {
+    pub fn pending(self, name: &str) -> Self {
         self.pod(name, json!({"spec": {"nodeName": ""}, "status": {"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"},
         ]}}))
     }
 
-    fn preferred(self, name: &str, cost: i32) -> Self {
+    pub fn preferred(self, name: &str, cost: i32) -> Self {
         let annotations = json!({
             "controller.kubernetes.io/pod-deletion-cost": cost.to_string(),
             "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
@@ -74,12 +74,12 @@ impl Scene {
         self.pod(name, json!({"metadata": {"annotations": annotations}}))
     }
 
-    fn asked(mut self, pod: &str, class: &str, with: Value) -> Self {
+    pub fn asked(mut self, pod: &str, class: &str, with: Value) -> Self {
         self.requests.insert(pod.into(), samples::request(pod, class, with));
         self
     }
 
-    fn decide(&self) -> Decision {
+    pub fn decide(&self) -> Decision {
         let deployment = serde_json::from_value::<DeploymentOnWire>(self.deployment.clone()).unwrap().into();
         let autoscaler = self
             .autoscaler
@@ -95,7 +95,7 @@ impl Scene {
         decide(&case, at(1))
     }
 
-    fn effects(&self) -> Vec<String> {
+    pub fn effects(&self) -> Vec<String> {
         self.decide().effects.iter().map(words).collect()
     }
 }
@@ -125,11 +125,21 @@ fn words(effect: &Effect) -> String {
 }
 
 #[track_caller]
-fn says(scene: &Scene, wanted: &[&str]) {
+pub fn says(scene: &Scene, wanted: &[&str]) {
     let found = scene.effects();
     let matches = found.len() == wanted.len()
         && found.iter().zip(wanted).all(|(found, wanted)| found.starts_with(wanted));
     assert!(matches, "{found:#?} instead of {wanted:#?}");
+}
+
+/// A request with interceptors in the order of their turns.
+pub fn turns(classes: &[&str], completed: bool) -> Value {
+    let interceptors: Vec<Value> = classes
+        .iter()
+        .zip((0..20_000).rev())
+        .map(|(class, priority)| json!({"interceptorClass": class, "priority": priority}))
+        .collect();
+    json!({"spec": {"interceptors": interceptors}, "status": {"activeInterceptorCompleted": completed}})
 }
 
 #[test]
@@ -365,66 +375,6 @@ fn the_mark_is_only_on_pods_whose_turn_is_ours() {
 }
 
 #[test]
-fn opted_in_at_most_max_unavailable_go_at_a_time() {
-    let scene = |unavailable: u32| {
-        let mut scene = Scene::new(4).with(|it| {
-            it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": unavailable});
-        });
-        scene.strategy = Strategy::MaxUnavailable;
-        for (cost, pod) in ["a", "b", "c"].iter().enumerate() {
-            let cost = i32::MIN + i32::try_from(cost).unwrap();
-            scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
-        }
-        scene
-    };
-    says(&scene(2), &["completes a", "completes b", "reports c: Deployment web: c waits until others"]);
-    says(
-        &scene(1).asked("d", REPLICA_SET_CLASS, json!({})),
-        &["prefers d", "completes d", "reports a", "reports b", "reports c"],
-    );
-}
-
-#[test]
-fn with_an_autoscaler_its_limits_are_raised_and_set_back() {
-    let asked = |scene: Scene| scene.asked("a", DEPLOYMENT_CLASS, json!({}));
-    let marked = || Scene::new(1).preferred("a", i32::MIN);
-    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2});
-    says(&asked(marked().autoscaler(1, 5, None)), &["limits to 2..5 with Some((1, 1, 2, 0))", "reports a"]);
-    // Where the largest number is in the way it is raised too.
-    says(&asked(marked().autoscaler(1, 1, None)), &["limits to 2..2 with Some((1, 1, 2, 1))", "reports a"]);
-    says(
-        &asked(marked().autoscaler(2, 5, Some(raised.clone()))),
-        &["reports a: Deployment web: a waits until HorizontalPodAutoscaler hpa has scaled it up"],
-    );
-    let grown = || {
-        marked().pod("b", json!({})).with(|it| it["spec"]["replicas"] = 2.into()).autoscaler(
-            2,
-            5,
-            Some(raised.clone()),
-        )
-    };
-    says(&asked(grown()), &["scales to 2 with Some((1, 2, 0))", "completes a"]);
-    let given_over = |scene: Scene| scene.asked("a", REPLICA_SET_CLASS, json!({}));
-    // The Deployment remembers, then the limits go back, then the replicas.
-    says(&given_over(grown()), &["scales to 2 with Some((1, 2, 0))"]);
-    says(&given_over(grown().surge(1, 2, 2, 0)), &["limits to 1..5 with None"]);
-    let restored = || marked().pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(1, 5, None);
-    says(&given_over(restored()), &["scales to 1 with None"]);
-    let mut unobserved = given_over(restored());
-    unobserved.autoscaler.as_mut().unwrap()["metadata"]["generation"] = 2.into();
-    says(&unobserved, &[]);
-    // The load wants more: that counts.
-    let loaded = marked().pod("b", json!({})).pod("c", json!({}));
-    let loaded = loaded.with(|it| it["spec"]["replicas"] = 3.into()).autoscaler(2, 5, Some(raised.clone()));
-    says(&asked(loaded), &["limits to 4..5 with Some((1, 3, 4, 0))", "reports a"]);
-    // Somebody sets them back.
-    says(
-        &asked(marked().autoscaler(1, 5, Some(raised))),
-        &["limits to 1..5 with None", "scales to 1 with Some((0, 0, 1))", "tells SurgeReverted"],
-    );
-}
-
-#[test]
 fn a_surplus_goes_once_no_pod_is_ready_that_is_not_yet_available() {
     let since = |second: i64| json!({"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(second).to_string()}]}});
     let scene = |ready_at: i64| {
@@ -446,100 +396,6 @@ fn a_surplus_goes_once_no_pod_is_ready_that_is_not_yet_available() {
     says(&scene(-10), &[]);
     assert_eq!(scene(-10).decide().recheck_at, Some(at(5)));
     says(&scene(-70), &["scales to 3 with Some((1, 3, 0))"]);
-}
-
-/// A request with interceptors in the order of their turns.
-fn turns(classes: &[&str], completed: bool) -> Value {
-    let interceptors: Vec<Value> = classes
-        .iter()
-        .zip((0..20_000).rev())
-        .map(|(class, priority)| json!({"interceptorClass": class, "priority": priority}))
-        .collect();
-    json!({"spec": {"interceptors": interceptors}, "status": {"activeInterceptorCompleted": completed}})
-}
-
-#[test]
-fn the_largest_number_of_an_autoscaler_goes_back_after_the_replicas() {
-    let surged = |min: u32, raised: Value| {
-        Scene::new(1).preferred("a", i32::MIN).pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(
-            min,
-            2,
-            Some(raised),
-        )
-    };
-    let given_over = |scene: Scene| scene.asked("a", REPLICA_SET_CLASS, json!({}));
-    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2, "maxBy": 1, "maxReplicas": 2});
-    says(&given_over(surged(2, raised)), &["limits to 1..2 with Some((0, 0, 1, 1))"]);
-    let kept = json!({"by": 0, "minBy": 0, "minReplicas": 1, "maxBy": 1, "maxReplicas": 2});
-    says(&given_over(surged(1, kept.clone())), &["scales to 1 with None"]);
-    says(&Scene::new(1).autoscaler(1, 2, Some(kept)), &["limits to 1..1 with None"]);
-    // What the autoscaler takes back by itself is nobody's revert.
-    let by_itself = Scene::new(1).surge(1, 2, 1, 0).autoscaler(1, 5, None);
-    says(&by_itself, &["scales to 1 with None"]);
-}
-
-#[test]
-fn an_autoscaler_that_is_about_to_scale_up_is_waited_for() {
-    let scene = Scene::new(3).preferred("a", i32::MIN).autoscaler(10, 20, None);
-    says(&scene.asked("a", DEPLOYMENT_CLASS, json!({})), &["reports a"]);
-}
-
-#[test]
-fn an_autoscaler_surges_where_the_deployment_does_not_and_keeps_it_until_the_pod_is_gone() {
-    let none = |scene: Scene| {
-        scene.with(|it| it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": 1}))
-    };
-    let classes = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
-    let asked = |scene: Scene, class: &str, completed: bool| {
-        none(scene).asked("a", class, turns(&classes, completed))
-    };
-    let first = || Scene::new(1).autoscaler(1, 5, None);
-    says(&asked(first(), DEPLOYMENT_CLASS, false), &["completes a: Deployment web has no maxSurge"]);
-    let marked = || Scene::new(1).preferred("a", i32::MIN);
-    says(
-        &asked(marked().autoscaler(1, 5, None), HORIZONTAL_POD_AUTOSCALER_CLASS, false),
-        &["limits to 2..5", "reports a"],
-    );
-    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2});
-    let grown = marked().pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(2, 5, Some(raised));
-    says(&asked(grown, HORIZONTAL_POD_AUTOSCALER_CLASS, false), &["completes a"]);
-    let restored = || marked().pod("b", json!({})).surge(1, 2, 2, 0).autoscaler(1, 5, None);
-    says(&asked(restored(), HORIZONTAL_POD_AUTOSCALER_CLASS, true), &["scales to 1 with None"]);
-    // Without a surge it is the eviction API's alone, and nobody waits for it.
-    let lost = asked(marked().autoscaler(1, 5, None), HORIZONTAL_POD_AUTOSCALER_CLASS, true).decide();
-    assert_eq!((lost.effects, lost.waiting_on), (vec![], None));
-}
-
-#[test]
-fn a_surge_is_remembered_on_the_deployment_as_soon_as_the_autoscaler_has_grown_it() {
-    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2});
-    let grown =
-        Scene::new(1).preferred("a", i32::MIN).pending("b").with(|it| it["spec"]["replicas"] = 2.into());
-    let asked = grown.autoscaler(2, 5, Some(raised)).asked("a", DEPLOYMENT_CLASS, json!({}));
-    says(&asked, &["scales to 2 with Some((1, 2, 0))", "reports a"]);
-}
-
-#[test]
-fn opting_in_to_max_unavailable_in_the_middle_takes_the_surge_back() {
-    let mut scene = Scene::new(2).surge(1, 3, 3, 0).pod("c", json!({}));
-    scene.deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 1.into();
-    scene.strategy = Strategy::MaxUnavailable;
-    says(&scene, &["scales to 2 with None"]);
-}
-
-#[test]
-fn an_autoscaler_has_nothing_to_add_to_max_unavailable() {
-    let scene = |classes: &[&str]| {
-        let mut scene = Scene::new(3).preferred("a", i32::MIN).autoscaler(3, 5, None);
-        scene.deployment["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": 1});
-        scene.strategy = Strategy::MaxUnavailable;
-        scene.asked("a", HORIZONTAL_POD_AUTOSCALER_CLASS, turns(classes, false))
-    };
-    let first = [HORIZONTAL_POD_AUTOSCALER_CLASS, DEPLOYMENT_CLASS, REPLICA_SET_CLASS];
-    let last = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
-    for classes in [first, last] {
-        says(&scene(&classes), &["completes a: Deployment web has nothing to add"]);
-    }
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! Deployments that opted in to their `maxUnavailable`: nothing comes before, and not more than that go at a time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS};
+
+use super::super::availability::{moved_at, why_unavailable};
+use super::super::{Decision, Effect, Wait, complete, has_turn, is_wanted, next_beat};
+use super::state::SurgeState;
+use super::telling::report;
+use super::{Case, is_completed, place, place_of_active};
+use crate::snapshot::{Key, Pod};
+
+/// Opted in: at most `maxUnavailable` at a time are given over to the eviction API.
+pub(super) fn let_go(
+    case: &Case<'_>,
+    state: &SurgeState<'_>,
+    mut decision: Decision,
+    now: Timestamp,
+) -> Decision {
+    let deployment = case.deployment;
+    let name = &deployment.key.name;
+    let update = deployment.rolling_update.as_ref();
+    let most = update.map_or(0, |update| update.max_unavailable.down(deployment.replicas)) as usize;
+    let message = format!("Deployment {name} has nothing to add: it is left to the eviction API");
+    let (of_autoscaler, waiting): (Vec<_>, Vec<_>) =
+        state.waiting.iter().partition(|(_, request)| has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS));
+    let others = state.given_over.iter().chain(of_autoscaler).filter(|(_, request)| !is_completed(request));
+    decision.effects.extend(others.map(|(_, request)| complete(request, message.clone())));
+    let is_up = |pod: &&Arc<Pod>| {
+        let is_given_over = || {
+            case.requests.get(&pod.uid).is_some_and(|request| {
+                let (active, ours) = (place_of_active(request), place(request, DEPLOYMENT_CLASS));
+                is_wanted(request) && (active > ours || (active == ours && is_completed(request)))
+            })
+        };
+        !pod.is_terminating()
+            && why_unavailable(pod, deployment.min_ready_seconds, now).is_none()
+            && !is_given_over()
+    };
+    let up = case.pods.values().filter(is_up).count();
+    let mut room = (up + most).saturating_sub(deployment.replicas as usize);
+    if state.is_rolling_out {
+        room = 0;
+    }
+    for (pod, request) in &waiting {
+        let is_down = why_unavailable(pod, deployment.min_ready_seconds, now).is_some();
+        if room == 0 && !is_down {
+            break;
+        }
+        room = room.saturating_sub(usize::from(!is_down));
+        let message = format!(
+            "Deployment {name}: {} goes now, at most {most} of {} may be unavailable",
+            pod.key.name, deployment.replicas
+        );
+        decision.effects.push(complete(request, message));
+    }
+    let gone: BTreeSet<&Key> = decision
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Report { request, .. } => Some(&request.key),
+            _ => None,
+        })
+        .collect();
+    let moved = moved_at(case.pods.values());
+    let still = waiting.iter().filter(|(_, request)| !gone.contains(&request.key));
+    let reports: Vec<Effect> = still
+        .clone()
+        .filter_map(|(pod, request)| {
+            let until =
+                if state.is_rolling_out { "its rollout is done" } else { "others are available again" };
+            let words = format!("{} waits until {until}", pod.key.name);
+            report(case, pod, request, (&words, None, moved), now)
+        })
+        .collect();
+    decision.recheck_at = still.map(|(_, request)| next_beat(request)).filter(|at| *at > now).min();
+    decision.waiting_on = decision.recheck_at.map(|_| Wait::Others);
+    decision.effects.extend(reports);
+    decision
+}

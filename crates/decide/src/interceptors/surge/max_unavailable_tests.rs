@@ -1,0 +1,48 @@
+use serde_json::json;
+use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
+use usher_api::workloads::Strategy;
+
+use super::tests::{Scene, says, turns};
+
+#[test]
+fn opted_in_at_most_max_unavailable_go_at_a_time() {
+    let scene = |unavailable: u32| {
+        let mut scene = Scene::new(4).with(|it| {
+            it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": unavailable});
+        });
+        scene.strategy = Strategy::MaxUnavailable;
+        for (cost, pod) in ["a", "b", "c"].iter().enumerate() {
+            let cost = i32::MIN + i32::try_from(cost).unwrap();
+            scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
+        }
+        scene
+    };
+    says(&scene(2), &["completes a", "completes b", "reports c: Deployment web: c waits until others"]);
+    says(
+        &scene(1).asked("d", REPLICA_SET_CLASS, json!({})),
+        &["prefers d", "completes d", "reports a", "reports b", "reports c"],
+    );
+}
+
+#[test]
+fn opting_in_to_max_unavailable_in_the_middle_takes_the_surge_back() {
+    let mut scene = Scene::new(2).surge(1, 3, 3, 0).pod("c", json!({}));
+    scene.deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 1.into();
+    scene.strategy = Strategy::MaxUnavailable;
+    says(&scene, &["scales to 2 with None"]);
+}
+
+#[test]
+fn an_autoscaler_has_nothing_to_add_to_max_unavailable() {
+    let scene = |classes: &[&str]| {
+        let mut scene = Scene::new(3).preferred("a", i32::MIN).autoscaler(3, 5, None);
+        scene.deployment["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": 1});
+        scene.strategy = Strategy::MaxUnavailable;
+        scene.asked("a", HORIZONTAL_POD_AUTOSCALER_CLASS, turns(classes, false))
+    };
+    let first = [HORIZONTAL_POD_AUTOSCALER_CLASS, DEPLOYMENT_CLASS, REPLICA_SET_CLASS];
+    let last = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
+    for classes in [first, last] {
+        says(&scene(&classes), &["completes a: Deployment web has nothing to add"]);
+    }
+}

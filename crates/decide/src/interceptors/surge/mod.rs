@@ -1,0 +1,232 @@
+//! What is done for the pods of one Deployment that are asked to leave: new ones come first.
+//!
+//! The Deployment is scaled up by as many as are asked for, `maxSurge` at most. Once as many pods as its owner wants are available
+//! without those that leave, these are given over to the ReplicaSet, which is the next interceptor, and in its turn the surge is taken
+//! back: they have the lowest deletion cost, so that the ReplicaSet deletes exactly them. Taking back is scaling down, and that never
+//! costs an available pod that is needed, since a ReplicaSet gives up pods that are not ready first. No budget is asked, and none is
+//! broken.
+//!
+//! An autoscaler over the Deployment writes its replicas, so that its limits are raised instead.
+
+mod limits;
+mod max_unavailable;
+mod preference;
+mod size;
+mod state;
+mod telling;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
+use usher_api::workloads::Strategy;
+
+use super::availability::{Unavailable, later, why_unavailable};
+use super::{Decision, Effect, Wait, complete, next_beat};
+use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request};
+pub(super) use limits::restored;
+use limits::{release_limit, remember};
+use max_unavailable::let_go;
+use preference::{comes_first, preferences};
+use size::{accept, lower, max_surge, raise};
+use state::{SurgeState, state};
+use telling::{SETTLE, tell_progress};
+
+/// So often a surge is tried where somebody sets it back.
+const TRIES: u32 = 2;
+
+/// A pod that was given over to the ReplicaSet waits for so long if its replacement is not available any more.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Everything that a decision on the requests of one Deployment depends on, but the time.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    pub deployment: &'a Deployment,
+    pub strategy: Strategy,
+    pub autoscaler: Option<&'a Autoscaler>,
+    /// The pods of all its ReplicaSets.
+    pub pods: &'a BTreeMap<Key, Arc<Pod>>,
+    /// Requests for them, by the UID of the pod, whosever turn it is.
+    pub requests: &'a HashMap<Arc<str>, Arc<Request>>,
+}
+
+/// Where in the order of turns this class is.
+fn place(request: &Request, class: &str) -> Option<usize> {
+    request.interceptors.iter().position(|it| it.interceptor_class == class)
+}
+
+fn place_of_active(request: &Request) -> Option<usize> {
+    place(request, request.status.active_interceptor_class.as_deref()?)
+}
+
+fn is_completed(request: &Request) -> bool {
+    request.status.active_interceptor_completed
+}
+
+pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
+    let deployment = case.deployment;
+    let name = &deployment.key.name;
+    let state = state(case, now);
+    let declines = declines(case, &state);
+    let preferences = preferences(case, declines.is_none());
+    let is_settled = !preferences.iter().any(|effect| matches!(effect, Effect::Prefer { cost: None, .. }));
+    let mut decision = Decision { effects: preferences, ..Decision::default() };
+
+    if let Some(change) = state.size.change {
+        decision.effects.extend(accept(case, &state, change));
+        return decision;
+    }
+    let is_raised = case.autoscaler.is_some_and(|autoscaler| autoscaler.raised.is_some());
+    let is_over = (deployment.surge.is_some() || is_raised) && case.requests.is_empty();
+    // What is scaled down in the middle of a rollout is shared by old and new pods, and old ones that are needed would go.
+    // And one that is ready, but not yet for long enough, would stay for one that is available.
+    let soon =
+        case.pods.values().filter(|pod| !pod.is_terminating()).filter_map(|pod| {
+            match why_unavailable(pod, deployment.min_ready_seconds, now) {
+                Some(Unavailable::NotReadyLongEnough { until }) => Some(until),
+                _ => None,
+            }
+        });
+    let soon = soon.min();
+    let may_shrink = is_settled && (state.size.by == 0 || (!state.is_rolling_out && soon.is_none()));
+    let looked_at_again = |decision: Decision| Decision {
+        recheck_at: decision.recheck_at.into_iter().chain(soon).min(),
+        ..decision
+    };
+    decision.effects.extend(remember(case).or_else(|| release_limit(case, &state)));
+    if let Some(message) = declines {
+        if (state.size.by > 0 || is_over) && may_shrink {
+            decision.effects.extend(lower(case, &state, 0));
+        }
+        let asked =
+            state.waiting.iter().chain(&state.given_over).filter(|(_, request)| !is_completed(request));
+        decision.effects.extend(asked.map(|(_, request)| complete(request, message.clone())));
+        return looked_at_again(decision);
+    }
+    if case.strategy == Strategy::MaxUnavailable {
+        if (state.size.by > 0 || is_over) && may_shrink {
+            decision.effects.extend(lower(case, &state, 0));
+        }
+        return looked_at_again(let_go(case, &state, decision, now));
+    }
+    let update = deployment.rolling_update.as_ref();
+    let most = update.map_or(0, |update| max_surge(case, update, &state.size)) as usize;
+
+    if !state.in_between.is_empty() {
+        decision.waiting_on = Some(Wait::Others);
+    } else if !state.given_over.is_empty() {
+        decision.effects.extend(delete(case, &state, now));
+        let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(request));
+        decision.recheck_at = beats.filter(|at| *at > now).min();
+        decision.waiting_on = Some(Wait::Others);
+    } else {
+        let target = u32::try_from(state.waiting.len().min(most)).unwrap_or(u32::MAX);
+        if state.size.by > target {
+            // Some were called off: the surplus goes, and pods that stay must not go for it.
+            if may_shrink {
+                decision.effects.extend(lower(case, &state, target));
+            }
+        } else if state.size.by < target && !state.is_rolling_out && state.surplus == 0 {
+            // Before all else: it takes the longest.
+            decision.effects.splice(0..0, raise(case, &state, target));
+        } else if state.batch > 0 && !state.is_rolling_out && state.is_replaced() && comes_first(case, &state)
+        {
+            let total = state.size.wanted;
+            for (pod, request) in state.waiting.iter().take(state.batch) {
+                let message = format!(
+                    "Deployment {name}: {} goes now, {total} of {total} pods are available without it",
+                    pod.key.name
+                );
+                decision.effects.push(complete(request, message));
+            }
+            return decision;
+        } else if is_over {
+            decision.effects.extend(lower(case, &state, 0));
+        }
+    }
+    decision.effects.extend(tell_progress(case, &state, most, now));
+    if !state.waiting.is_empty() {
+        decision.waiting_on = Some(Wait::Others);
+        let beats = state
+            .waiting
+            .iter()
+            .flat_map(|(_, request)| [next_beat(request), later(progress_of(request), SETTLE)]);
+        let ready = state.unavailable.iter().filter_map(|(_, why)| match why {
+            Unavailable::NotReadyLongEnough { until } => Some(*until),
+            _ => None,
+        });
+        let next = beats.chain(ready).filter(|at| *at > now);
+        decision.recheck_at = decision.recheck_at.into_iter().chain(next).min();
+    }
+    looked_at_again(decision)
+}
+
+/// Why nothing is done for its pods.
+fn declines(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
+    let deployment = case.deployment;
+    let name = &deployment.key.name;
+    let left = "it is left to the eviction API";
+    let annotation = EVICTION_REQUEST_STRATEGY_ANNOTATION;
+    let Some(update) = &deployment.rolling_update else {
+        return Some(format!(
+            "Deployment {name} has the strategy Recreate, which takes all pods down first: {left}"
+        ));
+    };
+    if deployment.is_deleting {
+        return Some(format!("Deployment {name} is being deleted: {left}"));
+    }
+    if deployment.is_paused && deployment.has_old_pods {
+        return Some(format!("Deployment {name} is paused in the middle of a rollout: {left}"));
+    }
+    match case.strategy {
+        Strategy::Off => Some(format!("Deployment {name} opted out: {left}")),
+        Strategy::MaxUnavailable if update.max_unavailable.down(deployment.replicas) == 0 => {
+            Some(format!("Deployment {name} asks for MaxUnavailable, and its maxUnavailable is 0: {left}"))
+        }
+        Strategy::MaxUnavailable => None,
+        Strategy::Default if max_surge(case, update, &state.size) == 0 => Some(format!(
+            "Deployment {name} has no maxSurge: {left}; it opts in to its maxUnavailable by the annotation {annotation}=MaxUnavailable"
+        )),
+        Strategy::Default if state.size.reverted >= TRIES => Some(format!(
+            "Deployment {name} was scaled back {TRIES} times by somebody else while it surged: {left}"
+        )),
+        Strategy::Default => None,
+    }
+}
+
+fn is_asked(state: &SurgeState<'_>) -> bool {
+    !state.waiting.is_empty() || !state.given_over.is_empty()
+}
+
+fn progress_of(request: &Request) -> Timestamp {
+    request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0)
+}
+
+fn patience_ends(request: &Request) -> Option<Timestamp> {
+    request.status.progress_timestamp.as_ref().map(|time| later(time.0, PATIENCE))
+}
+
+/// The turn of the ReplicaSet: pods whose replacement is available are deleted by taking the surge back.
+fn delete(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
+    let name = &case.deployment.key.name;
+    let count = u32::try_from(state.given_over.len()).unwrap_or(u32::MAX);
+    // As many as there should be, so that it is not done again for those that are about to be deleted.
+    if count <= state.size.by && state.is_replaced() && !state.is_rolling_out && comes_first(case, state) {
+        return lower(case, state, state.size.by - count).into_iter().collect();
+    }
+    let message = format!(
+        "Deployment {name} has no available replacement of the pod any more: it is left to the eviction API"
+    );
+    let is_lost = |request: &Request| patience_ends(request).is_none_or(|ends| ends <= now);
+    let turns = state.given_over.iter().filter(|(_, request)| !is_completed(request));
+    let lost = turns.filter(|(_, request)| is_lost(request));
+    lost.map(|(_, request)| complete(request, message.clone())).collect()
+}
+
+#[cfg(test)]
+mod limits_tests;
+#[cfg(test)]
+mod max_unavailable_tests;
+#[cfg(test)]
+mod tests;

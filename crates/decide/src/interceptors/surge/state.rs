@@ -1,0 +1,118 @@
+//! Where the pods of a Deployment stand: who waits, who goes, and who is missing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
+
+use super::super::availability::{Unavailable, why_unavailable};
+use super::super::{has_turn, is_wanted};
+use super::preference::mark_of;
+use super::size::{Size, size};
+use super::{Case, is_completed, patience_ends, place_of_active};
+use crate::snapshot::{Key, Pod, Request};
+
+/// Where the pods of the Deployment stand.
+#[derive(Debug)]
+pub struct SurgeState<'a> {
+    pub size: Size,
+    /// Pods that wait for a replacement, in the order in which they go.
+    pub waiting: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
+    /// Pods whose replacement was available, and which the ReplicaSet is to delete.
+    pub given_over: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
+    /// The same, but the next interceptor has not got its turn yet.
+    pub in_between: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
+    /// So many of those that wait go next.
+    pub batch: usize,
+    /// Those that stay when these are gone, and are not available.
+    pub unavailable: Vec<(&'a Arc<Pod>, Unavailable)>,
+    /// So many are to stay and are not there.
+    pub missing: usize,
+    /// There are more than should stay.
+    pub surplus: usize,
+    pub is_rolling_out: bool,
+}
+
+impl SurgeState<'_> {
+    /// All that are to stay are available.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.unavailable.is_empty() && self.missing == 0 && self.surplus == 0
+    }
+}
+
+pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
+    let (mut waiting, mut given_over, mut in_between) = (Vec::new(), Vec::new(), Vec::new());
+    for pod in case.pods.values().filter(|pod| !pod.is_terminating()) {
+        let Some(request) = case.requests.get(&pod.uid) else { continue };
+        if has_turn(request, DEPLOYMENT_CLASS) || has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS) {
+            waiting.push((pod, request));
+        } else if has_turn(request, REPLICA_SET_CLASS) {
+            given_over.push((pod, request));
+        } else if let Some(is_next_ours) = next_is_ours(request) {
+            // If it is nobody's of these any more, it is the eviction API's; but with a replacement the pod need not wait for that.
+            let list = if is_next_ours { &mut in_between } else { &mut given_over };
+            list.push((pod, request));
+        }
+    }
+    // A ReplicaSet gives up pods first that are not ready.
+    waiting.sort_by_cached_key(|(pod, request)| {
+        (pod.is_ready(), mark_of(pod).unwrap_or(i32::MAX), request.created, request.key.clone())
+    });
+    let size = size(case);
+    // One that is the eviction API's already is waited for as long as it can be helped.
+    let can_be_helped =
+        |request: &Request| size.by > 0 && patience_ends(request).is_some_and(|ends| now < ends);
+    given_over.retain(|(_, request)| !is_completed(request) || can_be_helped(request));
+    let batch = waiting.len().min(size.by as usize);
+    let going = given_over.iter().chain(&in_between);
+    // One batch after the other.
+    let batch = if going.clone().next().is_some() { 0 } else { batch };
+    let going: BTreeSet<&Key> = going.chain(waiting.iter().take(batch)).map(|(pod, _)| &pod.key).collect();
+    let stay = case
+        .pods
+        .values()
+        .filter(|pod| !pod.is_terminating() && !pod.phase.is_terminal() && !going.contains(&pod.key));
+    let mut unavailable = Vec::new();
+    let mut there = 0;
+    let asked: BTreeSet<&Key> = waiting.iter().map(|(pod, _)| &pod.key).collect();
+    for pod in stay {
+        there += 1;
+        // One that waits itself and is down goes before others: nobody waits for it.
+        if !pod.is_ready() && asked.contains(&pod.key) {
+            continue;
+        }
+        unavailable
+            .extend(why_unavailable(pod, case.deployment.min_ready_seconds, now).map(|why| (pod, why)));
+    }
+    let total = size.wanted.saturating_add(size.by) as usize;
+    let should = total.saturating_sub(going.len());
+    SurgeState {
+        missing: should.saturating_sub(there),
+        surplus: there.saturating_sub(should),
+        is_rolling_out: !case.deployment.is_observed || case.deployment.has_old_pods,
+        size,
+        waiting,
+        given_over,
+        in_between,
+        batch,
+        unavailable,
+    }
+}
+
+/// One of these interceptors has completed: whether another of them is the next.
+fn next_is_ours(request: &Request) -> Option<bool> {
+    let active = request.status.active_interceptor_class.as_deref();
+    let is_ours = matches!(active, Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS));
+    let is_over = request.status.active_interceptor_completed && request.skips_interceptors.is_none();
+    if !(is_ours && is_over && is_wanted(request)) {
+        return None;
+    }
+    let next = place_of_active(request).and_then(|at| request.interceptors.get(at + 1));
+    match next.map(|next| next.interceptor_class.as_str()) {
+        Some(DEPLOYMENT_CLASS | REPLICA_SET_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS) => Some(true),
+        // It is about to be somebody else's turn.
+        Some(_) => None,
+        None => Some(false),
+    }
+}

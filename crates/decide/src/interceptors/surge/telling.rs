@@ -1,0 +1,103 @@
+//! What requests say while their pods wait.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use usher_api::report::Report;
+
+use super::super::availability::{batch, later, moved_at};
+use super::super::{Effect, next_beat};
+use super::state::SurgeState;
+use super::{Case, progress_of};
+use crate::snapshot::{Pod, Request};
+
+/// What is waited for is told again after so long, if it is something else by then and something has moved.
+pub(super) const SETTLE: SignedDuration = SignedDuration::from_secs(5);
+
+/// So many pods are named in a message.
+const NAMED: usize = 3;
+
+pub(super) fn tell_progress(
+    case: &Case<'_>,
+    state: &SurgeState<'_>,
+    most: usize,
+    now: Timestamp,
+) -> Vec<Effect> {
+    let deployment = case.deployment;
+    let min_ready = SignedDuration::from_secs(deployment.min_ready_seconds.into());
+    let one = batch(case.pods.values()).saturating_add(min_ready);
+    let at_once = most.max(1);
+    let waits_for = waits_for(case, state);
+    let moved = moved_at(case.pods.values());
+    let mut effects = Vec::new();
+    for (place, (pod, request)) in state.waiting.iter().enumerate() {
+        let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
+        let finish = later(now, one.saturating_mul(batches));
+        let words = if place < at_once {
+            format!("{} waits until {waits_for}", pod.key.name)
+        } else {
+            format!("{} waits for its turn, {at_once} at a time", pod.key.name)
+        };
+        effects.extend(report(case, pod, request, (&words, Some(finish), moved), now));
+    }
+    effects
+}
+
+/// What is said at the beginning of the turn, when it changes what is waited for, and with every sign of life. That there is progress
+/// is said only if there was any.
+pub(super) fn report(
+    case: &Case<'_>,
+    pod: &Pod,
+    request: &Arc<Request>,
+    (words, finish, moved): (&str, Option<Timestamp>, Timestamp),
+    now: Timestamp,
+) -> Option<Effect> {
+    let start = format!("Deployment {}: {}", case.deployment.key.name, pod.key.name);
+    let is_first = !request.status.message.starts_with(&start);
+    let message = format!("Deployment {}: {words}", case.deployment.key.name);
+    let since = progress_of(request);
+    let has_moved = moved > since;
+    let is_news = message != request.status.message && has_moved && now >= later(since, SETTLE);
+    if !is_first && !is_news && now < next_beat(request) {
+        return None;
+    }
+    let progress = is_first || has_moved;
+    if !progress && message == request.status.message {
+        return None;
+    }
+    let finish = finish.filter(|_| progress);
+    let report = Report { progress, finish, message: Some(message), ..Report::default() };
+    Some(Effect::Report { request: request.clone(), report: Box::new(report) })
+}
+
+/// What the next batch waits for.
+fn waits_for(case: &Case<'_>, state: &SurgeState<'_>) -> String {
+    if state.is_rolling_out {
+        return "the rollout of its Deployment is done".to_owned();
+    }
+    if let Some(autoscaler) = case.autoscaler
+        && autoscaler.raised.is_some()
+        && case.deployment.replicas < state.size.wanted.saturating_add(state.size.by)
+    {
+        return format!("HorizontalPodAutoscaler {} has scaled it up", autoscaler.key.name);
+    }
+    let mut parts: Vec<String> = state
+        .unavailable
+        .iter()
+        .map(|(pod, why)| format!("{} is available, which {}", pod.key.name, why.words()))
+        .collect();
+    let more = parts.len().saturating_sub(NAMED);
+    parts.truncate(NAMED);
+    if state.missing > 0 {
+        let why = case.deployment.replica_failure.as_ref();
+        let why = why.map(|why| format!(", which cannot be made: {why}")).unwrap_or_default();
+        let pods =
+            if state.missing == 1 { "1 more pod is" } else { &format!("{} more pods are", state.missing) };
+        parts.push(format!("{pods} there{why}"));
+    }
+    if parts.is_empty() {
+        return "its replacement is there".to_owned();
+    }
+    let list = parts.join(", and ");
+    if more > 0 { format!("{list}, and {more} more are") } else { list }
+}
