@@ -12,6 +12,7 @@ use clap::{Arg, Command};
 
 use crate::Environment;
 use crate::arguments::Connection;
+use crate::explain::EXPLAINED;
 use names::names;
 pub use script::{Shell, script};
 
@@ -40,6 +41,7 @@ enum Kind {
     Nodes,
     /// Nodes as `node/NAME`.
     PodsAndNodes,
+    Deployments,
     Maintenances,
     Namespaces,
     Contexts,
@@ -191,9 +193,10 @@ fn next(command: &Command, typed: &[String]) -> Wanted {
     }
     let name = positional.get_value_names().and_then(<[_]>::first).map(|name| name.as_str());
     match (name, typed.first().map(String::as_str)) {
-        (Some("POD|node/NODE"), Some("node" | "nodes" | "no")) => Wanted::Names(Kind::Nodes),
-        (Some("POD|node/NODE"), Some("pod" | "pods" | "po")) => Wanted::Names(Kind::Pods),
-        (Some("POD|node/NODE"), _) => Wanted::Names(Kind::PodsAndNodes),
+        (Some(EXPLAINED), Some("node" | "nodes" | "no")) => Wanted::Names(Kind::Nodes),
+        (Some(EXPLAINED), Some("pod" | "pods" | "po")) => Wanted::Names(Kind::Pods),
+        (Some(EXPLAINED), Some("deployment" | "deployments" | "deploy")) => Wanted::Names(Kind::Deployments),
+        (Some(EXPLAINED), _) => Wanted::Names(Kind::PodsAndNodes),
         (Some("POD"), _) => Wanted::Names(Kind::Pods),
         (Some("NODE"), _) => Wanted::Names(Kind::Nodes),
         (Some("MAINTENANCE"), _) => Wanted::Names(Kind::Maintenances),

@@ -1,5 +1,5 @@
 //! `usher explain`: why a pod has not left yet, since when, until when, and what the reader can do. Nodes are explained
-//! by [`crate::explain_node`], from the explanations of their pods.
+//! by [`crate::explain_node`] and Deployments by [`crate::explain_deployment`], from the explanations of their pods.
 
 mod explanation;
 mod manager;
@@ -17,20 +17,25 @@ use usher_api::EvictionRequest;
 use crate::arguments::{Connection, pod_name};
 use crate::connect::Connected;
 use crate::error::{is_code, is_missing};
+use crate::explain_deployment::{self, DeploymentExplanation};
 use crate::explain_node::{self, NodeExplanation};
 use crate::output::{Structured, list_of};
 use crate::reading::{Read, exactly};
 use crate::world::{World, list};
 use crate::{Ending, Environment, Error, Streams};
-pub use explanation::{Explanation, Found, event_time, explain, interceptors};
+pub use explanation::{Explanation, Found, event_time, explain, interceptors, slim_pod, slim_request};
 pub use manager::Leader;
 use stateful_set::SetFound;
+pub use stateful_set::UnavailableFacts;
 pub use text::advice;
+
+/// What can be explained, in the help text.
+pub const EXPLAINED: &str = "POD|node/NODE|deployment/NAME";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Pods, as NAME or pod/NAME, or nodes, as node/NAME.
-    #[arg(value_name = "POD|node/NODE", required = true)]
+    /// Pods, as NAME or pod/NAME, nodes, as node/NAME, or Deployments, as deployment/NAME.
+    #[arg(value_name = EXPLAINED, required = true)]
     what: Vec<String>,
     /// Print all that is known in this format.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
@@ -106,12 +111,13 @@ async fn several(
     Ok(ending)
 }
 
-/// A pod or a node, explained.
+/// A pod, a node or a Deployment, explained.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 enum Explained {
     Pod(Box<Explanation>),
     Node(NodeExplanation),
+    Deployment(Box<DeploymentExplanation>),
 }
 
 impl Explained {
@@ -127,6 +133,11 @@ impl Explained {
                 Ok(Self::Pod(Box::new(explain(&found, environment.now()))))
             }
             Subject::Node(name) => Ok(Self::Node(explain_node::read(client, name, environment.now()).await?)),
+            Subject::Deployment(name) => {
+                let explanation =
+                    explain_deployment::read(client, namespace, name, environment.now()).await?;
+                Ok(Self::Deployment(Box::new(explanation)))
+            }
         }
     }
 
@@ -134,6 +145,9 @@ impl Explained {
         match self {
             Self::Pod(explanation) => text::render(explanation, environment, environment.now()),
             Self::Node(explanation) => explain_node::render(explanation, environment, environment.now()),
+            Self::Deployment(explanation) => {
+                explain_deployment::render(explanation, environment, environment.now())
+            }
         }
     }
 }
@@ -142,9 +156,10 @@ impl Explained {
 enum Subject {
     Pod(String),
     Node(String),
+    Deployment(String),
 }
 
-/// `web-1 web-2`, `pod/web-1 node/n1`, `pods web-1 web-2` or `node n1 n2`.
+/// `web-1 web-2`, `pod/web-1 node/n1 deployment/web`, `pods web-1 web-2` or `node n1 n2`.
 fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
     match words {
         [kind, names @ ..] if !names.is_empty() && is_kind(kind) => {
@@ -156,7 +171,13 @@ fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
 
 /// A pod may be called so, too; but then it is not the first of several words.
 fn is_kind(word: &str) -> bool {
-    matches!(word, "pod" | "pods" | "po" | "node" | "nodes" | "no") || is_maintenance(word)
+    matches!(word, "pod" | "pods" | "po" | "node" | "nodes" | "no")
+        || is_deployment(word)
+        || is_maintenance(word)
+}
+
+fn is_deployment(word: &str) -> bool {
+    matches!(word, "deployment" | "deployments" | "deploy" | "deployment.apps" | "deployments.apps")
 }
 
 fn is_maintenance(word: &str) -> bool {
@@ -171,11 +192,17 @@ fn subject(text: &str) -> Result<Subject, String> {
         Some(("node" | "nodes" | "no", name)) => {
             Err(format!("{name:?} cannot be the name of a node: see kubectl get nodes for the names"))
         }
+        Some((kind, name)) if is_deployment(kind) => match usher_api::domain::is_subdomain(name) {
+            true => Ok(Subject::Deployment(name.to_string())),
+            false => Err(format!(
+                "{name:?} cannot be the name of a Deployment: see kubectl get deployments for the names"
+            )),
+        },
         Some((kind, name)) if is_maintenance(kind) => Err(format!(
-            "only pods and nodes are explained: name a pod or node/NODE; for a maintenance: usher maintenance describe {name}"
+            "only pods, nodes and Deployments are explained: name a pod, node/NODE or deployment/NAME; for a maintenance: usher maintenance describe {name}"
         )),
         Some((kind, _)) if !is_kind(kind) => {
-            Err(format!("{kind:?} cannot be explained: name a pod or node/NODE"))
+            Err(format!("{kind:?} cannot be explained: name a pod, node/NODE or deployment/NAME"))
         }
         _ => pod_name(text).map(Subject::Pod),
     }

@@ -21,6 +21,7 @@ mod environment;
 mod error;
 mod evict;
 mod explain;
+mod explain_deployment;
 mod explain_node;
 mod live;
 mod maintenance;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
 use kube::{Client, Resource};
@@ -33,6 +34,7 @@ async fn find(kind: Kind, connection: &Connection, environment: &Environment) ->
     match kind {
         Kind::Pods => pods().await,
         Kind::Nodes => of::<Node>(&client, None).await,
+        Kind::Deployments => of::<Deployment>(&client, Some(&namespace)).await,
         Kind::PodsAndNodes => {
             let (pods, nodes) = tokio::try_join!(pods(), of::<Node>(&client, None))?;
             Ok(pods.into_iter().chain(nodes.iter().map(|node| format!("node/{node}"))).collect())

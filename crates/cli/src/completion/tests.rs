@@ -35,6 +35,7 @@ fn names_are_offered_where_a_command_wants_them() {
         ("explain ", Kind::PodsAndNodes),
         ("explain node ", Kind::Nodes),
         ("explain pods ", Kind::Pods),
+        ("explain deploy ", Kind::Deployments),
         ("drain n1 ", Kind::Nodes),
         ("drain --wait=false --reason kernel ", Kind::Nodes),
         ("uncordon ", Kind::Nodes),

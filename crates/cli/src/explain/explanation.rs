@@ -249,12 +249,12 @@ fn told(explanation: Explanation, waits: RequestWait) -> Explanation {
     }
 }
 
-fn slim_pod(pod: &FullPod) -> Option<Pod> {
+pub fn slim_pod(pod: &FullPod) -> Option<Pod> {
     let value = serde_json::to_value(pod).ok()?;
     serde_json::from_value::<PodOnWire>(value).ok().map(Pod::from)
 }
 
-fn slim_request(request: &EvictionRequest) -> Option<Request> {
+pub fn slim_request(request: &EvictionRequest) -> Option<Request> {
     let value = serde_json::to_value(request).ok()?;
     serde_json::from_value::<RequestOnWire>(value).ok().map(Request::from)
 }

@@ -425,8 +425,11 @@ fn a_pod_or_a_node_may_be_named_in_one_word_or_two() {
     assert_eq!(named(&["a", "node/b"]), Ok(vec![one, Subject::Node("b".into())]));
     for (words, part) in [
         (&["node", "N"][..], "cannot be the name of a node"),
-        (&["job/a"], "\"job\" cannot be explained: name a pod or node/NODE"),
-        (&["nm/a"], "name a pod or node/NODE; for a maintenance: usher maintenance describe a"),
+        (&["job/a"], "\"job\" cannot be explained: name a pod, node/NODE or deployment/NAME"),
+        (
+            &["nm/a"],
+            "name a pod, node/NODE or deployment/NAME; for a maintenance: usher maintenance describe a",
+        ),
         (&["nodemaintenance", "a"], "usher maintenance describe a"),
         (&["node", "node/a"], "cannot be the name of a node"),
     ] {

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 use usher_decide::node_state::{NodeDrain, NotAsked, Urgency, concerned, stage_started};
-use usher_decide::snapshot::{Maintenance, Node, Pod, PodOnWire};
+use usher_decide::snapshot::{Maintenance, Node};
 
 use crate::Environment;
-use crate::explain::{self, Explanation, Found};
+use crate::explain::{self, Explanation, Found, slim_pod};
 use crate::request_text::{WaitText as _, WaitingOnFacts};
 use usher_decide::request_state::{ManagerStep, RequestWait, WaitCause};
 
@@ -97,9 +97,27 @@ pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
     let concerned = concerned(node, &found.maintenances);
     let maintenances = concerned.iter().map(|one| maintenance_facts(one, &node.name)).collect();
     let drain = NodeDrain::of(node, &concerned);
+    NodeExplanation {
+        name: node.name.to_string(),
+        is_cordoned: node.unschedulable,
+        cordoned_by: found.cordoned_by.clone().filter(|_| node.unschedulable),
+        was_cordoned_before: node.was_unschedulable,
+        held_by: node.held_by.iter().flatten().map(ToString::to_string).collect(),
+        maintenances,
+        pods: found.pods.len(),
+        groups: groups(found.pods.iter(), drain.as_ref(), now),
+    }
+}
+
+/// Pods by what they wait on, worst first.
+pub fn groups<'a>(
+    pods: impl Iterator<Item = &'a Found>,
+    drain: Option<&NodeDrain>,
+    now: Timestamp,
+) -> Vec<Group> {
     let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
-    for pod in &found.pods {
-        let (key, group) = group_of(pod, drain.as_ref(), now);
+    for pod in pods {
+        let (key, group) = group_of(pod, drain, now);
         let earliest = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).min();
         groups
             .entry(key)
@@ -117,16 +135,7 @@ pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
         };
         rank(a).cmp(&rank(b)).then_with(|| a.sentence.cmp(&b.sentence))
     });
-    NodeExplanation {
-        name: node.name.to_string(),
-        is_cordoned: node.unschedulable,
-        cordoned_by: found.cordoned_by.clone().filter(|_| node.unschedulable),
-        was_cordoned_before: node.was_unschedulable,
-        held_by: node.held_by.iter().flatten().map(ToString::to_string).collect(),
-        maintenances,
-        pods: found.pods.len(),
-        groups,
-    }
+    groups
 }
 
 fn maintenance_facts(maintenance: &Maintenance, node: &str) -> MaintenanceFacts {
@@ -153,8 +162,9 @@ fn group_of(found: &Found, drain: Option<&NodeDrain>, now: Timestamp) -> (GroupK
     let is_late = explanation.manager.is_some() || explanation.waits.is_overdue(now);
     let urgency = Urgency::of(is_leaving, drain.is_some(), explanation.is_blocked, is_late);
     let not_yet_asked = drain.filter(|_| urgency == Urgency::NotYet);
-    let not_asked =
-        not_yet_asked.map(|drain| slim(found).map_or(NotAsked::LaterInPlan, |pod| drain.not_asked(&pod)));
+    let not_asked = not_yet_asked.map(|drain| {
+        found.pod.as_ref().and_then(slim_pod).map_or(NotAsked::LaterInPlan, |pod| drain.not_asked(&pod))
+    });
     // Of those that are not asked yet, only what will block them is told.
     let tells_cause = not_asked.is_none() || explanation.is_blocked;
     let is_about_budgets = explanation.waits.is_about_budgets() && explanation.is_blocked;
@@ -228,9 +238,4 @@ fn some(nodes: &[String]) -> String {
         0 => named,
         more => format!("{named} and {more} more"),
     }
-}
-
-fn slim(found: &Found) -> Option<Pod> {
-    let value = serde_json::to_value(found.pod.as_ref()?).ok()?;
-    serde_json::from_value::<PodOnWire>(value).ok().map(Pod::from)
 }

@@ -12,8 +12,9 @@ use jiff::Timestamp;
 use kube::Client;
 
 use crate::Error;
-pub use explanation::NodeExplanation;
-pub use text::render;
+pub use explanation::{Group, NodeExplanation, groups};
+pub use read::close_to;
+pub use text::{render, told};
 
 /// Looks at one node and its pods.
 ///

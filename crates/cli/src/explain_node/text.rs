@@ -128,7 +128,8 @@ fn cordon(explanation: &NodeExplanation) -> String {
     }
 }
 
-fn told(sheet: &mut Sheet, group: &Group, environment: &Environment, now: Timestamp) {
+/// One group of pods.
+pub fn told(sheet: &mut Sheet, group: &Group, environment: &Environment, now: Timestamp) {
     let name = match group.urgency {
         Urgency::Blocked => "Blocked",
         Urgency::Late => "Late",

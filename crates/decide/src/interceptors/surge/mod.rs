@@ -8,6 +8,7 @@
 //!
 //! An autoscaler over the Deployment writes its replicas, so that its limits are raised instead.
 
+mod describe;
 mod limits;
 mod max_unavailable;
 mod preference;
@@ -25,6 +26,7 @@ use usher_api::workloads::Strategy;
 use super::availability::{Unavailable, later, why_unavailable};
 use super::{Decision, Effect, Wait, complete, next_beat};
 use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request};
+pub use describe::{Description, describe};
 pub(super) use limits::restored;
 use limits::{release_limit, remember};
 use max_unavailable::let_go;

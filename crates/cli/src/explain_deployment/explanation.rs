@@ -1,0 +1,111 @@
+//! The explanation of a Deployment as data.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use usher_api::workloads::{BundledInterceptor, Strategy};
+use usher_decide::interceptors::surge::{Case, describe};
+use usher_decide::snapshot::{Autoscaler, Deployment};
+
+use crate::explain::{Found, UnavailableFacts, slim_pod, slim_request};
+use crate::explain_node::{Group, groups};
+
+/// What the explanation is made from.
+pub struct DeploymentFound {
+    pub deployment: Deployment,
+    /// What its namespace says of workloads.
+    pub namespace_strategy: Option<String>,
+    pub autoscaler: Option<Autoscaler>,
+    pub pods: Vec<Found>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeploymentExplanation {
+    pub namespace: String,
+    pub name: String,
+    /// So many pods its owner wants.
+    pub wanted_replicas: u32,
+    /// So many more it has for now.
+    pub surge: u32,
+    pub max_surge: u32,
+    /// How often somebody has set the surge back.
+    pub reverted: u32,
+    /// The autoscaler over it, whose limits are raised instead of the replicas.
+    pub autoscaler: Option<String>,
+    pub available_replicas: usize,
+    /// So many of its pods are asked to leave.
+    pub replicas_to_evict: usize,
+    pub eviction_request_in_progress: bool,
+    /// Pods that wait for a replacement, in the order in which they go.
+    pub waiting: Vec<String>,
+    /// Pods whose replacement is available, and which the ReplicaSet deletes.
+    pub replaced: Vec<String>,
+    /// Pods that stay, and are not available.
+    pub unavailable: Vec<UnavailableFacts>,
+    /// So many are to come that nobody has made yet.
+    pub missing: usize,
+    /// Why nobody can make them, in the server's words.
+    pub replica_failure: Option<String>,
+    pub is_rolling_out: bool,
+    /// Why its pods are left to the eviction API, if they are.
+    pub declines: Option<String>,
+    /// What the pods that are asked to leave wait on, worst first.
+    pub groups: Vec<Group>,
+}
+
+pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation {
+    let DeploymentFound { deployment, namespace_strategy, autoscaler, pods } = found;
+    let slim: BTreeMap<_, _> = pods
+        .iter()
+        .filter_map(|found| slim_pod(found.pod.as_ref()?))
+        .map(|pod| (pod.key.clone(), Arc::new(pod)))
+        .collect();
+    let requests: HashMap<_, _> = pods
+        .iter()
+        .filter_map(|found| slim_request(found.request.as_ref()?))
+        .map(|request| (request.pod_uid.clone(), Arc::new(request)))
+        .collect();
+    let strategy = Strategy::of(
+        BundledInterceptor::Deployment,
+        deployment.strategy.as_deref(),
+        namespace_strategy.as_deref(),
+    );
+    let case = Case {
+        deployment,
+        strategy: strategy.unwrap_or_else(|unknown| unknown.instead),
+        autoscaler: autoscaler.as_ref(),
+        pods: &slim,
+        requests: &requests,
+    };
+    let described = describe(&case, now);
+    let unavailable: Vec<UnavailableFacts> = described
+        .unavailable
+        .into_iter()
+        .map(|(pod, why)| UnavailableFacts { pod, reason: why.reason(), message: why.words() })
+        .collect();
+    let leaving = || pods.iter().filter(|found| found.request.is_some());
+    let is_available = |name: &str| !unavailable.iter().any(|it| it.pod == name);
+    DeploymentExplanation {
+        namespace: deployment.key.namespace.to_string(),
+        name: deployment.key.name.to_string(),
+        wanted_replicas: described.wanted,
+        surge: described.surge,
+        max_surge: described.max_surge,
+        reverted: described.reverted,
+        autoscaler: autoscaler.as_ref().map(|it| it.key.name.to_string()),
+        available_replicas: slim.values().filter(|pod| pod.is_ready() && is_available(&pod.key.name)).count(),
+        replicas_to_evict: leaving().count(),
+        eviction_request_in_progress: described.surge > 0 || leaving().next().is_some(),
+        waiting: described.waiting,
+        replaced: described.replaced,
+        unavailable,
+        missing: described.missing,
+        replica_failure: deployment.replica_failure.clone(),
+        is_rolling_out: described.is_rolling_out,
+        declines: described.declines,
+        groups: groups(leaving(), None, now),
+    }
+}

@@ -1,0 +1,128 @@
+//! Deployments explained as people read them.
+
+use serde_json::{Value, json};
+use usher_decide::snapshot::{AutoscalerOnWire, DeploymentOnWire};
+
+use super::explanation::{DeploymentExplanation, DeploymentFound, explain};
+use super::text;
+use crate::Environment;
+use crate::explain::{Found, Leader};
+use crate::samples::{NOW, pod, request, world};
+
+fn deployment(replicas: u32, with: &Value) -> Value {
+    let mut deployment = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "d", "generation": 1},
+        "spec": {"replicas": replicas, "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
+        "status": {"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas},
+    });
+    json_patch(&mut deployment, with);
+    deployment
+}
+
+fn json_patch(into: &mut Value, with: &Value) {
+    match with {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                json_patch(&mut into[name], field);
+            }
+        }
+        value => into.clone_from(value),
+    }
+}
+
+fn surging(by: u32, replicas: u32) -> Value {
+    let surge = json!({"by": by, "replicas": replicas}).to_string();
+    json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/surge": surge}}})
+}
+
+fn found(name: &str, has_turn: bool, is_ready: bool) -> Found {
+    let mut pod = pod(name, "n1");
+    if !is_ready {
+        pod["spec"]["nodeName"] = json!("");
+        pod["status"] = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"},
+        ]});
+    }
+    let request = has_turn.then(|| {
+        let mut request = request(name);
+        request["status"] = json!({
+            "activeInterceptorClass": "deployment.apps.k8s.io", "message": "waits until its replacement is there",
+            "progressTimestamp": "2026-01-01T11:59:00Z",
+        });
+        request["spec"]["interceptors"] = json!([
+            {"interceptorClass": "deployment.apps.k8s.io", "priority": 10001},
+            {"interceptorClass": "replicaset.apps.k8s.io", "priority": 10000},
+        ]);
+        request
+    });
+    Found {
+        namespace: "shop".into(),
+        name: name.into(),
+        pod: serde_json::from_value(pod).unwrap(),
+        request: request.map(|request| serde_json::from_value(request).unwrap()),
+        world: world(&[], &[], &[]),
+        events: Vec::new(),
+        leader: Leader::Unknown,
+        set: None,
+    }
+}
+
+fn explained(deployment: Value, autoscaler: Option<Value>, pods: Vec<Found>) -> DeploymentExplanation {
+    let found = DeploymentFound {
+        deployment: serde_json::from_value::<DeploymentOnWire>(deployment).unwrap().into(),
+        namespace_strategy: None,
+        autoscaler: autoscaler.map(|it| serde_json::from_value::<AutoscalerOnWire>(it).unwrap().into()),
+        pods,
+    };
+    explain(&found, NOW.parse().unwrap())
+}
+
+fn rendered(explanation: &DeploymentExplanation) -> String {
+    text::render(explanation, &Environment::plain(), NOW.parse().unwrap())
+}
+
+#[test]
+fn a_surge_is_told_with_what_it_waits_for() {
+    let pods = vec![found("web-1", true, true), found("web-2", false, true), found("web-3", false, false)];
+    let explanation = explained(deployment(3, &surging(1, 3)), None, pods);
+    assert_eq!((explanation.wanted_replicas, explanation.surge), (2, 1));
+    assert_eq!((explanation.available_replicas, explanation.replicas_to_evict), (2, 1));
+    assert!(explanation.eviction_request_in_progress);
+    assert_eq!(explanation.waiting, ["web-1"]);
+    assert_eq!(explanation.unavailable[0].reason, "Unschedulable");
+    let text = rendered(&explanation);
+    for part in [
+        "Deployment shop/web surges by 1: 1 of its pods is asked to leave.",
+        "Replicas      2 wanted and 1 more for now, 2 available",
+        "Surge         at most 1 at a time",
+        "Waits for     web-3 cannot be scheduled: 0/3 nodes are available (Unschedulable)",
+        "More          usher explain POD -n shop",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn what_is_left_to_the_eviction_api_is_told_with_its_reason() {
+    let recreate = json!({"spec": {"strategy": {"type": "Recreate"}}});
+    let text = rendered(&explained(deployment(1, &recreate), None, vec![found("web-1", true, true)]));
+    assert!(text.contains("1 of its pods is asked to leave, and left to the eviction API."), "{text}");
+    assert!(text.contains("Surge         Deployment web has the strategy Recreate"), "{text}");
+}
+
+#[test]
+fn a_deployment_in_peace_and_one_below_an_autoscaler_say_how_they_would_surge() {
+    let autoscaler = json!({
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}, "maxReplicas": 5},
+    });
+    let explanation =
+        explained(deployment(1, &json!({})), Some(autoscaler), vec![found("web-1", false, true)]);
+    assert!(!explanation.eviction_request_in_progress);
+    let text = rendered(&explanation);
+    assert!(text.contains("Deployment shop/web: none of its pods is asked to leave."), "{text}");
+    assert!(
+        text.contains("Surge         at most 1 at a time, through the limits of HorizontalPodAutoscaler web"),
+        "{text}"
+    );
+}

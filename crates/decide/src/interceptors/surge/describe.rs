@@ -1,0 +1,52 @@
+//! Where a Deployment stands with the pods that are asked to leave, for people.
+
+use jiff::Timestamp;
+
+use super::size::max_surge;
+use super::{Case, declines, state};
+use crate::interceptors::availability::Unavailable;
+
+#[derive(Debug)]
+pub struct Description {
+    /// So many pods its owner wants.
+    pub wanted: u32,
+    /// So many more it has for now.
+    pub surge: u32,
+    /// So many more it may have at most.
+    pub max_surge: u32,
+    /// How often somebody has set the surge back.
+    pub reverted: u32,
+    /// Pods that wait for a replacement, in the order in which they go.
+    pub waiting: Vec<String>,
+    /// Pods whose replacement is available, and which the ReplicaSet deletes.
+    pub replaced: Vec<String>,
+    /// Pods that stay, and are not available.
+    pub unavailable: Vec<(String, Unavailable)>,
+    /// So many are to come that nobody has made yet.
+    pub missing: usize,
+    pub is_rolling_out: bool,
+    /// Why its pods are left to the eviction API, if they are.
+    pub declines: Option<String>,
+}
+
+pub fn describe(case: &Case<'_>, now: Timestamp) -> Description {
+    let state = state(case, now);
+    let update = case.deployment.rolling_update.as_ref();
+    let going = state.given_over.iter().chain(&state.in_between);
+    Description {
+        wanted: state.size.wanted,
+        surge: state.size.by,
+        max_surge: update.map_or(0, |update| max_surge(case, update, &state.size)),
+        reverted: state.size.reverted,
+        waiting: state.waiting.iter().map(|(pod, _)| pod.key.name.to_string()).collect(),
+        replaced: going.map(|(pod, _)| pod.key.name.to_string()).collect(),
+        declines: declines(case, &state),
+        missing: state.missing,
+        is_rolling_out: state.is_rolling_out,
+        unavailable: state
+            .unavailable
+            .into_iter()
+            .map(|(pod, why)| (pod.key.name.to_string(), why))
+            .collect(),
+    }
+}
