@@ -15,16 +15,26 @@ use usher_apply::{Clock, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::daemon_set::DaemonSets;
 use usher_decide::interceptors::deployment::Deployments;
 use usher_decide::interceptors::stateful_set::StatefulSets;
-use usher_decide::interceptors::{BundledInterceptor, Effect, Event, Item, Outcome};
+use usher_decide::interceptors::{BundledInterceptor, Effect, Event, Item, Outcome, Wait};
 use usher_decide::snapshot::{
     Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, ReplicaSet, ReplicaSetOnWire, StatefulSet,
     StatefulSetOnWire,
 };
 
 use crate::feeds::Feeds;
-use crate::observer::QueueObserver;
+use crate::observer::{Nobody, QueueObserver};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{EventStream, watch};
+
+/// Hears of what a bundled interceptor does.
+pub trait Observer: QueueObserver {
+    /// What it waits for from now on.
+    fn waits(&mut self, item: &Item, reason: Option<&'static str>) {
+        let _ = (item, reason);
+    }
+}
+
+impl Observer for Nobody {}
 
 /// Subscribes, and returns what runs the interceptor until it is asked to stop; the calls under way are given a while to finish. The
 /// namespace is the manager's.
@@ -34,7 +44,7 @@ pub fn run_until<S: Future<Output = ()>>(
     client: Client,
     clock: Clock,
     namespace: &str,
-    observer: Box<dyn QueueObserver>,
+    observer: Box<dyn Observer>,
     stop: S,
 ) -> impl Future<Output = ()> + use<S> {
     let mut streams: Vec<EventStream<Event>> = vec![
@@ -77,7 +87,7 @@ pub fn release_held_until<S: Future<Output = ()>>(
     client: Client,
     clock: Clock,
     namespace: &str,
-    observer: Box<dyn QueueObserver>,
+    observer: Box<dyn Observer>,
     stop: S,
 ) -> impl Future<Output = ()> + use<S> {
     let streams: [EventStream<Event>; 2] =
@@ -100,7 +110,7 @@ fn apply(client: Client, clock: &Clock, namespace: &str) -> Interceptions {
 
 struct Controller {
     apply: Interceptions,
-    observer: Box<dyn QueueObserver>,
+    observer: Box<dyn Observer>,
     which: Which,
     interceptor: Box<dyn BundledInterceptor>,
     /// So many kinds are watched.
@@ -138,6 +148,7 @@ impl Reconciler for Controller {
 
     fn reconcile(&mut self, item: &Item, now: Timestamp) -> Reconciled<Done> {
         let decision = self.interceptor.decide(item, now);
+        self.observer.waits(item, decision.waiting_on.as_ref().map(Wait::reason));
         let again = decision.recheck_at;
         if decision.effects.is_empty() {
             return Reconciled::waits(again);

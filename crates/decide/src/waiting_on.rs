@@ -1,7 +1,10 @@
 //! What an eviction waits for. Conditions, messages, events and explanations are all made from this.
 
 use jiff::Timestamp;
-use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
+use usher_api::names::{
+    DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
+    REPLICA_SET_CLASS,
+};
 
 use crate::eviction_request::Refusal;
 use crate::snapshot::BudgetRule;
@@ -125,7 +128,13 @@ impl WaitingOn {
     /// A sentence for people. It has no figures that change by the second, so that it can be stored.
     pub fn sentence(&self) -> String {
         match self {
-            Self::Interceptor { class, .. } => format!("interceptor {class} has its turn"),
+            Self::Interceptor { class, .. } => match class.as_str() {
+                DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS => {
+                    "its Deployment surges: the pod goes once its replacement is available".to_string()
+                }
+                REPLICA_SET_CLASS => "its replacement is available, and its ReplicaSet deletes it".to_string(),
+                class => format!("interceptor {class} has its turn"),
+            },
             Self::Budget { name, allowed, current_healthy, desired_healthy, expected_pods, .. }
                 if self.is_queued() =>
             {
@@ -174,10 +183,15 @@ impl WaitingOn {
     /// What the reader can do about it.
     pub fn advice(&self) -> String {
         match self {
-            Self::Interceptor { class, .. } => format!(
-                "wait; if {class} is stuck, look at its logs. It gives up its turn by setting \
-                 status.activeInterceptorCompleted"
-            ),
+            Self::Interceptor { class, .. } => match class.as_str() {
+                DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS | REPLICA_SET_CLASS => {
+                    "wait; explain deployment/NAME tells what the surge waits for".to_string()
+                }
+                class => format!(
+                    "wait; if {class} is stuck, look at its logs. It gives up its turn by setting \
+                     status.activeInterceptorCompleted"
+                ),
+            },
             Self::Budget { name, allowed, .. } if *allowed > 0 => {
                 format!("wait: budget {name} allows {allowed} at a time, and others are before this pod")
             }

@@ -13,6 +13,7 @@ pub mod tally;
 pub mod text;
 mod waits;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -30,7 +31,6 @@ use usher_decide::snapshot::{Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::eviction_request::Observer;
-use crate::observer::QueueObserver;
 use counting::{Counted, Counting, Errors};
 use maintenance::ByCause;
 use queue::{QueueCounts, Queues};
@@ -87,6 +87,7 @@ pub struct Metrics {
     maintenances: Arc<Mutex<maintenance::Counts>>,
     queues: Queues,
     interceptor_errors: Errors,
+    interceptors_waiting: Family<interceptor::ByWait, Gauge>,
     leads: Family<ByLease, Gauge>,
     clock: Clock,
 }
@@ -130,13 +131,28 @@ impl Metrics {
             "Decisions of bundled interceptors that were not carried out, by why",
             interceptor_errors.clone(),
         );
+        let interceptors_waiting = Family::<interceptor::ByWait, Gauge>::default();
+        registry.register(
+            "bundled_interceptor_waiting",
+            "Workloads and pods that a bundled interceptor waits with, by what for, such as Unschedulable",
+            interceptors_waiting.clone(),
+        );
         let (counts, maintenances) = (Arc::new(Mutex::new(counts)), Arc::new(Mutex::new(maintenances)));
         registry.register_collector(Box::new(AtRead {
             counts: counts.clone(),
             maintenances: maintenances.clone(),
             clock: clock.clone(),
         }));
-        Self { registry: Arc::new(registry), counts, maintenances, queues, interceptor_errors, leads, clock }
+        Self {
+            registry: Arc::new(registry),
+            counts,
+            maintenances,
+            queues,
+            interceptor_errors,
+            interceptors_waiting,
+            leads,
+            clock,
+        }
     }
 
     /// Whether this process leads.
@@ -165,9 +181,14 @@ impl Metrics {
         &self,
         which: BundledInterceptor,
         synced: impl Fn() + Send + 'static,
-    ) -> Box<dyn QueueObserver> {
-        let queue = self.queues.named(which.class());
-        let counts = interceptor::Counts { errors: self.interceptor_errors.clone(), queue };
+    ) -> Box<dyn crate::interceptors::Observer> {
+        let counts = interceptor::Counts {
+            class: which.class(),
+            errors: self.interceptor_errors.clone(),
+            queue: self.queues.named(which.class()),
+            waiting: self.interceptors_waiting.clone(),
+            waits: HashMap::new(),
+        };
         let (counts, clock) = (Arc::new(Mutex::new(counts)), self.clock.clone());
         Box::new(Counting { counts, clock, synced: Box::new(synced) })
     }

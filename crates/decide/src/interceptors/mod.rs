@@ -158,8 +158,24 @@ pub enum Wait {
     CameBack { until: Timestamp },
     /// The pod is on its way out.
     Terminating,
-    /// Others of the workload come first, or have to become available.
+    /// Others of the workload come first.
     Others,
+    /// Other pods of the workload have to be available, and why they are not.
+    Unavailable { reason: &'static str },
+}
+
+impl Wait {
+    /// One word, for labels of metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotReached => "NotReached",
+            Self::HeldNodes => "HeldNodes",
+            Self::CameBack { .. } => "CameBack",
+            Self::Terminating => "Terminating",
+            Self::Others => "Others",
+            Self::Unavailable { reason } => reason,
+        }
+    }
 }
 
 /// Somebody still wants the pod gone.

@@ -214,7 +214,9 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         decision.effects.extend(report(case, &state, pod, request, (moved, finish), now));
         let beat = Some(next_beat(request)).filter(|beat| *beat > now);
         decision.recheck_at = decision.recheck_at.into_iter().chain(beat).min();
-        decision.waiting_on = Some(Wait::Others);
+        let why = state.unavailable.values().next();
+        let wait = why.map_or(Wait::Others, |why| Wait::Unavailable { reason: why.reason() });
+        decision.waiting_on = Some(wait);
     }
     let until = state.unavailable.values().filter_map(|why| match why {
         Unavailable::NotReadyLongEnough { until } => Some(*until),

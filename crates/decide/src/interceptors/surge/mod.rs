@@ -149,7 +149,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     }
     decision.effects.extend(tell_progress(case, &state, most, now));
     if !state.waiting.is_empty() {
-        decision.waiting_on = Some(Wait::Others);
+        decision.waiting_on = Some(wait_of(case, &state));
         let beats = state
             .waiting
             .iter()
@@ -162,6 +162,18 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         decision.recheck_at = decision.recheck_at.into_iter().chain(next).min();
     }
     looked_at_again(decision)
+}
+
+/// What the next batch waits for, in a word.
+fn wait_of(case: &Case<'_>, state: &SurgeState<'_>) -> Wait {
+    let reason = match state.unavailable.first() {
+        _ if state.is_rolling_out => "Rollout",
+        Some((_, why)) => why.reason(),
+        None if state.missing > 0 && case.deployment.replica_failure.is_some() => "ReplicaFailure",
+        None if state.missing > 0 => Unavailable::Missing.reason(),
+        None => return Wait::Others,
+    };
+    Wait::Unavailable { reason }
 }
 
 /// Why nothing is done for its pods.
