@@ -1,12 +1,14 @@
 //! Eviction requests in figures: how fast pods leave and with how many calls, on the real control plane beside a bare loop
-//! of evictions and `kubectl drain`; how often a budget is tried; with how many writes pods of DaemonSets leave and come back; and what the
+//! of evictions and `kubectl drain`; how often a budget is tried; with how many writes pods of DaemonSets leave and come back, and how
+//! Deployments surge; and what the
 //! controllers weigh at 150,000 pods and as many requests, with ten DaemonSets on each of 5,000 nodes beside them.
 //!
-//! `USHER_BENCH_PODS` makes the last one smaller, and `USHER_BENCH_ONLY=memory` does nothing else. Figures are compared with the aims; a miss is printed, and fails the run.
+//! `USHER_BENCH_PODS` makes the last one smaller, and `USHER_BENCH_ONLY=memory` or `surges` does nothing else. Figures are compared with the aims; a miss is printed, and fails the run.
 
 mod daemons;
 mod memory;
 mod removal;
+mod surges;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -29,16 +31,26 @@ fn main() -> Result<()> {
     }
     let pods = std::env::var("USHER_BENCH_PODS").ok().map_or(Ok(150_000), |n| n.parse::<usize>())?;
     let mut report = Report::default();
-    if std::env::var("USHER_BENCH_ONLY").is_ok_and(|only| only == "memory") {
-        threads()?.block_on(memory::measure(pods, &mut report))?;
-        return report.verdict();
+    match std::env::var("USHER_BENCH_ONLY").as_deref() {
+        Ok("memory") => {
+            threads()?.block_on(memory::measure(pods, &mut report))?;
+            return report.verdict();
+        }
+        Ok("surges") => {
+            for_virtual_time()?.block_on(surges::measure(&mut report))?;
+            threads()?.block_on(surges::compare(&mut report))?;
+            return report.verdict();
+        }
+        _ => {}
     }
     for_virtual_time()?.block_on(behind_a_budget(&mut report))?;
     for_virtual_time()?.block_on(daemons::measure(&mut report))?;
+    for_virtual_time()?.block_on(surges::measure(&mut report))?;
     if usher_testbed::skip_real("pods removed per second on the real control plane") {
         println!("!! no comparison: USHER_SKIP_REAL is set");
     } else {
         threads()?.block_on(removal::measure(&mut report))?;
+        threads()?.block_on(surges::compare(&mut report))?;
     }
     threads()?.block_on(memory::measure(pods, &mut report))?;
     report.verdict()

@@ -11,7 +11,7 @@ use super::state::SurgeState;
 use super::{Case, progress_of};
 use crate::snapshot::{Pod, Request};
 
-/// What is waited for is told again after so long, if it is something else by then and something has moved.
+/// What is waited for is told again after so long, if it is something else by then.
 pub(super) const SETTLE: SignedDuration = SignedDuration::from_secs(5);
 
 /// So many pods are named in a message.
@@ -57,7 +57,7 @@ pub(super) fn report(
     let message = format!("Deployment {}: {words}", case.deployment.key.name);
     let since = progress_of(request);
     let has_moved = moved > since;
-    let is_news = message != request.status.message && has_moved && now >= later(since, SETTLE);
+    let is_news = is_other(&message, &request.status.message) && now >= later(since, SETTLE);
     if !is_first && !is_news && now < next_beat(request) {
         return None;
     }
@@ -68,6 +68,12 @@ pub(super) fn report(
     let finish = finish.filter(|_| progress);
     let report = Report { progress, finish, message: Some(message), ..Report::default() };
     Some(Effect::Report { request: request.clone(), report: Box::new(report) })
+}
+
+/// Whether something else is said. Only figures that differ, such as those of nodes without room, can wait for the next sign of life.
+fn is_other(message: &str, before: &str) -> bool {
+    let letters = |text: &'_ str| text.chars().filter(|letter| !letter.is_ascii_digit()).collect::<String>();
+    letters(message) != letters(before)
 }
 
 /// What the next batch waits for.

@@ -213,6 +213,31 @@ fn a_surge_pod_that_does_not_start_is_no_progress() {
 }
 
 #[test]
+fn why_a_surge_pod_does_not_start_is_told_within_seconds_and_figures_later() {
+    let no_room = |nodes: u32| {
+        let message = format!("0/{nodes} nodes are available");
+        json!({"metadata": {"creationTimestamp": at(-50).to_string()}, "spec": {"nodeName": ""}, "status": {
+            "phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message},
+            ],
+        }})
+    };
+    let scene = |nodes: u32, told: &str, second: i64| {
+        let status = json!({"message": told, "progressTimestamp": at(second).to_string()});
+        let scene = Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pod("b", no_room(nodes));
+        scene.asked("a", DEPLOYMENT_CLASS, json!({"status": status})).decide().effects
+    };
+    let told =
+        "Deployment web: a waits until b is available, which cannot be scheduled: 0/3 nodes are available";
+    let first = "Deployment web: a waits until its replacement is there";
+    let effects = scene(3, first, -10);
+    let [Effect::Report { report, .. }] = &effects[..] else { panic!("{effects:#?}") };
+    assert_eq!((report.message.as_deref(), report.progress), (Some(told), false));
+    assert!(scene(3, first, -2).is_empty(), "what changes by the second is not written each time");
+    assert!(scene(2, told, -10).is_empty(), "other figures say nothing else");
+}
+
+#[test]
 fn batches_are_as_large_as_max_surge_and_the_oldest_request_goes_first() {
     let created = |second: i64| json!({"metadata": {"creationTimestamp": at(second).to_string()}});
     let scene = Scene::new(4)
