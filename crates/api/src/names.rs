@@ -61,6 +61,8 @@ pub const NODE_MAINTENANCE_REQUESTER: &str = NODE_MAINTENANCE_GROUP;
 
 /// On a Deployment or HorizontalPodAutoscaler: by how much it is larger than its owner wants it, for pods that are about to leave.
 pub const SURGE_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/surge";
+/// On a pod that is to take the place of another one: the ReplicaSet that adopts it. It goes when the ReplicaSet has it.
+pub const HAND_OVER_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/hand-over";
 /// On a pod that a ReplicaSet is to delete before others: the deletion cost that it had before, which may be none.
 pub const DELETION_COST_BEFORE_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/deletion-cost-before";
 /// By this ReplicaSets choose the pods that go when they are scaled down.

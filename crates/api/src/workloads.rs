@@ -137,6 +137,10 @@ pub enum Strategy {
     Off,
     /// At most `maxUnavailable` of its pods are not available at a time.
     MaxUnavailable,
+    /// A Deployment surges by its replicas, and in no other way.
+    Surge,
+    /// A Deployment gets new pods beside its replicas, which its ReplicaSet adopts.
+    HandOver,
 }
 
 /// An annotation that says nothing known.
@@ -171,9 +175,8 @@ impl Strategy {
             instead: inherited.unwrap_or_default(),
             allowed: match interceptor {
                 BundledInterceptor::DaemonSet => "Off, or remove it",
-                BundledInterceptor::StatefulSet | BundledInterceptor::Deployment => {
-                    "MaxUnavailable or Off, or remove it"
-                }
+                BundledInterceptor::StatefulSet => "MaxUnavailable or Off, or remove it",
+                BundledInterceptor::Deployment => "Surge, HandOver, MaxUnavailable or Off, or remove it",
             },
         })
     }
@@ -184,6 +187,8 @@ impl Strategy {
             ("MaxUnavailable", BundledInterceptor::StatefulSet | BundledInterceptor::Deployment) => {
                 Some(Self::MaxUnavailable)
             }
+            ("Surge", BundledInterceptor::Deployment) => Some(Self::Surge),
+            ("HandOver", BundledInterceptor::Deployment) => Some(Self::HandOver),
             _ => None,
         }
     }

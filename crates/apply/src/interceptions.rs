@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::NamespaceResourceScope;
+use kube::core::{ApiResource, DynamicObject, NamespaceResourceScope};
 use kube::{Client, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,13 +13,15 @@ use serde_json::{Value, json};
 use tracing::Instrument as _;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
-    DELETION_COST_BEFORE_ANNOTATION, HELD_NODES_CONFIG_MAP, POD_DELETION_COST_ANNOTATION, SURGE_ANNOTATION,
+    DELETION_COST_BEFORE_ANNOTATION, HAND_OVER_ANNOTATION, HELD_NODES_CONFIG_MAP,
+    POD_DELETION_COST_ANNOTATION, SURGE_ANNOTATION,
 };
 use usher_api::report::Report;
+use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 use usher_decide::decision::limited;
-use usher_decide::interceptors::{AvailablePods, Effect};
+use usher_decide::interceptors::{AvailablePods, Effect, NewHandOver};
 use usher_decide::snapshot::{
-    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, Request, RequestOnWire,
+    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request, RequestOnWire,
 };
 
 use crate::events::Events;
@@ -66,7 +68,7 @@ impl Interceptions {
                 let span = spans::work("delete Pod", &pod.key.namespace, &pod.key.name);
                 async {
                     match version {
-                        None => self.delete(pod).await,
+                        None => self.delete(pod, None).await,
                         Some(version) => self.evict(pod, version).await,
                     }
                 }
@@ -100,6 +102,24 @@ impl Interceptions {
                     "spec": {"minReplicas": min_replicas, "maxReplicas": max_replicas},
                 });
                 self.merge::<AutoscalerOnWire>(&autoscaler.key, &patch).instrument(span).await
+            }
+            Effect::MakeHandOver(new) => {
+                let span = spans::work("make Pod", &new.set.namespace, &new.name);
+                self.make_hand_over(new).instrument(span).await
+            }
+            Effect::HandOver { pod, hash } => {
+                let span = spans::work("hand over Pod", &pod.key.namespace, &pod.key.name);
+                let patch = json!({"metadata": {
+                    "uid": &*pod.uid,
+                    "resourceVersion": version_of(pod),
+                    "labels": {POD_TEMPLATE_HASH_LABEL: &**hash},
+                    "annotations": {HAND_OVER_ANNOTATION: null},
+                }});
+                self.merge::<PodOnWire>(&pod.key, &patch).instrument(span).await
+            }
+            Effect::DropHandOver { pod } => {
+                let span = spans::work("delete Pod", &pod.key.namespace, &pod.key.name);
+                self.delete(pod, version_of(pod)).instrument(span).await
             }
             Effect::Tell { namespace, workload, is_warning, reason, message } => {
                 let about = ObjectReference {
@@ -173,9 +193,35 @@ impl Interceptions {
         }
     }
 
-    async fn delete(&self, pod: &Pod) -> Result<(), Failure> {
+    /// From the template as the server has it, and nothing of that is read: what newer servers know is kept.
+    async fn make_hand_over(&self, new: &NewHandOver) -> Result<(), Failure> {
+        let of = |kind: ApiResource| -> Api<DynamicObject> {
+            Api::namespaced_with(self.client.clone(), &new.set.namespace, &kind)
+        };
+        let set = of(ApiResource::erase::<ReplicaSetOnWire>(&())).get(&new.set.name).await;
+        let set = set.and_then(|set| serde_json::to_value(set).map_err(Error::SerdeError));
+        let Some(pod) = new.pod(&set.map_err(failure_of_write)?) else { return Err(Failure::Outdated) };
+        let pod: DynamicObject =
+            serde_json::from_value(pod).map_err(|why| Failure::Later(why.to_string()))?;
+        let pods = of(ApiResource::erase::<PodOnWire>(&()));
+        match pods.create(&PostParams::default(), &pod).await {
+            Ok(_) => Ok(()),
+            Err(Error::Api(status)) if status.is_already_exists() => self.confirm_hand_over(new).await,
+            Err(why) => Err(failure_of_write(why)),
+        }
+    }
+
+    /// Whether the pod of that name is the one that was to be made.
+    async fn confirm_hand_over(&self, new: &NewHandOver) -> Result<(), Failure> {
+        let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &new.set.namespace);
+        let found = pods.get(&new.name).await.map_err(failure_of_write)?;
+        if found.read().is_ok_and(|pod| new.is(&Pod::from(pod))) { Ok(()) } else { Err(Failure::NameTaken) }
+    }
+
+    async fn delete(&self, pod: &Pod, version: Option<&str>) -> Result<(), Failure> {
         let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        let preconditions = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
+        let preconditions =
+            Preconditions { uid: Some(pod.uid.to_string()), resource_version: version.map(str::to_owned) };
         let parameters = DeleteParams::default().preconditions(preconditions);
         is_gone(pods.delete(&pod.key.name, &parameters).await)
     }
@@ -227,6 +273,11 @@ impl Interceptions {
 fn meta(uid: &str, version: &str, remembered: Option<&impl Serialize>) -> Value {
     let text = remembered.and_then(|it| serde_json::to_string(it).ok());
     json!({"uid": uid, "resourceVersion": version, "annotations": {SURGE_ANNOTATION: text}})
+}
+
+/// The version of a pod that is to be handed over.
+fn version_of(pod: &Pod) -> Option<&str> {
+    pod.hand_over.as_ref().map(|hand_over| hand_over.resource_version.as_str())
 }
 
 /// Gone, now or before.

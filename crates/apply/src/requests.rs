@@ -51,6 +51,8 @@ pub enum Failure {
     Later(String),
     /// A defect of ours.
     Panicked,
+    /// What was to be made has the name of something else.
+    NameTaken,
     /// The server does not take what was written, and will not the next time: too large, or not valid.
     Refused {
         /// One word, for machines.
@@ -66,6 +68,7 @@ impl Failure {
             Self::Outdated => "Outdated",
             Self::Later(_) => "Server",
             Self::Panicked => "Panicked",
+            Self::NameTaken => "NameTaken",
             Self::Refused { reason, .. } => reason,
         }
     }

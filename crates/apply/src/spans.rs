@@ -46,6 +46,7 @@ pub(crate) fn end<T>(span: &Span, result: &Result<T, Failure>) {
         let why = match failure {
             Failure::Outdated => "it has changed meanwhile",
             Failure::Panicked => "a defect of Usher",
+            Failure::NameTaken => "something else has the name",
             Failure::Later(why) | Failure::Refused { message: why, .. } => why.as_str(),
         };
         span.record("otel.status_code", "error");

@@ -2,7 +2,6 @@
 //! decides, and [`usher_apply::Interceptions`] carries it out.
 
 use std::collections::BTreeSet;
-use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use futures::stream::SelectAll;
@@ -14,6 +13,7 @@ use usher_api::workloads::BundledInterceptor as Which;
 use usher_apply::{Clock, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::daemon_set::DaemonSets;
 use usher_decide::interceptors::deployment::Deployments;
+pub use usher_decide::interceptors::deployment::HandOver;
 use usher_decide::interceptors::stateful_set::StatefulSets;
 use usher_decide::interceptors::{BundledInterceptor, Effect, Event, Item, Outcome, Wait};
 use usher_decide::snapshot::{
@@ -24,7 +24,15 @@ use usher_decide::snapshot::{
 use crate::feeds::Feeds;
 use crate::observer::{Nobody, QueueObserver};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
-use crate::watch::{EventStream, watch};
+use crate::watch::{EventStream, watch, watch_if_allowed};
+
+/// A bundled interceptor, and how it is to go about it.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen {
+    pub which: Which,
+    /// Where Deployments hand over.
+    pub hand_over: HandOver,
+}
 
 /// Hears of what a bundled interceptor does.
 pub trait Observer: QueueObserver {
@@ -39,7 +47,7 @@ impl Observer for Nobody {}
 /// Subscribes, and returns what runs the interceptor until it is asked to stop; the calls under way are given a while to finish. The
 /// namespace is the manager's.
 pub fn run_until<S: Future<Output = ()>>(
-    which: Which,
+    which: Chosen,
     feeds: &mut Feeds,
     client: Client,
     clock: Clock,
@@ -47,6 +55,7 @@ pub fn run_until<S: Future<Output = ()>>(
     observer: Box<dyn Observer>,
     stop: S,
 ) -> impl Future<Output = ()> + use<S> {
+    let Chosen { which, hand_over } = which;
     let mut streams: Vec<EventStream<Event>> = vec![
         feeds.pods().map(Event::Pod).boxed(),
         feeds.requests().map(Event::Request).boxed(),
@@ -64,18 +73,24 @@ pub fn run_until<S: Future<Output = ()>>(
             Box::new(StatefulSets::default())
         }
         Which::Deployment => {
-            let deployments = watch::<DeploymentOnWire, Deployment>(client.clone());
-            streams.push(deployments.map(Event::Deployment).boxed());
-            let sets = watch::<ReplicaSetOnWire, ReplicaSet>(client.clone());
-            streams.push(sets.map(Event::ReplicaSet).boxed());
-            let autoscalers = watch::<AutoscalerOnWire, Autoscaler>(client.clone());
-            streams.push(autoscalers.map(Event::Autoscaler).boxed());
-            Box::new(Deployments::default())
+            let deployments = watch_if_allowed::<DeploymentOnWire, Deployment>(client.clone());
+            streams.push(
+                deployments.map(|it| it.map_or(Event::NotAllowed("deployments"), Event::Deployment)).boxed(),
+            );
+            let sets = watch_if_allowed::<ReplicaSetOnWire, ReplicaSet>(client.clone());
+            streams
+                .push(sets.map(|it| it.map_or(Event::NotAllowed("replicasets"), Event::ReplicaSet)).boxed());
+            let autoscalers = watch_if_allowed::<AutoscalerOnWire, Autoscaler>(client.clone());
+            let kind = "horizontalpodautoscalers";
+            streams.push(
+                autoscalers.map(move |it| it.map_or(Event::NotAllowed(kind), Event::Autoscaler)).boxed(),
+            );
+            Box::new(Deployments::new(hand_over))
         }
     };
     let apply = apply(client, &clock, namespace);
     let controller =
-        Controller { apply, observer, which, interceptor, kinds: streams.len(), listed: Vec::new() };
+        Controller { apply, observer, which, interceptor, kinds: streams.len(), listed: BTreeSet::new() };
     let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
     reconcile::run(controller, events, clock, stop)
 }
@@ -98,7 +113,7 @@ pub fn release_held_until<S: Future<Output = ()>>(
         which: Which::DaemonSet,
         interceptor: Box::new(DaemonSets::switched_off()),
         kinds: streams.len(),
-        listed: Vec::new(),
+        listed: BTreeSet::new(),
     };
     reconcile::run(controller, futures::stream::select_all(streams), clock, stop)
 }
@@ -116,7 +131,7 @@ struct Controller {
     /// So many kinds are watched.
     kinds: usize,
     /// What there is of these has been told.
-    listed: Vec<Discriminant<Event>>,
+    listed: BTreeSet<&'static str>,
 }
 
 /// What came of the effects.
@@ -131,8 +146,9 @@ impl Reconciler for Controller {
     type Done = Done;
 
     fn learn(&mut self, event: Event, now: Timestamp) {
-        if event.is_listed() && !self.listed.contains(&discriminant(&event)) {
-            self.listed.push(discriminant(&event));
+        // Of what must not be read there is nothing to wait for.
+        if event.is_listed() || matches!(event, Event::NotAllowed(_)) {
+            self.listed.insert(event.plural());
         }
         self.interceptor.learn(event, now);
     }
@@ -142,8 +158,12 @@ impl Reconciler for Controller {
     }
 
     fn pending(&mut self, _: Timestamp) -> Pending<Item> {
-        let now: BTreeSet<Item> = self.interceptor.pending();
-        Pending { now: now.into_iter().collect(), ..Pending::default() }
+        let pending = self.interceptor.pending();
+        Pending {
+            now: pending.now.into_iter().collect(),
+            at: pending.at.into_iter().collect(),
+            ..Pending::default()
+        }
     }
 
     fn reconcile(&mut self, item: &Item, now: Timestamp) -> Reconciled<Done> {
@@ -178,8 +198,12 @@ impl Reconciler for Controller {
                     Ok(()) => done.outcomes.push((effect, Outcome::Done)),
                     Err(failure) => {
                         failed.push(pod);
-                        if matches!(failure, Failure::Refused { .. }) {
-                            done.outcomes.push((effect, Outcome::Refused));
+                        match &failure {
+                            Failure::Refused { message, .. } => {
+                                done.outcomes.push((effect, Outcome::Refused(message.clone())));
+                            }
+                            Failure::NameTaken => done.outcomes.push((effect, Outcome::NameTaken)),
+                            Failure::Outdated | Failure::Later(_) | Failure::Panicked => {}
                         }
                         done.failure.get_or_insert(failure);
                     }
@@ -192,7 +216,7 @@ impl Reconciler for Controller {
 
     fn finish(&mut self, _: &Item, done: Done, now: Timestamp) -> Result<(), Failure> {
         for (effect, outcome) in &done.outcomes {
-            self.interceptor.carried_out(effect, *outcome, now);
+            self.interceptor.carried_out(effect, outcome, now);
         }
         done.failure.map_or(Ok(()), Err)
     }
@@ -203,7 +227,7 @@ impl Reconciler for Controller {
             Failure::Refused { reason, .. } => {
                 tracing::error!(?item, reason, "the server refuses what is written")
             }
-            Failure::Outdated | Failure::Panicked => {}
+            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
         }
     }
 

@@ -37,7 +37,7 @@ use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 
 /// All controllers and these interceptors on the same watches, with nobody to measure them, until the future is dropped. They
-/// are those of a manager in its usual namespace.
+/// are those of a manager in its usual namespace, which may hand over pods.
 pub async fn run_all(client: kube::Client, clock: Clock, interceptors: &[BundledInterceptor]) {
     let mut feeds = feeds::Feeds::default();
     let nobody = || Box::new(observer::Nobody);
@@ -48,8 +48,9 @@ pub async fn run_all(client: kube::Client, clock: Clock, interceptors: &[Bundled
     let mut answers: Vec<BoxFuture<'static, ()>> = Vec::new();
     for which in interceptors {
         let namespace = MANAGER_NAMESPACE;
+        let chosen = interceptors::Chosen { which: *which, hand_over: interceptors::HandOver::Allowed };
         answers.push(
-            interceptors::run_until(*which, &mut feeds, on(), at(), namespace, nobody(), pending()).boxed(),
+            interceptors::run_until(chosen, &mut feeds, on(), at(), namespace, nobody(), pending()).boxed(),
         );
     }
     if !interceptors.contains(&BundledInterceptor::DaemonSet) {

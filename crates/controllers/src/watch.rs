@@ -90,12 +90,27 @@ where
         + 'static,
     T: From<W> + Keyed + Send + 'static,
 {
+    watch_if_allowed(client).filter_map(std::future::ready).boxed()
+}
+
+/// The same, with nothing instead of an event each time that it is forbidden.
+pub fn watch_if_allowed<W, T>(client: Client) -> EventStream<Option<WatchEvent<T, T::Key>>>
+where
+    W: kube::Resource<DynamicType = ()>
+        + Clone
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + 'static,
+    T: From<W> + Keyed + Send + 'static,
+{
     let kind = W::kind(&()).into_owned();
     let events =
         watcher(Api::<Lenient<W>>::all(client), watcher::Config::default().page_size(T::PAGE)).boxed();
     let state = (events, Pauses::default(), Reader::<T>::new(kind));
     Box::pin(futures::stream::unfold(state, |(mut events, mut pauses, mut reader)| async {
         loop {
+            let mut is_forbidden = false;
             let told = match events.next().await? {
                 Ok(event) => {
                     // A list that has only begun may fail again at the same object.
@@ -107,17 +122,27 @@ where
                 Err(why) => {
                     tracing::warn!(kind = reader.kind, why = summary(&why), "a watch was interrupted");
                     tracing::debug!(kind = reader.kind, %why, "a watch was interrupted");
+                    is_forbidden = forbids(&why);
                     if let Some(pause) = pauses.next() {
                         tokio::time::sleep(pause).await;
                     }
                     None
                 }
             };
-            if let Some(told) = told {
+            if told.is_some() || is_forbidden {
                 return Some((told, (events, pauses, reader)));
             }
         }
     }))
+}
+
+fn forbids(why: &watcher::Error) -> bool {
+    match why {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 403,
+        watcher::Error::WatchError(status) => status.code == 403,
+        _ => false,
+    }
 }
 
 /// What went wrong, without anything that the server sent.

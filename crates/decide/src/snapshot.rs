@@ -19,7 +19,7 @@ pub use deployment::{Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimit
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
-pub use pod::{Owner, Phase, Pod, PreferredForDeletion, Waiting};
+pub use pod::{HandOverPod, Owner, Phase, Pod, PreferredForDeletion, Waiting};
 pub use request::{Request, is_of_others};
 pub use watch_event::WatchEvent;
 pub use wire::{

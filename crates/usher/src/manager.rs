@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::feeds::Feeds;
+use usher_controllers::interceptors::HandOver;
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
 use usher_controllers::{eviction_request, interceptors, maintenance};
@@ -63,6 +64,11 @@ pub struct Arguments {
     /// switches all of them off; their pods are then left to other interceptors and the eviction API.
     #[arg(long, value_name = "NAMES", default_value = "daemonset,statefulset,deployment", value_parser = interceptors)]
     interceptors: Interceptors,
+    /// Where the interceptor of Deployments makes new pods beside their replicas, and hands these over to the ReplicaSet: nowhere,
+    /// where it is allowed (by annotation, and where somebody keeps setting replicas back), or always. It needs the role in
+    /// deploy/workloads/hand-over-role.yaml.
+    #[arg(long, value_name = "WHERE", default_value = "off")]
+    hand_over: HandOverSwitch,
     /// Where /metrics is served.
     #[arg(long, default_value = "0.0.0.0:8080")]
     metrics_address: SocketAddr,
@@ -95,6 +101,23 @@ impl Arguments {
         };
         let all = self.interceptors.0.iter().copied().filter(is_on);
         all.filter(|_| self.feature_gates.is_on(Gate::EvictionRequestApi)).collect()
+    }
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum HandOverSwitch {
+    Off,
+    Allowed,
+    Always,
+}
+
+impl From<HandOverSwitch> for HandOver {
+    fn from(switch: HandOverSwitch) -> Self {
+        match switch {
+            HandOverSwitch::Off => Self::Off,
+            HandOverSwitch::Allowed => Self::Allowed,
+            HandOverSwitch::Always => Self::Always,
+        }
     }
 }
 
@@ -301,6 +324,7 @@ impl Parts {
             Controller::Interceptor(which) => {
                 let observer = self.metrics.interceptor_observer(which, synced);
                 let namespace = &self.arguments.namespace;
+                let which = interceptors::Chosen { which, hand_over: self.arguments.hand_over.into() };
                 interceptors::run_until(which, feeds, client, clock, namespace, observer, stop).boxed()
             }
             Controller::HeldPods => {

@@ -240,6 +240,7 @@ pub async fn control(url: &str) -> Result<()> {
         maintenance::run_until(&mut feeds, on(), at(), metrics.maintenance_observer(|| ()), pending());
     let answers = BundledInterceptor::ALL.map(|which| {
         let observer = metrics.interceptor_observer(which, || ());
+        let which = interceptors::Chosen { which, hand_over: interceptors::HandOver::Allowed };
         interceptors::run_until(which, &mut feeds, on(), at(), MANAGER_NAMESPACE, observer, pending())
     });
     let _watches = feeds.start(&client);

@@ -195,6 +195,9 @@ async fn as_the_manager(plane: &TestCluster) -> Result<kube::Client> {
         "workloads/daemonset-role",
         "workloads/statefulset-role",
         "workloads/deployment-role",
+        "workloads/deployment-limits",
+        "workloads/hand-over-role",
+        "workloads/hand-over-limits",
     ] {
         let text = std::fs::read_to_string(deploy.join(format!("{file}.yaml")))?;
         kubectl.ok_with("apply --server-side -f -", &text).await?;

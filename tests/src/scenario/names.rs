@@ -5,6 +5,8 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+const HAND_OVER: &str = "evictionrequest.coordination.k8s.io/hand-over";
+
 #[derive(Debug, Default)]
 pub struct Names {
     /// The templates of a Deployment, in order of appearance, by its name.
@@ -38,6 +40,13 @@ impl Names {
             Some("ReplicaSet") => {
                 let prefix =
                     self.of_template(&owned_by, object["metadata"]["labels"]["pod-template-hash"].as_str());
+                self.numbered(&prefix)
+            }
+            // It has no owner until its ReplicaSet adopts it.
+            None if object["metadata"]["annotations"][HAND_OVER].is_string() => {
+                let set = text(&object["metadata"]["annotations"][HAND_OVER]);
+                let hash = set.rsplit_once('-').map(|(_, hash)| hash);
+                let prefix = self.of_template(&set, hash);
                 self.numbered(&prefix)
             }
             Some("Job") => self.numbered(&format!("{owned_by}-")),
@@ -110,5 +119,7 @@ mod tests {
         assert_eq!(short(&pod("db-0", "StatefulSet", "db", "")), "db-0");
         assert_eq!(short(&pod("db-0", "StatefulSet", "db", "")), "db-0#2");
         assert_eq!(short(&pod("work-x1", "Job", "work", "")), "work-1");
+        let handed = json!({"metadata": {"name": "web-88-kk", "annotations": {HAND_OVER: "web-88"}}});
+        assert_eq!(short(&handed), "web-b2");
     }
 }

@@ -26,13 +26,14 @@ use usher_tests::scenario::beside::answer_inside;
 use usher_webhook::configurations::{NAMESPACE, SECRET, manager_user};
 use usher_webhook::{Keeper, ServingCertificate};
 
-const ROLES: [&str; 6] = [
+const ROLES: [&str; 7] = [
     "base/cluster-role.yaml",
     "base/role.yaml",
     "base/certificates-role.yaml",
     "workloads/daemonset-role.yaml",
     "workloads/statefulset-role.yaml",
     "workloads/deployment-role.yaml",
+    "workloads/hand-over-role.yaml",
 ];
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/usher-system/leases/usher-manager";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
@@ -44,7 +45,7 @@ const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(900);
 
 /// What fails first without a right. An event that is not counted again, or a right that another goal needs before, shows as that.
-const NEEDED: [(&str, &str); 53] = [
+const NEEDED: [(&str, &str); 55] = [
     ("daemonsets list", "what a request waits for is told"),
     ("daemonsets watch", "a daemon stays"),
     ("namespaces list", "what a request waits for is told"),
@@ -59,6 +60,8 @@ const NEEDED: [(&str, &str); 53] = [
     ("horizontalpodautoscalers list", "a Deployment surges"),
     ("horizontalpodautoscalers watch", "a Deployment surges through its autoscaler"),
     ("horizontalpodautoscalers patch", "a Deployment surges through its autoscaler"),
+    ("replicasets get", "a Deployment hands over a pod"),
+    ("pods create", "a Deployment hands over a pod"),
     ("pods patch", "the surge is taken back with the pod"),
     ("pods delete", "a daemon is taken off its node"),
     ("configmaps create", "a daemon is kept off its node"),
@@ -384,6 +387,19 @@ impl Scene {
             "a Deployment surges through its autoscaler",
             self.becomes(SOON, &format!("{AUTOSCALERS}/shop"), raised).await
         );
+        let mut desk = workload("Deployment", "desk", json!({"replicas": 1}));
+        desk["metadata"]["annotations"] = strategy(json!("HandOver"))["annotations"].clone();
+        living.create(DEPLOYMENTS, &desk).await.unwrap();
+        let desks = format!("{PODS}?labelSelector=app%3Ddesk");
+        let pod = living.until(&desks, runs).await.unwrap()["items"][0]["metadata"].clone();
+        self.request(pod["name"].as_str().unwrap()).await;
+        let replaced = |list: &Value| {
+            let pods = list["items"].as_array();
+            pods.is_some_and(|pods| pods.len() == 1 && pods[0]["metadata"]["uid"] != pod["uid"])
+        };
+        let is_replaced = self.becomes(SOON, &desks, replaced).await;
+        let desk = living.get(&format!("{DEPLOYMENTS}/desk")).await.unwrap();
+        goal!("a Deployment hands over a pod", is_replaced && desk["metadata"]["generation"] == 2);
         None
     }
 }
@@ -460,4 +476,37 @@ async fn a_manager_without_the_interceptor_of_daemon_sets_leaves_no_gate_and_no_
     assert!(scene.becomes(SOON, &agents, run).await, "the pod of the held node runs again");
     let is_empty = |map: &Value| map["data"].as_object().is_none_or(serde_json::Map::is_empty);
     assert!(scene.becomes(Duration::ZERO, &map, is_empty).await, "no node is held");
+}
+
+/// Its interceptor is on, and its role is missing: requests do not wait without a word.
+#[tokio::test(start_paused = true)]
+async fn a_manager_without_the_role_of_deployments_says_so_and_goes_on_once_it_has_it() {
+    let mut scene = Scene::new(None).await;
+    scene.living.create(DEPLOYMENTS, &workload("Deployment", "shop", json!({"replicas": 1}))).await.unwrap();
+    let shops = format!("{PODS}?labelSelector=app%3Dshop");
+    let runs = |list: &Value| list["items"][0]["status"]["phase"] == "Running";
+    let pod = scene.living.until(&shops, runs).await.unwrap()["items"][0]["metadata"].clone();
+    scene.manager.shutdown().await;
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/usher-interceptor-deployment";
+    let (code, answer) = scene.living.send(Method::DELETE, role, &Value::Null).await.unwrap();
+    assert_eq!(code, 200, "{answer}");
+    scene.start_manager(&BundledInterceptor::ALL);
+    let request = scene.request(pod["name"].as_str().unwrap()).await.unwrap();
+    let says = |part: &'static str| {
+        move |request: &Value| request["status"]["message"].as_str().is_some_and(|said| said.contains(part))
+    };
+    let told = says("may not list deployments and horizontalpodautoscalers and replicasets");
+    assert!(scene.becomes(SOON, &request, told).await, "{}", scene.living.get(&request).await.unwrap());
+    assert!(scene.becomes(Duration::ZERO, &request, says("deploy/workloads/deployment-role.yaml")).await);
+
+    let role = roles().into_iter().find(|role| {
+        role["kind"] == "ClusterRole" && role["metadata"]["name"] == "usher-interceptor-deployment"
+    });
+    scene.living.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role.unwrap()).await.unwrap();
+    let replaced = |list: &Value| {
+        list["items"]
+            .as_array()
+            .is_some_and(|pods| pods.len() == 1 && pods[0]["metadata"]["uid"] != pod["uid"])
+    };
+    assert!(scene.becomes(LONG, &shops, replaced).await, "{}", scene.living.get(&request).await.unwrap());
 }

@@ -572,6 +572,84 @@ async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cl
     assert_eq!(made(&json!({"app": "web"})).await, json!({class("replicaset"): "10000/controller"}));
 }
 
+async fn the_manager_makes_no_pods_but_those_that_it_hands_over(cluster: TestCluster) {
+    let files = [
+        "workloads/daemonset-role.yaml",
+        "workloads/deployment-role.yaml",
+        "workloads/deployment-limits.yaml",
+        "workloads/hand-over-role.yaml",
+        "workloads/hand-over-limits.yaml",
+    ];
+    let scene = Scene::new(cluster, &files).await;
+    let mark = "evictionrequest.coordination.k8s.io/hand-over";
+    let request = json!({"apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "a", "uid": "u"});
+    let owner = |kind: &str| json!({"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "u", "controller": true});
+    let pod = |name: &str, owners: Value, labels: Value, annotations: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": labels, "annotations": annotations, "ownerReferences": owners},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": false},
+        })
+    };
+    let (web, marked) = (json!({"app": "web"}), json!({mark: "web"}));
+    let none = pod("none", json!([]), web.clone(), json!({}));
+    let dry = format!("{PODS}?dryRun=All");
+    let mut tries = 0;
+    while scene.send(MANAGER, Method::POST, &dry, &none).await.status < 400 {
+        tries += 1;
+        assert!(tries < 500, "it is never refused");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let hashed = json!({"app": "web", "pod-template-hash": "1"});
+    let only = "only pods that it hands over";
+    for (what, object) in [
+        ("no mark", pod("x", json!([request]), web.clone(), json!({}))),
+        ("no owner", pod("x", Value::Null, web.clone(), marked.clone())),
+        ("another owner", pod("x", json!([owner("ReplicaSet")]), web.clone(), marked.clone())),
+        ("two owners", pod("x", json!([request, owner("ReplicaSet")]), web.clone(), marked.clone())),
+        ("the label of a ReplicaSet", pod("x", json!([request]), hashed.clone(), marked.clone())),
+    ] {
+        scene.expect(what, MANAGER, PODS, &object, 422, only).await;
+    }
+    let made = pod("made", json!([request]), web.clone(), marked.clone());
+    scene.expect("a hand-over", MANAGER, PODS, &made, 201, "").await;
+    let of_set = pod("other", json!([owner("ReplicaSet")]), web.clone(), json!({}));
+    scene.cluster.created(PODS, &of_set).await.unwrap();
+    let daemon = pod("daemon", json!([owner("DaemonSet")]), web.clone(), json!({}));
+    scene.cluster.created(PODS, &daemon).await.unwrap();
+
+    let (made, other, daemon) = (format!("{PODS}/made"), format!("{PODS}/other"), format!("{PODS}/daemon"));
+    let label = |labels: Value, annotations: Value| json!({"metadata": {"labels": labels, "annotations": annotations}});
+    let hash = json!({"pod-template-hash": "1"});
+    scene.until_refused(MANAGER, &other, &label(hash.clone(), json!({}))).await;
+    for (what, path, patch, part) in [
+        ("a label of another pod", &other, label(hash.clone(), json!({})), "no labels"),
+        ("a mark on another pod", &other, label(json!({}), marked.clone()), "no other annotations"),
+        ("another label", &made, label(json!({"team": "x"}), json!({})), "no labels"),
+        (
+            "a label less",
+            &made,
+            label(json!({"app": null, "pod-template-hash": "1"}), json!({})),
+            "no labels",
+        ),
+        ("another owner", &made, json!({"metadata": {"ownerReferences": []}}), "owners"),
+    ] {
+        scene.expect(what, MANAGER, path, &patch, 422, part).await;
+    }
+    scene.expect("the hand-over", MANAGER, &made, &label(hash, json!({mark: null})), 200, "").await;
+    // From here on it is its ReplicaSet's.
+    for (what, path, code) in
+        [("handed over", &made, 422), ("another", &other, 422), ("a daemon", &daemon, 200)]
+    {
+        let answer = scene.send(MANAGER, Method::DELETE, path, &Value::Null).await;
+        assert_eq!(answer.status, code, "{what}: {}", answer.body);
+    }
+    let dropped = pod("dropped", json!([request]), web, marked);
+    scene.expect("a hand-over", MANAGER, PODS, &dropped, 201, "").await;
+    let answer = scene.send(MANAGER, Method::DELETE, &format!("{PODS}/dropped"), &Value::Null).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
 macro_rules! on_both_clusters {
     ($($name:ident $about:literal)*) => {
         mod on_the_real_server {
@@ -592,6 +670,7 @@ macro_rules! on_both_clusters {
 }
 
 on_both_clusters! {
+    the_manager_makes_no_pods_but_those_that_it_hands_over "policies: what the manager hands over"
     the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have "policies: what the manager changes of workloads"
     new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes "policies: new pods of workloads"
     conditions_are_limited_and_those_of_the_manager_are_its_own "policies: limits of conditions"

@@ -8,7 +8,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::{join, join4};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use usher_api::names::{DELETION_COST_BEFORE_ANNOTATION, SURGE_ANNOTATION};
+use usher_api::names::{
+    DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_STRATEGY_ANNOTATION, HAND_OVER_ANNOTATION,
+    SURGE_ANNOTATION,
+};
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
@@ -54,10 +57,13 @@ fn path(app: &App) -> String {
     format!("{DEPLOYMENTS}/{}", app.name)
 }
 
-async fn create(living: &Living, app: &App) -> Result<()> {
+async fn create(living: &Living, app: &App, hands_over: bool) -> Result<()> {
     let strategy = json!({"rollingUpdate": {"maxSurge": app.surge, "maxUnavailable": 0}});
     let spec = json!({"replicas": app.replicas, "strategy": strategy});
     let mut deployment = workload("Deployment", app.name, spec);
+    if hands_over {
+        deployment["metadata"]["annotations"] = json!({EVICTION_REQUEST_STRATEGY_ANNOTATION: "HandOver"});
+    }
     // There is room on every node.
     deployment["spec"]["template"] = template(app.name, "100m");
     living.create(DEPLOYMENTS, &deployment).await?;
@@ -116,9 +122,13 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
         living.create(&path, &configuration).await?;
     }
-    for app in STEADY.iter().chain([&ROLLED_OUT, &SCALED, &RESET]) {
-        create(&living, app).await?;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut choice = random.fork();
+    for app in STEADY.iter().chain([&ROLLED_OUT, &SCALED]) {
+        create(&living, app, choice.bool()).await?;
     }
+    // It is handed over once it was set back twice.
+    create(&living, &RESET, false).await?;
     let autoscaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "auto"},
         "spec": {"minReplicas": 2, "maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "auto"}},
@@ -131,7 +141,6 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     living.cluster.faults().set(manager_faults());
     let mut process = Process::new(&living.cluster, "manager", manager);
     let end = Instant::now() + TROUBLE;
-    let mut random = fastrand::Rng::with_seed(seed);
     let pause = |random: &mut fastrand::Rng, most: u64| Duration::from_secs(random.u64(1..=most));
     let (mut of_admin, mut of_user, mut of_tool) = (random.fork(), random.fork(), random.fork());
     let admin = async {
@@ -175,6 +184,9 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
                 let is_within =
                     found.is_some_and(|found| (app.replicas..=app.replicas + app.surge).contains(&found));
                 ensure!(is_within, "{} has {found:?} replicas", app.name);
+                let pods = living.pods(app.name).await?;
+                let there = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).count();
+                ensure!(there as u64 <= app.replicas + app.surge, "{} has {there} pods", app.name);
             }
             sleep(Duration::from_secs(1)).await;
         }
@@ -211,7 +223,12 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
             && it["metadata"]["annotations"][SURGE_ANNOTATION].is_null()
     };
     living.until(&format!("{AUTOSCALERS}/auto"), is_as_before).await?;
-    let is_marked = |pod: &Value| !pod["metadata"]["annotations"][DELETION_COST_BEFORE_ANNOTATION].is_null();
+    let is_marked = |pod: &Value| {
+        let annotations = &pod["metadata"]["annotations"];
+        [DELETION_COST_BEFORE_ANNOTATION, HAND_OVER_ANNOTATION]
+            .iter()
+            .any(|mark| !annotations[mark].is_null())
+    };
     living.until(PODS, |list| !list["items"].as_array().is_some_and(|all| all.iter().any(is_marked))).await?;
     for (app, meter) in meters {
         let least = meter.minimum_since(begun).context("nobody counted")?;

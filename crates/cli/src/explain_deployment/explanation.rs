@@ -31,6 +31,8 @@ pub struct DeploymentExplanation {
     /// So many more it has for now.
     pub surge: u32,
     pub max_surge: u32,
+    /// Its new pods come beside the replicas, and are handed over.
+    pub hands_over: bool,
     /// How often somebody has set the surge back.
     pub reverted: u32,
     /// The autoscaler over it, whose limits are raised instead of the replicas.
@@ -58,16 +60,16 @@ pub struct DeploymentExplanation {
 
 pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation {
     let DeploymentFound { deployment, namespace_strategy, autoscaler, pods } = found;
-    let slim: BTreeMap<_, _> = pods
-        .iter()
-        .filter_map(|found| slim_pod(found.pod.as_ref()?))
-        .map(|pod| (pod.key.clone(), Arc::new(pod)))
-        .collect();
+    let slim = pods.iter().filter_map(|found| slim_pod(found.pod.as_ref()?)).map(Arc::new);
+    let (handed, slim): (Vec<_>, Vec<_>) = slim.partition(|pod| pod.hand_over.is_some());
+    let slim: BTreeMap<_, _> = slim.into_iter().map(|pod| (pod.key.clone(), pod)).collect();
     let requests: HashMap<_, _> = pods
         .iter()
         .filter_map(|found| slim_request(found.request.as_ref()?))
         .map(|request| (request.pod_uid.clone(), Arc::new(request)))
         .collect();
+    let is_asked = |uid: &Arc<str>| requests.contains_key(uid);
+    let handed_asked = handed.iter().map(|pod| pod.uid.clone()).filter(is_asked).collect();
     let strategy = Strategy::of(
         BundledInterceptor::Deployment,
         deployment.strategy.as_deref(),
@@ -79,6 +81,12 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         autoscaler: autoscaler.as_ref(),
         pods: &slim,
         requests: &requests,
+        handed: &handed,
+        handed_asked: &handed_asked,
+        // Nobody tells what the manager may do, but by doing it.
+        may_hand_over: !handed.is_empty(),
+        taken: &HashMap::new(),
+        refused: None,
     };
     let described = describe(&case, now);
     let unavailable: Vec<UnavailableFacts> = described
@@ -94,6 +102,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         wanted_replicas: described.wanted,
         surge: described.surge,
         max_surge: described.max_surge,
+        hands_over: described.hands_over,
         reverted: described.reverted,
         autoscaler: autoscaler.as_ref().map(|it| it.key.name.to_string()),
         available_replicas: slim.values().filter(|pod| pod.is_ready() && is_available(&pod.key.name)).count(),

@@ -1,6 +1,6 @@
 //! A Deployment with its pods, their requests and budgets, and the autoscalers over it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment as FullDeployment;
@@ -9,6 +9,7 @@ use kube::api::ListParams;
 use kube::core::Selector;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
+use usher_api::names::HAND_OVER_ANNOTATION;
 use usher_decide::snapshot::{
     Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, Namespace, NamespaceOnWire, ReplicaSet,
     ReplicaSetOnWire,
@@ -58,11 +59,15 @@ async fn pods_of(
     let sets: Vec<ReplicaSet> =
         list_as(&scoped::<ReplicaSetOnWire>(client, Some(&namespace)), labels).await?;
     let is_its = |set: &ReplicaSet| set.deployment.as_ref().is_some_and(|(_, uid)| *uid == deployment.uid);
-    let sets: BTreeSet<Arc<str>> = sets.into_iter().filter(is_its).map(|set| set.uid).collect();
+    let sets: BTreeMap<Arc<str>, Arc<str>> =
+        sets.into_iter().filter(is_its).map(|set| (set.uid, set.key.name.clone())).collect();
     let pods: Vec<FullPod> = list(&scoped(client, Some(&namespace)), labels).await?;
     let is_its = |pod: &FullPod| {
         let mut owners = pod.owner_references().iter().filter(|owner| owner.controller == Some(true));
-        owners.any(|owner| sets.contains(owner.uid.as_str()))
+        // Or they are to be handed over to one of them.
+        let handed = pod.annotations().get(HAND_OVER_ANNOTATION);
+        owners.any(|owner| sets.contains_key(owner.uid.as_str()))
+            || handed.is_some_and(|set| sets.values().any(|name| **name == *set))
     };
     let requests: Vec<EvictionRequest> = list(&scoped(client, Some(&namespace)), None).await?;
     let mut requests: BTreeMap<String, EvictionRequest> =

@@ -126,3 +126,27 @@ fn a_deployment_in_peace_and_one_below_an_autoscaler_say_how_they_would_surge() 
         "{text}"
     );
 }
+
+#[test]
+fn a_hand_over_is_told_with_the_pod_that_it_waits_for() {
+    let strategy = json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/eviction-request-strategy": "HandOver"}}});
+    let leaving = found("web-1", true, true);
+    let mut new = found("web-2", false, false);
+    let meta = &mut new.pod.as_mut().unwrap().metadata;
+    let uid = leaving.request.as_ref().unwrap().metadata.uid.clone();
+    meta.annotations =
+        Some([("evictionrequest.coordination.k8s.io/hand-over".to_owned(), "web".to_owned())].into());
+    meta.owner_references = serde_json::from_value(json!([{
+        "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "x", "uid": uid.unwrap_or_default(),
+    }]))
+    .unwrap();
+    let explanation = explained(deployment(1, &strategy), None, vec![leaving, new]);
+    assert_eq!((explanation.available_replicas, explanation.missing, explanation.hands_over), (1, 0, true));
+    let text = rendered(&explanation);
+    for part in [
+        "Surge         at most 1 at a time, handed over beside the replicas",
+        "Waits for     web-2 cannot be scheduled: 0/3 nodes are available (Unschedulable)",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+}

@@ -57,11 +57,13 @@ fn surge(explanation: &DeploymentExplanation) -> String {
         return why.clone();
     }
     let through = match &explanation.autoscaler {
+        _ if explanation.hands_over => ", handed over beside the replicas".to_owned(),
         Some(name) => format!(", through the limits of HorizontalPodAutoscaler {name}"),
         None => String::new(),
     };
     let reverted = match explanation.reverted {
         0 => "",
+        _ if explanation.hands_over => "; somebody kept setting the replicas back",
         _ => "; somebody has set it back once, and there is one more try",
     };
     format!("at most {} at a time{through}{reverted}", explanation.max_surge)

@@ -225,7 +225,7 @@ impl Reconciler for Controller {
             Failure::Refused { reason, .. } => {
                 tracing::error!(?item, reason, "the server refuses what is written");
             }
-            Failure::Outdated | Failure::Panicked => {}
+            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
         }
     }
 

@@ -199,7 +199,7 @@ impl Reconciler for Controller {
             Failure::Refused { reason, .. } if matches!(item, Item::Maintenance(_)) => {
                 tracing::error!(?item, reason, "its status was refused");
             }
-            Failure::Refused { .. } | Failure::Outdated | Failure::Panicked => {}
+            Failure::Refused { .. } | Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
         }
     }
 

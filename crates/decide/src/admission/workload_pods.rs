@@ -54,21 +54,8 @@ pub fn on_create(
     held: &BTreeMap<String, String>,
 ) -> Verdict {
     let Some(bundled) = pod.bundled.filter(|it| on.contains(it)) else { return Verdict::allow() };
-    let mut changes = Changes::default();
-    let ours: BTreeMap<String, String> =
-        bundled.interceptors(&pod.labels).iter().map(annotation_of).collect();
-    let is_other_controller = |(key, value): (&String, &String)| {
-        key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
-            && value.ends_with(&format!("/{CONTROLLER_ROLE}"))
-            && !ours.contains_key(key)
-    };
-    if !annotations.iter().any(is_other_controller) {
-        let mut filled = annotations.clone();
-        for (key, value) in ours {
-            filled.entry(key).or_insert(value);
-        }
-        changes.annotations = Some(filled).filter(|filled| filled != annotations);
-    }
+    let annotations = with_interceptors(bundled, &pod.labels, annotations);
+    let mut changes = Changes { annotations, ..Changes::default() };
     let stays = || held.contains_key(&format!("{STAYS_PREFIX}{}", pod.owner_uid));
     let is_gated = || pod.gates.iter().any(|gate| gate == MAINTENANCE_SCHEDULING_GATE);
     if pod.may_be_held() && holds(held, &pod.node, pod.priority) && !stays() && !is_gated() {
@@ -76,6 +63,29 @@ pub fn on_create(
         changes.scheduling_gates = Some(pod.gates.iter().cloned().chain([ours]).collect());
     }
     Verdict::Allow { changes, warnings: Vec::new() }
+}
+
+/// The annotations of a pod with these labels, with those of its interceptors; none if they are as they should be. A pod that names
+/// another controller keeps what it says.
+pub fn with_interceptors(
+    bundled: BundledInterceptor,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Option<BTreeMap<String, String>> {
+    let ours: BTreeMap<String, String> = bundled.interceptors(labels).iter().map(annotation_of).collect();
+    let is_other_controller = |(key, value): (&String, &String)| {
+        key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
+            && value.ends_with(&format!("/{CONTROLLER_ROLE}"))
+            && !ours.contains_key(key)
+    };
+    if annotations.iter().any(is_other_controller) {
+        return None;
+    }
+    let mut filled = annotations.clone();
+    for (key, value) in ours {
+        filled.entry(key).or_insert(value);
+    }
+    Some(filled).filter(|filled| filled != annotations)
 }
 
 #[cfg(test)]

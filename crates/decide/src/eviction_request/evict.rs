@@ -31,7 +31,9 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
     } else {
         case.daemon_set.filter(|_| pod.is_daemon()).map(|strategy| match strategy {
             Strategy::Off => Unevictable::DaemonSetStays,
-            Strategy::Default | Strategy::MaxUnavailable => Unevictable::DaemonSetPod,
+            Strategy::Default | Strategy::MaxUnavailable | Strategy::Surge | Strategy::HandOver => {
+                Unevictable::DaemonSetPod
+            }
         })
     };
     if let Some(pod) = unevictable {

@@ -75,6 +75,7 @@ fn pod() -> Pod {
         not_started: None,
         deletion_cost: None,
         preferred: None,
+        hand_over: None,
         priority: 0,
     }
 }

@@ -16,7 +16,7 @@ use usher_api::names::{DAEMON_SET_CLASS, HELD_NODES_CONFIG_MAP, MAINTENANCE_SCHE
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 use usher_api::{NodeMaintenance, PodType};
 
-use super::{BundledInterceptor, Decision, Effect, Event, Item, Outcome, Wait};
+use super::{BundledInterceptor, Decision, Effect, Event, Item, Outcome, Pending, Wait};
 use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, tell_unknown};
 use crate::eviction_request::BLOCKED_CONDITION;
 use crate::maintenance::plan::PodClass;
@@ -255,12 +255,16 @@ impl BundledInterceptor for DaemonSets {
                     self.maintenance_changed(&name, before.as_deref());
                 }
             }
-            Event::StatefulSet(_) | Event::Deployment(_) | Event::ReplicaSet(_) | Event::Autoscaler(_) => {}
+            Event::StatefulSet(_)
+            | Event::Deployment(_)
+            | Event::ReplicaSet(_)
+            | Event::Autoscaler(_)
+            | Event::NotAllowed(_) => {}
         }
     }
 
-    fn pending(&mut self) -> BTreeSet<Item> {
-        std::mem::take(&mut self.pending)
+    fn pending(&mut self) -> Pending {
+        std::mem::take(&mut self.pending).into()
     }
 
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
@@ -278,7 +282,7 @@ impl BundledInterceptor for DaemonSets {
         }
     }
 
-    fn carried_out(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) {
+    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, now: Timestamp) {
         match (effect, outcome) {
             (Effect::HoldNodes(data), outcome) => {
                 self.held.at = Some(now);
@@ -288,7 +292,9 @@ impl BundledInterceptor for DaemonSets {
                         self.held.refusals = 0;
                         self.told_refusals.clear();
                     }
-                    Outcome::Refused => self.held.refusals = self.held.refusals.saturating_add(1),
+                    Outcome::Refused(_) | Outcome::NameTaken => {
+                        self.held.refusals = self.held.refusals.saturating_add(1)
+                    }
                 }
                 self.pending.extend(self.requests.keys().cloned().map(Item::Request));
                 self.pending.extend(self.gated.iter().cloned().map(Item::GatedPod));

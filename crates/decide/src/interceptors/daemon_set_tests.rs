@@ -45,7 +45,7 @@ fn example() -> DaemonSets {
 fn tell_admission(known: &mut DaemonSets, second: i64) -> BTreeMap<String, String> {
     let decision = known.decide(&Item::HeldNodes, at(second));
     for effect in &decision.effects {
-        known.carried_out(effect, Outcome::Done, at(second));
+        known.carried_out(effect, &Outcome::Done, at(second));
     }
     known.held.written.as_deref().cloned().unwrap_or_default()
 }
@@ -233,9 +233,9 @@ fn the_first_pod_goes_when_admission_keeps_the_next_one_off() {
         known.learn(event, at(0));
     }
     assert_eq!(decided(&mut known, 0).waiting_on, Some(Wait::HeldNodes));
-    assert!(known.pending().contains(&Item::HeldNodes));
+    assert!(known.pending().now.contains(&Item::HeldNodes));
     assert_eq!(tell_admission(&mut known, 0), BTreeMap::from([("six".to_owned(), "5000".to_owned())]));
-    assert!(known.pending().contains(&Item::Request(Key::new("ns", "p"))));
+    assert!(known.pending().now.contains(&Item::Request(Key::new("ns", "p"))));
     assert!(deletes(&decided(&mut known, 0)));
 }
 
@@ -247,7 +247,7 @@ fn pods_go_although_admission_cannot_be_told() {
     known.learn(Event::Pod(applied(daemon("p", "six", json!({})))), at(0));
     known.learn(Event::Request(applied(request("p", CLASS, json!({})))), at(0));
     let effect = known.decide(&Item::HeldNodes, at(0)).effects.remove(0);
-    known.carried_out(&effect, Outcome::Refused, at(0));
+    known.carried_out(&effect, &Outcome::Refused(String::new()), at(0));
     assert!(deletes(&decided(&mut known, 0)));
 }
 
@@ -289,7 +289,7 @@ fn a_pod_that_came_back_is_asked_again_later_and_later_and_told() {
             .any(|it| matches!(it, Effect::Tell { reason: "DaemonSetPodCameBack", .. }));
         assert_eq!(told, round > 0);
         for effect in &decision.effects {
-            known.carried_out(effect, Outcome::Done, at(second));
+            known.carried_out(effect, &Outcome::Done, at(second));
         }
         let uid = format!("p{round}");
         let back = json!({"metadata": {"uid": uid}});
@@ -344,7 +344,7 @@ fn it_is_not_scheduled_again_until_the_maintenance_is_complete() {
             "{what}: admission has to be told first"
         );
         tell_admission(&mut known, 100);
-        assert!(known.pending().contains(&item), "{what}");
+        assert!(known.pending().now.contains(&item), "{what}");
         assert_eq!(known.decide(&item, at(100)).recheck_at, Some(at(101)), "{what}");
         let effects = known.decide(&item, at(101)).effects;
         let [Effect::DeletePod { version: Some(version), .. }] = &effects[..] else {
@@ -361,12 +361,12 @@ fn the_next_manager_lets_pods_through_that_the_one_before_has_left() {
     known.learn(Event::Pod(applied(gated())), at(0));
     let item = Item::GatedPod(Key::new("ns", "g"));
     assert_eq!(known.decide(&item, at(0)).effects, [], "what admission was told is not known yet");
-    assert!(known.pending().contains(&Item::HeldNodes));
+    assert!(known.pending().now.contains(&Item::HeldNodes));
     tell_admission(&mut known, 0);
     let effects = known.decide(&item, at(1)).effects;
     assert!(matches!(effects[..], [Effect::DeletePod { version: Some(_), .. }]));
     // Another one that is gated all the same is not deleted again and again.
-    known.carried_out(&effects[0], Outcome::Done, at(1));
+    known.carried_out(&effects[0], &Outcome::Done, at(1));
     let another = Pod { uid: "g2".into(), ..Pod::clone(&gated()) };
     known.learn(Event::Pod(applied(Arc::new(another))), at(1));
     assert_eq!(known.decide(&item, at(1)).recheck_at, Some(at(3)));
@@ -393,7 +393,7 @@ fn admission_that_refuses_is_asked_later_and_later_and_each_maintenance_hears_it
         let (writes, tells): (Vec<_>, Vec<_>) =
             decision.effects.into_iter().partition(|it| matches!(it, Effect::HoldNodes(_)));
         told.extend(tells);
-        known.carried_out(&writes[0], Outcome::Refused, at(second));
+        known.carried_out(&writes[0], &Outcome::Refused(String::new()), at(second));
         let waits = known.decide(&Item::HeldNodes, at(second));
         told.extend(waits.effects);
         let pause = (waits.recheck_at.unwrap() - at(second)).get_seconds();
@@ -434,7 +434,7 @@ fn a_daemon_set_whose_template_has_the_gate_is_told_once_and_its_pods_are_left_a
     assert_eq!(known.decide(&workload, at(101)), Decision::default());
     // Without it in the template, the pod is one of those that others have left.
     known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(101));
-    assert!(known.pending().contains(&item));
+    assert!(known.pending().now.contains(&item));
     assert!(matches!(known.decide(&item, at(101)).effects[..], [Effect::DeletePod { version: Some(_), .. }]));
 }
 
@@ -444,7 +444,7 @@ fn switched_off_it_holds_no_node_and_lets_through_what_was_held() {
     known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(0));
     known.learn(Event::Pod(applied(daemon("p", "six", json!({})))), at(0));
     known.learn(Event::Pod(applied(gated())), at(0));
-    assert!(known.pending().contains(&Item::HeldNodes));
+    assert!(known.pending().now.contains(&Item::HeldNodes));
     let held = known.decide(&Item::HeldNodes, at(0)).effects;
     assert_eq!(
         held,
@@ -453,12 +453,12 @@ fn switched_off_it_holds_no_node_and_lets_through_what_was_held() {
     );
     let item = Item::GatedPod(Key::new("ns", "g"));
     assert_eq!(known.decide(&item, at(0)).effects, [], "else the next one is gated as well");
-    known.carried_out(&held[0], Outcome::Done, at(0));
-    assert!(known.pending().contains(&item));
+    known.carried_out(&held[0], &Outcome::Done, at(0));
+    assert!(known.pending().now.contains(&item));
     let effects = known.decide(&item, at(1)).effects;
     let [Effect::DeletePod { pod, version: Some(_) }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(&*pod.key.name, "g");
-    known.carried_out(&effects[0], Outcome::Done, at(1));
+    known.carried_out(&effects[0], &Outcome::Done, at(1));
     known.learn(Event::Pod(WatchEvent::Deleted(Key::new("ns", "g"))), at(1));
     assert_eq!(known.decide(&Item::HeldNodes, at(10)), Decision::default(), "once");
     assert!(known.pods.is_empty(), "of pods that run, nothing is remembered");

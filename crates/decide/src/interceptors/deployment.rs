@@ -6,31 +6,72 @@
 //! scaled down.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
+use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
+use super::availability::later;
 use super::surge::{self, Case};
 use super::{
-    BundledInterceptor, Decision, Effect, Event, Item, Namespaces, Outcome, complete, has_turn, is_wanted,
+    BundledInterceptor, Decision, Effect, Event, Item, Namespaces, Outcome, Pending, complete, has_turn,
+    is_wanted,
 };
-use super::{owner_of, tell_unknown};
+use super::{owner_of, tell_once, tell_unknown};
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
 pub const CLASSES: [&str; 3] = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
 
+/// Deployments of so many pods are not looked at for each of their events.
+const MANY: usize = 1_000;
+/// A look takes about a hundredth of this for each pod.
+const PAUSE_FOR_A_POD: SignedDuration = SignedDuration::from_micros(100);
+
+const HAND_OVER_OFF: &str = "its annotation or namespace asks for HandOver, which this manager does not do: it has no right to make pods, and \
+    surges by replicas instead. Start it with --hand-over=allowed and give it the role in deploy/workloads/hand-over-role.yaml, or remove \
+    the annotation";
+
+const REFUSED: &str = "see whether its account has the role in deploy/workloads/deployment-role.yaml (and in hand-over-role.yaml, if it is to \
+    make pods), and whether a quota or a policy refuses it";
+
+const UNREAD: &str = "nothing is done before the pod leaves: give it the role in deploy/workloads/deployment-role.yaml, or leave deployment \
+    out of the manager's flag --interceptors";
+
 /// What controls a pod, if it is of interest here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Controller {
     ReplicaSet(Key),
-    ReplicationController,
+    Replication,
+    /// This ReplicaSet is to adopt it.
+    HandOver(Key),
+}
+
+/// Where pods are handed over instead of surging by replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HandOver {
+    /// Nowhere: the manager must not make pods.
+    #[default]
+    Off,
+    /// Where a workload or namespace asks for it, and where somebody keeps setting the replicas back.
+    Allowed,
+    /// Everywhere where nothing else is asked for.
+    Always,
 }
 
 #[derive(Debug, Default)]
 pub struct Deployments {
+    hand_over: HandOver,
+    /// Pods that are to be handed over to a ReplicaSet, which is named on them.
+    handed: HashMap<Key, BTreeSet<Key>>,
+    /// How many names of such pods were taken by others, by the UID of the request.
+    taken: HashMap<Arc<str>, u32>,
+    /// What the server does not let us do for a Deployment, and its words.
+    refused: HashMap<Key, (Discriminant<Effect>, String)>,
+
     /// Those of ReplicaSets and ReplicationControllers.
     pods: HashMap<Key, Arc<Pod>>,
     /// The pods of a ReplicaSet that they name, in their own namespace.
@@ -42,6 +83,8 @@ pub struct Deployments {
     autoscalers: HashMap<Key, Autoscaler>,
     /// The autoscalers of a Deployment.
     over: HashMap<Key, BTreeSet<Key>>,
+    /// Autoscalers whose limits are raised for a Deployment that they do not scale any more.
+    left: HashMap<Key, BTreeSet<Key>>,
     /// Requests that have one of these interceptors, or are for a pod of a ReplicationController.
     requests: HashMap<Key, Arc<Request>>,
     namespaces: Namespaces,
@@ -51,14 +94,30 @@ pub struct Deployments {
     /// What was last seen of the surges of Deployments, until it is taken back. A tool that replaces whole objects takes the annotation
     /// along, and is one that sets the surge back all the same.
     surges: HashMap<Key, (Arc<str>, Surge)>,
+    /// When events last came.
+    now: Timestamp,
+    /// When Deployments of very many pods were last looked at, and how many they had.
+    looked_at: HashMap<Key, (Timestamp, usize)>,
     /// Deployments for which something is under way. A change of a pod of another one needs no look at all its pods.
     active: HashSet<Key>,
     told: HashMap<Key, String>,
+    told_refusals: HashMap<Key, String>,
+    /// Kinds that the manager must not read.
+    unread: BTreeSet<&'static str>,
 }
 
 impl BundledInterceptor for Deployments {
-    fn learn(&mut self, event: Event, _: Timestamp) {
+    fn learn(&mut self, event: Event, now: Timestamp) {
+        self.now = now;
+        if event.is_listed() && self.unread.remove(event.plural()) && self.unread.is_empty() {
+            let all: Vec<Item> = self.requests.values().map(|request| self.item_of(request)).collect();
+            self.pending.extend(all.into_iter().chain(self.deployments.keys().cloned().map(Item::Workload)));
+        }
         match event {
+            Event::NotAllowed(kind) => {
+                self.unread.insert(kind);
+                self.pending.extend(self.requests.keys().cloned().map(Item::Request));
+            }
             Event::Pod(event) => {
                 for (key, before) in event.store(&mut self.pods, |pod| pod.key.clone()) {
                     self.pod_changed(&key, before.as_deref());
@@ -70,6 +129,12 @@ impl BundledInterceptor for Deployments {
                     if request.as_ref().is_some_and(|request| !self.is_ours(request)) {
                         self.requests.remove(&key);
                         continue;
+                    }
+                    if let (None, Some(gone)) = (&request, &before) {
+                        self.taken.remove(&gone.uid);
+                    }
+                    if !self.unread.is_empty() {
+                        self.pending.insert(Item::Request(key.clone()));
                     }
                     let request = request.or(before);
                     self.pending.extend(request.map(|request| self.item_of(&request)));
@@ -109,26 +174,84 @@ impl BundledInterceptor for Deployments {
         }
     }
 
-    fn pending(&mut self) -> BTreeSet<Item> {
-        std::mem::take(&mut self.pending)
+    fn pending(&mut self) -> Pending {
+        let (later, now) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition::<BTreeSet<Item>, _>(|item| self.next_look(item).is_some());
+        let at = later.into_iter().filter_map(|item| self.next_look(&item).map(|at| (item, at))).collect();
+        Pending { now, at }
     }
 
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
         match item {
+            Item::Request(key) if !self.unread.is_empty() => self.tell_unread(key),
+            // What is known of it may be long past.
+            _ if !self.unread.is_empty() => Decision::default(),
             Item::Workload(key) => self.decide_workload(key, now),
             Item::Request(key) => self.decide_request(key),
             Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
         }
     }
 
-    fn carried_out(&mut self, effect: &Effect, outcome: Outcome, _: Timestamp) {
-        if let (Effect::Resize { deployment, surge: None, .. }, Outcome::Done) = (effect, outcome) {
-            self.surges.remove(&deployment.key);
+    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, _: Timestamp) {
+        match (effect, outcome) {
+            (Effect::Resize { deployment, surge: None, .. }, Outcome::Done) => {
+                self.surges.remove(&deployment.key);
+            }
+            (Effect::MakeHandOver(new), Outcome::NameTaken) => {
+                *self.taken.entry(new.request.uid.clone()).or_default() += 1;
+            }
+            _ => {}
+        }
+        let Some(key) = self.workload_of_effect(effect) else { return };
+        match outcome {
+            Outcome::Refused(why) => {
+                self.refused.insert(key, (discriminant(effect), why.clone()));
+            }
+            Outcome::Done
+                if self.refused.get(&key).is_some_and(|(what, _)| *what == discriminant(effect)) =>
+            {
+                self.refused.remove(&key);
+            }
+            Outcome::Done | Outcome::NameTaken => {}
         }
     }
 }
 
 impl Deployments {
+    pub fn new(hand_over: HandOver) -> Self {
+        Self { hand_over, ..Self::default() }
+    }
+
+    /// The time of the next look at a Deployment of very many pods, if that is not now: the more there are, the longer after the last one.
+    fn next_look(&self, item: &Item) -> Option<Timestamp> {
+        let Item::Workload(key) = item else { return None };
+        let (last, pods) = self.looked_at.get(key)?;
+        let pause =
+            i64::try_from(*pods).unwrap_or(i64::MAX).saturating_mul(PAUSE_FOR_A_POD.as_micros() as i64);
+        let next = later(*last, SignedDuration::from_micros(pause));
+        (next > self.now).then_some(next)
+    }
+
+    /// The Deployment for which this is done.
+    fn workload_of_effect(&self, effect: &Effect) -> Option<Key> {
+        match effect {
+            Effect::Resize { deployment, .. } => Some(deployment.key.clone()),
+            Effect::Limit { autoscaler, .. } => {
+                let name = autoscaler.deployment.clone()?;
+                Some(Key::new(autoscaler.key.namespace.clone(), name))
+            }
+            Effect::MakeHandOver(new) => self.workload_of(&new.set),
+            Effect::HandOver { pod, .. } | Effect::DropHandOver { pod } | Effect::Prefer { pod, .. } => {
+                match controller_of(pod)? {
+                    Controller::ReplicaSet(set) | Controller::HandOver(set) => self.workload_of(&set),
+                    Controller::Replication => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// The Deployment with the surge that it had, if only somebody else can have removed that.
     fn with_surge(&mut self, mut deployment: Deployment) -> Deployment {
         let known = self.surges.get(&deployment.key).filter(|(uid, _)| *uid == deployment.uid);
@@ -150,12 +273,17 @@ impl Deployments {
         if let Some(pod) = self.pods.get(key).filter(|pod| pod.preferred.is_some()) {
             self.marked.insert(pod.uid.clone(), key.clone());
         }
-        if let Some(before) = before
-            && let Some(Controller::ReplicaSet(set)) = controller_of(before)
-        {
-            remove(&mut self.of_set, &set, key);
-            let workload = self.workload_of(&set).filter(|key| self.active.contains(key));
-            self.pending.extend(workload.map(Item::Workload));
+        match before.and_then(controller_of) {
+            Some(Controller::ReplicaSet(set)) => {
+                remove(&mut self.of_set, &set, key);
+                let workload = self.workload_of(&set).filter(|key| self.active.contains(key));
+                self.pending.extend(workload.map(Item::Workload));
+            }
+            Some(Controller::HandOver(set)) => {
+                remove(&mut self.handed, &set, key);
+                self.pending.extend(self.workload_of(&set).map(Item::Workload));
+            }
+            Some(Controller::Replication) | None => {}
         }
         let Some(pod) = self.pods.get(key).cloned() else { return };
         match controller_of(&pod) {
@@ -172,8 +300,15 @@ impl Deployments {
                     _ => {}
                 }
             }
-            Some(Controller::ReplicationController) => {
+            Some(Controller::Replication) => {
                 self.pending.insert(Item::Request(pod.request_key()));
+            }
+            Some(Controller::HandOver(set)) => {
+                self.handed.entry(set.clone()).or_default().insert(key.clone());
+                self.pending.extend(self.workload_of(&set).map(Item::Workload));
+                if self.requests.contains_key(&pod.request_key()) {
+                    self.pending.insert(Item::Request(pod.request_key()));
+                }
             }
             None => {
                 // Somebody may have annotated it with one of these classes all the same.
@@ -234,7 +369,15 @@ impl Deployments {
         if let Some(is) = &is {
             self.over.entry(is.clone()).or_default().insert(key.clone());
         }
-        self.pending.extend(was.into_iter().chain(is).map(Item::Workload));
+        let left_by = |it: &Autoscaler| it.raised_for_another().map(|of| Key::new(key.namespace.clone(), of));
+        let (before, after) = (before.and_then(left_by), after.and_then(left_by));
+        if let Some(before) = &before {
+            remove(&mut self.left, before, key);
+        }
+        if let Some(after) = &after {
+            self.left.entry(after.clone()).or_default().insert(key.clone());
+        }
+        self.pending.extend([was, is, before, after].into_iter().flatten().map(Item::Workload));
     }
 
     /// The Deployment of a ReplicaSet, if there is one.
@@ -248,14 +391,14 @@ impl Deployments {
     fn is_ours(&self, request: &Request) -> bool {
         let pod = || self.pods.get(&request.pod_key()).and_then(|pod| controller_of(pod));
         request.interceptors.iter().any(|it| CLASSES.contains(&it.interceptor_class.as_str()))
-            || pod() == Some(Controller::ReplicationController)
+            || pod() == Some(Controller::Replication)
     }
 
     fn item_of(&self, request: &Request) -> Item {
         let pod = self.pods.get(&request.pod_key());
         let deployment = pod.and_then(|pod| match controller_of(pod)? {
-            Controller::ReplicaSet(set) => self.workload_of(&set),
-            Controller::ReplicationController => None,
+            Controller::ReplicaSet(set) | Controller::HandOver(set) => self.workload_of(&set),
+            Controller::Replication => None,
         });
         deployment.map_or_else(|| Item::Request(request.key.clone()), Item::Workload)
     }
@@ -265,6 +408,13 @@ impl Deployments {
         keys.filter_map(|key| self.autoscalers.get(key)).filter(|it| !it.is_deleting)
     }
 
+    /// What is to be undone of autoscalers that do not scale this Deployment any more.
+    fn left_behind(&self, deployment: &Key) -> Vec<Effect> {
+        let keys = self.left.get(deployment).into_iter().flatten();
+        let left = keys.filter_map(|key| self.autoscalers.get(key)).filter(|it| !it.is_deleting);
+        left.flat_map(|it| surge::left_behind(it, self.deployments.get(deployment))).collect()
+    }
+
     /// The autoscaler whose limits count: one whose limits are raised, else the first by name.
     fn autoscaler_over(&self, deployment: &Key) -> Option<&Autoscaler> {
         let mut all = self.autoscalers_over(deployment);
@@ -272,6 +422,12 @@ impl Deployments {
     }
 
     fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {
+        let left = self.left_behind(key);
+        let is_new_target = self.autoscalers_over(key).any(|it| it.raised_for_another().is_some());
+        if !left.is_empty() || is_new_target {
+            // First that; an event tells when it is done.
+            return Decision { effects: left, ..Decision::default() };
+        }
         let Some(deployment) = self.deployments.get(key) else {
             self.told.remove(key);
             self.active.remove(key);
@@ -283,8 +439,10 @@ impl Deployments {
         let sets = self.of_deployment.get(key).into_iter().flatten().filter_map(|set| self.sets.get(set));
         let is_its =
             |set: &&ReplicaSet| set.deployment.as_ref().is_some_and(|(_, uid)| *uid == deployment.uid);
-        let (mut pods, mut requests) = (BTreeMap::new(), HashMap::new());
+        let (mut pods, mut requests, mut handed) = (BTreeMap::new(), HashMap::new(), Vec::new());
         for set in sets.filter(is_its) {
+            let to_adopt = self.handed.get(&set.key).into_iter().flatten();
+            handed.extend(to_adopt.filter_map(|key| self.pods.get(key)).cloned());
             let of_set = self.of_set.get(&set.key).into_iter().flatten();
             for pod in of_set.filter_map(|key| self.pods.get(key)) {
                 if pod.owner.as_ref().is_none_or(|owner| owner.uid != set.uid) {
@@ -296,35 +454,80 @@ impl Deployments {
                 pods.insert(pod.key.clone(), pod.clone());
             }
         }
+        let is_asked =
+            |pod: &&Arc<Pod>| self.requests.get(&pod.request_key()).is_some_and(|it| is_wanted(it));
+        let handed_asked = handed.iter().filter(is_asked).map(|pod| pod.uid.clone()).collect();
         let strategy =
             self.namespaces.strategy(Bundled::Deployment, &deployment.key, deployment.strategy.as_deref());
+        let wanted = strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy);
         let case = Case {
             deployment,
-            strategy: strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy),
+            strategy: match (wanted, self.hand_over) {
+                (Strategy::Default, HandOver::Always) => Strategy::HandOver,
+                (Strategy::HandOver, HandOver::Off) => Strategy::Default,
+                (wanted, _) => wanted,
+            },
             autoscaler,
             pods: &pods,
             requests: &requests,
+            handed: &handed,
+            handed_asked: &handed_asked,
+            may_hand_over: self.hand_over != HandOver::Off,
+            taken: &self.taken,
+            refused: self.refused.get(key).map(|(_, why)| why.as_str()),
         };
         let mut decision = surge::decide(&case, now);
         let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
         decision.effects.extend(beside.filter(|it| it.raised.is_some()).map(surge::restored));
         let is_idle = requests.is_empty()
+            && handed.is_empty()
             && deployment.surge.is_none()
             && autoscaler.is_none_or(|autoscaler| autoscaler.raised.is_none())
             && !pods.values().any(|pod| pod.preferred.is_some());
+        if is_idle || pods.len() < MANY {
+            self.looked_at.remove(key);
+        } else {
+            self.looked_at.insert(key.clone(), (now, pods.len()));
+        }
         if is_idle {
+            self.refused.remove(key);
+            self.told_refusals.remove(key);
             self.active.remove(key);
         } else {
             self.active.insert(key.clone());
         }
+        let owner = owner_of(Bundled::Deployment, &deployment.key, &deployment.uid);
+        if let Some((_, why)) = self.refused.get(key) {
+            let message =
+                format!("the API server refuses what Usher writes before pods leave: {why}; {REFUSED}");
+            let told = tell_once(&mut self.told_refusals, key, owner.clone(), "SurgeRefused", message);
+            // Before what is refused again.
+            decision.effects.splice(0..0, told);
+        }
         match strategy {
+            Ok(Strategy::HandOver) if self.hand_over == HandOver::Off => {
+                let told = tell_once(&mut self.told, key, owner, "HandOverOff", HAND_OVER_OFF.to_owned());
+                decision.effects.extend(told);
+            }
             Ok(_) => drop(self.told.remove(key)),
             Err(unknown) => {
-                let owner = owner_of(Bundled::Deployment, &deployment.key, &deployment.uid);
                 decision.effects.extend(tell_unknown(&mut self.told, key, owner, &unknown).effects);
             }
         }
         decision
+    }
+
+    /// The manager has the interceptor, and not its role: nothing can be done, and the deadline passes the turn on.
+    fn tell_unread(&self, key: &Key) -> Decision {
+        let is_ours = |request: &&Arc<Request>| CLASSES.iter().any(|class| has_turn(request, class));
+        let Some(request) = self.requests.get(key).filter(is_ours) else { return Decision::default() };
+        let kinds: Vec<&str> = self.unread.iter().copied().collect();
+        let message = format!("Usher's account may not list {}, so that {UNREAD}", kinds.join(" and "));
+        if request.status.message == message {
+            return Decision::default();
+        }
+        let report = Report { message: Some(message), ..Report::default() };
+        Decision::default().act(Effect::Report { request: request.clone(), report: Box::new(report) })
     }
 
     /// A request for a pod that no Deployment has. Of a ReplicaSet without one, or a ReplicationController, such a pod is preferred when
@@ -336,7 +539,8 @@ impl Deployments {
         let pod = pod.and_then(|key| self.pods.get(&key)).filter(|pod| pod.uid == key.name);
         let Some(pod) = pod else { return decision };
         let controller = controller_of(pod);
-        if let Some(Controller::ReplicaSet(set)) = &controller
+        // One that is to be handed over is dropped instead of being evicted, or is about to be one of the others.
+        if let Some(Controller::ReplicaSet(set) | Controller::HandOver(set)) = &controller
             && self.workload_of(set).is_some()
         {
             return decision;
@@ -346,14 +550,12 @@ impl Deployments {
             is_wanted(request)
                 && match active {
                     Some(active) => CLASSES.contains(&active),
-                    None => {
-                        controller == Some(Controller::ReplicationController)
-                            && request.interceptors.is_empty()
-                    }
+                    None => controller == Some(Controller::Replication) && request.interceptors.is_empty(),
                 }
         });
         let is_on = self.namespaces.strategy(Bundled::Deployment, &pod.key, None) != Ok(Strategy::Off);
-        let prefers = controller.is_some() && is_ours && is_on && !pod.is_terminating();
+        let is_set = !matches!(controller, None | Some(Controller::HandOver(_)));
+        let prefers = is_set && is_ours && is_on && !pod.is_terminating();
         match (&pod.preferred, prefers) {
             (None, true) => {
                 decision.effects.push(Effect::Prefer { pod: pod.clone(), cost: Some(i32::MIN) });
@@ -376,12 +578,14 @@ impl Deployments {
 }
 
 fn controller_of(pod: &Pod) -> Option<Controller> {
+    if let Some(hand_over) = &pod.hand_over {
+        return Some(Controller::HandOver(Key::new(pod.key.namespace.clone(), hand_over.set.clone())));
+    }
     let Owner { api_version, kind, name, .. } = &**pod.owner.as_ref()?;
     if Bundled::of_owner(api_version, kind) == Some(Bundled::Deployment) {
         return Some(Controller::ReplicaSet(Key::new(pod.key.namespace.clone(), name.clone())));
     }
-    (&**api_version == "v1" && &**kind == "ReplicationController")
-        .then_some(Controller::ReplicationController)
+    (&**api_version == "v1" && &**kind == "ReplicationController").then_some(Controller::Replication)
 }
 
 fn remove(of: &mut HashMap<Key, BTreeSet<Key>>, from: &Key, key: &Key) {

@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
-use super::super::samples::{applied, at, pod, request};
+use jiff::SignedDuration;
+
+use super::super::samples::{applied, at, hand_over_pod, pod, request};
 use super::*;
 use usher_api::names::SURGE_ANNOTATION;
 
@@ -38,7 +40,7 @@ fn pending(known: &mut Deployments, events: impl IntoIterator<Item = Event>) -> 
     for event in events {
         known.learn(event, at(0));
     }
-    known.pending().into_iter().collect()
+    known.pending().now.into_iter().collect()
 }
 
 #[test]
@@ -167,7 +169,212 @@ fn a_tool_that_removes_the_annotation_with_the_surge_has_set_it_back() {
     assert!(decision.effects.iter().any(is_counted), "{decision:?}");
     // What was taken back here is forgotten.
     let taken_back = Effect::Resize { deployment: Box::new(deployment(1)), replicas: 1, surge: None };
-    known.carried_out(&taken_back, Outcome::Done, at(2));
+    known.carried_out(&taken_back, &Outcome::Done, at(2));
     pending(&mut known, [Event::Deployment(applied(surged(1, None)))]);
     assert_eq!(known.deployments[&key("web")].surge, None);
+}
+
+/// A Deployment of one whose pod is asked to leave, with this annotation.
+fn asked(known: &mut Deployments, strategy: Option<&str>) -> Vec<Effect> {
+    let web = Deployment { strategy: strategy.map(str::to_owned), ..deployment(1) };
+    let asked = Event::Request(applied(request("a", DEPLOYMENT_CLASS, json!({}))));
+    let set = Event::ReplicaSet(applied(of_deployment("web")));
+    pending(known, [Event::Deployment(applied(web)), set, web_pod("a", json!({})), asked]);
+    known.decide(&Item::Workload(key("web")), at(1)).effects
+}
+
+#[test]
+fn a_manager_that_must_not_make_pods_surges_and_says_so() {
+    let is_surge =
+        |effects: &[Effect]| effects.iter().any(|it| matches!(it, Effect::Resize { replicas: 2, .. }));
+    let is_made = |effects: &[Effect]| effects.iter().any(|it| matches!(it, Effect::MakeHandOver(_)));
+    let is_told = |effects: &[Effect]| {
+        effects.iter().any(|it| matches!(it, Effect::Tell { reason: "HandOverOff", .. }))
+    };
+    for (switch, strategy, surges, tells) in [
+        (HandOver::Off, None, true, false),
+        (HandOver::Off, Some("HandOver"), true, true),
+        (HandOver::Allowed, None, true, false),
+        (HandOver::Allowed, Some("HandOver"), false, false),
+        (HandOver::Always, None, false, false),
+        (HandOver::Always, Some("Surge"), true, false),
+    ] {
+        let mut known = Deployments::new(switch);
+        let effects = asked(&mut known, strategy);
+        let case = format!("{switch:?} {strategy:?}: {effects:?}");
+        assert_eq!((is_surge(&effects), is_made(&effects)), (surges, !surges), "{case}");
+        assert_eq!(is_told(&effects), tells, "{case}");
+        let again = known.decide(&Item::Workload(key("web")), at(2)).effects;
+        assert!(!is_told(&again), "{case}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_to_be_handed_over_is_known_until_its_replica_set_has_it() {
+    let mut known = Deployments::new(HandOver::Allowed);
+    asked(&mut known, Some("HandOver"));
+    let new = hand_over_pod("n", "web-1", "r-a", json!({}));
+    assert_eq!(pending(&mut known, [Event::Pod(applied(new))]), [Item::Workload(key("web"))]);
+    let completes = |effects: &[Effect]| {
+        effects.iter().any(|it| matches!(it, Effect::Report { report, .. } if report.completed))
+    };
+    let marked = json!({"metadata": {"annotations": {
+        "controller.kubernetes.io/pod-deletion-cost": "-2147483648", "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
+    }}});
+    pending(&mut known, [web_pod("a", marked)]);
+    assert!(completes(&known.decide(&Item::Workload(key("web")), at(2)).effects));
+    // It is asked to leave itself: its Deployment sees to it, and nobody evicts it.
+    let own = Event::Request(applied(request("n", DEPLOYMENT_CLASS, json!({}))));
+    assert_eq!(pending(&mut known, [own]), [Item::Workload(key("web"))]);
+    assert_eq!(known.decide(&Item::Request(key("n")), at(2)).effects, []);
+    let effects = known.decide(&Item::Workload(key("web")), at(2)).effects;
+    assert!(effects.iter().any(|it| matches!(it, Effect::DropHandOver { .. })), "{effects:?}");
+    pending(&mut known, [Event::Request(crate::snapshot::WatchEvent::Deleted(key("n")))]);
+    // Nobody asks for it any more.
+    pending(&mut known, [Event::Request(crate::snapshot::WatchEvent::Deleted(key("a")))]);
+    let effects = known.decide(&Item::Workload(key("web")), at(3)).effects;
+    assert!(effects.iter().any(|it| matches!(it, Effect::DropHandOver { .. })), "{effects:?}");
+    // Adopted, it is one of the others.
+    pending(
+        &mut known,
+        [web_pod(
+            "n",
+            json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/hand-over": "web-1"}}}),
+        )],
+    );
+    assert!(known.handed.is_empty());
+    let effects = known.decide(&Item::Workload(key("web")), at(4)).effects;
+    assert!(!effects.iter().any(|it| matches!(it, Effect::DropHandOver { .. })), "{effects:?}");
+}
+
+#[test]
+fn what_the_server_refuses_is_told_by_an_event_and_forgotten_once_it_takes_it() {
+    let mut known = Deployments::default();
+    let effects = asked(&mut known, None);
+    let resize = effects.iter().find(|it| matches!(it, Effect::Resize { .. })).unwrap().clone();
+    known.carried_out(&resize, &Outcome::Refused("deployments is forbidden".to_owned()), at(1));
+    let told = |effects: &[Effect]| -> Vec<&'static str> {
+        effects
+            .iter()
+            .filter_map(|it| match it {
+                Effect::Tell { reason, message, .. } => {
+                    assert!(
+                        message.contains("deployments is forbidden") && message.contains("deploy/workloads")
+                    );
+                    Some(*reason)
+                }
+                _ => None,
+            })
+            .collect()
+    };
+    let decide = |known: &mut Deployments| known.decide(&Item::Workload(key("web")), at(2)).effects;
+    let first = decide(&mut known);
+    assert_eq!(told(&first), ["SurgeRefused"]);
+    let said = |it: &Effect| matches!(it, Effect::Report { report, .. } if report.message.as_ref().is_some_and(|it| it.contains("deployments is forbidden")));
+    assert!(first.iter().any(said), "{first:?}");
+    assert_eq!(told(&decide(&mut known)), [""; 0]);
+    known.carried_out(&resize, &Outcome::Done, at(3));
+    assert!(!decide(&mut known).iter().any(said));
+}
+
+#[test]
+fn an_autoscaler_that_is_given_another_target_gets_its_limits_back() {
+    let raised = r#"{"by":1,"minBy":1,"minReplicas":2,"of":"web"}"#;
+    let targeting = |kind: &str, name: &str| {
+        let object = json!({
+            "metadata": {"name": "z", "namespace": "ns", "uid": "z", "annotations": {SURGE_ANNOTATION: raised}},
+            "spec": {"minReplicas": 2, "maxReplicas": 5, "scaleTargetRef": {"kind": kind, "name": name}},
+        });
+        Event::Autoscaler(applied(serde_json::from_value::<AutoscalerOnWire>(object).unwrap().into()))
+    };
+    let is_restored = |effect: &Effect| matches!(effect, Effect::Limit { autoscaler, raised: None, min_replicas: 1, .. } if &*autoscaler.key.name == "z");
+    let is_remembered = |effect: &Effect| matches!(effect, Effect::Resize { deployment, replicas: 2, surge: Some(Surge { by: 1, replicas: 2, .. }) } if &*deployment.key.name == "web");
+    // It has grown before that was written down, or is about to.
+    for (kind, name, replicas) in
+        [("Deployment", "other", 2), ("StatefulSet", "web", 2), ("Deployment", "other", 1)]
+    {
+        let mut known = Deployments::default();
+        let other = Deployment { key: key("other"), uid: "other".into(), ..deployment(1) };
+        let start = [Event::Deployment(applied(deployment(replicas))), Event::Deployment(applied(other))];
+        pending(&mut known, start);
+        pending(&mut known, [targeting("Deployment", "web")]);
+        let items = pending(&mut known, [targeting(kind, name)]);
+        assert!(items.contains(&Item::Workload(key("web"))), "{items:?}");
+        let effects = known.decide(&Item::Workload(key("web")), at(1)).effects;
+        assert!(
+            matches!(&effects[..], [first, second] if is_remembered(first) && is_restored(second)),
+            "{effects:?}"
+        );
+        // The Deployment that has it now does not take what is left on it for its own.
+        let effects = known.decide(&Item::Workload(key("other")), at(1)).effects;
+        assert_eq!(effects, [], "{kind}");
+    }
+}
+
+#[test]
+fn a_deployment_of_very_many_pods_is_not_looked_at_whole_for_each_of_its_events() {
+    const PODS: usize = 10_000;
+    let mut known = Deployments::default();
+    let first = Event::Request(applied(request("p0", DEPLOYMENT_CLASS, json!({}))));
+    let start = [
+        Event::Deployment(applied(deployment(10_000))),
+        Event::ReplicaSet(applied(of_deployment("web"))),
+        first,
+    ];
+    pending(&mut known, start);
+    let all = (0..PODS).map(|number| web_pod(&format!("p{number}"), json!({})));
+    pending(&mut known, all);
+    known.decide(&Item::Workload(key("web")), at(0));
+    // In ten seconds, five thousand of them change.
+    let (mut looks, mut next) = (0, None);
+    for number in 0..5_000_u32 {
+        let now = at(0) + SignedDuration::from_millis(2) * i32::try_from(number).unwrap();
+        let status = json!({"metadata": {"resourceVersion": number.to_string()}, "spec": {"nodeName": number.to_string()}});
+        known.learn(web_pod(&format!("p{number}"), status), now);
+        let Pending { now: at_once, at } = known.pending();
+        next = at.into_values().next().or(next);
+        if !at_once.is_empty() || next.is_some_and(|next| next <= now) {
+            known.decide(&Item::Workload(key("web")), now);
+            (looks, next) = (looks + 1, None);
+        }
+    }
+    assert!((5..=20).contains(&looks), "{looks} looks at {PODS} pods each, where each event had one");
+    // What is small is looked at at once.
+    let mut small = Deployments::default();
+    asked(&mut small, None);
+    assert_eq!(pending(&mut small, [web_pod("b", json!({}))]), [Item::Workload(key("web"))]);
+}
+
+#[test]
+fn a_request_says_so_if_the_manager_has_the_interceptor_and_not_its_role() {
+    let mut known = Deployments::default();
+    let listed = || Event::Deployment(crate::snapshot::WatchEvent::Listed(Arc::new([key("web")].into())));
+    pending(&mut known, [Event::NotAllowed("deployments"), Event::NotAllowed("replicasets")]);
+    let start = [web_pod("a", json!({})), Event::Request(applied(request("a", DEPLOYMENT_CLASS, json!({}))))];
+    assert!(pending(&mut known, start).contains(&Item::Request(key("a"))));
+    let effects = known.decide(&Item::Request(key("a")), at(1)).effects;
+    let [Effect::Report { report, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let message = report.message.clone().unwrap();
+    assert!(!report.completed && !report.progress, "{report:?}");
+    assert!(
+        message.starts_with("Usher's account may not list deployments and replicasets, so that"),
+        "{message}"
+    );
+    assert!(message.contains("deploy/workloads/deployment-role.yaml"));
+    let told = request("a", DEPLOYMENT_CLASS, json!({"status": {"message": message}}));
+    pending(&mut known, [Event::Request(applied(told))]);
+    assert_eq!(known.decide(&Item::Request(key("a")), at(2)).effects, []);
+    // The role is there: all of it is looked at.
+    let set = Event::ReplicaSet(crate::snapshot::WatchEvent::Listed(Arc::new([key("web-1")].into())));
+    pending(
+        &mut known,
+        [
+            Event::Deployment(applied(deployment(1))),
+            listed(),
+            Event::ReplicaSet(applied(of_deployment("web"))),
+        ],
+    );
+    assert_eq!(known.decide(&Item::Workload(key("web")), at(3)).effects, []);
+    assert!(pending(&mut known, [set]).contains(&Item::Workload(key("web"))));
+    assert!(!known.decide(&Item::Workload(key("web")), at(4)).effects.is_empty());
 }

@@ -11,6 +11,8 @@ mod samples;
 pub mod stateful_set;
 pub mod surge;
 
+pub use surge::NewHandOver;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -42,9 +44,27 @@ pub enum Event {
     Autoscaler(WatchEvent<Autoscaler, Key>),
     Namespace(WatchEvent<Arc<Namespace>, Arc<str>>),
     Maintenance(WatchEvent<Arc<Maintenance>, Arc<str>>),
+    /// The manager must not read objects of this kind, in the plural.
+    NotAllowed(&'static str),
 }
 
 impl Event {
+    /// The kind that it is about, in the plural.
+    pub fn plural(&self) -> &'static str {
+        match self {
+            Self::Pod(_) => "pods",
+            Self::Request(_) => "evictionrequests",
+            Self::DaemonSet(_) => "daemonsets",
+            Self::StatefulSet(_) => "statefulsets",
+            Self::Deployment(_) => "deployments",
+            Self::ReplicaSet(_) => "replicasets",
+            Self::Autoscaler(_) => "horizontalpodautoscalers",
+            Self::Namespace(_) => "namespaces",
+            Self::Maintenance(_) => "nodemaintenances",
+            Self::NotAllowed(plural) => plural,
+        }
+    }
+
     /// A list is complete.
     pub fn is_listed(&self) -> bool {
         match self {
@@ -57,6 +77,7 @@ impl Event {
             Self::Autoscaler(event) => event.is_listed(),
             Self::Namespace(event) => event.is_listed(),
             Self::Maintenance(event) => event.is_listed(),
+            Self::NotAllowed(_) => false,
         }
     }
 }
@@ -74,27 +95,43 @@ pub enum Item {
     GatedPod(Key),
 }
 
+/// What is worth a look.
+#[derive(Debug, Default)]
+pub struct Pending {
+    pub now: BTreeSet<Item>,
+    /// A look at these costs so much that it is taken for several events at once.
+    pub at: BTreeMap<Item, Timestamp>,
+}
+
+impl From<BTreeSet<Item>> for Pending {
+    fn from(now: BTreeSet<Item>) -> Self {
+        Self { now, at: BTreeMap::new() }
+    }
+}
+
 /// A bundled interceptor: what it knows, and what it decides by it.
 pub trait BundledInterceptor: Send {
     fn learn(&mut self, event: Event, now: Timestamp);
 
     /// What has become worth a look since the last call.
-    fn pending(&mut self) -> BTreeSet<Item>;
+    fn pending(&mut self) -> Pending;
 
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision;
 
     /// An effect was carried out, or refused for good.
-    fn carried_out(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) {
+    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, now: Timestamp) {
         let _ = (effect, outcome, now);
     }
 }
 
 /// What came of an effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// The server does not take it, and will not the next time.
-    Refused,
+    /// The server does not take it, and will not the next time: why, in its own words.
+    Refused(String),
+    /// What was to be made has the name of something else.
+    NameTaken,
 }
 
 /// One write, for the request or pod that was looked at and no other.
@@ -114,6 +151,12 @@ pub enum Effect {
     Resize { deployment: Box<Deployment>, replicas: u32, surge: Option<Surge> },
     /// The same with the limits of an autoscaler.
     Limit { autoscaler: Box<Autoscaler>, min_replicas: u32, max_replicas: u32, raised: Option<RaisedLimits> },
+    /// Makes a pod that is to take the place of another one.
+    MakeHandOver(Box<NewHandOver>),
+    /// Has the ReplicaSet adopt a pod that was made for that. Refused if the pod has changed since.
+    HandOver { pod: Arc<Pod>, hash: Arc<str> },
+    /// Deletes such a pod, which is not needed any more. Refused if the pod has changed since.
+    DropHandOver { pod: Arc<Pod> },
     /// Tells people, by an event on the workload.
     Tell { namespace: Arc<str>, workload: Owner, is_warning: bool, reason: &'static str, message: String },
 }
@@ -142,7 +185,12 @@ impl Effect {
         match self {
             Self::Report { request, .. } | Self::ReportIfAvailable { request, .. } => Some(&request.pod_uid),
             Self::DeletePod { pod, .. } | Self::Prefer { pod, .. } => Some(&pod.uid),
-            Self::HoldNodes(_) | Self::Resize { .. } | Self::Limit { .. } | Self::Tell { .. } => None,
+            Self::HandOver { pod, .. } | Self::DropHandOver { pod } => Some(&pod.uid),
+            Self::HoldNodes(_)
+            | Self::Resize { .. }
+            | Self::Limit { .. }
+            | Self::MakeHandOver(_)
+            | Self::Tell { .. } => None,
         }
     }
 }
@@ -223,16 +271,22 @@ fn tell_unknown(
     unknown: &UnknownStrategy,
 ) -> Decision {
     let message = format!("{unknown}; until then it counts as if it were not there");
+    let effect = tell_once(told, key, workload, "UnknownEvictionRequestStrategy", message);
+    effect.into_iter().fold(Decision::default(), Decision::act)
+}
+
+/// A warning on a workload, once for each message.
+fn tell_once(
+    told: &mut HashMap<Key, String>,
+    key: &Key,
+    workload: Owner,
+    reason: &'static str,
+    message: String,
+) -> Option<Effect> {
     if told.insert(key.clone(), message.clone()).as_ref() == Some(&message) {
-        return Decision::default();
+        return None;
     }
-    Decision::default().act(Effect::Tell {
-        namespace: key.namespace.clone(),
-        workload,
-        is_warning: true,
-        reason: "UnknownEvictionRequestStrategy",
-        message,
-    })
+    Some(Effect::Tell { namespace: key.namespace.clone(), workload, is_warning: true, reason, message })
 }
 
 fn owner_of(which: Bundled, key: &Key, uid: &Arc<str>) -> Owner {

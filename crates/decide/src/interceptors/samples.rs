@@ -29,6 +29,25 @@ pub fn pod(name: &str, kind: &str, owner: &str, node: &str, with: Value) -> Arc<
     Arc::new(serde_json::from_value::<PodOnWire>(object).unwrap().into())
 }
 
+/// A pod with the same UID as its name that a request owns, and a ReplicaSet is to adopt. `with` is merged over it.
+pub fn hand_over_pod(name: &str, set: &str, request_uid: &str, with: Value) -> Arc<Pod> {
+    let mut object = json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "creationTimestamp": at(-100).to_string(), "resourceVersion": "3",
+            "annotations": {"evictionrequest.coordination.k8s.io/hand-over": set},
+            "ownerReferences": [{
+                "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "x", "uid": request_uid,
+            }],
+        },
+        "spec": {"nodeName": "node-2"},
+        "status": {"phase": "Running", "conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": at(-90).to_string()},
+        ]},
+    });
+    merge(&mut object, with);
+    Arc::new(serde_json::from_value::<PodOnWire>(object).unwrap().into())
+}
+
 /// A request of node maintenance for the pod, in the turn of a class.
 pub fn request(pod: &str, class: &str, with: Value) -> Arc<Request> {
     let mut object = json!({
@@ -66,7 +85,7 @@ pub fn applied<T, K>(object: T) -> WatchEvent<T, K> {
     WatchEvent::Applied(object)
 }
 
-fn merge(into: &mut Value, with: Value) {
+pub fn merge(into: &mut Value, with: Value) {
     match (into, with) {
         (Value::Object(into), Value::Object(with)) => {
             for (key, value) in with {

@@ -14,7 +14,7 @@ use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use super::availability::{Unavailable, batch, later, moved_at, why_unavailable};
-use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Outcome, Wait};
+use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Outcome, Pending, Wait};
 use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown};
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, StatefulSet};
 
@@ -136,7 +136,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         // Whoever deletes it so makes it anew, which then takes its pods over.
         _ if set.orphans_pods => return waits_for_set(None),
         _ if set.is_deleting => Some(format!("StatefulSet {name} is being deleted")),
-        (_, Strategy::Default) => Some(format!(
+        (_, Strategy::Default | Strategy::Surge | Strategy::HandOver) => Some(format!(
             "StatefulSet {name} is left to the eviction API: it opts in by the annotation {annotation}=MaxUnavailable"
         )),
         (_, Strategy::Off) => Some(format!("StatefulSet {name} opted out: it is left to the eviction API")),
@@ -344,12 +344,13 @@ impl BundledInterceptor for StatefulSets {
             | Event::Maintenance(_)
             | Event::Deployment(_)
             | Event::ReplicaSet(_)
-            | Event::Autoscaler(_) => {}
+            | Event::Autoscaler(_)
+            | Event::NotAllowed(_) => {}
         }
     }
 
-    fn pending(&mut self) -> BTreeSet<Item> {
-        std::mem::take(&mut self.pending)
+    fn pending(&mut self) -> Pending {
+        std::mem::take(&mut self.pending).into()
     }
 
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
@@ -360,10 +361,10 @@ impl BundledInterceptor for StatefulSets {
         }
     }
 
-    fn carried_out(&mut self, effect: &Effect, outcome: Outcome, _: Timestamp) {
+    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, _: Timestamp) {
         if let Effect::Report { request, report } | Effect::ReportIfAvailable { request, report, .. } = effect
             && report.completed
-            && outcome == Outcome::Done
+            && *outcome == Outcome::Done
         {
             self.completed.insert(request.key.clone());
         }

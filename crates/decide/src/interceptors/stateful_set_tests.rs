@@ -336,7 +336,7 @@ fn a_pod_without_a_set_is_declined() {
     known.learn(Event::Request(applied(request("x", CLASS, json!({})))), at(0));
     known.learn(Event::Pod(applied(bare)), at(0));
     let item = Item::Request(Key::new("ns", "x"));
-    assert!(known.pending().contains(&item));
+    assert!(known.pending().now.contains(&item));
     assert_eq!(told(&known.decide(&item, at(0))).0, ["x"]);
 }
 
@@ -443,7 +443,7 @@ fn no_other_pod_goes_before_the_watch_has_told_of_the_first() {
     let first = decided(&mut known, 0);
     assert_eq!(told(&first).0, ["db-0"]);
     for effect in &first.effects {
-        known.carried_out(effect, Outcome::Done, at(0));
+        known.carried_out(effect, &Outcome::Done, at(0));
     }
     // The watch is late, and somebody asks for another one meanwhile.
     known.learn(Event::Request(applied(request("db-3", CLASS, json!({})))), at(1));

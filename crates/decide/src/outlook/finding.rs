@@ -4,6 +4,7 @@ use usher_api::NodeMaintenanceStage as Stage;
 
 use super::fit::Misfit;
 use super::overlap::Overlap;
+use super::workloads::Surging;
 use crate::snapshot::{BudgetRule, Key};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +65,7 @@ pub enum Finding {
     /// A Deployment that surges by so many before its pods go, which asks no budget.
     Surge {
         owner: Key,
-        by: u32,
+        surging: Surging,
         rounds: usize,
         pods: Vec<Key>,
     },
@@ -202,9 +203,14 @@ impl Finding {
                 let rounds = format!("{rounds} round{}", if *rounds == 1 { "" } else { "s" });
                 format!("{pods} of StatefulSet {owner}, which lets {at_once} go at a time: at least {rounds}")
             }
-            Self::Surge { owner, by, rounds, .. } => {
+            Self::Surge { owner, surging: Surging { by, hands_over }, rounds, .. } => {
                 let rounds = format!("{rounds} round{}", if *rounds == 1 { "" } else { "s" });
-                format!("{pods} of Deployment {owner}, which surges by {by}: no downtime, at least {rounds}")
+                let how = match (hands_over, by) {
+                    (false, by) => format!("surges by {by}"),
+                    (true, 1) => "hands over 1 pod at a time".to_string(),
+                    (true, by) => format!("hands over {by} pods at a time"),
+                };
+                format!("{pods} of Deployment {owner}, which {how}: no downtime, at least {rounds}")
             }
             Self::NoOwner { .. } => format!("{pods} {have} no controller and will not be recreated"),
             Self::LocalData { .. } => format!("{pods} {have} emptyDir data, which is deleted with the pod"),

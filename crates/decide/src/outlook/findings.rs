@@ -9,6 +9,7 @@ use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
 use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::budgets::{Budget, Shelf, Uncounted};
+use super::workloads::Surging;
 use super::{Cluster, Finding, Pod, PodsByNode, Workloads};
 use crate::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
 use crate::maintenance::pods::finalizer;
@@ -29,7 +30,7 @@ struct Groups<'a> {
     /// With how many go at a time.
     stateful: BTreeMap<(Key, u32), ByWave>,
     /// With by how much they surge.
-    surging: BTreeMap<(Key, u32), ByWave>,
+    surging: BTreeMap<(Key, Surging), ByWave>,
     mirrors: Vec<Key>,
     orphans: Vec<Key>,
     with_data: Vec<Key>,
@@ -225,9 +226,9 @@ impl<'a> Groups<'a> {
             let rounds = by_wave.values().map(|pods| pods.div_ceil(at_once as usize)).sum();
             Finding::StatefulSet { owner, at_once, rounds, pods }
         }));
-        all.extend(self.surging.into_iter().map(|((owner, by), ByWave { pods, by_wave })| {
-            let rounds = by_wave.values().map(|pods| pods.div_ceil(by as usize)).sum();
-            Finding::Surge { owner, by, rounds, pods }
+        all.extend(self.surging.into_iter().map(|((owner, surging), ByWave { pods, by_wave })| {
+            let rounds = by_wave.values().map(|pods| pods.div_ceil(surging.by as usize)).sum();
+            Finding::Surge { owner, surging, rounds, pods }
         }));
         let uncounted = self.uncounted.into_values();
         all.extend(

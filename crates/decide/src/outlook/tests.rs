@@ -168,10 +168,12 @@ fn what_workloads_say_of_their_pods_is_told() {
         ),
         (vec![stateful("own-0")], Workloads::new(None, vec![stateful_set(2, None)], vec![]), &[]),
     ];
-    let deployment = |surge: u32| -> Deployment {
+    let deployment = |surge: u32, strategy: Option<&str>| -> Deployment {
         let spec = json!({"replicas": 3, "strategy": {"rollingUpdate": {"maxSurge": surge}}});
-        let mut object = read("Deployment", spec, None);
-        object["metadata"].as_object_mut().unwrap().remove("annotations");
+        let mut object = read("Deployment", spec, strategy);
+        if strategy.is_none() {
+            object["metadata"].as_object_mut().unwrap().remove("annotations");
+        }
         serde_json::from_value::<DeploymentOnWire>(object).unwrap().into()
     };
     let of_deployment = |name: &str| {
@@ -179,11 +181,18 @@ fn what_workloads_say_of_their_pods_is_told() {
         let labels = json!({"app": "web", "pod-template-hash": "5f7c"});
         with(with(pod(name, "n1"), "/metadata/ownerReferences", owner), "/metadata/labels", labels)
     };
-    for (surge, wanted) in [
-        (1, "2 pods of Deployment shop/own, which surges by 1: no downtime, at least 2 rounds"),
-        (0, "2 pods cannot be evicted: budget shop/b has minAvailable 3 and 3 pods"),
+    let surges = "2 pods of Deployment shop/own, which surges by 1: no downtime, at least 2 rounds";
+    let hands_over =
+        "2 pods of Deployment shop/own, which hands over 1 pod at a time: no downtime, at least 2 rounds";
+    for (surge, strategy, wanted) in [
+        (1, None, surges),
+        (1, Some("Surge"), surges),
+        (1, Some("HandOver"), hands_over),
+        (0, Some("HandOver"), "2 pods cannot be evicted: budget shop/b has minAvailable 3 and 3 pods"),
+        (0, None, "2 pods cannot be evicted: budget shop/b has minAvailable 3 and 3 pods"),
     ] {
-        let workloads = Workloads::new(None, vec![], vec![]).with_deployments(vec![deployment(surge)]);
+        let workloads =
+            Workloads::new(None, vec![], vec![]).with_deployments(vec![deployment(surge, strategy)]);
         let pods = vec![of_deployment("a"), of_deployment("b")];
         let nodes = vec![node("n1", "8"), node("n2", "8")];
         let outlook = look(&Cluster { workloads, ..cluster(nodes, pods, vec![budget("b", 3, 3)]) }, &["n1"]);

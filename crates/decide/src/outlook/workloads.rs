@@ -19,6 +19,14 @@ pub struct Workloads {
     switched_off: Vec<BundledInterceptor>,
 }
 
+/// How a Deployment surges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Surging {
+    pub by: u32,
+    /// New pods come beside the replicas.
+    pub hands_over: bool,
+}
+
 impl Workloads {
     pub fn new(
         daemon_sets: Option<Vec<DaemonSet>>,
@@ -72,17 +80,22 @@ impl Workloads {
         Some(self.strategy(BundledInterceptor::DaemonSet, &key, own))
     }
 
-    /// The Deployment of the pod, and by how much it surges before the pod goes, if it does. A pod tells its Deployment by the name of
-    /// its ReplicaSet, so that these are not read.
-    pub(super) fn surge(&self, pod: &Pod) -> Option<(Key, u32)> {
+    /// The Deployment of the pod, and how it surges before the pod goes, if it does. A pod tells its Deployment by the name of its
+    /// ReplicaSet, so that these are not read.
+    pub(super) fn surge(&self, pod: &Pod) -> Option<(Key, Surging)> {
         let owner = pod.owner.as_ref()?;
         let bundled = BundledInterceptor::of_owner(&owner.api_version, &owner.kind);
         bundled.filter(|it| *it == BundledInterceptor::Deployment)?;
         let key = Key::new(pod.key.namespace.clone(), deployment_of(&owner.name, &pod.labels)?);
         let deployment = self.deployments.get(&key)?;
         let strategy = self.strategy(BundledInterceptor::Deployment, &key, deployment.strategy.as_deref());
-        let update = deployment.rolling_update.as_ref().filter(|_| strategy == Strategy::Default)?;
-        Some((key, update.max_surge.up(deployment.replicas))).filter(|(_, by)| *by > 0)
+        let hands_over = match strategy {
+            Strategy::Default | Strategy::Surge => false,
+            Strategy::HandOver => true,
+            Strategy::Off | Strategy::MaxUnavailable => return None,
+        };
+        let by = deployment.rolling_update.as_ref()?.max_surge.up(deployment.replicas);
+        Some((key, Surging { by, hands_over })).filter(|_| by > 0)
     }
 
     /// The StatefulSet of the pod, and how many of its pods may be unavailable, if it opted in.

@@ -102,6 +102,9 @@ pub struct RaisedLimits {
     pub max_by: u32,
     #[serde(skip_serializing_if = "is_zero")]
     pub max_replicas: u32,
+    /// The Deployment for which they were raised; empty if a manager before this one has written it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub of: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -132,6 +135,15 @@ pub struct Autoscaler {
     pub raised: Option<RaisedLimits>,
     /// It has acted on the spec that it has.
     pub is_observed: bool,
+}
+
+impl Autoscaler {
+    /// Its limits are raised for a Deployment that it does not scale any more: the name of that.
+    pub fn raised_for_another(&self) -> Option<&str> {
+        let of = self.raised.as_ref()?.of.as_str();
+        let is_its = self.deployment.as_ref().is_some_and(|deployment| of.is_empty() || **deployment == *of);
+        (!is_its).then_some(of)
+    }
 }
 
 fn text(text: Option<String>) -> String {

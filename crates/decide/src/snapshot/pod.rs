@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use usher_api::PodType;
 use usher_api::names::{
-    DELETION_COST_BEFORE_ANNOTATION, MAINTENANCE_SCHEDULING_GATE, POD_DELETION_COST_ANNOTATION,
+    DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_GROUP, HAND_OVER_ANNOTATION,
+    MAINTENANCE_SCHEDULING_GATE, POD_DELETION_COST_ANNOTATION,
 };
+use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 
 use crate::admission::resolve::resolve;
 
@@ -86,6 +89,20 @@ pub struct Pod {
     pub deletion_cost: Option<Box<str>>,
     /// It is to be deleted before others when its ReplicaSet is scaled down, and what it had before that.
     pub preferred: Option<Box<PreferredForDeletion>>,
+    /// It is to take the place of another pod, and no ReplicaSet has it yet.
+    pub hand_over: Option<Box<HandOverPod>>,
+}
+
+/// A pod that was made to take the place of one that is asked to leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandOverPod {
+    /// The ReplicaSet that is to adopt it, in its namespace.
+    pub set: Arc<str>,
+    /// The UID of the request that it was made for.
+    pub request: Arc<str>,
+    pub resource_version: String,
+    /// It has the label of its ReplicaSet, which is about to adopt it.
+    pub is_labelled: bool,
 }
 
 /// A mark by which a ReplicaSet deletes a pod before others.
@@ -141,8 +158,10 @@ impl Pod {
 
 impl From<PodOnWire> for Pod {
     fn from(pod: PodOnWire) -> Self {
-        let meta = pod.metadata;
+        let mut meta = pod.metadata;
         let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
+        let annotations = meta.annotations.take().unwrap_or_default();
+        let hand_over = hand_over(&meta, &annotations);
         let owners = meta.owner_references.into_iter().flatten();
         let owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| {
             Arc::new(Owner {
@@ -167,7 +186,6 @@ impl From<PodOnWire> for Pod {
                 unschedulable: unscheduled.map(|condition| condition.message.clone()),
             })
         });
-        let annotations = meta.annotations.unwrap_or_default();
         let is_mirror = annotations.contains_key(MIRROR_ANNOTATION)
             && owner.as_ref().is_some_and(|owner| owner.is_node(&pod.spec.node_name));
         Self {
@@ -186,12 +204,39 @@ impl From<PodOnWire> for Pod {
             not_started,
             deletion_cost: annotations.get(POD_DELETION_COST_ANNOTATION).map(|cost| cost.as_str().into()),
             preferred: preferred(&annotations),
+            hand_over,
             names_interceptors: !resolve(&annotations).interceptors.is_empty(),
             grace_seconds: u32::try_from(pod.spec.termination_grace_period_seconds.max(0))
                 .unwrap_or(u32::MAX),
             waiting,
         }
     }
+}
+
+/// One that has a controller is handed over, whatever its annotation says. One that has lost the annotation, and whom nobody controls
+/// yet, is about to be adopted by the ReplicaSet after which it is named.
+fn hand_over(meta: &ObjectMeta, annotations: &BTreeMap<String, String>) -> Option<Box<HandOverPod>> {
+    let owners = meta.owner_references.as_deref()?;
+    let is_request = |owner: &&OwnerReference| {
+        let group = owner.api_version.split_once('/').map(|(group, _)| group);
+        owner.kind == "EvictionRequest" && group == Some(EVICTION_REQUEST_GROUP)
+    };
+    let request = owners.iter().find(is_request)?;
+    if owners.iter().any(|owner| owner.controller == Some(true)) {
+        return None;
+    }
+    let is_labelled = meta.labels.as_ref().is_some_and(|all| all.contains_key(POD_TEMPLATE_HASH_LABEL));
+    let set = match annotations.get(HAND_OVER_ANNOTATION) {
+        Some(set) => set.as_str(),
+        None if is_labelled => meta.name.as_deref()?.rsplit_once('-')?.0,
+        None => return None,
+    };
+    Some(Box::new(HandOverPod {
+        set: set.into(),
+        request: request.uid.as_str().into(),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+        is_labelled,
+    }))
 }
 
 /// Only what was written together is a mark.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::size::max_surge;
 use super::{Case, declines, state};
-use crate::interceptors::availability::Unavailable;
+use crate::interceptors::availability::{Unavailable, why_unavailable};
 
 #[derive(Debug)]
 pub struct Description {
@@ -14,6 +14,8 @@ pub struct Description {
     pub surge: u32,
     /// So many more it may have at most.
     pub max_surge: u32,
+    /// Its new pods come beside the replicas, and are handed over.
+    pub hands_over: bool,
     /// How often somebody has set the surge back.
     pub reverted: u32,
     /// Pods that wait for a replacement, in the order in which they go.
@@ -33,20 +35,32 @@ pub fn describe(case: &Case<'_>, now: Timestamp) -> Description {
     let state = state(case, now);
     let update = case.deployment.rolling_update.as_ref();
     let going = state.given_over.iter().chain(&state.in_between);
+    let hands_over = case.hands_over();
+    let max_surge = update.map_or(0, |update| max_surge(case, update, &state.size));
+    let new = case.handed.iter().filter(|_| hands_over);
+    let new: Vec<(String, Unavailable)> = new
+        .filter_map(|pod| Some((pod, why_unavailable(pod, case.deployment.min_ready_seconds, now)?)))
+        .filter(|(pod, _)| !state.unavailable.iter().any(|(known, _)| known.key == pod.key))
+        .map(|(pod, why)| (pod.key.name.to_string(), why))
+        .collect();
+    let most = state.waiting.len().min(max_surge as usize);
+    let to_come = if hands_over { most.saturating_sub(case.handed.len()) } else { 0 };
     Description {
         wanted: state.size.wanted,
         surge: state.size.by,
-        max_surge: update.map_or(0, |update| max_surge(case, update, &state.size)),
+        max_surge,
+        hands_over,
         reverted: state.size.reverted,
         waiting: state.waiting.iter().map(|(pod, _)| pod.key.name.to_string()).collect(),
         replaced: going.map(|(pod, _)| pod.key.name.to_string()).collect(),
         declines: declines(case, &state),
-        missing: state.missing,
+        missing: state.missing + to_come,
         is_rolling_out: state.is_rolling_out,
         unavailable: state
             .unavailable
             .into_iter()
             .map(|(pod, why)| (pod.key.name.to_string(), why))
+            .chain(new)
             .collect(),
     }
 }

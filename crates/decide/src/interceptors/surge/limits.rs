@@ -4,12 +4,15 @@ use super::super::Effect;
 use super::Case;
 use super::size::resize;
 use super::state::SurgeState;
-use crate::snapshot::{Autoscaler, RaisedLimits, Surge};
+use crate::snapshot::{Autoscaler, Deployment, RaisedLimits, Surge};
 
 /// What an autoscaler has made of its raised limits is remembered on the Deployment too, in case the autoscaler goes.
 pub(super) fn remember(case: &Case<'_>) -> Option<Effect> {
-    let deployment = case.deployment;
     let raised = case.autoscaler?.raised.as_ref().filter(|raised| raised.by > 0)?;
+    remembered(case.deployment, raised)
+}
+
+fn remembered(deployment: &Deployment, raised: &RaisedLimits) -> Option<Effect> {
     let reverted = deployment.surge.as_ref().map_or(0, |surge| surge.reverted);
     let held = Surge { by: raised.by, replicas: raised.min_replicas, reverted };
     let is_grown = deployment.replicas == raised.min_replicas && deployment.surge.as_ref() != Some(&held);
@@ -28,6 +31,19 @@ pub(super) fn release_limit(case: &Case<'_>, state: &SurgeState<'_>) -> Option<E
 pub fn restored(autoscaler: &Autoscaler) -> Effect {
     let (min_replicas, max_replicas) = own_limits(autoscaler);
     Effect::Limit { autoscaler: Box::new(autoscaler.clone()), min_replicas, max_replicas, raised: None }
+}
+
+/// An autoscaler that was given another target meanwhile: what it has made of its limits is its former Deployment's, and then the limits
+/// go back.
+pub fn left_behind(autoscaler: &Autoscaler, deployment: Option<&Deployment>) -> Vec<Effect> {
+    let raised = autoscaler.raised.as_ref().filter(|raised| raised.by > 0);
+    let grown = deployment.zip(raised).and_then(|(deployment, raised)| {
+        // It may be about to write what it has not written yet, and nobody would take that back.
+        let is_to_grow = deployment.replicas.checked_add(raised.by) == Some(raised.min_replicas);
+        let replicas = if is_to_grow { raised.min_replicas } else { deployment.replicas };
+        remembered(&Deployment { replicas, ..deployment.clone() }, raised)
+    });
+    grown.into_iter().chain([restored(autoscaler)]).collect()
 }
 
 /// What was written is taken back, and what somebody else has written since counts.
@@ -53,6 +69,7 @@ pub(super) fn raise_limits(autoscaler: &Autoscaler, state: &SurgeState<'_>, by: 
         min_replicas: total,
         max_by: total.saturating_sub(most),
         max_replicas: most.max(total),
+        of: autoscaler.deployment.as_deref().unwrap_or_default().to_owned(),
     };
     Some(Effect::Limit {
         autoscaler: Box::new(autoscaler.clone()),

@@ -6,9 +6,12 @@
 //! costs an available pod that is needed, since a ReplicaSet gives up pods that are not ready first. No budget is asked, and none is
 //! broken.
 //!
+//! Where its owner wants it so, or keeps setting `replicas` back, new pods are handed over instead ([`hand_over`]).
+//!
 //! An autoscaler over the Deployment writes its replicas, so that its limits are raised instead.
 
 mod describe;
+mod hand_over;
 mod limits;
 mod max_unavailable;
 mod preference;
@@ -16,7 +19,7 @@ mod size;
 mod state;
 mod telling;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -27,7 +30,8 @@ use super::availability::{Unavailable, later, why_unavailable};
 use super::{Decision, Effect, Wait, complete, next_beat};
 use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request};
 pub use describe::{Description, describe};
-pub(super) use limits::restored;
+pub use hand_over::{NewHandOver, name as hand_over_name};
+pub(super) use limits::{left_behind, restored};
 use limits::{release_limit, remember};
 use max_unavailable::let_go;
 use preference::{comes_first, preferences};
@@ -51,6 +55,28 @@ pub struct Case<'a> {
     pub pods: &'a BTreeMap<Key, Arc<Pod>>,
     /// Requests for them, by the UID of the pod, whosever turn it is.
     pub requests: &'a HashMap<Arc<str>, Arc<Request>>,
+    /// Pods that are to be handed over to its ReplicaSets.
+    pub handed: &'a [Arc<Pod>],
+    /// Those of them that are asked to leave themselves, by their UID.
+    pub handed_asked: &'a HashSet<Arc<str>>,
+    /// The manager hands over where surging did not work.
+    pub may_hand_over: bool,
+    /// How many names of pods to be handed over were taken by others, by the UID of the request.
+    pub taken: &'a HashMap<Arc<str>, u32>,
+    /// What the server does not let us do, in its own words.
+    pub refused: Option<&'a str>,
+}
+
+impl Case<'_> {
+    /// New pods come beside the replicas.
+    fn hands_over(&self) -> bool {
+        let is_reverted = self.deployment.surge.as_ref().is_some_and(|surge| surge.reverted >= TRIES);
+        match self.strategy {
+            Strategy::HandOver => true,
+            Strategy::Default => self.may_hand_over && is_reverted,
+            Strategy::Off | Strategy::MaxUnavailable | Strategy::Surge => false,
+        }
+    }
 }
 
 /// Where in the order of turns this class is.
@@ -60,6 +86,10 @@ fn place(request: &Request, class: &str) -> Option<usize> {
 
 fn place_of_active(request: &Request) -> Option<usize> {
     place(request, request.status.active_interceptor_class.as_deref()?)
+}
+
+fn is_completion(effect: &Effect) -> bool {
+    matches!(effect, Effect::Report { report, .. } if report.completed)
 }
 
 fn is_completed(request: &Request) -> bool {
@@ -83,19 +113,20 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let is_over = (deployment.surge.is_some() || is_raised) && case.requests.is_empty();
     // What is scaled down in the middle of a rollout is shared by old and new pods, and old ones that are needed would go.
     // And one that is ready, but not yet for long enough, would stay for one that is available.
-    let soon =
-        case.pods.values().filter(|pod| !pod.is_terminating()).filter_map(|pod| {
-            match why_unavailable(pod, deployment.min_ready_seconds, now) {
-                Some(Unavailable::NotReadyLongEnough { until }) => Some(until),
-                _ => None,
-            }
-        });
+    let soon = case.pods.values().chain(case.handed).filter(|pod| !pod.is_terminating()).filter_map(|pod| {
+        match why_unavailable(pod, deployment.min_ready_seconds, now) {
+            Some(Unavailable::NotReadyLongEnough { until }) => Some(until),
+            _ => None,
+        }
+    });
     let soon = soon.min();
     let may_shrink = is_settled && (state.size.by == 0 || (!state.is_rolling_out && soon.is_none()));
     let looked_at_again = |decision: Decision| Decision {
         recheck_at: decision.recheck_at.into_iter().chain(soon).min(),
         ..decision
     };
+    let is_handed = case.hands_over() && declines.is_none();
+    decision.effects.extend(hand_over::dropped(case, &state, is_handed, now));
     decision.effects.extend(remember(case).or_else(|| release_limit(case, &state)));
     if let Some(message) = declines {
         if (state.size.by > 0 || is_over) && may_shrink {
@@ -115,7 +146,18 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let update = deployment.rolling_update.as_ref();
     let most = update.map_or(0, |update| max_surge(case, update, &state.size)) as usize;
 
-    if !state.in_between.is_empty() {
+    if is_handed {
+        if (state.size.by > 0 || is_over) && may_shrink {
+            decision.effects.extend(lower(case, &state, 0));
+        }
+        decision = hand_over::hand_over(case, &state, decision, most);
+        if decision.effects.iter().any(is_completion) {
+            return decision;
+        }
+        let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(request));
+        decision.recheck_at = beats.filter(|at| *at > now).min();
+        decision.waiting_on = state.asked().next().map(|_| Wait::Others);
+    } else if !state.in_between.is_empty() {
         decision.waiting_on = Some(Wait::Others);
     } else if !state.given_over.is_empty() {
         decision.effects.extend(delete(case, &state, now));
@@ -149,7 +191,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     }
     decision.effects.extend(tell_progress(case, &state, most, now));
     if !state.waiting.is_empty() {
-        decision.waiting_on = Some(wait_of(case, &state));
+        decision.waiting_on = Some(wait_of(case, &state, now));
         let beats = state
             .waiting
             .iter()
@@ -165,9 +207,12 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
 }
 
 /// What the next batch waits for, in a word.
-fn wait_of(case: &Case<'_>, state: &SurgeState<'_>) -> Wait {
+fn wait_of(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Wait {
+    let new = hand_over::awaited(case, state, now);
     let reason = match state.unavailable.first() {
         _ if state.is_rolling_out => "Rollout",
+        _ if case.refused.is_some() => "Refused",
+        None if new.is_some() => new.map_or(Unavailable::Missing.reason(), |why| why.reason()),
         Some((_, why)) => why.reason(),
         None if state.missing > 0 && case.deployment.replica_failure.is_some() => "ReplicaFailure",
         None if state.missing > 0 => Unavailable::Missing.reason(),
@@ -199,13 +244,19 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
             Some(format!("Deployment {name} asks for MaxUnavailable, and its maxUnavailable is 0: {left}"))
         }
         Strategy::MaxUnavailable => None,
-        Strategy::Default if max_surge(case, update, &state.size) == 0 => Some(format!(
-            "Deployment {name} has no maxSurge: {left}; it opts in to its maxUnavailable by the annotation {annotation}=MaxUnavailable"
-        )),
-        Strategy::Default if state.size.reverted >= TRIES => Some(format!(
-            "Deployment {name} was scaled back {TRIES} times by somebody else while it surged: {left}"
-        )),
-        Strategy::Default => None,
+        Strategy::Default | Strategy::Surge | Strategy::HandOver
+            if max_surge(case, update, &state.size) == 0 =>
+        {
+            Some(format!(
+                "Deployment {name} has no maxSurge: {left}; it opts in to its maxUnavailable by the annotation {annotation}=MaxUnavailable"
+            ))
+        }
+        Strategy::Default | Strategy::Surge if state.size.reverted >= TRIES && !case.hands_over() => {
+            Some(format!(
+                "Deployment {name} was scaled back {TRIES} times by somebody else while it surged: {left}"
+            ))
+        }
+        Strategy::Default | Strategy::Surge | Strategy::HandOver => None,
     }
 }
 
@@ -223,12 +274,17 @@ fn patience_ends(request: &Request) -> Option<Timestamp> {
 
 /// The turn of the ReplicaSet: pods whose replacement is available are deleted by taking the surge back.
 fn delete(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
-    let name = &case.deployment.key.name;
     let count = u32::try_from(state.given_over.len()).unwrap_or(u32::MAX);
     // As many as there should be, so that it is not done again for those that are about to be deleted.
     if count <= state.size.by && state.is_replaced() && !state.is_rolling_out && comes_first(case, state) {
         return lower(case, state, state.size.by - count).into_iter().collect();
     }
+    lost(case, state, now)
+}
+
+/// Pods that were given over, and whose replacement is not available any more.
+fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
+    let name = &case.deployment.key.name;
     let message = format!(
         "Deployment {name} has no available replacement of the pod any more: it is left to the eviction API"
     );
@@ -238,6 +294,8 @@ fn delete(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect
     lost.map(|(_, request)| complete(request, message.clone())).collect()
 }
 
+#[cfg(test)]
+mod hand_over_tests;
 #[cfg(test)]
 mod limits_tests;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLIC
 
 use super::super::availability::{Unavailable, why_unavailable};
 use super::super::{has_turn, is_wanted};
+use super::hand_over::replacement;
 use super::preference::mark_of;
 use super::size::{Size, size};
 use super::{Case, is_completed, patience_ends, place_of_active};
@@ -34,7 +35,12 @@ pub struct SurgeState<'a> {
     pub is_rolling_out: bool,
 }
 
-impl SurgeState<'_> {
+impl<'a> SurgeState<'a> {
+    /// All pods that are ours to replace.
+    pub(super) fn asked(&self) -> impl Iterator<Item = &(&'a Arc<Pod>, &'a Arc<Request>)> {
+        self.waiting.iter().chain(&self.given_over).chain(&self.in_between)
+    }
+
     /// All that are to stay are available.
     pub(super) fn is_replaced(&self) -> bool {
         self.unavailable.is_empty() && self.missing == 0 && self.surplus == 0
@@ -61,18 +67,37 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     });
     let size = size(case);
     // One that is the eviction API's already is waited for as long as it can be helped.
-    let can_be_helped =
-        |request: &Request| size.by > 0 && patience_ends(request).is_some_and(|ends| now < ends);
+    let can_be_helped = |request: &Request| {
+        (size.by > 0 || replacement(case, request).is_some())
+            && patience_ends(request).is_some_and(|ends| now < ends)
+    };
     given_over.retain(|(_, request)| !is_completed(request) || can_be_helped(request));
-    let batch = waiting.len().min(size.by as usize);
+    let is_handed = case.hands_over();
     let going = given_over.iter().chain(&in_between);
-    // One batch after the other.
-    let batch = if going.clone().next().is_some() { 0 } else { batch };
-    let going: BTreeSet<&Key> = going.chain(waiting.iter().take(batch)).map(|(pod, _)| &pod.key).collect();
+    let batch = if is_handed {
+        // Each goes as soon as its own replacement is available, in the order in which the ReplicaSet deletes them.
+        let is_available =
+            |pod: &Arc<Pod>| why_unavailable(pod, case.deployment.min_ready_seconds, now).is_none();
+        let ready = |request: &Request| replacement(case, request).is_some_and(is_available);
+        waiting.iter().take_while(|(_, request)| ready(request)).count()
+    } else if going.clone().next().is_some() {
+        // One batch after the other.
+        0
+    } else {
+        waiting.len().min(size.by as usize)
+    };
+    let going = going.chain(waiting.iter().take(batch));
+    let new: Vec<&Arc<Pod>> = if is_handed {
+        going.clone().filter_map(|(_, request)| replacement(case, request)).collect()
+    } else {
+        Vec::new()
+    };
+    let going: BTreeSet<&Key> = going.map(|(pod, _)| &pod.key).collect();
     let stay = case
         .pods
         .values()
-        .filter(|pod| !pod.is_terminating() && !pod.phase.is_terminal() && !going.contains(&pod.key));
+        .filter(|pod| !pod.is_terminating() && !pod.phase.is_terminal() && !going.contains(&pod.key))
+        .chain(new);
     let mut unavailable = Vec::new();
     let mut there = 0;
     let asked: BTreeSet<&Key> = waiting.iter().map(|(pod, _)| &pod.key).collect();
@@ -86,7 +111,8 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
             .extend(why_unavailable(pod, case.deployment.min_ready_seconds, now).map(|why| (pod, why)));
     }
     let total = size.wanted.saturating_add(size.by) as usize;
-    let should = total.saturating_sub(going.len());
+    // What is handed over comes beside the replicas.
+    let should = if is_handed { size.wanted as usize } else { total.saturating_sub(going.len()) };
     SurgeState {
         missing: should.saturating_sub(there),
         surplus: there.saturating_sub(should),

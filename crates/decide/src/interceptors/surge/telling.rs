@@ -5,8 +5,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use usher_api::report::Report;
 
-use super::super::availability::{batch, later, moved_at};
+use super::super::availability::{batch, later, moved_at, why_unavailable};
 use super::super::{Effect, next_beat};
+use super::hand_over::replacement;
 use super::state::SurgeState;
 use super::{Case, progress_of};
 use crate::snapshot::{Pod, Request};
@@ -25,16 +26,16 @@ pub(super) fn tell_progress(
 ) -> Vec<Effect> {
     let deployment = case.deployment;
     let min_ready = SignedDuration::from_secs(deployment.min_ready_seconds.into());
-    let one = batch(case.pods.values()).saturating_add(min_ready);
+    let pods = || case.pods.values().chain(case.handed);
+    let one = batch(pods()).saturating_add(min_ready);
     let at_once = most.max(1);
-    let waits_for = waits_for(case, state);
-    let moved = moved_at(case.pods.values());
+    let moved = moved_at(pods());
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
         let finish = later(now, one.saturating_mul(batches));
         let words = if place < at_once {
-            format!("{} waits until {waits_for}", pod.key.name)
+            format!("{} waits until {}", pod.key.name, waits_for(case, state, request, now))
         } else {
             format!("{} waits for its turn, {at_once} at a time", pod.key.name)
         };
@@ -57,12 +58,14 @@ pub(super) fn report(
     let message = format!("Deployment {}: {words}", case.deployment.key.name);
     let since = progress_of(request);
     let has_moved = moved > since;
-    let is_news = is_other(&message, &request.status.message) && now >= later(since, SETTLE);
+    let is_told = message == request.status.message;
+    let is_other = is_other(&message, &request.status.message) && now >= later(since, SETTLE);
+    let is_news = is_other || (!is_told && case.refused.is_some());
     if !is_first && !is_news && now < next_beat(request) {
         return None;
     }
     let progress = is_first || has_moved;
-    if !progress && message == request.status.message {
+    if !progress && is_told {
         return None;
     }
     let finish = finish.filter(|_| progress);
@@ -76,8 +79,8 @@ fn is_other(message: &str, before: &str) -> bool {
     letters(message) != letters(before)
 }
 
-/// What the next batch waits for.
-fn waits_for(case: &Case<'_>, state: &SurgeState<'_>) -> String {
+/// What the pod of a request waits for.
+fn waits_for(case: &Case<'_>, state: &SurgeState<'_>, request: &Request, now: Timestamp) -> String {
     if state.is_rolling_out {
         return "the rollout of its Deployment is done".to_owned();
     }
@@ -87,18 +90,23 @@ fn waits_for(case: &Case<'_>, state: &SurgeState<'_>) -> String {
     {
         return format!("HorizontalPodAutoscaler {} has scaled it up", autoscaler.key.name);
     }
-    let mut parts: Vec<String> = state
-        .unavailable
+    if let Some(refused) = case.refused.filter(|_| !case.hands_over()) {
+        return format!("the API server takes what surges it, which it refuses: {refused}");
+    }
+    let new = replacement(case, request).filter(|_| case.hands_over());
+    let own = new.and_then(|pod| Some((pod, why_unavailable(pod, case.deployment.min_ready_seconds, now)?)));
+    let mut parts: Vec<String> = own
         .iter()
+        .chain(&state.unavailable)
         .map(|(pod, why)| format!("{} is available, which {}", pod.key.name, why.words()))
         .collect();
     let more = parts.len().saturating_sub(NAMED);
     parts.truncate(NAMED);
-    if state.missing > 0 {
-        let why = case.deployment.replica_failure.as_ref();
+    let missing = state.missing + usize::from(case.hands_over() && new.is_none());
+    if missing > 0 {
+        let why = case.refused.or(case.deployment.replica_failure.as_deref());
         let why = why.map(|why| format!(", which cannot be made: {why}")).unwrap_or_default();
-        let pods =
-            if state.missing == 1 { "1 more pod is" } else { &format!("{} more pods are", state.missing) };
+        let pods = if missing == 1 { "1 more pod is" } else { &format!("{missing} more pods are") };
         parts.push(format!("{pods} there{why}"));
     }
     if parts.is_empty() {

@@ -10,8 +10,13 @@ pub struct Scene {
     pub deployment: Value,
     pub autoscaler: Option<Value>,
     pub strategy: Strategy,
-    pods: BTreeMap<Key, Arc<Pod>>,
-    requests: HashMap<Arc<str>, Arc<Request>>,
+    pub pods: BTreeMap<Key, Arc<Pod>>,
+    pub requests: HashMap<Arc<str>, Arc<Request>>,
+    pub handed: Vec<Arc<Pod>>,
+    pub handed_asked: HashSet<Arc<str>>,
+    pub may_hand_over: bool,
+    pub taken: HashMap<Arc<str>, u32>,
+    pub refused: Option<&'static str>,
 }
 
 impl Scene {
@@ -28,6 +33,11 @@ impl Scene {
             strategy: Strategy::Default,
             pods: BTreeMap::new(),
             requests: HashMap::new(),
+            handed: Vec::new(),
+            handed_asked: HashSet::new(),
+            may_hand_over: false,
+            taken: HashMap::new(),
+            refused: None,
         };
         names.fold(scene, |scene, name| scene.pod(&name.to_string(), json!({})))
     }
@@ -55,7 +65,9 @@ impl Scene {
     }
 
     pub fn pod(mut self, name: &str, with: Value) -> Self {
-        let pod = samples::pod(name, "ReplicaSet", "web-1", "node-1", with);
+        let mut labelled = json!({"metadata": {"labels": {"pod-template-hash": "1"}}});
+        samples::merge(&mut labelled, with);
+        let pod = samples::pod(name, "ReplicaSet", "web-1", "node-1", labelled);
         self.pods.insert(pod.key.clone(), pod);
         self
     }
@@ -64,6 +76,13 @@ impl Scene {
         self.pod(name, json!({"spec": {"nodeName": ""}, "status": {"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"},
         ]}}))
+    }
+
+    /// A pod that is to take the place of another one.
+    pub fn handed(mut self, name: &str, leaving: &str, with: Value) -> Self {
+        let pod = samples::hand_over_pod(name, "web-1", &format!("r-{leaving}"), with);
+        self.handed.push(pod);
+        self
     }
 
     pub fn preferred(self, name: &str, cost: i32) -> Self {
@@ -91,6 +110,11 @@ impl Scene {
             autoscaler: autoscaler.as_ref(),
             pods: &self.pods,
             requests: &self.requests,
+            handed: &self.handed,
+            handed_asked: &self.handed_asked,
+            may_hand_over: self.may_hand_over,
+            taken: &self.taken,
+            refused: self.refused,
         };
         decide(&case, at(1))
     }
@@ -119,6 +143,9 @@ fn words(effect: &Effect) -> String {
             let raised = raised.as_ref().map(|it| (it.by, it.min_by, it.min_replicas, it.max_by));
             format!("limits to {min_replicas}..{max_replicas} with {raised:?}")
         }
+        Effect::MakeHandOver(new) => format!("makes {} for {}", new.name, new.request.pod_name),
+        Effect::HandOver { pod, hash } => format!("hands over {} as {hash}", pod.key.name),
+        Effect::DropHandOver { pod } => format!("drops {}", pod.key.name),
         Effect::Tell { reason, .. } => format!("tells {reason}"),
         other => format!("{other:?}"),
     }
