@@ -27,6 +27,7 @@ use usher_decide::snapshot::{
 use crate::events::Events;
 use crate::requests::{Failure, failure_of_write};
 use crate::spans;
+use crate::written::{Written, precondition};
 use usher_client::Clock;
 
 /// The name under which reports appear in `managedFields`: not the manager's, who gives the turns.
@@ -38,13 +39,14 @@ pub struct Interceptions {
     client: Client,
     events: Events,
     clock: Clock,
+    written: Written,
     /// Where the manager runs.
     namespace: String,
 }
 
 impl Interceptions {
     pub fn new(client: Client, events: Events, clock: Clock, namespace: String) -> Self {
-        Self { client, events, clock, namespace }
+        Self { client, events, clock, written: Written::default(), namespace }
     }
 
     /// # Errors
@@ -156,8 +158,26 @@ impl Interceptions {
         let requests: Api<Lenient<RequestOnWire>> =
             Api::namespaced(self.client.clone(), &request.key.namespace);
         let parameters = PatchParams::apply(INTERCEPTOR_FIELD_MANAGER);
-        let written = requests.patch_status(&request.key.name, &parameters, &Patch::Merge(&patch)).await;
-        written.map(drop).map_err(failure_of_write)
+        self.once(&patch, requests.patch_status(&request.key.name, &parameters, &Patch::Merge(&patch)))
+            .await
+            .map_err(failure_of_write)?
+    }
+
+    /// Writes, unless what it was decided on was written over here already.
+    async fn once<W: kube::Resource>(
+        &self,
+        patch: &Value,
+        write: impl Future<Output = Result<W, Error>>,
+    ) -> Result<Result<(), Failure>, Error> {
+        let read = precondition(patch);
+        if read.is_some_and(|read| self.written.is_outdated(read)) {
+            return Ok(Err(Failure::Outdated));
+        }
+        let object = write.await?;
+        if let Some(read) = read {
+            self.written.wrote(read, object.meta().resource_version.as_deref());
+        }
+        Ok(Ok(()))
     }
 
     /// The cost that its owner gave it is kept beside the new one.
@@ -186,8 +206,8 @@ impl Interceptions {
     {
         let objects: Api<Lenient<W>> = Api::namespaced(self.client.clone(), &key.namespace);
         let parameters = PatchParams::apply(INTERCEPTOR_FIELD_MANAGER);
-        match objects.patch(&key.name, &parameters, &Patch::Merge(patch)).await {
-            Ok(_) => Ok(()),
+        match self.once(patch, objects.patch(&key.name, &parameters, &Patch::Merge(patch))).await {
+            Ok(written) => written,
             Err(Error::Api(status)) if status.code == 404 => Ok(()),
             Err(why) => Err(failure_of_write(why)),
         }

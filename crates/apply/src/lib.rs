@@ -5,6 +5,7 @@
 //! - [`interceptions`]: those of the bundled interceptors.
 //! - [`events`]: telling people, once and not per retry.
 //! - [`spans`]: what tracing shows of it.
+//! - `written`: what was written lately, and no watch has told of.
 //!
 //! Nothing here decides whether something is to be done.
 
@@ -14,6 +15,7 @@ pub mod maintenances;
 pub mod requests;
 pub mod spans;
 mod status;
+mod written;
 
 pub use events::Events;
 pub use interceptions::Interceptions;
