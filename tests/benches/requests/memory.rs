@@ -65,7 +65,8 @@ pub async fn measure(pods: usize, report: &mut Report) -> Result<()> {
         "{} of {pods} requests wait for their interceptor",
         figures["waiting"]
     );
-    ensure!(figures["writes"] == 0, "it has written {} times", figures["writes"]);
+    // What admission is told of held nodes, once: there are none.
+    ensure!(figures["writes"] == 1, "it has written {} times", figures["writes"]);
     let figure = |name: &str| figures[name].as_f64().unwrap_or(f64::INFINITY);
     println!(
         "{pods} pods, {pods} requests and {} pods of DaemonSets: the watches have told all after {:.1} s; {:.0} MB of memory at most",
