@@ -24,6 +24,20 @@ pub enum Evicted {
 /// # Errors
 /// There was no answer: whether the pod was evicted, only the pod can tell.
 pub async fn evict(client: Client, namespace: &str, name: &str, uid: &str) -> Result<Evicted, Error> {
+    evict_within(client, namespace, name, uid, None).await
+}
+
+/// The same, with another grace period than the pod's own.
+///
+/// # Errors
+/// As for [`evict`].
+pub async fn evict_within(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    grace_period_seconds: Option<i64>,
+) -> Result<Evicted, Error> {
     // By hand: kube's own `evict` (5.0) writes `delete_options`, a field that the server does not know, so the precondition would
     // be lost.
     let eviction = Eviction {
@@ -34,6 +48,7 @@ pub async fn evict(client: Client, namespace: &str, name: &str, uid: &str) -> Re
         },
         delete_options: Some(DeleteOptions {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() }),
+            grace_period_seconds,
             ..DeleteOptions::default()
         }),
     };
