@@ -26,6 +26,9 @@ pub const FOREIGN_FINALIZER_PREFIXES: [&str; 2] =
     ["requester.evictionrequest.coordination.k8s.io/", "evictionrequest.coordination.k8s.io/"];
 /// Namespace label that says what becomes of plain evictions there, whatever the cluster says: see [`crate::gateway::GatewayMode`].
 pub const GATEWAY_MODE_LABEL: &str = "evictionrequest.coordination.k8s.io/gateway";
+/// Eviction annotation, on the object that is sent to `pods/eviction`: the interceptor class that evicts the pod in its own turn, so that the
+/// gateway lets it pass.
+pub const EVICTING_INTERCEPTOR_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/interceptor";
 /// EvictionRequest annotation by which the gateway remembers a plain eviction; the requester follows, the value is a
 /// [`crate::gateway::Ask`].
 pub const ASK_ANNOTATION_PREFIX: &str = "gateway.evictionrequest.coordination.k8s.io/";

@@ -231,10 +231,13 @@ impl Gateway {
             requester: &requester,
             interceptors_limit: self.options.interceptors_limit,
         };
-        let (write, active, message) = match judge(&case, now) {
+        let (write, active, is_claimed, message) = match judge(&case, now) {
             Judgement::Pass(why) => return Done::Pass(why),
-            Judgement::Refuse { write, active, message } => (write, active, message),
+            Judgement::Refuse { write, active, is_claimed, message } => (write, active, is_claimed, message),
         };
+        if is_claimed && admission.rights.answers(caller, namespace).await.unwrap_or_default() {
+            return Done::Pass(Pass::Interceptor);
+        }
         if let Some(class) = active
             && admission.rights.intercepts(caller, namespace, &class).await.unwrap_or_default()
         {

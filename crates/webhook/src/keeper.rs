@@ -239,10 +239,13 @@ impl Keeper {
         warn_if_missing("Validating", found.is_none());
         let hooks = found.and_then(|found| found.webhooks).unwrap_or_default();
         let gateway = self.gateway_path(held, &hooks);
-        let mut patch =
-            bundles(hooks.into_iter().map(|hook| (hook.name, hook.client_config.ca_bundle)), &wanted);
-        patch.extend(gateway);
+        let patch = bundles(hooks.into_iter().map(|hook| (hook.name, hook.client_config.ca_bundle)), &wanted);
         changed |= apply(&validating, patch).await.map_err(failed)?;
+        // Without it plain evictions pass; certificates must not wait for that.
+        match apply(&validating, gateway).await {
+            Ok(written) => changed |= written,
+            Err(why) => tracing::warn!(why = kind_of(&why), "API servers are not told where the gateway is"),
+        }
         Ok(changed)
     }
 }

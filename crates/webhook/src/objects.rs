@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
+use usher_api::names::EVICTING_INTERCEPTOR_ANNOTATION;
 use usher_api::workloads::{BundledInterceptor, deployment_of};
 use usher_api::{
     EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, LocalPodReference, NodeMaintenance,
@@ -135,6 +136,7 @@ pub(crate) fn eviction(object: Piece<'_>) -> PlainEviction {
         resource_version: read(conditions.resource_version),
         grace_period_seconds: read(options.grace_period_seconds),
         is_dry_run: read::<Vec<String>>(options.dry_run).is_some_and(|all| !all.is_empty()),
+        interceptor: Object::new(object).annotations().remove(EVICTING_INTERCEPTOR_ANNOTATION),
     }
 }
 

@@ -115,6 +115,19 @@ impl Rights {
         Ok(Access::Denied { user: caller.username.clone() })
     }
 
+    /// Whether the caller may answer eviction requests, as every interceptor does.
+    pub async fn answers(&self, caller: &Caller, namespace: &str) -> kube::Result<bool> {
+        self.may(Question {
+            caller: caller.clone(),
+            verb: "patch",
+            group: EVICTION_REQUEST_GROUP,
+            resource: "evictionrequests/status",
+            namespace: Some(namespace.to_owned()),
+            name: None,
+        })
+        .await
+    }
+
     /// Whether the caller answers for this interceptor: the right of the strict choice (`deploy/strict`). Who may do everything, as
     /// administrators may, is not meant by that.
     pub async fn intercepts(&self, caller: &Caller, namespace: &str, class: &str) -> kube::Result<bool> {
@@ -184,6 +197,7 @@ impl Rights {
         question: &Question,
     ) -> kube::Result<k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus> {
         let caller = &question.caller;
+        let (resource, subresource) = question.resource.split_once('/').unwrap_or((question.resource, ""));
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: Some(caller.username.clone()),
@@ -195,7 +209,8 @@ impl Rights {
                     verb: Some(question.verb.to_owned()),
                     group: Some(question.group.to_owned()).filter(|group| !group.is_empty()),
                     version: question.group.is_empty().then(|| "v1".to_owned()),
-                    resource: Some(question.resource.to_owned()),
+                    resource: Some(resource.to_owned()),
+                    subresource: Some(subresource.to_owned()).filter(|it| !it.is_empty()),
                     name: question.name.clone(),
                     ..ResourceAttributes::default()
                 }),

@@ -29,6 +29,8 @@ pub struct PlainEviction {
     pub grace_period_seconds: Option<i64>,
     /// Nothing is to be changed.
     pub is_dry_run: bool,
+    /// The interceptor as which the caller says to evict the pod.
+    pub interceptor: Option<String>,
 }
 
 /// Why an eviction is left to the API server.
@@ -86,6 +88,8 @@ pub enum Judgement {
         write: Write,
         /// Whose turn it is, if somebody has it: the caller may be the one.
         active: Option<String>,
+        /// The caller says to be one of those who have, or have had, their turn: it passes if it may answer requests at all.
+        is_claimed: bool,
         /// What the caller reads.
         message: String,
     },
@@ -129,12 +133,12 @@ pub fn judge(case: &Case<'_>, now: Timestamp) -> Judgement {
             )
         };
         let write = if silent { Write::Nothing } else { Write::Create };
-        return refuse(write, None, message);
+        return refuse(write, None, false, message);
     };
     if request.is_deleting {
         let message =
             format!("{TRIGGERED} of pod {}: an earlier request is ending, and another one follows", case.pod);
-        return refuse(Write::Nothing, None, message);
+        return refuse(Write::Nothing, None, false, message);
     }
     if is_nobodys(request, case.interceptors_limit, now) {
         return Judgement::Pass(Pass::NobodyLeft);
@@ -159,11 +163,20 @@ pub fn judge(case: &Case<'_>, now: Timestamp) -> Judgement {
     } else {
         whose_turn(request, now)
     };
-    refuse(write, active, format!("{TRIGGERED} of pod {}: {whose}", case.pod))
+    let is_claimed = has_had_its_turn(request, case.eviction.interceptor.as_deref());
+    refuse(write, active, is_claimed, format!("{TRIGGERED} of pod {}: {whose}", case.pod))
 }
 
-fn refuse(write: Write, active: Option<String>, message: String) -> Judgement {
-    Judgement::Refuse { write, active, message: limited(message) }
+fn refuse(write: Write, active: Option<String>, is_claimed: bool, message: String) -> Judgement {
+    Judgement::Refuse { write, active, is_claimed, message: limited(message) }
+}
+
+/// Whether it is the turn of this interceptor, or was before: both may end the pod.
+fn has_had_its_turn(request: &Request, class: Option<&str>) -> bool {
+    let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);
+    let active = request.status.active_interceptor_class.as_deref().and_then(place);
+    let claimed = class.and_then(place);
+    claimed.is_some_and(|claimed| active.is_some_and(|active| claimed <= active))
 }
 
 fn others(count: usize) -> String {
@@ -417,6 +430,29 @@ mod tests {
         );
         let blocked = judged(GatewayMode::Block, &plain, None);
         assert!(says(&blocked).contains("ask for it by an EvictionRequest"), "{blocked:?}");
+    }
+
+    #[test]
+    fn an_interceptor_evicts_in_its_own_turn_and_after_it() {
+        for (active_class, claimed, wanted) in [
+            (Some("a.io"), Some("a.io"), true),
+            (Some("a.io"), Some("b.io"), false),
+            (Some("b.io"), Some("a.io"), true),
+            (Some("b.io"), Some("c.io"), false),
+            (Some("a.io"), None, false),
+            (None, Some("a.io"), false),
+        ] {
+            let status = active_class.map_or_else(|| json!({}), active);
+            let request = request(&["a.io", "b.io"], &[(ME, Some(NOW))], status);
+            let eviction =
+                PlainEviction { interceptor: claimed.map(str::to_owned), ..PlainEviction::default() };
+            match judged(GatewayMode::Request, &eviction, Some(&request)) {
+                Judgement::Refuse { is_claimed, .. } => {
+                    assert_eq!(is_claimed, wanted, "{claimed:?} in the turn of {active_class:?}");
+                }
+                Judgement::Pass(why) => panic!("{why:?}"),
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,10 @@ struct Server {
     created: u16,
     /// What it answers to everything else, if not what is there.
     broken: Option<u16>,
+    /// The request of the pod.
+    request: Option<Value>,
+    /// Whether callers may answer requests.
+    allows: bool,
 }
 
 impl Server {
@@ -36,7 +40,8 @@ impl Server {
     fn answer(&self, request: &Request<Body>) -> Response<Body> {
         let path = request.uri().path().to_owned();
         self.calls.lock().push((request.method().clone(), path.clone()));
-        let failure = |code: u16| (code, json!({"kind": "Status", "code": code, "reason": "R", "message": "PRIVATE"}));
+        let failure =
+            |code: u16| (code, json!({"kind": "Status", "code": code, "reason": "R", "message": "PRIVATE"}));
         let key = "interceptor.evictionrequest.coordination.k8s.io/priority_a.io";
         let (code, answer) = match (self.broken, request.method(), path.as_str()) {
             (Some(code), ..) => failure(code),
@@ -46,10 +51,16 @@ impl Server {
             }
             (_, &Method::POST, path) if path.ends_with("/evictionrequests") && self.created < 300 => {
                 let spec = json!({"podRef": {"name": "web", "uid": "u"}});
-                (201, json!({"apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest", "metadata": {"name": "u"}, "spec": spec}))
+                (
+                    201,
+                    json!({"apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest", "metadata": {"name": "u"}, "spec": spec}),
+                )
             }
             (_, &Method::POST, path) if path.ends_with("/evictionrequests") => failure(self.created),
-            (_, &Method::POST, _) => (201, json!({"spec": {}, "status": {"allowed": false}})),
+            (_, &Method::POST, _) => (201, json!({"spec": {}, "status": {"allowed": self.allows}})),
+            (_, &Method::GET, path) if path.contains("/evictionrequests/") && self.request.is_some() => {
+                (200, self.request.clone().unwrap())
+            }
             _ => failure(404),
         };
         Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap()
@@ -57,7 +68,10 @@ impl Server {
 
     fn writes(&self) -> usize {
         let calls = self.calls.lock();
-        calls.iter().filter(|(method, path)| *method != Method::GET && path.contains("evictionrequests")).count()
+        calls
+            .iter()
+            .filter(|(method, path)| *method != Method::GET && path.contains("evictionrequests"))
+            .count()
     }
 }
 
@@ -84,7 +98,11 @@ async fn hostile_reviews_of_evictions_ask_and_write_nothing() {
     for hostile in names.chain([connect, pods]) {
         let server = Server { created: 201, ..Server::default() };
         let answer = ask(&server.admission(), hostile.clone()).await;
-        assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(400)), "{hostile}");
+        assert_eq!(
+            (&answer["allowed"], &answer["status"]["code"]),
+            (&json!(false), &json!(400)),
+            "{hostile}"
+        );
         assert!(server.calls.lock().is_empty(), "{hostile}");
     }
     let odd_objects = [
@@ -121,7 +139,8 @@ async fn what_cannot_be_found_out_or_written_lets_the_eviction_pass_and_what_is_
             let seen = seen.clone();
             Arc::new(move |answer: Answer, class: CallerClass| seen.lock().push((answer, class)))
         };
-        let options = GatewayOptions { observer: Some(observer), ..GatewayOptions::in_mode(GatewayMode::Request) };
+        let options =
+            GatewayOptions { observer: Some(observer), ..GatewayOptions::in_mode(GatewayMode::Request) };
         let server = Server { broken, created, ..Server::default() };
         let answer = ask(&server.admission().with_gateway(options), review("shop", "web")).await;
         assert_eq!(answer["allowed"], allowed, "{what}: {answer}");
@@ -138,6 +157,26 @@ async fn what_cannot_be_found_out_or_written_lets_the_eviction_pass_and_what_is_
             let warning = answer["warnings"][0].as_str().unwrap();
             assert!(warning.starts_with("Usher lets this eviction pass: "), "{what}: {warning}");
         }
+    }
+}
+
+#[tokio::test]
+async fn who_claims_the_turn_has_to_be_one_who_may_answer() {
+    let request = json!({
+        "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+        "metadata": {"name": "u", "uid": "r", "creationTimestamp": jiff::Timestamp::now().to_string()},
+        "spec": {"podRef": {"name": "web", "uid": "u"}, "interceptors": [{"interceptorClass": "a.io", "priority": 1}]},
+        "status": {"activeInterceptorClass": "a.io"},
+    });
+    for (allows, class, allowed) in
+        [(true, "a.io", true), (false, "a.io", false), (true, "b.io", false), (true, "", false)]
+    {
+        let server = Server { created: 201, request: Some(request.clone()), allows, ..Server::default() };
+        let mut review = review("shop", "web");
+        let annotations = json!({"evictionrequest.coordination.k8s.io/interceptor": class});
+        review["object"]["metadata"]["annotations"] = annotations;
+        let answer = ask(&server.admission(), review).await;
+        assert_eq!(answer["allowed"], allowed, "{class:?}, {allows}: {answer}");
     }
 }
 

@@ -176,6 +176,22 @@ async fn a_turns_own_interceptor_passes(scene: &Scene) {
     assert_eq!(scene.cluster.merge_patch(&status, &next).await.unwrap().status, 200);
     expect("others", &evict(scene, EDITOR, "turn").await, 429, "interceptor b.io has its turn");
     expect("its own", &evict(scene, NOBODY, "turn").await, 201, "");
+    // An administrator may be an interceptor, and says so: the SDK does.
+    let uid = scene.pod("claimed", json!([["a.io", "2"], ["b.io", "1"]])).await;
+    expect("asked", &evict(scene, EDITOR, "claimed").await, 429, "a.io");
+    let turn = json!({"status": {"activeInterceptorClass": "a.io"}});
+    let status = format!("{}/{uid}/status", requests());
+    assert_eq!(scene.cluster.merge_patch(&status, &turn).await.unwrap().status, 200);
+    let claim = |class: &str| {
+        let annotations = json!({"evictionrequest.coordination.k8s.io/interceptor": class});
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "claimed", "annotations": annotations}})
+    };
+    let path = format!("{}/claimed/eviction", pods(SHOP));
+    for (what, user, class, code) in
+        [("not its turn", EDITOR, "b.io", 429), ("its turn", EDITOR, "a.io", 201)]
+    {
+        expect(what, &scene.send(user, Method::POST, &path, &claim(class)).await, code, "");
+    }
 }
 
 /// All are refused within the time that the API server gives, and none passes; those for whom there is no time are told to come back.
