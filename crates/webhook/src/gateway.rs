@@ -119,6 +119,8 @@ pub(crate) struct Gateway {
     modes: Mutex<HashMap<String, (Instant, Option<GatewayMode>)>>,
     refused: Mutex<VecDeque<Instant>>,
     at_a_time: Semaphore,
+    /// When all places were last taken.
+    crowded: Mutex<Option<Instant>>,
 }
 
 /// What is done with an eviction, and what is said.
@@ -137,6 +139,7 @@ impl Gateway {
             modes: Mutex::default(),
             refused: Mutex::default(),
             at_a_time: Semaphore::new(AT_A_TIME),
+            crowded: Mutex::default(),
         }
     }
 
@@ -155,14 +158,18 @@ impl Gateway {
         eviction.is_dry_run |= dry_run.unwrap_or_default();
         let class = CallerClass::of_user(&user_info.username);
         let judged = timeout(JUDGED_WITHIN, async {
-            let _place = timeout(PLACE_WITHIN, self.at_a_time.acquire()).await.ok()?;
+            let place = timeout(PLACE_WITHIN, self.at_a_time.acquire()).await;
+            if self.at_a_time.available_permits() == 0 {
+                *self.crowded.lock() = Some(Instant::now());
+            }
+            let _place = place.ok()?;
             Some(self.judge(admission, &namespace, &pod.name, &user_info, &eviction).await)
         });
         let done = match judged.await {
             Ok(Some(done)) => done,
             // Others are in the way, and soon are not: one that asks again finds a place.
             Ok(None) => Done::Refuse(Answer::Busy, BUSY.to_owned()),
-            Err(_) if self.at_a_time.available_permits() == 0 => Done::Refuse(Answer::Busy, BUSY.to_owned()),
+            Err(_) if self.is_crowded() => Done::Refuse(Answer::Busy, BUSY.to_owned()),
             Err(_) => Done::Failed("the cluster did not answer in time".to_owned()),
         };
         let (counted, answer) = match done {
@@ -299,6 +306,11 @@ impl Gateway {
             }
         };
         said.unwrap_or(self.options.mode)
+    }
+
+    /// Whether it is us who are late, and not the cluster.
+    fn is_crowded(&self) -> bool {
+        self.crowded.lock().is_some_and(|at| at.elapsed() < 2 * JUDGED_WITHIN)
     }
 
     /// With this one.

@@ -40,8 +40,12 @@ impl Server {
     fn answer(&self, request: &Request<Body>) -> Response<Body> {
         let path = request.uri().path().to_owned();
         self.calls.lock().push((request.method().clone(), path.clone()));
-        let failure =
-            |code: u16| (code, json!({"kind": "Status", "code": code, "reason": "R", "message": "PRIVATE"}));
+        let failure = |code: u16| {
+            (
+                code,
+                json!({"kind": "Status", "code": code, "reason": if code == 404 { "NotFound" } else { "R" }, "message": "PRIVATE"}),
+            )
+        };
         let key = "interceptor.evictionrequest.coordination.k8s.io/priority_a.io";
         let (code, answer) = match (self.broken, request.method(), path.as_str()) {
             (Some(code), ..) => failure(code),

@@ -4,7 +4,9 @@ use http::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use usher_api::gateway::GatewayMode;
-use usher_tests::{Answer, TestCluster};
+use usher_cli::Environment;
+use usher_tests::kubectl::cells;
+use usher_tests::{Answer, TestCluster, typed};
 use usher_webhook::GatewayOptions;
 use usher_webhook::configurations::NAMESPACE;
 
@@ -151,6 +153,7 @@ async fn a_request_is_made_joined_and_passed(scene: &Scene) {
     let request = all_requests(scene).await.remove(0);
     assert_eq!(request["metadata"]["finalizers"].as_array().unwrap().len(), 2, "joined: {request}");
 
+    people_see_who_was_turned_away(scene).await;
     let status = format!("{}/{uid}/status", requests());
     for done in [
         json!({"status": {"activeInterceptorClass": "a.io"}}),
@@ -159,6 +162,22 @@ async fn a_request_is_made_joined_and_passed(scene: &Scene) {
         assert_eq!(scene.cluster.merge_patch(&status, &done).await.unwrap().status, 200);
     }
     expect("nobody is left", &evict(scene, EDITOR, "web").await, 201, "");
+}
+
+async fn people_see_who_was_turned_away(scene: &Scene) {
+    let usher = async |line: &str| {
+        let line = format!("{line} --kubeconfig {}", scene.cluster.kubeconfig().display());
+        typed::usher(&line, &Environment::plain()).await.unwrap()
+    };
+    let printed = usher("gateway status").await;
+    assert_eq!(printed.code(), 0, "{printed:?}");
+    let rows: Vec<Vec<&str>> = cells(&printed.out);
+    assert_eq!(rows[0], ["Mode: request (plain evictions become eviction requests)"], "{printed:?}");
+    let has = |start: &[&str]| rows.iter().any(|row| row.starts_with(start));
+    assert!(has(&["blocked", "block"]) && has(&["quiet", "off"]), "{printed:?}");
+    assert!(has(&["shop", "web", "editor"]) && has(&["shop", "web", "nobody"]), "{printed:?}");
+    let explained = usher("explain web -n shop").await;
+    assert!(explained.out.contains("editor by plain evictions, the last "), "{explained:?}");
 }
 
 async fn a_turns_own_interceptor_passes(scene: &Scene) {
