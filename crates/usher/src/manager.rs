@@ -78,7 +78,7 @@ pub struct Arguments {
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
     #[command(flatten)]
-    webhook: webhook::Arguments,
+    webhook: Box<webhook::Arguments>,
     #[command(flatten)]
     logs: logs::Arguments,
     #[command(flatten)]
