@@ -61,6 +61,7 @@ bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserve
 	$(CARGO) bench --locked -p usher-tests --bench seeds
 	$(CARGO) bench --locked -p usher-tests --bench requests
 	$(CARGO) bench --locked -p usher-tests --bench drain
+	$(CARGO) bench --locked -p usher-tests --bench gateway
 	$(CARGO) bench --locked -p usher-controllers --bench maintenance
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again

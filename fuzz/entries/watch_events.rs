@@ -62,6 +62,7 @@ pub fn run(data: &[u8]) {
                     attempt: None,
                     daemon_set: granted.then_some(strategies[0]),
                     interceptors_limit: granted.then(|| SignedDuration::from_hours(12)),
+                    withdraw_after: Some(SignedDuration::from_mins(5)),
                 };
                 for now in [now, Timestamp::MIN, Timestamp::MAX] {
                     let _ = decide(&case, &mut granted, now);

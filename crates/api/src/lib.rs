@@ -9,12 +9,14 @@
 //! - [`interceptor_annotation`]: how a pod names its interceptors, and [`interceptor_rules`] for what is allowed there.
 //! - [`names`]: every well-known string.
 //! - [`workloads`]: the bundled interceptors, and how workloads opt in and out of them; [`report`]: what an interceptor reports.
+//! - [`gateway`]: who asks by a plain eviction, and how that is remembered.
 //! - [`lenient`]: lists in which some objects cannot be read.
 //! - [`crd`]: the definitions that are installed; `deploy/crds` is generated from them.
 
 pub mod crd;
 pub mod domain;
 pub mod eviction_request;
+pub mod gateway;
 pub mod interceptor_annotation;
 pub mod interceptor_rules;
 pub mod lenient;

@@ -24,6 +24,14 @@ pub const REQUESTER_FINALIZER_PREFIX: &str = "requester.evictionrequest.coordina
 /// Finalizers below these prefixes belong to somebody: a requester touches only its own.
 pub const FOREIGN_FINALIZER_PREFIXES: [&str; 2] =
     ["requester.evictionrequest.coordination.k8s.io/", "evictionrequest.coordination.k8s.io/"];
+/// Namespace label that says what becomes of plain evictions there, whatever the cluster says: see [`crate::gateway::GatewayMode`].
+pub const GATEWAY_MODE_LABEL: &str = "evictionrequest.coordination.k8s.io/gateway";
+/// Eviction annotation, on the object that is sent to `pods/eviction`: the interceptor class that evicts the pod in its own turn, so that the
+/// gateway lets it pass.
+pub const EVICTING_INTERCEPTOR_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/interceptor";
+/// EvictionRequest annotation by which the gateway remembers a plain eviction; the requester follows, the value is a
+/// [`crate::gateway::Ask`].
+pub const ASK_ANNOTATION_PREFIX: &str = "gateway.evictionrequest.coordination.k8s.io/";
 /// Keeps a started NodeMaintenance until its nodes are uncordoned and its eviction requests withdrawn.
 pub const MAINTENANCE_COMPLETION_FINALIZER: &str = "nodemaintenance.k8s.io/maintenance-completion";
 /// NodeMaintenance annotation: set to `true`, a node that was selected once stays in the maintenance until this ends, whatever

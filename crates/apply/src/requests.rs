@@ -8,7 +8,7 @@ use tracing::{Instrument as _, Span};
 use usher_api::EvictionRequestStatus;
 use usher_api::lenient::{Lenient, Unreadable};
 use usher_client::requests::{Version, set_finalizers};
-use usher_client::{Evicted, evict, kind_of};
+use usher_client::{Evicted, EvictionOptions, evict, kind_of};
 use usher_decide::decision::{About, Effect, Notice, limited};
 use usher_decide::eviction_request::{Answer, Refusal};
 use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire, is_of_others};
@@ -167,7 +167,9 @@ impl Requests {
 
     async fn evict(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
         let (namespace, name, uid) = (&request.key.namespace, &request.pod_name, &request.pod_uid);
-        match evict(self.client.clone(), namespace, name, uid).await {
+        let grace_period_seconds = request.grace_period_seconds();
+        let options = EvictionOptions { grace_period_seconds, ..EvictionOptions::default() };
+        match evict(self.client.clone(), namespace, name, uid, options).await {
             Ok(Evicted::Accepted) => outcome.answer = Some(Answer::Accepted),
             Ok(Evicted::Gone) => outcome.pod_is_gone = true,
             Ok(Evicted::Conflict(refusal)) => {

@@ -23,6 +23,7 @@ mod evict;
 mod explain;
 mod explain_deployment;
 mod explain_node;
+mod gateway;
 mod live;
 mod maintenance;
 mod outlook;
@@ -72,6 +73,8 @@ pub enum Command {
     /// Manage node maintenances: list, describe, start, cordon, drain, complete and cancel them.
     #[command(visible_alias = "nm")]
     Maintenance(maintenance::Arguments),
+    /// Show what becomes of plain evictions, as kubectl drain sends them, and who was turned away.
+    Gateway(gateway::Arguments),
     /// Mark nodes as unschedulable, and say which maintenances hold them.
     Cordon(cordon::CordonArguments),
     /// Mark nodes as schedulable, unless a maintenance holds them.
@@ -139,6 +142,7 @@ async fn run_one(command: Command, environment: &Environment, streams: Streams<'
         Command::Explain(arguments) => explain::run(arguments, environment, streams).await,
         Command::Drain(arguments) => drain::run(arguments, environment, streams).await,
         Command::Maintenance(arguments) => maintenance::run(arguments, environment, streams).await,
+        Command::Gateway(arguments) => gateway::run(arguments, environment, streams).await,
         Command::Cordon(arguments) => cordon::cordon(arguments, environment, streams).await,
         Command::Uncordon(arguments) => cordon::uncordon(arguments, environment, streams).await,
     }

@@ -7,6 +7,7 @@ use kube::api::{Api, PostParams};
 use kube::core::Status;
 use kube::{Client, Error};
 use usher_api::Refusal;
+use usher_api::names::EVICTING_INTERCEPTOR_ANNOTATION;
 
 use crate::refusal::refusal_of;
 
@@ -21,19 +22,38 @@ pub enum Evicted {
     Refused(Refusal),
 }
 
+/// What an eviction says besides which pod it means.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EvictionOptions<'a> {
+    /// Another grace period than the pod's own.
+    pub grace_period_seconds: Option<i64>,
+    /// The interceptor that evicts the pod in its own turn.
+    pub interceptor: Option<&'a str>,
+}
+
 /// # Errors
 /// There was no answer: whether the pod was evicted, only the pod can tell.
-pub async fn evict(client: Client, namespace: &str, name: &str, uid: &str) -> Result<Evicted, Error> {
+pub async fn evict(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    options: EvictionOptions<'_>,
+) -> Result<Evicted, Error> {
+    let interceptor = options.interceptor.map(str::to_owned);
     // By hand: kube's own `evict` (5.0) writes `delete_options`, a field that the server does not know, so the precondition would
     // be lost.
     let eviction = Eviction {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(namespace.to_owned()),
+            annotations: interceptor
+                .map(|class| [(EVICTING_INTERCEPTOR_ANNOTATION.to_owned(), class)].into()),
             ..ObjectMeta::default()
         },
         delete_options: Some(DeleteOptions {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() }),
+            grace_period_seconds: options.grace_period_seconds,
             ..DeleteOptions::default()
         }),
     };

@@ -14,6 +14,6 @@ pub mod refusal;
 pub mod requests;
 
 pub use clock::Clock;
-pub use eviction::{Evicted, evict};
+pub use eviction::{Evicted, EvictionOptions, evict};
 pub use failure::kind_of;
 pub use requests::{AskError, Asked, Requests, Withdrawn};

@@ -41,7 +41,10 @@ use usher_apply::Clock;
 pub async fn run_all(client: kube::Client, clock: Clock, interceptors: &[BundledInterceptor]) {
     let mut feeds = feeds::Feeds::default();
     let nobody = || Box::new(observer::Nobody);
-    let options = eviction_request::Options::default();
+    let options = eviction_request::Options {
+        withdraw_after: Some(eviction_request::WITHDRAW_AFTER),
+        ..eviction_request::Options::default()
+    };
     let (on, at) = (|| client.clone(), || clock.clone());
     let requests = eviction_request::run_until(&mut feeds, on(), at(), options, nobody(), pending());
     let maintenances = maintenance::run_until(&mut feeds, on(), at(), nobody(), pending());

@@ -78,8 +78,9 @@ impl RequestState {
         // Who the pod belongs to, and what the manager was told, is taken as it is said; what its DaemonSet says is in the status.
         let stays = crate::maintenance::pods::stays_by_choice(request);
         let daemon_set = Some(if stays { Strategy::Off } else { Strategy::Default });
-        let interceptors_limit = None;
-        let case = Case { request, pod: target, budgets, attempt, daemon_set, interceptors_limit };
+        let (interceptors_limit, withdraw_after) = (None, None);
+        let case =
+            Case { request, pod: target, budgets, attempt, daemon_set, interceptors_limit, withdraw_after };
         let decision = decide(&case, &mut has_room, now);
         let (step, recheck_at) = (step(&decision), decision.recheck_at);
         let wait = match (decision.waiting_on, step) {

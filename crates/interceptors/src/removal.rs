@@ -3,7 +3,7 @@
 use kube::api::DeleteParams;
 use usher_api::Refusal;
 use usher_client::refusal::refusal_of;
-use usher_client::{Evicted, evict};
+use usher_client::{Evicted, EvictionOptions, evict};
 
 use crate::turn::{Turn, TurnError};
 use crate::turn_state::{Lost, PodSight};
@@ -32,7 +32,10 @@ impl Turn {
     pub async fn evict_pod(&self) -> Result<Removal, TurnError> {
         self.may_remove()?;
         let pod = &self.held.pod;
-        match evict(self.held.client.clone(), self.namespace(), &pod.name, &pod.uid).await? {
+        // A gateway in front of evictions lets those pass whose turn it is.
+        let interceptor = Some(self.held.class.as_str());
+        let options = EvictionOptions { interceptor, ..EvictionOptions::default() };
+        match evict(self.held.client.clone(), self.namespace(), &pod.name, &pod.uid, options).await? {
             Evicted::Accepted => Ok(Removal::Accepted),
             Evicted::Gone => Ok(self.already_gone()),
             Evicted::Refused(refusal) => Ok(Removal::Refused(refusal)),

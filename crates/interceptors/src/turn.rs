@@ -53,7 +53,7 @@ pub struct Turn {
 
 pub(crate) struct Held {
     pub client: Client,
-    class: InterceptorClass,
+    pub class: InterceptorClass,
     clock: Clock,
     pub namespace: String,
     uid: String,

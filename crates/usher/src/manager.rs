@@ -59,6 +59,10 @@ pub struct Arguments {
     /// evicted, within its disruption budgets, also while an interceptor reports progress. 0: as long as they report progress.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     interceptors_time_limit: SignedDuration,
+    /// Who asked by a plain eviction, through the gateway, and does not try again for this long has withdrawn, and the pod stays
+    /// unless an interceptor forbids that. Drainers try again within a minute. 0: never.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    gateway_withdraw_after: SignedDuration,
     /// The interceptors that answer for the pods of workloads, separated by commas: daemonset, statefulset, deployment (which
     /// also answers for ReplicaSets and HorizontalPodAutoscalers). An empty list
     /// switches all of them off; their pods are then left to other interceptors and the eviction API.
@@ -80,7 +84,7 @@ pub struct Arguments {
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
     #[command(flatten)]
-    webhook: webhook::Arguments,
+    webhook: Box<webhook::Arguments>,
     #[command(flatten)]
     logs: logs::Arguments,
     #[command(flatten)]
@@ -90,7 +94,8 @@ pub struct Arguments {
 impl Arguments {
     fn request_options(&self) -> eviction_request::Options {
         let limit = Some(self.interceptors_time_limit).filter(|limit| !limit.is_zero());
-        eviction_request::Options { interceptors_limit: limit }
+        let withdraw_after = Some(self.gateway_withdraw_after).filter(|after| !after.is_zero());
+        eviction_request::Options { interceptors_limit: limit, withdraw_after }
     }
 
     /// Those that are on. Without requests there is nothing to answer, and DaemonSets answer to maintenances alone.

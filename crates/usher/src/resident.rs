@@ -8,11 +8,12 @@ use embedded_apiserver::{Cluster, User};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use usher_api::gateway::GatewayMode;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
 use usher_webhook::configurations::{self, Target};
-use usher_webhook::{Admission, Endpoint};
+use usher_webhook::{Admission, Endpoint, GatewayOptions};
 
 use crate::manifests;
 
@@ -77,7 +78,10 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     };
     let client = Client::new(cluster.service_as(manager), "default");
     let clock = clock_of(cluster);
-    let admission = Arc::new(Admission::new(client.clone()).with_clock(clock.clone()));
+    let gateway = GatewayMode::Request;
+    let options = GatewayOptions::in_mode(gateway);
+    let admission = Admission::new(client.clone()).with_clock(clock.clone()).with_gateway(options);
+    let admission = Arc::new(admission);
     for endpoint in Endpoint::ALL {
         let admission = admission.clone();
         let answer = move |review: Value| {
@@ -91,9 +95,10 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
         cluster.endpoints().register_url(&url, in_process(answer));
     }
     let target = Target::Url { base: WEBHOOK.to_string(), ca_bundle: None };
-    for configuration in
-        [configurations::mutating(&target), configurations::validating(&target, configurations::NAMESPACE)]
-    {
+    for configuration in [
+        configurations::mutating(&target),
+        configurations::validating(&target, configurations::NAMESPACE, gateway),
+    ] {
         manifests::create(cluster, &configuration).await.context("the webhook cannot be registered")?;
     }
     Ok(Resident { running: tokio::spawn(run_all(client, clock, &BundledInterceptor::ALL)) })

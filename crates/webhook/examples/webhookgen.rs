@@ -2,16 +2,17 @@
 
 use std::error::Error;
 
+use usher_api::gateway::GatewayMode;
 use usher_webhook::configurations::{NAMESPACE, Target, mutating, validating};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let target = Target::Service { namespace: NAMESPACE.to_owned() };
     let mut text = String::from(
         "# Generated from crates/webhook by `cargo run -p usher-webhook --example webhookgen deploy/webhooks.yaml`.\n\
-         # The manager fills in caBundle. While it is stopped and these are there, eviction requests and node maintenances cannot be\n\
+         # The manager fills in caBundle, and the path of the gateway. While it is stopped and these are there, eviction requests and node maintenances cannot be\n\
          # changed or deleted. Stop it before you remove them, as deploy/uninstall does.\n",
     );
-    for configuration in [mutating(&target), validating(&target, NAMESPACE)] {
+    for configuration in [mutating(&target), validating(&target, NAMESPACE, GatewayMode::Off)] {
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string(&configuration)?);
     }

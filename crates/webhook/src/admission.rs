@@ -16,6 +16,8 @@ use usher_decide::admission::{
 use usher_decide::snapshot::PodOnWire;
 
 use crate::Clock;
+use crate::gateway::{Gateway, GatewayOptions};
+use crate::gateway_key::GatewayKey;
 use crate::held_nodes::HeldNodes;
 use crate::objects::{Object, is_namespace, is_pod_name};
 use crate::review::{self, Operation, Request, Review};
@@ -41,19 +43,22 @@ pub enum Endpoint {
     FillMaintenances,
     /// Validating, writes of node maintenances.
     CheckMaintenances,
+    /// Validating: plain evictions of pods, which become requests.
+    Gateway,
     /// Validating, and never refusing: nodes that a maintenance holds are cordoned or uncordoned.
     WarnOfNodes,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::FillRequests,
         Self::CheckRequests,
         Self::FillPods,
         Self::CheckPods,
         Self::FillMaintenances,
         Self::CheckMaintenances,
+        Self::Gateway,
         Self::WarnOfNodes,
     ];
 
@@ -66,12 +71,17 @@ impl Endpoint {
             Self::CheckPods => "/validate/pods",
             Self::FillMaintenances => "/admit/nodemaintenances",
             Self::CheckMaintenances => "/validate/nodemaintenances",
+            Self::Gateway => "/gateway/evictions",
             Self::WarnOfNodes => "/validate/nodes",
         }
     }
 
     /// What is served at a path.
     pub fn at(path: &str) -> Option<Self> {
+        let is_gateway = path.strip_prefix(Self::Gateway.path()).is_some_and(|rest| rest.starts_with('/'));
+        if is_gateway {
+            return Some(Self::Gateway);
+        }
         Self::ALL.into_iter().find(|endpoint| endpoint.path() == path)
     }
 }
@@ -86,13 +96,15 @@ const REVIEWS_MAX: usize = 32;
 
 /// Admission for one cluster.
 pub struct Admission {
-    client: Client,
-    rights: Rights,
+    pub(crate) client: Client,
+    pub(crate) rights: Rights,
+    gateway: Gateway,
+    gateway_key: Option<Arc<GatewayKey>>,
     held_nodes: HeldNodes,
-    enabled: Arc<AtomicBool>,
+    pub(crate) enabled: Arc<AtomicBool>,
     /// The bundled interceptors that are on.
     interceptors: Vec<BundledInterceptor>,
-    clock: Clock,
+    pub(crate) clock: Clock,
     /// Each review costs the API server some calls: strangers cannot have it flooded.
     at_a_time: Semaphore,
 }
@@ -103,6 +115,8 @@ impl Admission {
         Self {
             client: client.clone(),
             rights: Rights::new(client.clone()),
+            gateway: Gateway::new(client.clone(), GatewayOptions::default()),
+            gateway_key: None,
             held_nodes: HeldNodes::new(client, MANAGER_NAMESPACE),
             enabled: Arc::new(AtomicBool::new(true)),
             interceptors: BundledInterceptor::ALL.to_vec(),
@@ -133,6 +147,25 @@ impl Admission {
         self
     }
 
+    /// What becomes of plain evictions.
+    #[must_use]
+    pub fn with_gateway(mut self, options: GatewayOptions) -> Self {
+        self.gateway = Gateway::new(self.client.clone(), options);
+        self
+    }
+
+    /// Reviews of plain evictions come with this key. Without one, whoever sends reviews is trusted.
+    #[must_use]
+    pub fn with_gateway_key(mut self, key: Arc<GatewayKey>) -> Self {
+        self.gateway_key = Some(key);
+        self
+    }
+
+    /// Whether a review at this path comes from an API server, as far as that is asked for.
+    pub fn is_proven(&self, endpoint: Endpoint, path: &str) -> bool {
+        endpoint != Endpoint::Gateway || self.gateway_key.as_ref().is_none_or(|key| key.is_known_to(path))
+    }
+
     /// Only these bundled interceptors are on.
     #[must_use]
     pub fn with_interceptors(mut self, interceptors: Vec<BundledInterceptor>) -> Self {
@@ -146,6 +179,10 @@ impl Admission {
     /// The body is no AdmissionReview. Everything else is an answer.
     pub async fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Value, NoReview> {
         let request = serde_json::from_slice::<Review<'_>>(body)?.request;
+        if endpoint == Endpoint::Gateway {
+            // It asks the API server to create requests, which come here in turn: it must not hold the places of these.
+            return Ok(self.gateway.answer(self, request).await);
+        }
         // It is never closed.
         let _one_of_few = self.at_a_time.acquire().await.ok();
         Ok(match endpoint {
@@ -155,7 +192,7 @@ impl Admission {
             Endpoint::FillMaintenances | Endpoint::CheckMaintenances => {
                 maintenances::judge(&self.client, &self.rights, endpoint, request).await
             }
-            Endpoint::WarnOfNodes => {
+            Endpoint::Gateway | Endpoint::WarnOfNodes => {
                 let node = Object::new(request.object);
                 let annotations = node.annotations();
                 let held_by = annotations.get(NODE_HELD_BY_ANNOTATION).map_or("", String::as_str);
@@ -197,7 +234,7 @@ impl Admission {
     }
 
     async fn judge_request(&self, endpoint: Endpoint, request: Request<'_>) -> Value {
-        let Request { uid, operation, namespace, sub_resource, user_info, object, old_object } = request;
+        let Request { uid, operation, namespace, sub_resource, user_info, object, old_object, .. } = request;
         if !is_namespace(&namespace) {
             return review::malformed(&uid, "request.namespace is no name of a namespace");
         }
@@ -294,9 +331,19 @@ impl Admission {
         if !matters || *access != Access::Allowed || !is_pod_name(wanted) {
             return Ok(None);
         }
-        let found = pods::find(&self.client, namespace, &wanted.name).await?;
+        self.find_pod(namespace, &wanted.name, operation == Operation::Create).await
+    }
+
+    /// The pod of this name, and where it matters the interceptor of the autoscaler over it. Both names have been checked.
+    pub(crate) async fn find_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        with_autoscaler: bool,
+    ) -> kube::Result<Option<FoundPod>> {
+        let found = pods::find(&self.client, namespace, name).await?;
         let mut found = found.map(|pod| self.without_those_that_are_off(pod));
-        if operation == Operation::Create
+        if with_autoscaler
             && let Some(pod) =
                 found.as_mut().filter(|pod| pod.bundled == Some(BundledInterceptor::Deployment))
             && let Some(deployment) = &pod.deployment

@@ -7,6 +7,7 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::gateway_key::GatewayKey;
 use crate::rotation::{Dates, Lifetimes, Step, Validity, after};
 
 /// Certificates start a little in the past, for clocks that are behind.
@@ -57,6 +58,9 @@ pub struct Certificates {
     previous: Option<Previous>,
     /// What the server shows.
     pub serving: Serving,
+    /// What API servers show with reviews of evictions; empty in a Secret from before there was one.
+    #[serde(default)]
+    pub gateway_key: String,
 }
 
 impl std::fmt::Debug for Certificates {
@@ -74,7 +78,8 @@ impl Certificates {
     pub fn create(names: &[String], lifetimes: &Lifetimes, now: Timestamp) -> Result<Self, rcgen::Error> {
         let authority = Authority::create(lifetimes, now)?;
         let serving = authority.sign(names, lifetimes, now)?;
-        Ok(Self { authority, next: None, previous: None, serving })
+        let gateway_key = GatewayKey::make();
+        Ok(Self { authority, next: None, previous: None, serving, gateway_key })
     }
 
     /// What the decision needs to know of it.

@@ -13,16 +13,19 @@
 //!   any, updates that leave them alone, and the subresources status, binding and eviction never come here. An annotation that
 //!   gets in during an outage does no harm: when an eviction is requested, annotations that break the rules do not count.
 //!   Namespaces that the webhook itself depends on are left out altogether.
+//! - **Plain evictions** (the gateway): `Ignore`, and not asked about where it is off, in the manager's own namespace, and for the
+//!   manager's own evictions. During an outage evictions are as without Usher.
 //! - **New pods of DaemonSets and StatefulSets**: `Ignore`, and asked only where no MutatingAdmissionPolicy of the API server has
 //!   written their interceptor on them. A DaemonSet pod that comes to a node under maintenance during an outage is asked to leave again.
 
 use serde_json::{Value, json};
 use usher_api::names::{
-    EVICTION_REQUEST_GROUP, INTERCEPTOR_ANNOTATION_PREFIX, KEEP_NODES_ANNOTATION,
+    EVICTION_REQUEST_GROUP, GATEWAY_MODE_LABEL, INTERCEPTOR_ANNOTATION_PREFIX, KEEP_NODES_ANNOTATION,
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_GROUP, VERSION,
 };
 
 use usher_api::annotation_of;
+use usher_api::gateway::GatewayMode;
 use usher_api::workloads::BundledInterceptor;
 
 use crate::admission::Endpoint;
@@ -58,6 +61,10 @@ impl Target {
     fn client_config(&self, endpoint: Endpoint) -> Value {
         let path = endpoint.path();
         match self {
+            // The keeper fills in its path, which ends with a key.
+            Self::Service { namespace } if endpoint == Endpoint::Gateway => {
+                json!({"service": {"namespace": namespace, "name": SERVICE, "port": 443}})
+            }
             Self::Service { namespace } => {
                 json!({"service": {"namespace": namespace, "name": SERVICE, "port": 443, "path": path}})
             }
@@ -103,8 +110,43 @@ pub fn mutating(target: &Target) -> Value {
     configuration("Mutating", &hooks)
 }
 
-/// The ValidatingWebhookConfiguration: checks requests, maintenances, and pods that name interceptors. `namespace` is the manager's own.
-pub fn validating(target: &Target, namespace: &str) -> Value {
+/// What the webhook for plain evictions is called.
+pub fn gateway_name() -> String {
+    format!("gateway.{EVICTION_REQUEST_GROUP}")
+}
+
+/// Where it is served; a key follows.
+pub fn gateway_path() -> &'static str {
+    Endpoint::Gateway.path()
+}
+
+/// The webhook for plain evictions. Which pod is meant stands in its name only: whether that has interceptors, no condition can know. What
+/// one can know is who asks, and in which namespaces the gateway is on.
+fn gateway(target: &Target, namespace: &str, mode: GatewayMode) -> Value {
+    let evictions = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/eviction"], "operations": ["CREATE"],
+        "scope": "Namespaced",
+    });
+    let mut gateway =
+        hook(("gateway", EVICTION_REQUEST_GROUP), Endpoint::Gateway, target, &evictions, "Ignore", 5);
+    gateway["sideEffects"] = "NoneOnDryRun".into();
+    let not_the_manager = format!("request.userInfo.username != '{}'", manager_user(namespace));
+    gateway["matchConditions"] = json!([{"name": "not-the-manager", "expression": not_the_manager}]);
+    let on = if mode == GatewayMode::Off {
+        let modes = [GatewayMode::Block.as_str(), GatewayMode::Request.as_str()];
+        json!({"key": GATEWAY_MODE_LABEL, "operator": "In", "values": modes})
+    } else {
+        json!({"key": GATEWAY_MODE_LABEL, "operator": "NotIn", "values": [GatewayMode::Off.as_str()]})
+    };
+    gateway["namespaceSelector"] = json!({"matchExpressions": [
+        on, {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [namespace]},
+    ]});
+    gateway
+}
+
+/// The ValidatingWebhookConfiguration: checks requests, maintenances, and pods that name interceptors, and asks for pods that are evicted
+/// plainly. `namespace` is the manager's own, `mode` that of the gateway in namespaces that do not say otherwise.
+pub fn validating(target: &Target, namespace: &str, mode: GatewayMode) -> Value {
     let requests = request_rule(&["evictionrequests"], &["CREATE", "UPDATE", "DELETE"]);
     let statuses = request_rule(&["evictionrequests/status"], &["UPDATE"]);
     let pods = json!({
@@ -150,7 +192,12 @@ pub fn validating(target: &Target, namespace: &str) -> Value {
         {"name": "stays-held", "expression": stays_held()},
         {"name": "not-the-manager", "expression": not_the_manager},
     ]);
-    configuration("Validating", &[requests, statuses, pods, maintenances, nodes])
+    let gateway = gateway(target, namespace, mode);
+    let mut configuration =
+        configuration("Validating", &[requests, statuses, pods, maintenances, nodes, gateway]);
+    // For people and `usher gateway status`: the manager's flag says the same.
+    configuration["metadata"]["labels"][GATEWAY_MODE_LABEL] = mode.as_str().into();
+    configuration
 }
 
 /// True for pods of workloads with a bundled interceptor that is not written on them: where the API server has

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration, ValidatingWebhook, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -18,6 +18,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::certificates::Certificates;
+use crate::gateway_key::GatewayKey;
 use crate::rotation::{Lifetimes, Step, next_step};
 use crate::tls::{ServingCertificate, Unusable};
 use crate::{Clock, configurations};
@@ -66,6 +67,7 @@ pub struct Keeper {
     serving: Arc<ServingCertificate>,
     lifetimes: Lifetimes,
     clock: Clock,
+    gateway_key: Option<Arc<GatewayKey>>,
 }
 
 impl Keeper {
@@ -85,6 +87,7 @@ impl Keeper {
             serving,
             lifetimes: Lifetimes::default(),
             clock: Clock::system(),
+            gateway_key: None,
         }
     }
 
@@ -92,6 +95,13 @@ impl Keeper {
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Keeps the key of the gateway too. Without this, who may ask is left to others, such as certificates of clients.
+    #[must_use]
+    pub fn with_gateway_key(mut self, key: Arc<GatewayKey>) -> Self {
+        self.gateway_key = Some(key);
         self
     }
 
@@ -126,9 +136,16 @@ impl Keeper {
             let dates = held.as_ref().map(|held| held.dates(&self.names));
             let now = self.clock.now();
             match (next_step(dates.as_ref(), &self.lifetimes, now), held) {
+                (Step::Wait(_), Some(mut held)) if held.gateway_key.is_empty() => {
+                    held.gateway_key = GatewayKey::make();
+                    self.write(stored, &held).await?;
+                }
                 (Step::Wait(until), Some(held)) => {
+                    if let Some(key) = &self.gateway_key {
+                        key.set(&held.gateway_key);
+                    }
                     self.serving.replace(&held.serving.certificate, &held.serving.key)?;
-                    if !self.trust(&held.bundle()).await? {
+                    if !self.trust(&held).await? {
                         return Ok(until);
                     }
                     // Another replica may have moved on between reading and trusting: look once more.
@@ -193,9 +210,17 @@ impl Keeper {
         KeeperError::Api { what, why: Box::new(why) }
     }
 
-    /// Writes the bundle into both configurations, where they have another one. Tells whether they had.
-    async fn trust(&self, bundle: &str) -> Result<bool, KeeperError> {
-        let wanted = ByteString(bundle.as_bytes().to_vec());
+    /// The change of the gateway's path that is due.
+    fn gateway_path(&self, held: &Certificates, hooks: &[ValidatingWebhook]) -> Vec<Value> {
+        match &self.gateway_key {
+            Some(_) => path_patch(hooks, &GatewayKey::path(&held.gateway_key)),
+            None => path_patch(hooks, configurations::gateway_path()),
+        }
+    }
+
+    /// Writes the bundle into both configurations, and the path of the gateway, where they have another one. Tells whether they had.
+    async fn trust(&self, held: &Certificates) -> Result<bool, KeeperError> {
+        let wanted = ByteString(held.bundle().into_bytes());
         let name = configurations::NAME;
         let failed = |why| KeeperError::Api {
             what: format!("having the certificates trusted by webhook configuration {name}"),
@@ -213,10 +238,37 @@ impl Keeper {
         let found = validating.get_opt(name).await.map_err(failed)?;
         warn_if_missing("Validating", found.is_none());
         let hooks = found.and_then(|found| found.webhooks).unwrap_or_default();
+        let gateway = self.gateway_path(held, &hooks);
         let patch = bundles(hooks.into_iter().map(|hook| (hook.name, hook.client_config.ca_bundle)), &wanted);
         changed |= apply(&validating, patch).await.map_err(failed)?;
+        // Without it plain evictions pass; certificates must not wait for that.
+        match apply(&validating, gateway).await {
+            Ok(written) => changed |= written,
+            Err(why) => tracing::warn!(why = kind_of(&why), "API servers are not told where the gateway is"),
+        }
         Ok(changed)
     }
+}
+
+/// Where in the configuration the gateway's path is, if it is another one.
+fn path_patch(hooks: &[ValidatingWebhook], path: &str) -> Vec<Value> {
+    let found = hooks.iter().enumerate().find(|(_, hook)| hook.name == configurations::gateway_name());
+    let Some((at, hook)) = found else { return Vec::new() };
+    let test = json!({"op": "test", "path": format!("/webhooks/{at}/name"), "value": hook.name});
+    let config = &hook.client_config;
+    let start = configurations::gateway_path();
+    let (field, is, wanted) = match (&config.service, &config.url) {
+        (Some(service), _) => ("service/path", service.path.clone(), path.to_owned()),
+        (None, Some(url)) => {
+            let base = url.split_once(start).map_or(url.as_str(), |(base, _)| base).trim_end_matches('/');
+            ("url", Some(url.clone()), format!("{base}{path}"))
+        }
+        (None, None) => return Vec::new(),
+    };
+    if is.as_ref() == Some(&wanted) {
+        return Vec::new();
+    }
+    vec![test, json!({"op": "add", "path": format!("/webhooks/{at}/clientConfig/{field}"), "value": wanted})]
 }
 
 fn warn_if_missing(kind: &str, missing: bool) {

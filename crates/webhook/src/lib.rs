@@ -5,6 +5,7 @@
 //!
 //! Where to start reading:
 //! - [`admission`]: from a review to its answer, `maintenances` for those of nodes, `objects` for what is read of them; `pods` and [`rights`] are what it asks the cluster.
+//! - [`gateway`]: plain evictions, the only reviews that lead to writes, and so need a key ([`gateway_key`]).
 //! - [`server`]: HTTPS with limits: on [`connections`], on [`memory`], and on who its [`clients`] are.
 //! - [`configurations`]: what is registered with the API server, and why it cannot stop a cluster.
 //! - [`rotation`]: when certificates change, purely; [`certificates`] makes them, [`keeper`] keeps them in a Secret and in the
@@ -16,6 +17,8 @@ pub mod clients;
 pub mod configurations;
 pub mod connections;
 pub mod directory;
+pub mod gateway;
+pub mod gateway_key;
 mod held_nodes;
 pub mod keeper;
 mod maintenances;
@@ -31,6 +34,8 @@ pub mod tls;
 pub use admission::{Admission, Endpoint};
 pub use clients::Clients;
 pub use directory::Directory;
+pub use gateway::GatewayOptions;
+pub use gateway_key::GatewayKey;
 pub use keeper::Keeper;
 pub use server::{serve, serve_clients};
 pub use tls::ServingCertificate;

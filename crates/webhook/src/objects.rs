@@ -12,11 +12,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
+use usher_api::names::EVICTING_INTERCEPTOR_ANNOTATION;
 use usher_api::workloads::{BundledInterceptor, deployment_of};
 use usher_api::{
     EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, LocalPodReference, NodeMaintenance,
 };
 use usher_decide::admission::FoundPod;
+use usher_decide::admission::gateway::PlainEviction;
 
 type Piece<'a> = Option<&'a RawValue>;
 
@@ -54,7 +56,11 @@ struct Metadata<'a> {
     #[serde(borrow)]
     uid: Piece<'a>,
     #[serde(borrow)]
+    resource_version: Piece<'a>,
+    #[serde(borrow)]
     creation_timestamp: Piece<'a>,
+    #[serde(borrow)]
+    deletion_timestamp: Piece<'a>,
     #[serde(borrow)]
     labels: Piece<'a>,
     #[serde(borrow)]
@@ -91,6 +97,47 @@ struct Spec<'a> {
     pod_ref: Piece<'a>,
     #[serde(borrow)]
     unschedulable: Piece<'a>,
+}
+
+/// Of an Eviction.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Eviction<'a> {
+    #[serde(borrow)]
+    delete_options: Piece<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct DeleteOptions<'a> {
+    #[serde(borrow)]
+    preconditions: Piece<'a>,
+    #[serde(borrow)]
+    grace_period_seconds: Piece<'a>,
+    #[serde(borrow)]
+    dry_run: Piece<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Preconditions<'a> {
+    #[serde(borrow)]
+    uid: Piece<'a>,
+    #[serde(borrow)]
+    resource_version: Piece<'a>,
+}
+
+/// What the caller of an eviction wants.
+pub(crate) fn eviction(object: Piece<'_>) -> PlainEviction {
+    let options: DeleteOptions<'_> = split(split::<Eviction<'_>>(object).delete_options);
+    let conditions: Preconditions<'_> = split(options.preconditions);
+    PlainEviction {
+        uid: read(conditions.uid),
+        resource_version: read(conditions.resource_version),
+        grace_period_seconds: read(options.grace_period_seconds),
+        is_dry_run: read::<Vec<String>>(options.dry_run).is_some_and(|all| !all.is_empty()),
+        interceptor: Object::new(object).annotations().remove(EVICTING_INTERCEPTOR_ANNOTATION),
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -244,6 +291,8 @@ impl<'a> Object<'a> {
             deployment: controller.and_then(|it| deployment_of(&it.name, &labels)).map(str::to_owned),
             autoscaler: None,
             uid: read(meta.uid).unwrap_or_default(),
+            resource_version: read(meta.resource_version).unwrap_or_default(),
+            is_terminating: meta.deletion_timestamp.is_some(),
             phase: read(status.phase).unwrap_or_default(),
             labels,
             annotations: read(meta.annotations).unwrap_or_default(),

@@ -27,6 +27,11 @@ pub(crate) struct Request<'a> {
     pub sub_resource: String,
     #[serde(default)]
     pub namespace: String,
+    /// Of the object; empty if it has none yet.
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub dry_run: Option<bool>,
     #[serde(default, deserialize_with = "caller")]
     pub user_info: Caller,
     #[serde(default, borrow)]
@@ -73,6 +78,18 @@ pub(crate) fn answer(uid: &str, verdict: &Verdict) -> Value {
     };
     response["uid"] = uid.into();
     reviewed(response)
+}
+
+/// The answer to a plain eviction that is refused for now: the one that every drainer understands.
+pub(crate) fn try_again(uid: &str, message: &str, pod: &str, retry_after_seconds: u32) -> Value {
+    let cause = json!({"reason": "EvictionRequest", "message": message});
+    let details = json!({
+        "name": pod, "kind": "pods", "retryAfterSeconds": retry_after_seconds, "causes": [cause],
+    });
+    let status = json!({
+        "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": message, "details": details,
+    });
+    reviewed(json!({"uid": uid, "allowed": false, "status": status}))
 }
 
 /// The answer when no verdict could be made: not the caller's fault, so the caller may try again.

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
+use usher_api::names::EVICTION_REQUEST_GROUP;
 use usher_decide::admission::Access;
 use usher_decide::admission::node_rights::{NAMED, Needed, NodeAccess};
 
@@ -46,6 +47,8 @@ const AT_A_TIME: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Question {
     caller: Caller,
+    verb: &'static str,
+    group: &'static str,
     resource: &'static str,
     namespace: Option<String>,
     name: Option<String>,
@@ -92,7 +95,7 @@ impl Rights {
     }
 
     /// Whether the caller is the account that this client uses itself.
-    async fn is_manager(&self, caller: &Caller) -> bool {
+    pub async fn is_manager(&self, caller: &Caller) -> bool {
         let manager = self.manager.get_or_try_init(|| user_of(&self.client)).await;
         manager.is_ok_and(|manager| !manager.is_empty() && *manager == caller.username)
     }
@@ -103,23 +106,55 @@ impl Rights {
         }
         for name in [None, Some(pod.to_owned())] {
             let namespace = Some(namespace.to_owned());
-            let question = Question { caller: caller.clone(), resource: "pods", namespace, name };
-            if self.may_delete(question).await? {
+            let (verb, group, resource) = ("delete", "", "pods");
+            let question = Question { caller: caller.clone(), verb, group, resource, namespace, name };
+            if self.may(question).await? {
                 return Ok(Access::Allowed);
             }
         }
         Ok(Access::Denied { user: caller.username.clone() })
     }
 
+    /// Whether the caller may answer eviction requests, as every interceptor does.
+    pub async fn answers(&self, caller: &Caller, namespace: &str) -> kube::Result<bool> {
+        self.may(Question {
+            caller: caller.clone(),
+            verb: "patch",
+            group: EVICTION_REQUEST_GROUP,
+            resource: "evictionrequests/status",
+            namespace: Some(namespace.to_owned()),
+            name: None,
+        })
+        .await
+    }
+
+    /// Whether the caller answers for this interceptor: the right of the strict choice (`deploy/strict`). Who may do everything, as
+    /// administrators may, is not meant by that.
+    pub async fn intercepts(&self, caller: &Caller, namespace: &str, class: &str) -> kube::Result<bool> {
+        let question = |(verb, group, resource), name: Option<&str>| Question {
+            caller: caller.clone(),
+            verb,
+            group,
+            resource,
+            namespace: Some(namespace.to_owned()),
+            name: name.map(str::to_owned),
+        };
+        let right = ("intercept", EVICTION_REQUEST_GROUP, "interceptorclasses");
+        Ok(self.may(question(right, Some(class))).await?
+            && !self.may(question(("*", "*", "*"), None)).await?)
+    }
+
     pub async fn may_delete_nodes(&self, caller: &Caller, needed: &Needed) -> kube::Result<NodeAccess> {
         let question = |name: Option<String>| Question {
             caller: caller.clone(),
+            verb: "delete",
+            group: "",
             resource: "nodes",
             namespace: None,
             name,
         };
         let is_nothing = matches!(needed, Needed::Named(names) if names.is_empty());
-        if is_nothing || self.is_manager(caller).await || self.may_delete(question(None)).await? {
+        if is_nothing || self.is_manager(caller).await || self.may(question(None)).await? {
             return Ok(NodeAccess::Allowed);
         }
         let user = if caller.username.is_empty() { "nobody" } else { &caller.username }.to_owned();
@@ -128,7 +163,7 @@ impl Rights {
         };
         let mut denied = Vec::new();
         let questions: Vec<Question> = names.iter().cloned().map(|name| question(Some(name))).collect();
-        let answers = stream::iter(questions).map(|question| self.may_delete(question)).buffered(AT_A_TIME);
+        let answers = stream::iter(questions).map(|question| self.may(question)).buffered(AT_A_TIME);
         let mut answers = std::pin::pin!(stream::iter(names).zip(answers));
         while let Some((name, answer)) = answers.next().await {
             if answer? {
@@ -146,7 +181,7 @@ impl Rights {
     }
 
     /// Yes or no. Why, which names roles and bindings, is not for everybody who can ask.
-    async fn may_delete(&self, question: Question) -> kube::Result<bool> {
+    async fn may(&self, question: Question) -> kube::Result<bool> {
         if self.consents.lock().holds(&question, Instant::now()) {
             return Ok(true);
         }
@@ -162,6 +197,7 @@ impl Rights {
         question: &Question,
     ) -> kube::Result<k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus> {
         let caller = &question.caller;
+        let (resource, subresource) = question.resource.split_once('/').unwrap_or((question.resource, ""));
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: Some(caller.username.clone()),
@@ -170,9 +206,11 @@ impl Rights {
                 extra: Some(caller.extra.clone()),
                 resource_attributes: Some(ResourceAttributes {
                     namespace: question.namespace.clone(),
-                    verb: Some("delete".to_owned()),
-                    version: Some("v1".to_owned()),
-                    resource: Some(question.resource.to_owned()),
+                    verb: Some(question.verb.to_owned()),
+                    group: Some(question.group.to_owned()).filter(|group| !group.is_empty()),
+                    version: question.group.is_empty().then(|| "v1".to_owned()),
+                    resource: Some(resource.to_owned()),
+                    subresource: Some(subresource.to_owned()).filter(|it| !it.is_empty()),
                     name: question.name.clone(),
                     ..ResourceAttributes::default()
                 }),
@@ -200,7 +238,8 @@ mod tests {
 
     fn question(number: usize) -> Question {
         let caller = Caller { username: number.to_string(), ..Caller::default() };
-        Question { caller, resource: "pods", namespace: Some("shop".to_owned()), name: None }
+        let (verb, group, resource) = ("delete", "", "pods");
+        Question { caller, verb, group, resource, namespace: Some("shop".to_owned()), name: None }
     }
 
     #[test]

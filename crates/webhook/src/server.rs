@@ -167,6 +167,12 @@ impl Service {
         let Some(endpoint) = Endpoint::at(request.uri().path()) else {
             return plain(StatusCode::NOT_FOUND, "there is no webhook at this path");
         };
+        if !self.admission.is_proven(endpoint, request.uri().path()) {
+            tracing::warn!(
+                "a review of an eviction came without the key of this cluster, and is not answered"
+            );
+            return plain(StatusCode::FORBIDDEN, "reviews of evictions are answered to API servers only");
+        }
         if request.method() != Method::POST {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "an AdmissionReview is sent by POST");
         }
@@ -221,7 +227,9 @@ mod tests {
     use kube::client::Body as ClientBody;
 
     use crate::configurations::{self, Target};
+    use crate::gateway_key::GatewayKey;
     use crate::memory::REVIEW_MAX;
+    use usher_api::gateway::GatewayMode;
 
     /// Asks an API server that never answers.
     async fn ask(method: Method, path: &str, body: impl Into<Bytes>) -> (u16, String) {
@@ -269,6 +277,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn reviews_of_evictions_are_answered_to_who_knows_the_key_only() {
+        let key = Arc::new(GatewayKey::default());
+        let secret = GatewayKey::make();
+        key.set(&secret);
+        let silent = tower::service_fn(|_: Request<ClientBody>| {
+            std::future::pending::<Result<Response<ClientBody>, Infallible>>()
+        });
+        let admission = Admission::new(kube::Client::new(silent, "default")).with_gateway_key(key);
+        let service = Service { admission: Arc::new(admission), memory: Memory::default() };
+        let gateway = Endpoint::Gateway.path();
+        for (path, wanted) in [
+            (gateway.to_owned(), 403),
+            (format!("{gateway}/"), 403),
+            (format!("{gateway}/{}", GatewayKey::make()), 403),
+            (format!("{gateway}s"), 404),
+            // No review, but an answer.
+            (GatewayKey::path(&secret), 400),
+            // Others need none.
+            (Endpoint::CheckPods.path().to_owned(), 400),
+        ] {
+            let request = Request::post(&path).body(Full::new(Bytes::from_static(b"{}"))).unwrap();
+            let place = Connections::new(LIMITS).enter().unwrap();
+            let answer = service.respond(request, place.begin()).await;
+            assert_eq!(answer.status().as_u16(), wanted, "{path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_api_server_that_does_not_answer_is_not_waited_for() {
         let review = serde_json::json!({"request": {
             "uid": "1", "operation": "CREATE", "namespace": "shop", "userInfo": {"username": "somebody"},
@@ -290,7 +326,8 @@ mod tests {
     #[test]
     fn no_api_server_waits_longer_than_the_webhook_tries() {
         let target = Target::Service { namespace: configurations::NAMESPACE.to_owned() };
-        let both = [configurations::mutating(&target), configurations::validating(&target, "usher-system")];
+        let validating = configurations::validating(&target, "usher-system", GatewayMode::Request);
+        let both = [configurations::mutating(&target), validating];
         let mut hooks = 0;
         for hook in both.iter().flat_map(|all| all["webhooks"].as_array().unwrap()) {
             let seconds = hook["timeoutSeconds"].as_u64().unwrap();
@@ -299,6 +336,6 @@ mod tests {
             assert!(tried >= Duration::from_secs(seconds) - 2 * MARGIN, "{hook}");
             hooks += 1;
         }
-        assert_eq!(hooks, 8);
+        assert_eq!(hooks, 9);
     }
 }

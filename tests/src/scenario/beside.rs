@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use usher_api::gateway::GatewayMode;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::{eviction_request, run_all};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
-use usher_webhook::{Admission, Endpoint, ServingCertificate};
+use usher_webhook::{Admission, Endpoint, GatewayOptions, ServingCertificate};
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -40,6 +41,8 @@ pub enum Controllers {
     RequestsAndMaintenances,
     /// With surges before evictions.
     All,
+    /// The same, and plain evictions become requests.
+    Gateway,
 }
 
 impl Controllers {
@@ -48,8 +51,13 @@ impl Controllers {
         match self {
             Self::Requests => &[],
             Self::RequestsAndMaintenances => &WITHOUT_SURGES,
-            Self::All => &BundledInterceptor::ALL,
+            Self::All | Self::Gateway => &BundledInterceptor::ALL,
         }
+    }
+
+    /// What becomes of plain evictions.
+    fn gateway(self) -> GatewayMode {
+        if self == Self::Gateway { GatewayMode::Request } else { GatewayMode::Off }
     }
 }
 
@@ -78,7 +86,7 @@ impl Usher {
             Controllers::Requests => {
                 controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)))
             }
-            Controllers::RequestsAndMaintenances | Controllers::All => {
+            Controllers::RequestsAndMaintenances | Controllers::All | Controllers::Gateway => {
                 controllers.spawn(run_all(client, clock, self.which.interceptors()))
             }
         };
@@ -91,19 +99,19 @@ async fn created(cluster: &ClusterUnderTest, path: &str, object: &Value) -> Resu
     cluster.send(None, request).await?.accepted()
 }
 
-async fn register(cluster: &ClusterUnderTest, target: &Target) -> Result<()> {
-    for (path, configuration) in registrations(target) {
+async fn register(cluster: &ClusterUnderTest, target: &Target, gateway: GatewayMode) -> Result<()> {
+    for (path, configuration) in registrations(target, gateway) {
         created(cluster, &path, &configuration).await?;
     }
     Ok(())
 }
 
 /// Both configurations, and where they are created.
-fn registrations(target: &Target) -> [(String, Value); 2] {
+fn registrations(target: &Target, gateway: GatewayMode) -> [(String, Value); 2] {
     let path = |kind: &str| format!("{CONFIGURATIONS}/{kind}webhookconfigurations");
     [
         (path("mutating"), configurations::mutating(target)),
-        (path("validating"), configurations::validating(target, NAMESPACE)),
+        (path("validating"), configurations::validating(target, NAMESPACE, gateway)),
     ]
 }
 
@@ -123,8 +131,19 @@ pub fn answer_inside(
     client: kube::Client,
     interceptors: &[BundledInterceptor],
 ) -> [(String, Value); 2] {
+    answer_inside_with(cluster, client, interceptors, GatewayMode::Off)
+}
+
+/// The same, with the gateway in this mode.
+pub fn answer_inside_with(
+    cluster: &Cluster,
+    client: kube::Client,
+    interceptors: &[BundledInterceptor],
+    gateway: GatewayMode,
+) -> [(String, Value); 2] {
     let webhook = cluster.clone();
     let admission = Admission::new(client).with_interceptors(interceptors.to_vec());
+    let admission = admission.with_gateway(GatewayOptions::in_mode(gateway));
     let admission = Arc::new(admission.with_clock(Clock::from_fn(move || webhook.now())));
     for endpoint in Endpoint::ALL {
         let admission = admission.clone();
@@ -135,7 +154,7 @@ pub fn answer_inside(
         let url = format!("{INSIDE}{}", endpoint.path());
         cluster.endpoints().register_url(&url, in_process(answer));
     }
-    registrations(&Target::Url { base: INSIDE.to_owned(), ca_bundle: None })
+    registrations(&Target::Url { base: INSIDE.to_owned(), ca_bundle: None }, gateway)
 }
 
 /// Beside an embedded cluster, on its clock and without a socket, so that its time can be virtual.
@@ -150,7 +169,8 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     let client = kube::Client::new(cluster.service_as(manager()), "default");
     let (now, timers) = (cluster.clone(), cluster.clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
-    for (path, configuration) in answer_inside(cluster, client.clone(), which.interceptors()) {
+    let inside = answer_inside_with(cluster, client.clone(), which.interceptors(), which.gateway());
+    for (path, configuration) in inside {
         created(reached, &path, &configuration).await?;
     }
     Ok(Usher::start(which, client, clock, JoinSet::new()))
@@ -172,13 +192,14 @@ pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnde
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let base = format!("https://{}", listener.local_addr()?);
     let admission = Admission::new(client.clone()).with_interceptors(which.interceptors().to_vec());
-    let admission = Arc::new(admission);
+    let admission = Arc::new(admission.with_gateway(GatewayOptions::in_mode(which.gateway())));
     let mut webhook = JoinSet::new();
     webhook.spawn(async move {
         // Were it to end, the API server would refuse what it asks about, and scenarios would fail of that.
         let _ = usher_webhook::serve(listener, admission, certificate, std::future::pending()).await;
     });
-    register(reached, &Target::Url { base, ca_bundle: Some(STANDARD.encode(made.cert.pem())) }).await?;
+    let target = Target::Url { base, ca_bundle: Some(STANDARD.encode(made.cert.pem())) };
+    register(reached, &target, which.gateway()).await?;
     until_asked(reached).await?;
     Ok(Usher::start(which, client, Clock::system(), webhook))
 }

@@ -9,6 +9,7 @@ mod cli_unreadable;
 mod crd_rules;
 mod eviction_requests;
 mod fuzz_corpus;
+mod gateway_kubectl;
 mod hand_over;
 mod interceptor_sdk;
 mod manager_rights;

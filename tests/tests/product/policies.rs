@@ -178,6 +178,8 @@ async fn conditions_are_limited_and_those_of_the_manager_are_its_own(cluster: Te
     }
 }
 
+const GATEWAY: &str = "gateway.evictionrequest.coordination.k8s.io";
+
 async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle(cluster: TestCluster) {
     let scene = Scene::new(cluster, &["policies.yaml"]).await;
     let bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
@@ -228,9 +230,45 @@ async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle(cl
         ] {
             scene.expect(&format!("{kind}: {what}"), MANAGER, &path, &patch, 403, refused).await;
         }
+        if let Some(at) =
+            object["webhooks"].as_array().unwrap().iter().position(|hook| hook["name"] == GATEWAY)
+        {
+            let of = |field: &str, value: Value| json!([{"op": "add", "path": format!("/webhooks/{at}/clientConfig/service/{field}"), "value": value}]);
+            let path_of = of("path", json!("/gateway/evictions/key"));
+            scene.expect("the gateway's path", MANAGER, &path, &path_of, 200, "").await;
+            scene
+                .expect("the gateway elsewhere", MANAGER, &path, &of("name", json!("evil")), 403, refused)
+                .await;
+            let mut other = of("path", json!("/elsewhere"));
+            other[0]["path"] = "/webhooks/0/clientConfig/service/path".into();
+            scene.expect("the path of another", MANAGER, &path, &other, 403, refused).await;
+        }
         let trusted = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]);
         scene.expect(&format!("{kind}: the bundle"), MANAGER, &path, &trusted, 200, "").await;
         scene.expect(&format!("{kind}: the administrator"), ADMIN, &path, &url, 200, "").await;
+    }
+}
+
+async fn what_the_gateway_remembers_is_the_managers(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+    let path = scene.request("web", &[requester("a.user.gateway")], &json!([])).await;
+    let asked = |at: &str| {
+        let ask = json!({"by": "alice", "at": at}).to_string();
+        json!({"metadata": {"annotations": {"gateway.evictionrequest.coordination.k8s.io/a.user.gateway": ask}}})
+    };
+    let (first, later) = (asked("2026-01-01T12:00:00Z"), asked("2026-01-01T13:00:00Z"));
+    let none = json!({"metadata": {"annotations": {"gateway.evictionrequest.coordination.k8s.io/a.user.gateway": null}}});
+    scene.until_refused(TENANT, &path, &first).await;
+    let refused = "are the manager's";
+    for (what, user, patch, code, part) in [
+        ("made up", TENANT, &first, 422, refused),
+        ("remembered", MANAGER, &first, 200, ""),
+        ("another time", TENANT, &later, 422, refused),
+        ("removed", TENANT, &none, 422, refused),
+        ("another annotation", TENANT, &json!({"metadata": {"annotations": {"team": "shop"}}}), 200, ""),
+        ("remembered again", MANAGER, &later, 200, ""),
+    ] {
+        scene.expect(what, user, &path, patch, code, part).await;
     }
 }
 
@@ -675,6 +713,7 @@ on_both_clusters! {
     new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes "policies: new pods of workloads"
     conditions_are_limited_and_those_of_the_manager_are_its_own "policies: limits of conditions"
     the_manager_changes_nothing_of_webhook_configurations_but_the_bundle "policies: webhook configurations"
+    what_the_gateway_remembers_is_the_managers "policies: what the gateway remembers"
     the_manager_needs_no_right_to_delete_pods_to_write_a_status "policies: the manager's own status"
     strict_requesters_are_who_they_say_they_are "policies: strict requesters"
     strict_interceptors_answer_for_their_own_class "policies: strict interceptors"

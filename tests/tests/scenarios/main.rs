@@ -2,6 +2,7 @@
 //! that are late because other tests keep the machine busy end otherwise than recorded.
 
 mod cluster;
+mod gateway;
 mod maintenances;
 mod requests;
 mod surges;

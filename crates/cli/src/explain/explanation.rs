@@ -90,10 +90,21 @@ pub struct RequestFacts {
     pub name: String,
     pub created: Timestamp,
     pub requesters: Vec<String>,
+    /// Those of them who asked by plain evictions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plain_evictions: Vec<PlainEvictionFacts>,
     pub deadline_seconds: i64,
     pub cancellation_policy: Policy,
     pub refused_evictions: i32,
     pub message: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlainEvictionFacts {
+    pub requester: String,
+    pub user: String,
+    pub last_asked: Timestamp,
 }
 
 #[derive(Debug, Serialize)]
@@ -262,6 +273,7 @@ pub fn slim_request(request: &EvictionRequest) -> Option<Request> {
 /// What would happen if somebody asked now: the decision on a request that is not there.
 fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: Timestamp) -> RequestWait {
     let request = Request {
+        asks: Box::default(),
         key: pod.request_key(),
         uid: "".into(),
         resource_version: String::new(),
@@ -377,6 +389,15 @@ fn request_facts(request: &Request) -> RequestFacts {
         name: request.key.name.to_string(),
         created: request.created,
         requesters: request.requesters().map(str::to_string).collect(),
+        plain_evictions: request
+            .asks
+            .iter()
+            .map(|(requester, ask)| PlainEvictionFacts {
+                requester: requester.clone(),
+                user: ask.by.clone(),
+                last_asked: ask.at.0,
+            })
+            .collect(),
         deadline_seconds: request.deadline.as_secs(),
         cancellation_policy: request.status.eviction_request_cancellation_policy,
         refused_evictions: request.status.failed_api_eviction_counter,

@@ -312,6 +312,27 @@ Requested by  nobody; all have withdrawn
 }
 
 #[test]
+fn who_evicts_plainly_is_told_by_name() {
+    let mut request = request("web-1");
+    let requester = "karpenter.kube-system.sa.gateway";
+    request["metadata"]["finalizers"] = json!([
+        "requester.evictionrequest.coordination.k8s.io/name_admin.usher.dev",
+        format!("requester.evictionrequest.coordination.k8s.io/name_{requester}"),
+    ]);
+    let user = "system:serviceaccount:kube-system:karpenter";
+    let ask = json!({"by": user, "at": "2026-01-01T11:59:40Z"}).to_string();
+    request["metadata"]["annotations"][format!("gateway.evictionrequest.coordination.k8s.io/{requester}")] =
+        ask.into();
+    let found = found(Some(pod("web-1", "node-1")), Some(request), &[]);
+    let explanation = explain(&found, NOW.parse().unwrap());
+    let text = super::text::render(&explanation, &Environment::plain(), NOW.parse().unwrap());
+    let wanted = "Requested by  admin.usher.dev, system:serviceaccount:kube-system:karpenter by plain evictions, the last 20s ago";
+    assert!(text.contains(wanted), "{text}");
+    let value = serde_json::to_value(explanation).unwrap();
+    assert_eq!(value["request"]["plainEvictions"][0]["user"], user);
+}
+
+#[test]
 fn machines_get_the_same_in_fields() {
     let mut request = request("web-1");
     request["status"] = blocked("DisruptionBudget", "x", 2);

@@ -30,6 +30,14 @@ pub fn render(explanation: &Explanation, environment: &Environment, now: Timesta
     text.text
 }
 
+/// By its name, or as the user who evicts the pod without knowing of requests.
+fn requester(name: &str, request: &RequestFacts, now: Timestamp) -> String {
+    match request.plain_evictions.iter().find(|it| it.requester == name) {
+        Some(it) => format!("{} by plain evictions, the last {} ago", it.user, span::age(it.last_asked, now)),
+        None => name.to_string(),
+    }
+}
+
 fn headline(explanation: &Explanation, now: Timestamp) -> String {
     let name = format!("{}/{}", explanation.namespace, explanation.name);
     let Some(pod) = &explanation.pod else {
@@ -79,7 +87,8 @@ fn asked(
     let requesters = if request.requesters.is_empty() {
         "nobody; all have withdrawn".to_string()
     } else {
-        request.requesters.join(", ")
+        let names = request.requesters.iter().map(|name| requester(name, request, now));
+        names.collect::<Vec<_>>().join(", ")
     };
     text.put("Requested by", &requesters);
     text.put("Requested", &span::since(request.created, now));

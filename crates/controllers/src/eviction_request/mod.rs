@@ -11,6 +11,7 @@ use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Outcome, Requests, spans};
 use usher_decide::decision::Effect;
+use usher_decide::eviction_request::WITHDRAWN;
 use usher_decide::eviction_request::index::{Decided, Index};
 use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, Key, Namespace, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
@@ -23,11 +24,16 @@ use crate::observer::QueueObserver;
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
 
+/// Longer than any drainer that is known waits between two tries: kubectl 5 seconds, Karpenter and the cluster autoscaler 10, Cluster API 20.
+pub const WITHDRAW_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
 /// What an administrator sets for the whole cluster.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// How long all interceptors of a pod may take together, from the creation of its request.
     pub interceptors_limit: Option<SignedDuration>,
+    /// Who asks by plain evictions, through the gateway, and has not done so for this long, has withdrawn.
+    pub withdraw_after: Option<SignedDuration>,
 }
 
 /// Runs the controller with watches of its own until the future is dropped.
@@ -58,7 +64,7 @@ pub fn run_until<S: Future<Output = ()>>(
     let controller = Controller {
         apply: Requests::new(client.clone(), Events::start(client, clock.clone())),
         observer,
-        index: Index::new(options.interceptors_limit),
+        index: Index::new(options.interceptors_limit).withdrawing_after(options.withdraw_after),
         pending: Pending::default(),
         listed: Listed::default(),
     };
@@ -210,6 +216,11 @@ impl Reconciler for Controller {
             return Err(failure);
         }
         if outcome.is_complete {
+            let is_withdrawal =
+                |it: &Effect| matches!(it, Effect::Tell(notice) if notice.reason == WITHDRAWN);
+            if decided.decision.effects.iter().any(is_withdrawal) {
+                self.observer.withdrawn(&decided.request);
+            }
             self.index.carried_out(&decided);
         }
         if decided.decision.effects.contains(&Effect::Delete) && is_over(&decided) {

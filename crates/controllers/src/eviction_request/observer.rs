@@ -24,6 +24,11 @@ pub trait Observer: QueueObserver {
         let _ = (request, answer);
     }
 
+    /// Somebody who asked by plain evictions asks no more, and was taken off.
+    fn withdrawn(&mut self, request: &Request) {
+        let _ = request;
+    }
+
     /// The pod of this request has left its node.
     fn pod_left(&mut self, request: &Request, now: Timestamp) {
         let _ = (request, now);

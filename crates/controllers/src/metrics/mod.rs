@@ -70,6 +70,12 @@ pub struct ByReason {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PlainEvictions {
+    answer: &'static str,
+    caller: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByLease {
     name: String,
 }
@@ -89,6 +95,7 @@ pub struct Metrics {
     interceptor_errors: Errors,
     interceptors_waiting: Family<interceptor::ByWait, Gauge>,
     leads: Family<ByLease, Gauge>,
+    plain_evictions: Family<PlainEvictions, Counter>,
     clock: Clock,
 }
 
@@ -97,6 +104,7 @@ struct Counts {
     active_interceptors: Tally<ByInterceptor>,
     active_requesters: Tally<ByRequester>,
     pod_interceptors: Family<ByCount, Gauge>,
+    withdrawn: Counter,
     removal: Histogram,
     waits: Waits<Key>,
     errors: Errors,
@@ -112,6 +120,7 @@ impl Metrics {
             active_interceptors: Tally::new(|interceptor| ByInterceptor { interceptor }),
             active_requesters: Tally::new(|requester| ByRequester { requester }),
             pod_interceptors: Family::default(),
+            withdrawn: Counter::default(),
             removal: Histogram::new(REMOVAL_SECONDS),
             waits: Waits::default(),
             errors: counting::errors(),
@@ -123,6 +132,12 @@ impl Metrics {
             "leader_election_master_status",
             "Whether this process is the leader, by the name of the lease",
             leads.clone(),
+        );
+        let plain_evictions = Family::default();
+        registry.register(
+            "usher_gateway_evictions",
+            "Plain evictions that came to the gateway, by what it answered and the kind of caller",
+            plain_evictions.clone(),
         );
         let maintenances = maintenance::Counts::new(&mut registry, queues.named("nodemaintenances"));
         let interceptor_errors = counting::errors();
@@ -151,6 +166,7 @@ impl Metrics {
             interceptor_errors,
             interceptors_waiting,
             leads,
+            plain_evictions,
             clock,
         }
     }
@@ -158,6 +174,11 @@ impl Metrics {
     /// Whether this process leads.
     pub fn leads(&self, lease: &str, leads: bool) {
         self.leads.get_or_create(&ByLease { name: lease.to_string() }).set(leads.into());
+    }
+
+    /// A plain eviction came to the gateway.
+    pub fn plain_eviction(&self, answer: &'static str, caller: &'static str) {
+        self.plain_evictions.get_or_create(&PlainEvictions { answer, caller }).inc();
     }
 
     /// Counts for a run of the controller. What there is, as opposed to what has happened, is forgotten with it.
@@ -225,6 +246,11 @@ impl Counts {
             "evictionrequest_controller_pod_interceptors",
             "Pods that are requested to leave, by how many interceptors they have",
             self.pod_interceptors.clone(),
+        );
+        registry.register(
+            "usher_gateway_withdrawn",
+            "Requests that callers of plain evictions stopped asking for, and from which they were taken off",
+            self.withdrawn.clone(),
         );
         registry.register(
             "evictionrequest_controller_pod_removal_seconds",
@@ -383,6 +409,10 @@ impl Observer for Counting<Counts> {
             Answer::Refused(refusal) => Evicted { result: "refused", reason: refusal.reason().as_str() },
         };
         self.counts.lock().evictions.get_or_create(&labels).inc();
+    }
+
+    fn withdrawn(&mut self, _request: &Request) {
+        self.counts.lock().withdrawn.inc();
     }
 
     fn pod_left(&mut self, request: &Request, now: Timestamp) {

@@ -25,6 +25,7 @@ fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Optio
     let interceptor =
         |class: &&str| Interceptor { interceptor_class: (*class).to_string(), priority: 100, role: None };
     Request {
+        asks: Box::default(),
         key: Key::new("ns", name),
         uid: name.into(),
         resource_version: "1".into(),

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, REQUESTER_FINALIZER_PREFIX};
 use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy, EvictionRequestStatus, Interceptor};
 
-use super::resolve::{Ignored, resolve_with};
+use super::resolve::Ignored;
 use super::{Access, CLOCK_SKEW_SECONDS, Changes, FoundPod, Refusal, Rule, Verdict, finalizers, turn};
 
 /// How many ignored annotations are told one by one. Servers cut off long lists of warnings.
@@ -169,9 +169,7 @@ fn check_pod<'a>(
 
 fn copy_from_pod(request: &EvictionRequest, pod: &FoundPod) -> Verdict {
     let mut warnings = Vec::new();
-    let mut bundled = pod.bundled.map(|bundled| bundled.interceptors(&pod.labels)).unwrap_or_default();
-    bundled.extend(pod.autoscaler.clone());
-    let resolved = resolve_with(&pod.annotations, &bundled);
+    let resolved = pod.interceptors();
     warn_of_ignored(&resolved.ignored, &mut warnings);
 
     let mut changes = Changes::default();

@@ -6,6 +6,7 @@
 //!
 //! Where to start reading:
 //! - [`eviction_request`]: CREATE, UPDATE and DELETE of requests; `turn` for who may be the active interceptor when.
+//! - [`gateway`]: plain evictions of pods that have interceptors.
 //! - [`resolve`]: the interceptors of a pod, even of one whose annotations break the rules.
 //! - [`node_maintenance`]: CREATE, UPDATE and DELETE of maintenances; [`drain_plan`] for what is added to their plans,
 //!   [`node_rights`] for who may write them. [`node_cordon`]: warnings on nodes that they hold.
@@ -17,6 +18,7 @@ pub mod eviction_request;
 #[cfg(test)]
 mod eviction_request_tests;
 mod finalizers;
+pub mod gateway;
 pub mod node_cordon;
 pub mod node_maintenance;
 pub mod node_rights;
@@ -138,6 +140,10 @@ impl std::fmt::Display for Denial {
 pub struct FoundPod {
     /// UID of the pod that has the name now.
     pub uid: String,
+    /// It has been deleted and is on its way out.
+    pub is_terminating: bool,
+    /// The version that was found.
+    pub resource_version: String,
     /// Its phase, empty if it has none yet.
     pub phase: String,
     /// Its labels.
@@ -153,6 +159,13 @@ pub struct FoundPod {
 }
 
 impl FoundPod {
+    /// The interceptors that may answer for it: those that it names, and those that come with Usher.
+    pub fn interceptors(&self) -> resolve::Resolved {
+        let mut bundled = self.bundled.map(|bundled| bundled.interceptors(&self.labels)).unwrap_or_default();
+        bundled.extend(self.autoscaler.clone());
+        resolve::resolve_with(&self.annotations, &bundled)
+    }
+
     /// Whether its containers have ended for good.
     pub fn is_terminal(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")

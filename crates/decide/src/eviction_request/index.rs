@@ -26,6 +26,8 @@ pub struct Index {
     namespaces: HashMap<Arc<str>, Arc<Namespace>>,
     /// How long all interceptors of a pod may take together.
     interceptors_limit: Option<SignedDuration>,
+    /// See [`Case::withdraw_after`].
+    withdraw_after: Option<SignedDuration>,
     ledger: Ledger,
     /// Budgets at which somebody may have room now.
     to_ask: BTreeSet<Key>,
@@ -64,6 +66,13 @@ impl Decided {
 impl Index {
     pub fn new(interceptors_limit: Option<SignedDuration>) -> Self {
         Self { interceptors_limit, ..Self::default() }
+    }
+
+    /// Who asks by plain evictions, and has not done so for this long, has withdrawn.
+    #[must_use]
+    pub fn withdrawing_after(mut self, silence: Option<SignedDuration>) -> Self {
+        self.withdraw_after = silence;
+        self
     }
 
     pub fn request(&self, key: &Key) -> Option<&Arc<Request>> {
@@ -233,6 +242,7 @@ impl Index {
             attempt: entry.attempt.as_deref(),
             daemon_set: pod.as_deref().and_then(|pod| self.daemon_set(pod)),
             interceptors_limit: self.interceptors_limit,
+            withdraw_after: self.withdraw_after,
         };
         let mut room = Claims { ledger: &mut self.ledger, now, claimed: None };
         let decision = decide(&case, &mut room, now);

@@ -1,6 +1,6 @@
 //! The life of one eviction request.
 //!
-//! [`decide`] is the whole of it, in the order in which it looks: is the pod gone ([`end`]), is the request withdrawn,
+//! [`decide`] is the whole of it, in the order in which it looks: has somebody stopped asking ([`withdrawal`]), is the pod gone ([`end`]), is the request withdrawn,
 //! whose turn is it ([`turn`]), and if nobody's, may the pod be evicted ([`evict`]).
 
 mod end;
@@ -10,6 +10,7 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod withdrawal;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -18,8 +19,9 @@ use usher_api::workloads::Strategy;
 
 pub use evict::BLOCKED_CONDITION;
 pub use refusal::{Answer, Attempt, LONGEST_PAUSE, SelectingBudget, recorded_refusal};
-pub use turn::{Left, Passing, Turn, overdue_at, turn};
+pub use turn::{Left, Passing, Turn, is_nobodys, overdue_at, turn};
 pub use usher_api::{Refusal, RefusalReason};
+pub use withdrawal::WITHDRAWN;
 
 use crate::decision::{self, About, Effect, Notice};
 use crate::snapshot::{Budget, Pod, Request};
@@ -52,6 +54,8 @@ pub struct Case<'a> {
     pub daemon_set: Option<Strategy>,
     /// How long all interceptors of a pod may take together.
     pub interceptors_limit: Option<SignedDuration>,
+    /// Who asked by a plain eviction, and has not done so again for this long, has withdrawn.
+    pub withdraw_after: Option<SignedDuration>,
 }
 
 /// What a budget answers to a pod that wants to go.
@@ -78,6 +82,15 @@ impl Room for bool {
 }
 
 pub fn decide(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision {
+    if let Some(decision) = withdrawal::decide(case, now) {
+        return decision;
+    }
+    let mut decision = decide_turn(case, room, now);
+    decision.recheck_at = decision.recheck_at.into_iter().chain(withdrawal::next(case)).min();
+    decision
+}
+
+fn decide_turn(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision {
     let request = case.request;
     let pod = match case.pod {
         Target::NeverSeen => return Decision::wait(WaitingOn::PodLookup).act(Effect::LookUpPod),
@@ -140,7 +153,13 @@ fn pass(request: &Request, to: &str, why: Passing<'_>, now: Timestamp) -> Decisi
             Notice::normal(&[About::Request], "InterceptorSelected", message)
         }
     };
-    Decision::default().act(Effect::WriteStatus(Box::new(status))).act(effect)
+    let decision = Decision::default().act(Effect::WriteStatus(Box::new(status))).act(effect);
+    if why != Passing::First || request.asks.is_empty() {
+        return decision;
+    }
+    let who: Vec<&str> = request.asks.iter().map(|(_, ask)| ask.by.as_str()).collect();
+    let message = format!("{} evicted the pod: its interceptors go first", who.join(", "));
+    decision.act(Notice::normal(&[About::Pod, About::Owner], "PlainEviction", message))
 }
 
 /// Rounded up to a second, as most clients write and read times: never less than a deadline after another time.

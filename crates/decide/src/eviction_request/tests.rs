@@ -29,6 +29,7 @@ fn request(interceptors: &[(&str, i32)]) -> Request {
         interceptors.iter().map(|(class, priority)| interceptor(class, *priority)).collect();
     sorted.sort_by(selection_order);
     Request {
+        asks: Box::default(),
         key: Key::new("default", "uid-p"),
         uid: "uid-r".into(),
         resource_version: "7".into(),
@@ -112,6 +113,7 @@ fn case<'a>(request: &'a Request, pod: &'a Pod) -> Case<'a> {
         attempt: None,
         daemon_set: Some(Strategy::Default),
         interceptors_limit: None,
+        withdraw_after: None,
     }
 }
 

@@ -53,15 +53,26 @@ pub fn limit_at(case: &Case<'_>) -> Option<Timestamp> {
 
 /// Whether no interceptor is waited for, whosever turn it is.
 pub fn none_left<'a>(case: &Case<'a>, now: Timestamp) -> Option<Left<'a>> {
-    let request = case.request;
+    past_interceptors(case.request, case.interceptors_limit, now)
+}
+
+/// The same of a request by itself.
+fn past_interceptors(request: &Request, limit: Option<SignedDuration>, now: Timestamp) -> Option<Left<'_>> {
     if request.interceptors.is_empty() || matches!(turn(request, now), Turn::Nobody(_)) {
         return None;
     }
     if let Some(why) = &request.skips_interceptors {
         return Some(Left::Skipped { why });
     }
-    let limit = case.interceptors_limit?;
-    limit_at(case).is_some_and(|at| now >= at).then_some(Left::OutOfTime { limit })
+    let limit = limit?;
+    let at = request.created.checked_add(limit).unwrap_or(Timestamp::MAX);
+    (now >= at).then_some(Left::OutOfTime { limit })
+}
+
+/// Whether nobody is left who could end the pod more gently than the eviction API. An interceptor that the spec does not know is nobody.
+pub fn is_nobodys(request: &Request, limit: Option<SignedDuration>, now: Timestamp) -> bool {
+    matches!(turn(request, now), Turn::Nobody(_) | Turn::Unknown { .. })
+        || past_interceptors(request, limit, now).is_some()
 }
 
 /// When the progress of whoever has the turn is overdue: counted from its last report, else from the creation.

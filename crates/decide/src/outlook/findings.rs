@@ -278,6 +278,7 @@ fn obstacle(
     now: Timestamp,
 ) -> Option<WaitingOn> {
     let request = Request {
+        asks: Box::default(),
         key: pod.request_key(),
         uid: "".into(),
         resource_version: String::new(),
@@ -305,6 +306,7 @@ fn obstacle(
             attempt,
             daemon_set,
             interceptors_limit: None,
+            withdraw_after: None,
         };
         decide(&case, &mut has_room, now).waiting_on
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::eviction_request::selection_order;
+use usher_api::gateway::Ask;
 use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION, requester_of};
 use usher_api::{EvictionRequestStatus, Interceptor};
 
@@ -31,6 +32,8 @@ pub struct Request {
     pub deadline: SignedDuration,
     /// Why its interceptors are to be skipped, in the words of the administrator who wants it.
     pub skips_interceptors: Option<Arc<str>>,
+    /// What requesters have asked by plain evictions, through the gateway.
+    pub asks: Box<[(String, Ask)]>,
     /// The time of the last progress is a report, as far as the server tells who wrote it; otherwise the manager wrote it when it gave the
     /// turn.
     pub is_progress_reported: bool,
@@ -70,6 +73,17 @@ impl Request {
         self.finalizers.iter().filter_map(|finalizer| requester_of(finalizer))
     }
 
+    /// The plain eviction by which this requester asked, if it did so.
+    pub fn ask_of(&self, requester: &str) -> Option<&Ask> {
+        self.asks.iter().find(|(name, _)| name == requester).map(|(_, ask)| ask)
+    }
+
+    /// The grace period that all who want the pod to leave agree on: the longest, and the pod's own if anybody gave none.
+    pub fn grace_period_seconds(&self) -> Option<i64> {
+        let given = self.requesters().map(|name| self.ask_of(name).and_then(|ask| ask.grace_period_seconds));
+        given.collect::<Option<Vec<i64>>>()?.into_iter().max()
+    }
+
     /// The finalizers of others, who have something to do before the request may go.
     pub fn other_finalizers(&self) -> Vec<String> {
         self.finalizers.iter().filter(|finalizer| requester_of(finalizer).is_none()).cloned().collect()
@@ -105,7 +119,12 @@ impl From<RequestOnWire> for Request {
         let annotations = meta.annotations.unwrap_or_default();
         let marked = annotations.get(INTERCEPTORS_RESOLVED_ANNOTATION).is_some_and(|value| value == "true");
         let skip = annotations.get(SKIP_INTERCEPTORS_ANNOTATION).filter(|why| !why.is_empty());
+        let finalizers: Arc<[String]> = meta.finalizers.unwrap_or_default().into();
+        let asks = annotations.iter().filter_map(|(key, value)| Ask::of_annotation(key, value));
+        // Whoever has withdrawn asks no more, and nobody else is spoken for.
+        let asks = asks.filter(|(name, _)| finalizers.iter().any(|it| requester_of(it) == Some(*name)));
         Self {
+            asks: asks.map(|(name, ask)| (name.to_owned(), ask)).collect(),
             is_progress_reported: meta.managed_fields.is_none_or(|reporters| {
                 reporters.iter().any(|reporter| reporter.manager.as_deref() != Some(MANAGER))
             }),
@@ -115,7 +134,7 @@ impl From<RequestOnWire> for Request {
             created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             is_deleting: meta.deletion_timestamp.is_some(),
             deleted: meta.deletion_timestamp.map(|time| time.0),
-            finalizers: meta.finalizers.unwrap_or_default().into(),
+            finalizers,
             pod_name: request.spec.pod_ref.name.into(),
             pod_uid: request.spec.pod_ref.uid.into(),
             interceptors_are_resolved: !interceptors.is_empty() || marked,

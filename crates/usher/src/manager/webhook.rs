@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
+use usher_api::gateway::GatewayMode;
 use usher_webhook::configurations::{SECRET, Target};
-use usher_webhook::{Admission, Clients, Directory, Keeper, serve_clients};
+use usher_webhook::{Admission, Clients, Directory, GatewayKey, GatewayOptions, Keeper, serve_clients};
 
 use super::Parts;
 use super::gates::Gate;
@@ -39,6 +40,18 @@ pub struct Arguments {
     /// it any certificate of these authorities will do.
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "webhook_client_ca")]
     webhook_client_names: Vec<String>,
+    /// What becomes of plain evictions, as kubectl drain and autoscalers send them, of pods that have interceptors, in namespaces
+    /// without the label evictionrequest.coordination.k8s.io/gateway. off: they are carried out. block: they are refused until the
+    /// interceptors are done. request: the same, and an eviction request is made in the caller's name. It goes with the
+    /// namespaceSelector of the webhook, see deploy/README.md.
+    #[arg(long, value_name = "MODE", default_value = "off")]
+    gateway_mode: GatewayMode,
+    /// Users, separated by commas, whose evictions the gateway lets pass.
+    #[arg(long, value_name = "USERS", value_delimiter = ',')]
+    gateway_exempt_users: Vec<String>,
+    /// Groups, separated by commas, whose evictions the gateway lets pass.
+    #[arg(long, value_name = "GROUPS", value_delimiter = ',')]
+    gateway_exempt_groups: Vec<String>,
 }
 
 impl Arguments {
@@ -57,12 +70,34 @@ pub async fn run(parts: &Parts, listener: TcpListener) -> anyhow::Result<()> {
     let certificate = parts.health.certificate.clone();
     let clock = parts.clock.clone();
     let gate = Arc::new(AtomicBool::new(arguments.feature_gates.is_on(Gate::EvictionRequestApi)));
+    let metrics = parts.metrics.clone();
+    let gateway = GatewayOptions {
+        mode: arguments.webhook.gateway_mode,
+        exempt_users: arguments.webhook.gateway_exempt_users.clone(),
+        exempt_groups: arguments.webhook.gateway_exempt_groups.clone(),
+        interceptors_limit: arguments.request_options().interceptors_limit,
+        observer: Some(Arc::new(move |answer, caller| {
+            metrics.plain_eviction(answer.as_str(), caller.as_str())
+        })),
+    };
     let admission = Admission::new(parts.for_strangers.clone())
+        .with_gateway(gateway)
         .with_clock(clock.clone())
         .with_gate(gate)
         .with_interceptors(arguments.interceptors())
         .in_namespace(&arguments.namespace);
     let clients = parts.clients.clone();
+    // API servers that show a certificate need no key.
+    let key = clients.is_none().then(|| Arc::new(GatewayKey::default()));
+    let admission = match &key {
+        Some(key) => admission.with_gateway_key(key.clone()),
+        None => admission,
+    };
+    if key.is_some() && arguments.webhook.cert_dir.is_some() {
+        tracing::warn!(
+            "with --cert-dir the gateway needs --webhook-client-ca to know API servers: until then plain evictions pass"
+        );
+    }
     let served = serve_clients(listener, Arc::new(admission), certificate.clone(), clients, parts.stopped());
     let kept = async {
         match &arguments.webhook.cert_dir {
@@ -70,10 +105,13 @@ pub async fn run(parts: &Parts, listener: TcpListener) -> anyhow::Result<()> {
             None => {
                 let mut names = Target::service_names(&arguments.namespace);
                 names.extend(arguments.webhook.webhook_name.iter().cloned());
-                Keeper::new(parts.client.clone(), &arguments.namespace, SECRET, names, certificate)
-                    .with_clock(clock)
-                    .run(parts.stopped())
-                    .await;
+                let keeper =
+                    Keeper::new(parts.client.clone(), &arguments.namespace, SECRET, names, certificate);
+                let keeper = match key {
+                    Some(key) => keeper.with_gateway_key(key),
+                    None => keeper,
+                };
+                keeper.with_clock(clock).run(parts.stopped()).await;
             }
         }
     };

@@ -75,8 +75,10 @@ impl Scene {
                 .map(|at| {
                     let client = &configuration["webhooks"][at]["clientConfig"];
                     let path = client["service"]["path"].as_str().map(str::to_owned).unwrap_or_else(|| {
-                        let url = client["url"].as_str().unwrap();
-                        url[url.find("/admit").or(url.find("/validate")).unwrap()..].to_owned()
+                        // Without both it is the gateway's, which the manager has not filled in yet.
+                        let url = client["url"].as_str().unwrap_or("/gateway/evictions");
+                        let starts = ["/admit", "/validate", "/gateway"];
+                        url[starts.into_iter().find_map(|start| url.find(start)).unwrap()..].to_owned()
                     });
                     let url = format!("https://localhost:{}{path}", manager.webhook.port());
                     let value = json!({"url": url, "caBundle": client["caBundle"]});

@@ -131,6 +131,7 @@ async fn the_choices_are_the_same_in_the_chart_and_in_kustomize() {
                 NEW_SERVER[1],
             ],
         ),
+        ("gateway", &["--include-crds", "--set", "gateway.mode=request", NEW_SERVER[0], NEW_SERVER[1]]),
         ("older-servers", &["--include-crds"]),
     ] {
         let chart = rendered(choice).await;
@@ -168,6 +169,7 @@ async fn values_are_checked_and_reach_the_manager() {
         ("featureGates.X=true", "X"),
         ("traces.otlpEndpoint=c:4318", "otlpEndpoint"),
         ("image.digest=latest", "digest"),
+        ("gateway.mode=on", "mode"),
         ("networkPolicy.apiServers={anywhere}", "apiServers"),
         ("networkPolicy.apiServerPorts={https}", "apiServerPorts"),
     ] {

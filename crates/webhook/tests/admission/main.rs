@@ -4,4 +4,5 @@ mod common;
 mod forged_reviews;
 mod hostile_objects;
 mod lookups;
+mod plain_evictions;
 mod serving;

@@ -4,6 +4,7 @@
 
 mod certificates;
 mod cordons;
+mod gateway;
 mod maintenances;
 mod plans;
 mod pods;

@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use usher_api::gateway::GatewayMode;
 use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, REQUESTER_FINALIZER_PREFIX};
 use usher_tests::{Answer, Request, TestCluster, crds};
 use usher_webhook::configurations::{self, NAMESPACE, SECRET, Target};
-use usher_webhook::{Admission, Clock, Keeper, ServingCertificate};
+use usher_webhook::{Admission, Clock, GatewayOptions, Keeper, ServingCertificate};
 
 pub const ADMIN: &str = "admin";
 /// May delete pods.
@@ -53,13 +54,19 @@ pub struct Webhook {
 
 impl Webhook {
     pub async fn start(cluster: &TestCluster) -> Self {
+        Self::start_with(cluster, GatewayOptions::default()).await
+    }
+
+    /// With this gateway.
+    pub async fn start_with(cluster: &TestCluster, gateway: GatewayOptions) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let base = format!("https://{}", listener.local_addr().unwrap());
         let clock = ShiftedClock::default();
         let enabled = Arc::new(AtomicBool::new(true));
         let admission = Admission::new(cluster.client(ADMIN).unwrap())
             .with_clock(clock.clock())
-            .with_gate(enabled.clone());
+            .with_gate(enabled.clone())
+            .with_gateway(gateway);
         let certificate = Arc::new(ServingCertificate::default());
         let (stop, stopped) = oneshot::channel();
         let served = certificate.clone();
@@ -137,10 +144,15 @@ impl Scene {
 
     /// Registers the configurations of `deploy/webhooks.yaml` for a server on loopback.
     pub async fn register(&self, webhook: &Webhook) {
+        self.register_with(webhook, GatewayMode::Off).await;
+    }
+
+    /// With the gateway in this mode where namespaces do not say otherwise.
+    pub async fn register_with(&self, webhook: &Webhook, gateway: GatewayMode) {
         let target = Target::Url { base: webhook.base.clone(), ca_bundle: None };
         for (kind, configuration) in [
             ("mutating", configurations::mutating(&target)),
-            ("validating", configurations::validating(&target, NAMESPACE)),
+            ("validating", configurations::validating(&target, NAMESPACE, gateway)),
         ] {
             let path = format!("{CONFIGURATIONS}/{kind}webhookconfigurations");
             self.cluster.created(&path, &configuration).await.unwrap();

@@ -1,0 +1,129 @@
+//! The real kubectl, which knows nothing of Usher, drains nodes of a real control plane on which the gateway is on.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
+
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use usher_tests::TestCluster;
+use usher_tests::kubectl::Kubectl;
+use usher_tests::scenario::ClusterUnderTest;
+use usher_tests::scenario::beside::{self, Controllers};
+
+/// So many nodes are drained, each with a Deployment of one replica, and so many take its pods.
+const DRAINED: usize = 20;
+const OTHERS: usize = 4;
+
+fn node(name: &str) -> Value {
+    let size = json!({"cpu": "32", "memory": "256Gi", "pods": "110"});
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"capacity": size, "allocatable": size},
+    })
+}
+
+/// Its first pod goes to the node; later ones go wherever there is room.
+fn deployment(name: &str, node: &str) -> Value {
+    let labels = json!({"app": name});
+    let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+        "weight": 100, "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]},
+    }]}});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"affinity": affinity, "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "i"}]}},
+        },
+    })
+}
+
+async fn deployments_available(cluster: &TestCluster) -> usize {
+    let list = cluster.get("/apis/apps/v1/namespaces/default/deployments").await.unwrap();
+    let all = list.body["items"].as_array().unwrap();
+    all.iter().filter(|it| it["status"]["availableReplicas"].as_i64().unwrap_or(0) >= 1).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_kubectl_drain_of_twenty_nodes_on_the_real_cluster_ends_by_itself_without_an_outage() {
+    if usher_testbed::skip_real("kubectl drain through the gateway") {
+        return;
+    }
+    let plane = TestCluster::real_living().await.unwrap();
+    let reached = ClusterUnderTest::of(&plane).unwrap();
+    let _usher = beside::real(Controllers::Gateway, &plane, &reached).await.unwrap();
+    let names: Vec<String> = (0..DRAINED).map(|number| format!("drained-{number}")).collect();
+    for name in &names {
+        plane.created("/api/v1/nodes", &node(name)).await.unwrap();
+    }
+    for name in &names {
+        let object = deployment(&name.replace("drained", "web"), name);
+        plane.created("/apis/apps/v1/namespaces/default/deployments", &object).await.unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while deployments_available(&plane).await < DRAINED {
+        assert!(Instant::now() < deadline, "the Deployments never start");
+        sleep(Duration::from_millis(200)).await;
+    }
+    for number in 0..OTHERS {
+        plane.created("/api/v1/nodes", &node(&format!("other-{number}"))).await.unwrap();
+    }
+    let kubectl = Kubectl::new(&plane).await.unwrap();
+    kubectl.ok("wait --for=condition=Ready node --all --timeout=60s").await.unwrap();
+
+    let (ended, fewest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(DRAINED)));
+    let watched = async {
+        while !ended.load(Ordering::SeqCst) {
+            fewest.fetch_min(deployments_available(&plane).await, Ordering::SeqCst);
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let started = Instant::now();
+    let drained = async {
+        // All at once, as kubectl has it by a selector: it drains one node after the other.
+        let line = format!("drain {} --ignore-daemonsets --timeout=300s", names.join(" "));
+        let printed = kubectl.run(&line).await.unwrap();
+        ended.store(true, Ordering::SeqCst);
+        printed
+    };
+    let ((), printed) = tokio::join!(watched, drained);
+    eprintln!("kubectl drained {DRAINED} nodes in {:.0?}", started.elapsed());
+    eprintln!("{}", printed.err.lines().take(8).collect::<Vec<_>>().join("\n"));
+    assert_eq!(printed.code, 0, "{printed:?}");
+    for name in &names {
+        assert!(printed.out.contains(&format!("node/{name} drained")), "{printed:?}");
+    }
+    assert_eq!(fewest.load(Ordering::SeqCst), DRAINED, "no Deployment is ever without its pod");
+    let pods = plane.get("/api/v1/namespaces/default/pods").await.unwrap();
+    for pod in pods.body["items"].as_array().unwrap() {
+        assert!(pod["spec"]["nodeName"].as_str().unwrap().starts_with("other-"), "{pod}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_shows_whose_turn_it_is_on_the_real_cluster() {
+    if usher_testbed::skip_real("what kubectl prints of the gateway's answer") {
+        return;
+    }
+    let plane = TestCluster::real_living().await.unwrap();
+    let reached = ClusterUnderTest::of(&plane).unwrap();
+    let _usher = beside::real(Controllers::Gateway, &plane, &reached).await.unwrap();
+    plane.created("/api/v1/nodes", &node("n1")).await.unwrap();
+    let pod = json!({
+        "metadata": {"name": "p", "annotations": {"interceptor.evictionrequest.coordination.k8s.io/priority_a.example.com": "1"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+    });
+    plane.created("/api/v1/namespaces/default/pods", &pod).await.unwrap();
+    let kubectl = Kubectl::new(&plane).await.unwrap();
+    kubectl.ok("wait --for=condition=Ready pod/p --timeout=60s").await.unwrap();
+    let started = Instant::now();
+    let printed = kubectl.run("drain n1 --force --timeout=25s").await.unwrap();
+    eprintln!("after {:.1?}: {}", started.elapsed(), printed.err);
+    assert_eq!(printed.code, 1, "nobody answers for the interceptor: {printed:?}");
+    assert!(printed.err.contains("(will retry after 5s)"), "{printed:?}");
+    let said =
+        "Eviction triggered evacuation of pod default/p: interceptor a.example.com has its turn, asked since";
+    assert!(printed.err.contains(said), "{printed:?}");
+    assert_eq!(plane.get("/api/v1/namespaces/default/pods/p").await.unwrap().body["metadata"]["name"], "p");
+}
