@@ -1,7 +1,7 @@
 //! `usher gateway status`: what becomes of plain evictions, where, and who was turned away.
 
 use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingWebhookConfiguration, WebhookClientConfig};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -114,13 +114,7 @@ async fn read(client: &Client, now: Timestamp) -> Result<Status, Error> {
     let hook = found.as_ref().map(|found| {
         found.as_ref().and_then(|it| it.webhooks.as_ref()?.iter().find(|hook| hook.name == name))
     });
-    let is_reachable = hook.map(|hook| {
-        hook.is_some_and(|hook| {
-            let config = &hook.client_config;
-            let has_path = config.service.as_ref().is_none_or(|service| service.path.is_some());
-            has_path && config.ca_bundle.is_some()
-        })
-    });
+    let is_reachable = hook.map(|hook| hook.is_some_and(|hook| is_filled_in(&hook.client_config)));
     let mode = found.as_ref().map(|found| {
         let label = found.as_ref().and_then(|found| found.labels().get(GATEWAY_MODE_LABEL).cloned());
         label.unwrap_or_else(|| GatewayMode::Off.as_str().to_owned())
@@ -136,6 +130,11 @@ async fn read(client: &Client, now: Timestamp) -> Result<Status, Error> {
         .collect()
     });
     Ok(Status { mode, is_registered: hook.map(|hook| hook.is_some()), is_reachable, namespaces, evictions })
+}
+
+/// Whether API servers know where it is, and whom to trust there. At a URL that may be an authority of the system's.
+fn is_filled_in(config: &WebhookClientConfig) -> bool {
+    config.service.as_ref().is_none_or(|service| service.path.is_some() && config.ca_bundle.is_some())
 }
 
 /// Nothing if it may not be read.
@@ -199,6 +198,7 @@ fn render(status: &Status, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -236,6 +236,20 @@ NAMESPACE   POD     EVICTED BY   REQUESTED   LAST TRY   TURN                  WA
 shop        web-1   alice        2m ago      5s ago     a.example.com (1/2)   interceptor
 "
         );
+    }
+
+    #[test]
+    fn a_service_is_reached_once_the_manager_has_filled_it_in() {
+        for (config, wanted) in [
+            (json!({"service": {"namespace": "n", "name": "s"}}), false),
+            (json!({"service": {"namespace": "n", "name": "s", "path": "/p"}}), false),
+            (json!({"service": {"namespace": "n", "name": "s"}, "caBundle": "QQ=="}), false),
+            (json!({"service": {"namespace": "n", "name": "s", "path": "/p"}, "caBundle": "QQ=="}), true),
+            (json!({"url": "https://example.com/p"}), true),
+        ] {
+            let read: WebhookClientConfig = serde_json::from_value(config.clone()).unwrap();
+            assert_eq!(is_filled_in(&read), wanted, "{config}");
+        }
     }
 
     #[test]
