@@ -58,7 +58,7 @@ const NEEDED: [(&str, &str); 55] = [
     ("replicasets list", "a Deployment surges"),
     ("replicasets watch", "a Deployment surges"),
     ("horizontalpodautoscalers list", "a Deployment surges"),
-    ("horizontalpodautoscalers watch", "a Deployment surges through its autoscaler"),
+    ("horizontalpodautoscalers watch", "a Deployment surges"),
     ("horizontalpodautoscalers patch", "a Deployment surges through its autoscaler"),
     ("replicasets get", "a Deployment hands over a pod"),
     ("pods create", "a Deployment hands over a pod"),
