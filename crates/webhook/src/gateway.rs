@@ -238,18 +238,6 @@ impl Gateway {
             requester: &requester,
             interceptors_limit: self.options.interceptors_limit,
         };
-        let (write, active, is_claimed, message) = match judge(&case, now) {
-            Judgement::Pass(why) => return Done::Pass(why),
-            Judgement::Refuse { write, active, is_claimed, message } => (write, active, is_claimed, message),
-        };
-        if is_claimed && admission.rights.answers(caller, namespace).await.unwrap_or_default() {
-            return Done::Pass(Pass::Interceptor);
-        }
-        if let Some(class) = active
-            && admission.rights.intercepts(caller, namespace, &class).await.unwrap_or_default()
-        {
-            return Done::Pass(Pass::Interceptor);
-        }
         let asks = Asks {
             client: &admission.client,
             namespace,
@@ -258,6 +246,27 @@ impl Gateway {
             requester: &requester,
             ask: Ask::new(&caller.username, whole_second(now), eviction.grace_period_seconds),
         };
+        let (write, active, is_claimed, message) = match judge(&case, now) {
+            Judgement::Pass(why) => return Done::Pass(why),
+            Judgement::Last(write) => {
+                if let (Write::Remember, Some(known)) = (write, &known)
+                    && let Err(why) = asks.remember(known).await
+                {
+                    tracing::debug!(%why, "that somebody still asks could not be remembered");
+                }
+                return Done::Pass(Pass::NobodyLeft);
+            }
+            Judgement::Refuse { write, active, is_claimed, message } => (write, active, is_claimed, message),
+        };
+        if is_claimed && admission.rights.answers(caller, namespace, name).await.unwrap_or_default() {
+            return Done::Pass(Pass::Interceptor);
+        }
+        if let Some(class) = active
+            && admission.rights.intercepts(caller, namespace, &class).await.unwrap_or_default()
+        {
+            return Done::Pass(Pass::Interceptor);
+        }
+
         let written = match (write, &known) {
             (Write::Nothing, _) => Ok(Answer::Refused),
             (Write::Create, _) | (_, None) => asks.create().await,
@@ -268,6 +277,11 @@ impl Gateway {
             Ok(answer) => Done::Refuse(answer, message),
             // Somebody else was faster, or the server is busy: the next ask is soon, and the pod is not lost meanwhile.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409 | 429) || status.code >= 500 => {
+                Done::Refuse(Answer::Refused, message)
+            }
+            // Others have the turns all the same, whether or not the server takes that this caller asks as well.
+            Err(why) if known.is_some() => {
+                tracing::warn!(pod = name, namespace, why = kind_of(&why), "an ask could not be remembered");
                 Done::Refuse(Answer::Refused, message)
             }
             Err(why) => Done::Failed(format!("no eviction request can be made: {}", kind_of(&why))),

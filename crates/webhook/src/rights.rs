@@ -89,6 +89,9 @@ impl Consents {
     }
 }
 
+/// No interceptor has this name.
+const NO_CLASS: &str = "no-interceptor.invalid";
+
 impl Rights {
     pub fn new(client: Client) -> Self {
         Self { client, consents: Mutex::default(), manager: OnceCell::new() }
@@ -115,33 +118,31 @@ impl Rights {
         Ok(Access::Denied { user: caller.username.clone() })
     }
 
-    /// Whether the caller may answer eviction requests, as every interceptor does.
-    pub async fn answers(&self, caller: &Caller, namespace: &str) -> kube::Result<bool> {
-        self.may(Question {
+    /// Whether the caller may answer eviction requests for the pod, as every interceptor does: that takes the right to delete the pod too.
+    pub async fn answers(&self, caller: &Caller, namespace: &str, pod: &str) -> kube::Result<bool> {
+        let reports = self.may(Question {
             caller: caller.clone(),
             verb: "patch",
             group: EVICTION_REQUEST_GROUP,
             resource: "evictionrequests/status",
             namespace: Some(namespace.to_owned()),
             name: None,
-        })
-        .await
+        });
+        Ok(reports.await? && matches!(self.may_delete_pod(caller, namespace, pod).await?, Access::Allowed))
     }
 
-    /// Whether the caller answers for this interceptor: the right of the strict choice (`deploy/strict`). Who may do everything, as
-    /// administrators may, is not meant by that.
+    /// Whether the caller answers for this interceptor: the right of the strict choice (`deploy/strict`). Who has it for each and every
+    /// one, as administrators have, is not meant by that.
     pub async fn intercepts(&self, caller: &Caller, namespace: &str, class: &str) -> kube::Result<bool> {
-        let question = |(verb, group, resource), name: Option<&str>| Question {
+        let question = |class: &str| Question {
             caller: caller.clone(),
-            verb,
-            group,
-            resource,
+            verb: "intercept",
+            group: EVICTION_REQUEST_GROUP,
+            resource: "interceptorclasses",
             namespace: Some(namespace.to_owned()),
-            name: name.map(str::to_owned),
+            name: Some(class.to_owned()),
         };
-        let right = ("intercept", EVICTION_REQUEST_GROUP, "interceptorclasses");
-        Ok(self.may(question(right, Some(class))).await?
-            && !self.may(question(("*", "*", "*"), None)).await?)
+        Ok(self.may(question(class)).await? && !self.may(question(NO_CLASS)).await?)
     }
 
     pub async fn may_delete_nodes(&self, caller: &Caller, needed: &Needed) -> kube::Result<NodeAccess> {

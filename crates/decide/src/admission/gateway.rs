@@ -15,6 +15,8 @@ use crate::snapshot::Request;
 
 /// How KubeVirt and the descheduler know an eviction that goes on in the background.
 pub const TRIGGERED: &str = "Eviction triggered evacuation";
+/// So long a request that nobody wants any more may be held by others, until the eviction passes.
+const ENDS_WITHIN: SignedDuration = SignedDuration::from_secs(120);
 /// An ask that is remembered is not written again before this.
 pub const REMEMBERED_FOR: SignedDuration = SignedDuration::from_secs(30);
 
@@ -57,7 +59,10 @@ pub enum Pass {
 /// Whether the pod is the gateway's concern at all.
 pub fn passes(eviction: &PlainEviction, pod: Option<&FoundPod>) -> Option<Pass> {
     let Some(pod) = pod else { return Some(Pass::NoPod) };
-    let differs = |wanted: &Option<String>, is: &str| wanted.as_deref().is_some_and(|wanted| wanted != is);
+    // An empty one is none, as the API server reads it.
+    let differs = |wanted: &Option<String>, is: &str| {
+        wanted.as_deref().is_some_and(|wanted| !wanted.is_empty() && wanted != is)
+    };
     if differs(&eviction.uid, &pod.uid) || differs(&eviction.resource_version, &pod.resource_version) {
         return Some(Pass::AnotherPod);
     }
@@ -82,6 +87,8 @@ pub enum Write {
 pub enum Judgement {
     /// It is left to the API server.
     Pass(Pass),
+    /// The same, as nobody is left who answers for the pod. That the caller still asks is remembered: a budget may be in the way.
+    Last(Write),
     /// It is refused, with these words, after this write.
     Refuse {
         /// What to write.
@@ -135,20 +142,22 @@ pub fn judge(case: &Case<'_>, now: Timestamp) -> Judgement {
         let write = if silent { Write::Nothing } else { Write::Create };
         return refuse(write, None, false, message);
     };
-    if request.is_deleting {
+    let is_wanted = request.requesters().next().is_some();
+    if request.is_deleting && !is_wanted {
+        // Whoever holds it has so long to let go of it.
+        if request.deleted.is_none_or(|deleted| now.duration_since(deleted) >= ENDS_WITHIN) {
+            return Judgement::Last(Write::Nothing);
+        }
         let message =
             format!("{TRIGGERED} of pod {}: an earlier request is ending, and another one follows", case.pod);
         return refuse(Write::Nothing, None, false, message);
     }
-    if is_nobodys(request, case.interceptors_limit, now) {
-        return Judgement::Pass(Pass::NobodyLeft);
-    }
-    let is_withdrawn = request.requesters().next().is_none();
     let has_asked = request.finalizers.iter().any(|it| requester_of(it) == Some(case.requester));
     let write = if silent {
         Write::Nothing
     } else if !has_asked {
-        Write::Join
+        // To one that is deleted the server lets nobody be added.
+        if request.is_deleting { Write::Nothing } else { Write::Join }
     } else {
         let known = request.ask_of(case.requester);
         let is_fresh = known.is_some_and(|ask| {
@@ -157,8 +166,12 @@ pub fn judge(case: &Case<'_>, now: Timestamp) -> Judgement {
         });
         if is_fresh { Write::Nothing } else { Write::Remember }
     };
+    if is_nobodys(request, case.interceptors_limit, now) {
+        // Who has not asked before need not do so now.
+        return Judgement::Last(if write == Write::Join { Write::Nothing } else { write });
+    }
     let active = request.status.active_interceptor_class.clone();
-    let whose = if is_withdrawn && silent {
+    let whose = if !is_wanted && silent {
         "its request is withdrawn and ends".to_owned()
     } else {
         whose_turn(request, now)
@@ -290,6 +303,7 @@ mod tests {
     fn write_of(judgement: &Judgement) -> Option<Write> {
         match judgement {
             Judgement::Refuse { write, .. } => Some(*write),
+            Judgement::Last(write) => Some(*write),
             Judgement::Pass(_) => None,
         }
     }
@@ -297,7 +311,7 @@ mod tests {
     fn says(judgement: &Judgement) -> &str {
         match judgement {
             Judgement::Refuse { message, .. } => message,
-            Judgement::Pass(_) => "",
+            Judgement::Pass(_) | Judgement::Last(_) => "",
         }
     }
 
@@ -317,6 +331,8 @@ mod tests {
             ("the UID of one before", &uid("v"), Some(&pod), Some(Pass::AnotherPod)),
             ("its version", &version("7"), Some(&pod), None),
             ("a version before", &version("6"), Some(&pod), Some(Pass::AnotherPod)),
+            ("no version at all", &version(""), Some(&pod), None),
+            ("no UID at all", &uid(""), Some(&pod), None),
             ("on its way out", &plain, Some(&terminating), Some(Pass::Leaving)),
             ("ended", &plain, Some(&phase("Succeeded")), Some(Pass::Leaving)),
             ("not started", &plain, Some(&phase("Pending")), None),
@@ -384,7 +400,7 @@ mod tests {
         ] {
             let request = request(classes, &me, status);
             let judgement = judged(GatewayMode::Request, &plain, Some(&request));
-            assert_eq!(judgement == Judgement::Pass(Pass::NobodyLeft), passes, "{what}: {judgement:?}");
+            assert_eq!(judgement == Judgement::Last(Write::Nothing), passes, "{what}: {judgement:?}");
         }
         let request = request(&both, &me, active("a.io"));
         let interceptors = interceptors(&both);
@@ -397,8 +413,38 @@ mod tests {
             requester: ME,
             interceptors_limit: Some(SignedDuration::from_secs(seconds)),
         };
-        assert_eq!(judge(&limited(600), at(NOW)), Judgement::Pass(Pass::NobodyLeft));
-        assert_ne!(judge(&limited(601), at(NOW)), Judgement::Pass(Pass::NobodyLeft));
+        assert_eq!(judge(&limited(600), at(NOW)), Judgement::Last(Write::Nothing));
+        assert_ne!(judge(&limited(601), at(NOW)), Judgement::Last(Write::Nothing));
+    }
+
+    #[test]
+    fn who_still_asks_when_only_a_budget_is_in_the_way_is_remembered() {
+        let done = json!({"activeInterceptorClass": "b.io", "activeInterceptorCompleted": true});
+        let of = |requesters: &[(&str, Option<&str>)]| request(&["a.io", "b.io"], requesters, done.clone());
+        let plain = PlainEviction::default();
+        let dry = PlainEviction { is_dry_run: true, ..PlainEviction::default() };
+        let before = of(&[(ME, Some("2026-01-01T11:59:00Z"))]);
+        let others = of(&[("nodemaintenance.k8s.io", None)]);
+        let last = |eviction, request| judged(GatewayMode::Request, eviction, Some(request));
+        assert_eq!(last(&plain, &before), Judgement::Last(Write::Remember));
+        assert_eq!(last(&dry, &before), Judgement::Last(Write::Nothing));
+        assert_eq!(last(&plain, &others), Judgement::Last(Write::Nothing));
+    }
+
+    #[test]
+    fn a_request_that_is_deleted_goes_on_while_somebody_wants_it_and_else_holds_nothing_up_for_long() {
+        let plain = PlainEviction::default();
+        let deleted = |requesters: &[(&str, Option<&str>)], second: i64| {
+            let at = at(NOW) - SignedDuration::from_secs(second);
+            let request = request(&["a.io", "b.io"], requesters, active("a.io"));
+            Request { is_deleting: true, deleted: Some(at), ..request }
+        };
+        let judged = |request: &Request| judged(GatewayMode::Request, &plain, Some(request));
+        let wanted = judged(&deleted(&[("nodemaintenance.k8s.io", None)], 600));
+        assert!(says(&wanted).contains("interceptor a.io has its turn"), "{wanted:?}");
+        assert_eq!(write_of(&wanted), Some(Write::Nothing), "nobody joins what is deleted");
+        assert!(says(&judged(&deleted(&[], 119))).contains("is ending"));
+        assert_eq!(judged(&deleted(&[], 120)), Judgement::Last(Write::Nothing));
     }
 
     #[test]
@@ -450,7 +496,7 @@ mod tests {
                 Judgement::Refuse { is_claimed, .. } => {
                     assert_eq!(is_claimed, wanted, "{claimed:?} in the turn of {active_class:?}");
                 }
-                Judgement::Pass(why) => panic!("{why:?}"),
+                other => panic!("{other:?}"),
             }
         }
     }

@@ -15,7 +15,7 @@ fn silent_at<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a str, Timestamp)> 
     let stays = matches!(case.pod, Target::Found(pod)
         if pod.uid == request.pod_uid && !pod.is_terminating() && !pod.phase.is_terminal());
     let allowed = request.status.eviction_request_cancellation_policy == Policy::Allow;
-    let matters = stays && allowed && !request.is_deleting;
+    let matters = stays && allowed;
     let after = after.filter(|_| matters);
     let silent = move |(name, ask): &'a (String, usher_api::gateway::Ask)| {
         Some((name.as_str(), ask.at.0.checked_add(after?).unwrap_or(Timestamp::MAX)))

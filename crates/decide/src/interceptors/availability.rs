@@ -108,3 +108,8 @@ pub(super) fn moved_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestam
     let times = pods.flat_map(|pod| [Some(pod.created), pod.ready_since]).flatten();
     times.max().unwrap_or(Timestamp::MIN)
 }
+
+/// When one of the pods last became ready. One that only comes is no progress where others follow it: it may fail, and the next one too.
+pub(super) fn ready_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestamp {
+    pods.filter_map(|pod| pod.ready_since).max().unwrap_or(Timestamp::MIN)
+}

@@ -41,6 +41,9 @@ const REFUSED: &str = "see whether its account has the role in deploy/workloads/
 const UNREAD: &str = "nothing is done before the pod leaves: give it the role in deploy/workloads/deployment-role.yaml, or leave deployment \
     out of the manager's flag --interceptors";
 
+/// A pod to be handed over that is lost again and again is made at least so often.
+const LONGEST_PAUSE_SECONDS: i64 = 300;
+
 /// What controls a pod, if it is of interest here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Controller {
@@ -100,6 +103,10 @@ pub struct Deployments {
     looked_at: HashMap<Key, (Timestamp, usize)>,
     /// Deployments for which something is under way. A change of a pod of another one needs no look at all its pods.
     active: HashSet<Key>,
+    /// The UID and replicas of Deployments whose surge is being taken back.
+    taking_back: HashMap<Key, (Arc<str>, u32)>,
+    /// How often a pod to be handed over was made for a request, by its UID, and when last.
+    made: HashMap<Arc<str>, (u32, Timestamp)>,
     told: HashMap<Key, String>,
     told_refusals: HashMap<Key, String>,
     /// Kinds that the manager must not read.
@@ -132,6 +139,7 @@ impl BundledInterceptor for Deployments {
                     }
                     if let (None, Some(gone)) = (&request, &before) {
                         self.taken.remove(&gone.uid);
+                        self.made.remove(&gone.uid);
                     }
                     if !self.unread.is_empty() {
                         self.pending.insert(Item::Request(key.clone()));
@@ -193,10 +201,14 @@ impl BundledInterceptor for Deployments {
         }
     }
 
-    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, _: Timestamp) {
+    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, now: Timestamp) {
         match (effect, outcome) {
             (Effect::Resize { deployment, surge: None, .. }, Outcome::Done) => {
                 self.surges.remove(&deployment.key);
+            }
+            (Effect::MakeHandOver(new), Outcome::Done) => {
+                let (times, at) = self.made.entry(new.request.uid.clone()).or_default();
+                (*times, *at) = (times.saturating_add(1), now);
             }
             (Effect::MakeHandOver(new), Outcome::NameTaken) => {
                 *self.taken.entry(new.request.uid.clone()).or_default() += 1;
@@ -254,6 +266,12 @@ impl Deployments {
 
     /// The Deployment with the surge that it had, if only somebody else can have removed that.
     fn with_surge(&mut self, mut deployment: Deployment) -> Deployment {
+        // What is written here may be told by a watch before the answer comes, or the answer may be lost.
+        let is_own =
+            |taken_back: &(Arc<str>, u32)| *taken_back == (deployment.uid.clone(), deployment.replicas);
+        if deployment.surge.is_none() && self.taking_back.get(&deployment.key).is_some_and(is_own) {
+            self.surges.remove(&deployment.key);
+        }
         let known = self.surges.get(&deployment.key).filter(|(uid, _)| *uid == deployment.uid);
         match (&deployment.surge, known) {
             (Some(surge), _) => {
@@ -477,6 +495,11 @@ impl Deployments {
             refused: self.refused.get(key).map(|(_, why)| why.as_str()),
         };
         let mut decision = surge::decide(&case, now);
+        let taken_back = decision.effects.iter().find_map(|effect| match effect {
+            Effect::Resize { deployment, replicas, surge: None } => Some((deployment.uid.clone(), *replicas)),
+            _ => None,
+        });
+        pause_what_is_lost_again(&self.made, &mut decision, now);
         let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
         decision.effects.extend(beside.filter(|it| it.raised.is_some()).map(surge::restored));
         let is_idle = requests.is_empty()
@@ -484,6 +507,11 @@ impl Deployments {
             && deployment.surge.is_none()
             && autoscaler.is_none_or(|autoscaler| autoscaler.raised.is_none())
             && !pods.values().any(|pod| pod.preferred.is_some());
+        if let Some(taken_back) = taken_back {
+            self.taking_back.insert(key.clone(), taken_back);
+        } else if deployment.surge.is_none() {
+            self.taking_back.remove(key);
+        }
         if is_idle || pods.len() < MANY {
             self.looked_at.remove(key);
         } else {
@@ -586,6 +614,26 @@ fn controller_of(pod: &Pod) -> Option<Controller> {
         return Some(Controller::ReplicaSet(Key::new(pod.key.namespace.clone(), name.clone())));
     }
     (&**api_version == "v1" && &**kind == "ReplicationController").then_some(Controller::Replication)
+}
+
+/// A pod to be handed over that was made and is lost is made again, later and later: whoever takes or deletes it may go on doing so.
+fn pause_what_is_lost_again(
+    made: &HashMap<Arc<str>, (u32, Timestamp)>,
+    decision: &mut Decision,
+    now: Timestamp,
+) {
+    let mut again = decision.recheck_at;
+    decision.effects.retain(|effect| {
+        let Effect::MakeHandOver(new) = effect else { return true };
+        let Some((times, last)) = made.get(&new.request.uid) else { return true };
+        let pause = 4_i64.saturating_pow(times.saturating_sub(1)).min(LONGEST_PAUSE_SECONDS);
+        let next = later(*last, SignedDuration::from_secs(pause));
+        if next > now {
+            again = again.into_iter().chain([next]).min();
+        }
+        next <= now
+    });
+    decision.recheck_at = again;
 }
 
 fn remove(of: &mut HashMap<Key, BTreeSet<Key>>, from: &Key, key: &Key) {

@@ -174,6 +174,47 @@ fn a_tool_that_removes_the_annotation_with_the_surge_has_set_it_back() {
     assert_eq!(known.deployments[&key("web")].surge, None);
 }
 
+#[test]
+fn a_surge_that_is_taken_back_here_is_nobody_s_revert_though_the_watch_is_faster_than_the_answer() {
+    let surged = |replicas: u32, surge: Option<Surge>| Deployment { surge, ..deployment(replicas) };
+    let held = Surge { by: 1, replicas: 2, reverted: 0 };
+    let mut known = Deployments::default();
+    let start = [Event::ReplicaSet(applied(of_deployment("web"))), web_pod("a", json!({}))];
+    pending(&mut known, start);
+    pending(&mut known, [web_pod("b", json!({}))]);
+    pending(&mut known, [Event::Deployment(applied(surged(2, Some(held))))]);
+    // Nobody asks any more.
+    let decision = known.decide(&Item::Workload(key("web")), at(1));
+    let is_taken_back = |effect: &Effect| matches!(effect, Effect::Resize { replicas: 1, surge: None, .. });
+    assert!(decision.effects.iter().any(is_taken_back), "{decision:?}");
+    pending(&mut known, [Event::Deployment(applied(surged(1, None)))]);
+    assert_eq!(known.deployments[&key("web")].surge, None);
+}
+
+#[test]
+fn a_pod_to_be_handed_over_that_is_lost_again_and_again_is_made_later_and_later() {
+    let mut known = Deployments::new(HandOver::Allowed);
+    let effects = asked(&mut known, Some("HandOver"));
+    let made = effects.into_iter().find(|effect| matches!(effect, Effect::MakeHandOver(_))).unwrap();
+    let mut now = at(1);
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        known.carried_out(&made, &Outcome::Done, now);
+        // Somebody has taken it at once.
+        let decision = known.decide(&Item::Workload(key("web")), now);
+        let makes = |decision: &Decision| {
+            decision.effects.iter().any(|effect| matches!(effect, Effect::MakeHandOver(_)))
+        };
+        assert!(!makes(&decision), "{decision:?}");
+        let next = (1..400).map(|second| now + SignedDuration::from_secs(second));
+        let next =
+            next.into_iter().find(|at| makes(&known.decide(&Item::Workload(key("web")), *at))).unwrap();
+        pauses.push(next.duration_since(now).as_secs());
+        now = next;
+    }
+    assert_eq!(pauses, [1, 4, 16, 64, 256, 300, 300]);
+}
+
 /// A Deployment of one whose pod is asked to leave, with this annotation.
 fn asked(known: &mut Deployments, strategy: Option<&str>) -> Vec<Effect> {
     let web = Deployment { strategy: strategy.map(str::to_owned), ..deployment(1) };

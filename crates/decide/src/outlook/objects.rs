@@ -31,7 +31,8 @@ pub struct Pod {
 impl Pod {
     /// Nothing recreates it. `kubectl drain` wants `--force` for these.
     pub fn has_no_controller(&self) -> bool {
-        self.is_evictable() && self.pod.owner.is_none()
+        // One that is to be handed over to a ReplicaSet is about to have one, and its request until then.
+        self.is_evictable() && self.pod.owner.is_none() && self.pod.hand_over.is_none()
     }
 
     /// No other controller than a bundled one answers for it.

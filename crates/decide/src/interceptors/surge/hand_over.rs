@@ -135,7 +135,7 @@ pub(super) fn dropped<'a>(
     let mut effects = Vec::new();
     for pod in case.handed.iter().filter(is_dropped) {
         let hash = hash_of(case, pod)
-            .filter(|_| lacking > 0 && is_available(pod) && !case.handed_asked.contains(&pod.uid));
+            .filter(|_| lacking > 0 && pod.is_ready() && !case.handed_asked.contains(&pod.uid));
         effects.push(match hash {
             Some(hash) => {
                 lacking -= 1;

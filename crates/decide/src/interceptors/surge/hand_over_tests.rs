@@ -275,6 +275,8 @@ fn a_pod_whose_leaving_one_is_gone_is_handed_over_while_others_are_missing() {
     let without = || Scene::new(2).pod("a", gone.clone());
     says(&new(without().pod("c", not_ready())), &["hands over n as 1"]);
     says(&new(without().pod("c", json!({}))), &["drops n"]);
+    let slow = |it: &mut serde_json::Value| it["spec"]["minReadySeconds"] = 4000.into();
+    says(&new(without().pod("c", not_ready()).with(slow)), &["hands over n as 1"]);
     let rolling = without().pod("c", not_ready()).with(|it| it["status"]["updatedReplicas"] = 1.into());
     says(&new(rolling), &["drops n"]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS};
 
-use super::super::availability::{moved_at, why_unavailable};
+use super::super::availability::{ready_at, why_unavailable};
 use super::super::{Decision, Effect, Wait, complete, has_turn, is_wanted, next_beat};
 use super::state::SurgeState;
 use super::telling::report;
@@ -65,7 +65,7 @@ pub(super) fn let_go(
             _ => None,
         })
         .collect();
-    let moved = moved_at(case.pods.values());
+    let moved = ready_at(case.pods.values());
     let still = waiting.iter().filter(|(_, request)| !gone.contains(&request.key));
     let reports: Vec<Effect> = still
         .clone()

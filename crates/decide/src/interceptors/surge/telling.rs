@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use usher_api::report::Report;
 
-use super::super::availability::{batch, later, moved_at, why_unavailable};
+use super::super::availability::{batch, later, ready_at, why_unavailable};
 use super::super::{Effect, next_beat};
 use super::hand_over::replacement;
 use super::state::SurgeState;
@@ -29,7 +29,7 @@ pub(super) fn tell_progress(
     let pods = || case.pods.values().chain(case.handed);
     let one = batch(pods()).saturating_add(min_ready);
     let at_once = most.max(1);
-    let moved = moved_at(pods());
+    let moved = ready_at(pods());
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);

@@ -240,6 +240,26 @@ fn a_surge_pod_that_does_not_start_is_no_progress() {
 }
 
 #[test]
+fn surge_pods_that_fail_one_after_the_other_are_no_progress() {
+    let new = json!({"metadata": {"creationTimestamp": at(-1).to_string()}, "status": {
+        "phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}],
+    }});
+    let told = json!({"status": {
+        "message": "Deployment web: a waits until z is available, which is not ready",
+        "progressTimestamp": at(-20).to_string(),
+    }});
+    let old = json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": at(-100).to_string()},
+    ]}});
+    let scene = Scene::new(1).preferred("a", i32::MIN).pod("a", old).surge(1, 2, 2, 0).pod("b", new);
+    for effect in scene.asked("a", DEPLOYMENT_CLASS, told).decide().effects {
+        if let Effect::Report { report, .. } = effect {
+            assert!(!report.progress, "{report:?}");
+        }
+    }
+}
+
+#[test]
 fn why_a_surge_pod_does_not_start_is_told_within_seconds_and_figures_later() {
     let no_room = |nodes: u32| {
         let message = format!("0/{nodes} nodes are available");
