@@ -266,6 +266,8 @@ async fn evict(call: &mut Call<'_>, key: &Key, options: &DeleteOptions) -> ApiRe
 /// Sets the condition; a resourceVersion that must hold moves on with it.
 fn mark(call: &Call<'_>, key: &Key, options: &mut DeleteOptions) -> ApiResult<()> {
     let pods = &call.kind;
+    // The version before the condition counts, and an empty one is none.
+    options.resource_version.take_if(|version| version.is_empty());
     loop {
         let Some(found) = call.server.store.get(&pods.storage, key) else {
             return Err(errors::not_found(pods, call.name()));

@@ -141,6 +141,13 @@ mod tests {
     }
 
     #[test]
+    fn who_stops_asking_is_taken_off_a_request_that_somebody_deleted_too() {
+        let (deleted, pod) = (Request { is_deleting: true, ..request(json!({})) }, pod(None));
+        let left = left(&case(&deleted, &pod), "2026-01-01T12:07:00Z");
+        assert_eq!(left, Some(vec!["nodemaintenance.k8s.io".to_owned()]));
+    }
+
+    #[test]
     fn a_controller_looks_again_when_the_next_one_is_silent() {
         let status = json!({"activeInterceptorClass": "a.io", "progressTimestamp": "2026-01-01T12:00:00Z"});
         let (request, pod) = (request(status), pod(None));

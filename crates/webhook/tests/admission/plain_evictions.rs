@@ -21,6 +21,8 @@ struct Server {
     created: u16,
     /// What it answers to everything else, if not what is there.
     broken: Option<u16>,
+    /// What it answers to changes of the request.
+    patched: Option<u16>,
     /// The request of the pod.
     request: Option<Value>,
     /// Whether callers may answer requests.
@@ -65,6 +67,7 @@ impl Server {
             (_, &Method::GET, path) if path.contains("/evictionrequests/") && self.request.is_some() => {
                 (200, self.request.clone().unwrap())
             }
+            (_, &Method::PATCH, _) => failure(self.patched.unwrap_or(404)),
             _ => failure(404),
         };
         Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap()
@@ -165,13 +168,33 @@ async fn what_cannot_be_found_out_or_written_lets_the_eviction_pass_and_what_is_
 }
 
 #[tokio::test]
-async fn who_claims_the_turn_has_to_be_one_who_may_answer() {
-    let request = json!({
+async fn a_request_that_takes_nothing_more_lets_no_eviction_past_the_interceptor_whose_turn_it_is() {
+    for code in [403, 413, 422] {
+        let (request, patched) = (Some(in_turn()), Some(code));
+        let server = Server { created: 201, request, patched, ..Server::default() };
+        let answer = ask(&server.admission(), review("shop", "web")).await;
+        assert_eq!(
+            (&answer["allowed"], &answer["status"]["code"]),
+            (&json!(false), &json!(429)),
+            "{code}: {answer}"
+        );
+        assert_eq!(server.writes(), 1, "it was tried");
+    }
+}
+
+/// A request in which a.io has its turn.
+fn in_turn() -> Value {
+    json!({
         "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
         "metadata": {"name": "u", "uid": "r", "creationTimestamp": jiff::Timestamp::now().to_string()},
         "spec": {"podRef": {"name": "web", "uid": "u"}, "interceptors": [{"interceptorClass": "a.io", "priority": 1}]},
         "status": {"activeInterceptorClass": "a.io"},
-    });
+    })
+}
+
+#[tokio::test]
+async fn who_claims_the_turn_has_to_be_one_who_may_answer() {
+    let request = in_turn();
     for (allows, class, allowed) in
         [(true, "a.io", true), (false, "a.io", false), (true, "b.io", false), (true, "", false)]
     {

@@ -33,9 +33,9 @@ async fn all_requests(scene: &Scene) -> Vec<Value> {
     list.body["items"].as_array().unwrap().clone()
 }
 
-async fn allow(scene: &Scene, user: &str, rules: Value) {
+async fn allow(scene: &Scene, user: &str, what: &str, rules: Value) {
     let group = "rbac.authorization.k8s.io";
-    let name = format!("gateway-{user}");
+    let name = format!("gateway-{user}-{what}");
     let role = json!({"metadata": {"name": name}, "rules": rules});
     let binding = json!({
         "metadata": {"name": name}, "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
@@ -91,8 +91,13 @@ async fn modes_and_exemptions(scene: &Scene) {
     assert_eq!(none.body["items"], json!([]), "nothing is asked for");
     let own = evict_in(scene, EDITOR, NAMESPACE, "web", json!({})).await;
     expect("the manager's own namespace", &own, 201, "");
-    allow(scene, VIEWER, json!([{"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}]))
-        .await;
+    allow(
+        scene,
+        VIEWER,
+        "evicts",
+        json!([{"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}]),
+    )
+    .await;
     for (what, user, name) in [("an exempt user", VIEWER, "exempt"), ("the manager", ADMIN, "managers")] {
         scene.pod(name, json!([["a.io", "1"]])).await;
         expect(what, &evict(scene, user, name).await, 201, "");
@@ -109,6 +114,10 @@ async fn a_request_is_made_joined_and_passed(scene: &Scene) {
     expect("a dry run", &dry, 429, "Eviction triggered evacuation");
     let other = json!({"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}});
     expect("another UID", &evict_in(scene, EDITOR, SHOP, "web", other).await, 409, "");
+    // The API server takes an empty version for none, and would evict the pod.
+    let empty = json!({"dryRun": ["All"], "preconditions": {"resourceVersion": ""}});
+    let empty = evict_in(scene, EDITOR, SHOP, "web", empty).await;
+    expect("an empty version", &empty, 429, "Eviction triggered evacuation");
     assert_eq!(all_requests(scene).await.len(), 0, "nothing is written for these");
 
     let options = json!({"gracePeriodSeconds": 5, "preconditions": {"uid": uid}});
@@ -143,6 +152,7 @@ async fn a_request_is_made_joined_and_passed(scene: &Scene) {
     allow(
         scene,
         NOBODY,
+        "evicts",
         json!([
             {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
             {"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["interceptorclasses"], "resourceNames": ["b.io"], "verbs": ["intercept"]},
@@ -206,9 +216,18 @@ async fn a_turns_own_interceptor_passes(scene: &Scene) {
         json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "claimed", "annotations": annotations}})
     };
     let path = format!("{}/claimed/eviction", pods(SHOP));
-    for (what, user, class, code) in
-        [("not its turn", EDITOR, "b.io", 429), ("its turn", EDITOR, "a.io", 201)]
-    {
+    // Who may do everything with eviction requests is no interceptor by that, and without the right to delete pods cannot be one.
+    let all =
+        json!([{"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["*"], "verbs": ["*"]}]);
+    allow(scene, NOBODY, "operates", all).await;
+    let list = requests();
+    scene.until(|| scene.send(NOBODY, Method::GET, &list, &Value::Null), |it| it.status == 200).await;
+    expect("every right on requests", &evict(scene, NOBODY, "claimed").await, 429, "a.io");
+    for (what, user, class, code) in [
+        ("not its turn", EDITOR, "b.io", 429),
+        ("may not delete the pod", NOBODY, "a.io", 429),
+        ("its turn", EDITOR, "a.io", 201),
+    ] {
         expect(what, &scene.send(user, Method::POST, &path, &claim(class)).await, code, "");
     }
 }

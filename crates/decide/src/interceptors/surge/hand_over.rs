@@ -14,10 +14,10 @@ use usher_api::names::{EVICTION_REQUEST_GROUP, HAND_OVER_ANNOTATION, VERSION};
 use usher_api::workloads::{BundledInterceptor as Bundled, POD_TEMPLATE_HASH_LABEL};
 
 use super::super::availability::{Unavailable, why_unavailable};
-use super::super::{Decision, Effect, complete, is_wanted};
-use super::Case;
+use super::super::{Decision, Effect, is_wanted};
 use super::preference::comes_first;
 use super::state::SurgeState;
+use super::{Case, give_over};
 use crate::admission::workload_pods::with_interceptors;
 use crate::snapshot::{Key, Pod, Request};
 
@@ -164,7 +164,6 @@ pub(super) fn hand_over(
     if state.size.by > 0 || state.is_rolling_out {
         return decision;
     }
-    let name = &case.deployment.key.name;
     let is_replaced = state.is_replaced() && comes_first(case, state);
     if is_replaced {
         for (pod, request) in &state.given_over {
@@ -175,14 +174,7 @@ pub(super) fn hand_over(
             }
         }
         if state.in_between.is_empty() {
-            let total = state.size.wanted;
-            for (pod, request) in state.waiting.iter().take(state.batch) {
-                let message = format!(
-                    "Deployment {name}: {} goes now, {total} of {total} pods are available without it",
-                    pod.key.name
-                );
-                decision.effects.push(complete(request, message));
-            }
+            decision.effects.extend(give_over(case, state));
         }
     }
     let new = to_be_made(case, state, most);

@@ -98,7 +98,6 @@ fn is_completed(request: &Request) -> bool {
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let deployment = case.deployment;
-    let name = &deployment.key.name;
     let state = state(case, now);
     let declines = declines(case, &state);
     let preferences = preferences(case, declines.is_none());
@@ -176,14 +175,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             decision.effects.splice(0..0, raise(case, &state, target));
         } else if state.batch > 0 && !state.is_rolling_out && state.is_replaced() && comes_first(case, &state)
         {
-            let total = state.size.wanted;
-            for (pod, request) in state.waiting.iter().take(state.batch) {
-                let message = format!(
-                    "Deployment {name}: {} goes now, {total} of {total} pods are available without it",
-                    pod.key.name
-                );
-                decision.effects.push(complete(request, message));
-            }
+            decision.effects.extend(give_over(case, &state));
             return decision;
         } else if is_over {
             decision.effects.extend(lower(case, &state, 0));
@@ -204,6 +196,18 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         decision.recheck_at = decision.recheck_at.into_iter().chain(next).min();
     }
     looked_at_again(decision)
+}
+
+/// The replacements of the batch are available: the next interceptor ends its pods.
+fn give_over<'a>(case: &'a Case<'_>, state: &'a SurgeState<'_>) -> impl Iterator<Item = Effect> + use<'a> {
+    let (name, total) = (&case.deployment.key.name, state.size.wanted);
+    state.waiting.iter().take(state.batch).map(move |(pod, request)| {
+        let message = format!(
+            "Deployment {name}: {} goes now, {total} of {total} pods are available without it",
+            pod.key.name
+        );
+        complete(request, message)
+    })
 }
 
 /// What the next batch waits for, in a word.

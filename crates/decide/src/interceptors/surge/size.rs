@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use usher_api::names::HORIZONTAL_POD_AUTOSCALER_CLASS;
-use usher_api::workloads::BundledInterceptor as Bundled;
+use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
 use super::super::{Effect, is_wanted, owner_of};
 use super::limits::{lower_limits, raise_limits, restored};
@@ -102,6 +102,11 @@ pub(super) fn accept(case: &Case<'_>, state: &SurgeState<'_>, change: Change) ->
     let record = (record.by > 0 || reverted > 0).then_some(record);
     effects.push(resize(deployment, deployment.replicas, record));
     if change == Change::Reverted && state.size.reverted == 0 && is_asked(state) {
+        let then = if case.may_hand_over && case.strategy == Strategy::Default {
+            "handed over beside the replicas"
+        } else {
+            "left to the eviction API and their disruption budgets"
+        };
         effects.push(Effect::Tell {
             namespace: deployment.key.namespace.clone(),
             workload: owner_of(Bundled::Deployment, &deployment.key, &deployment.uid),
@@ -109,7 +114,7 @@ pub(super) fn accept(case: &Case<'_>, state: &SurgeState<'_>, change: Change) ->
             reason: "SurgeReverted",
             message: format!(
                 "Somebody else set the replicas of Deployment {} back while it surged for pods that are about to leave. It is tried \
-                 once more; then these pods are left to the eviction API and their disruption budgets. A tool that keeps replicas as \
+                 once more; then these pods are {then}. A tool that keeps replicas as \
                  they are in a repository should ignore that field",
                 deployment.key.name
             ),
