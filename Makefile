@@ -54,7 +54,7 @@ deny: toolchain ## advisories, licences, bans and sources of the crates we depen
 fuzz: toolchain ## SECONDS=60 of fuzzing: reviews, watch events, annotations, drain plans, kubeconfigs (stable Rust, needs a C++ compiler)
 	hack/fuzz $(SECONDS)
 
-bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, eviction requests, planning
+bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, eviction requests, planning, descheduling beside the Go descheduler
 	$(CARGO) run --locked -p usher-testbed -- build
 	$(CARGO) bench --locked -p usher-tests --bench store
 	$(CARGO) bench --locked -p usher-tests --bench life
@@ -63,10 +63,12 @@ bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserve
 	$(CARGO) bench --locked -p usher-tests --bench drain
 	$(CARGO) bench --locked -p usher-tests --bench gateway
 	$(CARGO) bench --locked -p usher-controllers --bench maintenance
+	$(CARGO) bench --locked -p usher-tests --bench descheduler
 
-record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again
+record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again, and the Go descheduler for its decisions
 	USHER_RECORD=1 $(CARGO) test --locked --workspace --test embedded the_recordings
 	USHER_RECORD=1 $(CARGO) test --locked --workspace --test scenarios real_cluster_and
+	USHER_RECORD=1 $(CARGO) test --locked --workspace --test product the_recordings_of
 
 image: toolchain ## the container image of the manager, with docker, podman or buildah
 	hack/image

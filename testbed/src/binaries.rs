@@ -1,11 +1,11 @@
-//! Which programs make up the control plane, and exactly what they and helm are built from.
+//! Which programs make up the control plane, and exactly what they and the programs beside it are built from.
 
 use std::fmt;
 
 /// The Kubernetes version that `modules/kubernetes` pins.
 pub const KUBERNETES_VERSION: &str = "v1.37.1";
 
-/// One program of the control plane, or helm, which a few tests need beside it.
+/// One program of the control plane, or one that a few tests need beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Binary {
     Etcd,
@@ -15,6 +15,15 @@ pub enum Binary {
     KubeScheduler,
     Kwok,
     Helm,
+    /// The plugins of the Go descheduler, which say what they would evict.
+    DeschedulerJudge,
+    /// kubectl of older versions, which drains as it did then.
+    Kubectl133,
+    Kubectl135,
+    /// Runs the pods of a real node.
+    Kubelet,
+    /// Is in the image of the pods of real nodes.
+    PodServer,
 }
 
 impl Binary {
@@ -42,6 +51,11 @@ impl Binary {
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
             Self::Helm => "helm",
+            Self::DeschedulerJudge => "descheduler-judge",
+            Self::Kubectl133 => "kubectl-1.33",
+            Self::Kubectl135 => "kubectl-1.35",
+            Self::Kubelet => "kubelet",
+            Self::PodServer => "pod-server",
         }
     }
 
@@ -55,6 +69,11 @@ impl Binary {
             Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
+            Self::DeschedulerJudge => "usher.dev/testbed/descheduler",
+            Self::Kubectl133 => "usher.dev/testbed/kubectl-1.33",
+            Self::Kubectl135 => "usher.dev/testbed/kubectl-1.35",
+            Self::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
+            Self::PodServer => "usher.dev/testbed/pod-server",
         }
     }
 
@@ -62,23 +81,34 @@ impl Binary {
     pub(crate) fn module(self) -> &'static Module {
         match self {
             Self::Etcd => &ETCD,
-            Self::KubeApiserver | Self::Kubectl | Self::KubeControllerManager | Self::KubeScheduler => {
-                &KUBERNETES
-            }
+            Self::KubeApiserver
+            | Self::Kubectl
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet => &KUBERNETES,
             Self::Kwok => &KWOK,
             Self::Helm => &HELM,
+            Self::DeschedulerJudge => &DESCHEDULER,
+            Self::Kubectl133 => &KUBECTL_133,
+            Self::Kubectl135 => &KUBECTL_135,
+            Self::PodServer => &POD_SERVER,
         }
     }
 
     /// Linker flags. Without the version stamps kubectl and the server call themselves v0.0.0.
     pub(crate) fn ldflags(self) -> String {
         let mut flags = String::from("-s -w");
-        if self.module().name == KUBERNETES.name {
-            let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+        let version = match self {
+            Self::Kubectl133 => "v1.33.0",
+            Self::Kubectl135 => "v1.35.0",
+            _ => KUBERNETES_VERSION,
+        };
+        if self.module().name == KUBERNETES.name || OLDER_CLIENTS.binaries.contains(&self) {
+            let mut numbers = version.trim_start_matches('v').split('.');
             let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
             for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
                 flags.push_str(&format!(
-                    " -X {package}.gitVersion={KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+                    " -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
                 ));
             }
         }
@@ -92,30 +122,34 @@ impl fmt::Display for Binary {
     }
 }
 
-/// A Go module that does nothing but pin the programs to build. Embedded, so that the testbed works from any
+/// A Go module that pins the programs to build, or is one. Embedded, so that the testbed works from any
 /// folder and does not write into the work tree.
 pub(crate) struct Module {
     pub(crate) name: &'static str,
-    pub(crate) files: [(&'static str, &'static str); 3],
+    pub(crate) files: &'static [(&'static str, &'static str)],
 }
 
 macro_rules! module {
-    ($name:literal) => {
+    ($name:literal, $($file:literal),+) => {
         Module {
             name: $name,
-            files: [
+            files: &[
                 ("go.mod", include_str!(concat!("../modules/", $name, "/go.mod"))),
                 ("go.sum", include_str!(concat!("../modules/", $name, "/go.sum"))),
-                ("tools.go", include_str!(concat!("../modules/", $name, "/tools.go"))),
+                $(($file, include_str!(concat!("../modules/", $name, "/", $file)))),+
             ],
         }
     };
 }
 
-const ETCD: Module = module!("etcd");
-const KUBERNETES: Module = module!("kubernetes");
-const KWOK: Module = module!("kwok");
-const HELM: Module = module!("helm");
+const ETCD: Module = module!("etcd", "tools.go");
+const KUBERNETES: Module = module!("kubernetes", "tools.go");
+const KWOK: Module = module!("kwok", "tools.go");
+const HELM: Module = module!("helm", "tools.go");
+const KUBECTL_133: Module = module!("kubectl-1.33", "main.go");
+const KUBECTL_135: Module = module!("kubectl-1.35", "main.go");
+const DESCHEDULER: Module = module!("descheduler", "main.go", "question.go", "run.go", "usage.go");
+const POD_SERVER: Module = module!("pod-server", "main.go");
 
 /// Programs that are cached together: a new pin of one builds all of them anew.
 pub(crate) struct Set {
@@ -136,6 +170,27 @@ pub(crate) const CHARTS: Set = Set {
     modules: &[&HELM],
     binaries: &[Binary::Helm],
     title: "program for the tests of the chart, once; the first time takes a few minutes",
+};
+
+/// Apart from both: only recordings of what the Go descheduler decides, and the figures beside it, ask for it.
+pub(crate) const DESCHEDULERS: Set = Set {
+    modules: &[&DESCHEDULER],
+    binaries: &[Binary::DeschedulerJudge],
+    title: "program that asks the Go descheduler, once; the first time takes a few minutes",
+};
+
+/// Apart from all others: only the tests of drains by older clients ask for them.
+pub(crate) const OLDER_CLIENTS: Set = Set {
+    modules: &[&KUBECTL_133, &KUBECTL_135],
+    binaries: &[Binary::Kubectl133, Binary::Kubectl135],
+    title: "older versions of kubectl, once; the first time takes a few minutes",
+};
+
+/// Apart from the control plane as well: only real nodes need them.
+pub(crate) const REAL_NODES: Set = Set {
+    modules: &[&KUBERNETES, &POD_SERVER],
+    binaries: &[Binary::Kubelet, Binary::PodServer],
+    title: "programs for real nodes, once; the first time takes a few minutes",
 };
 
 /// The newest `go` line of the modules: the oldest Go that can build them.
@@ -189,6 +244,10 @@ mod tests {
         assert!(flags.contains("client-go/pkg/version.gitVersion=v1.37.1"), "{flags}");
         assert!(flags.contains("component-base/version.gitMinor=37"), "{flags}");
         assert_eq!(Binary::Etcd.ldflags(), "-s -w");
+        assert!(KUBECTL_133.files[0].1.contains("k8s.io/kubectl v0.33.0"));
+        assert!(Binary::Kubectl133.ldflags().contains("component-base/version.gitVersion=v1.33.0"));
+        assert!(KUBECTL_135.files[0].1.contains("k8s.io/kubectl v0.35.0"));
+        assert!(Binary::Kubectl135.ldflags().contains("component-base/version.gitVersion=v1.35.0"));
     }
 
     #[test]
@@ -197,11 +256,20 @@ mod tests {
             let tools = binary.module().files[2].1;
             assert!(tools.contains(&format!("\"{}\"", binary.package())), "{binary}");
         }
+        assert!(
+            DESCHEDULER.files[0].1.starts_with(&format!("module {}\n", Binary::DeschedulerJudge.package()))
+        );
+        for binary in OLDER_CLIENTS.binaries {
+            let module = binary.module().files[0].1;
+            assert!(module.starts_with(&format!("module {}\n", binary.package())), "{binary}");
+        }
     }
 
     #[test]
     fn some_go_version_is_required() {
         assert!(required_go(&CONTROL_PLANE) >= GoVersion(1, 20, 0));
         assert!(required_go(&CHARTS) >= GoVersion(1, 20, 0));
+        assert!(required_go(&DESCHEDULERS) >= GoVersion(1, 20, 0));
+        assert!(required_go(&OLDER_CLIENTS) >= GoVersion(1, 20, 0));
     }
 }

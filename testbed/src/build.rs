@@ -1,7 +1,9 @@
 //! Finds the programs of the control plane: in `KUBEBUILDER_ASSETS`, in the cache, or by building them.
 
 use crate::Error;
-use crate::binaries::{Binary, CHARTS, CONTROL_PLANE, GoVersion, Set, required_go};
+use crate::binaries::{
+    Binary, CHARTS, CONTROL_PLANE, DESCHEDULERS, GoVersion, OLDER_CLIENTS, REAL_NODES, Set, required_go,
+};
 use crate::cache::{self, BUILD_ENVIRONMENT, CACHE_VARIABLE};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -95,6 +97,32 @@ pub async fn kubectl_path() -> Result<PathBuf, Error> {
 pub async fn helm_path() -> Result<PathBuf, Error> {
     let built = tokio::task::spawn_blocking(|| built(&CHARTS, &[Binary::Helm], None)).await??;
     Ok(built.into_values().next().unwrap_or_default())
+}
+
+/// The paths of older versions of kubectl by their names, built where they are not cached. Nothing else builds them.
+///
+/// # Errors
+/// As for [`toolbox`].
+pub async fn older_kubectl_paths() -> Result<Vec<(&'static str, PathBuf)>, Error> {
+    let set = &OLDER_CLIENTS;
+    let built = tokio::task::spawn_blocking(|| built(set, set.binaries, None)).await??;
+    Ok(built.into_iter().map(|(binary, path)| (binary.name(), path)).collect())
+}
+
+/// The path of the program that asks the Go descheduler, built where it is not cached. Nothing else is built, and nothing else builds it.
+///
+/// # Errors
+/// As for [`toolbox`].
+pub fn descheduler_judge_path() -> Result<PathBuf, Error> {
+    let built = built(&DESCHEDULERS, &[Binary::DeschedulerJudge], None)?;
+    Ok(built.into_values().next().unwrap_or_default())
+}
+
+/// The kubelet, and the program in the image of its pods. Nothing else is built, and nothing else builds them.
+pub(crate) async fn real_node_toolbox() -> Result<Toolbox, Error> {
+    let needed = [Binary::Kubelet, Binary::PodServer];
+    let paths = tokio::task::spawn_blocking(move || built(&REAL_NODES, &needed, None)).await??;
+    Ok(Toolbox { paths })
 }
 
 /// The three programs that `KUBEBUILDER_ASSETS` must hold, and the others where it has them.

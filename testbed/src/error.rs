@@ -33,6 +33,9 @@ pub enum Error {
     )]
     BadAssets { folder: PathBuf, missing: String },
 
+    #[error("real nodes cannot run here: {0}")]
+    NoRealNodes(String),
+
     #[error("no folder for the cache: set USHER_TESTBED_CACHE, XDG_CACHE_HOME or HOME")]
     NoCacheFolder,
 

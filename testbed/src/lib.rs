@@ -21,16 +21,19 @@ mod instance;
 mod kubectl;
 mod nodes;
 mod options;
+pub mod packages;
 mod ports;
 mod process;
+pub mod real_nodes;
 mod watchdog;
 
 pub use binaries::Binary;
-pub use build::{Toolbox, helm_path, kubectl_path, toolbox};
+pub use build::{Toolbox, descheduler_judge_path, helm_path, kubectl_path, older_kubectl_paths, toolbox};
 pub use control_plane::ControlPlane;
 pub use error::Error;
 pub use instance::{Instance, find_instance, instances, stop_instance};
 pub use options::{Options, User};
+pub use real_nodes::RealNodes;
 
 /// Set to `1` to leave out tests that need the real control plane (`make test-fast`).
 pub const SKIP_REAL: &str = "USHER_SKIP_REAL";

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-use usher_testbed::{Binary, ControlPlane, Instance, Options, Toolbox};
+use usher_testbed::{Binary, ControlPlane, Instance, Options, RealNodes, Toolbox, real_nodes};
 
 /// A real Kubernetes control plane with fake nodes, on loopback, for tests.
 #[derive(Parser)]
@@ -54,6 +54,9 @@ struct Up {
     /// How many fake nodes
     #[arg(long, default_value_t = 3)]
     nodes: usize,
+    /// How many real nodes, each with a kubelet and containerd of its own; they need root
+    #[arg(long, default_value_t = 0)]
+    real_nodes: usize,
     /// How many zones the nodes are spread over
     #[arg(long, default_value_t = 3, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     zones: usize,
@@ -134,7 +137,10 @@ async fn stay(up: &Up) -> Result<()> {
             }
         }
     };
+    let mut users = Options::default().users;
+    users.extend(real_nodes::users(up.real_nodes));
     let options = Options {
+        users,
         name: Some(up.named.name.clone()),
         nodes: up.nodes,
         zones: up.zones,
@@ -144,6 +150,8 @@ async fn stay(up: &Up) -> Result<()> {
     let started = Instant::now();
     let living = async {
         let mut plane = ControlPlane::start_for_command(options).await?;
+        let token = |user: &str| plane.token_of(user).map(str::to_owned);
+        let _real = RealNodes::start(up.real_nodes, plane.url(), plane.ca_pem(), token).await?;
         if !up.detached {
             eprintln!("testbed: {} is ready after {:.1} s", plane.name(), started.elapsed().as_secs_f64());
             introduce(plane.name(), plane.kubeconfig(), &plane.kubectl());
@@ -168,6 +176,7 @@ async fn detach(up: &Up) -> Result<()> {
     let mut command = Command::new(program);
     command.args(["up", "--detached", "--name", &up.named.name]);
     command.args(["--nodes", &up.nodes.to_string(), "--zones", &up.zones.to_string()]);
+    command.args(["--real-nodes", &up.real_nodes.to_string()]);
     if up.no_controllers {
         command.arg("--no-controllers");
     }

@@ -41,6 +41,16 @@ impl Kubectl {
         Ok(Self { binary: usher_testbed::kubectl_path().await?, kubeconfig, cache })
     }
 
+    /// With another kubectl.
+    ///
+    /// # Errors
+    /// As for [`Kubectl::new`].
+    pub async fn of(cluster: &TestCluster, name: &str, binary: PathBuf) -> Result<Self> {
+        let made = Self::new(cluster).await?;
+        let cache = made.kubeconfig.with_extension(format!("{name}-cache"));
+        Ok(Self { binary, kubeconfig: made.kubeconfig.clone(), cache })
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command

@@ -10,6 +10,8 @@ pub mod cluster;
 pub mod corpus;
 pub mod counted;
 pub mod crds;
+pub mod descheduler;
+pub mod descheduling;
 pub mod follower;
 pub mod guide;
 pub mod hostile;

@@ -101,7 +101,7 @@ fn fnv(text: &str) -> u64 {
 }
 
 /// A plain eviction that the gateway turned into a request, or joined to one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ask {
     /// The user who asked.

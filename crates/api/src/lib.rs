@@ -10,17 +10,21 @@
 //! - [`names`]: every well-known string.
 //! - [`workloads`]: the bundled interceptors, and how workloads opt in and out of them; [`report`]: what an interceptor reports.
 //! - [`gateway`]: who asks by a plain eviction, and how that is remembered.
+//! - [`node_agent`]: what the agent of a node writes on it.
+//! - [`evict_policy`]: who ends a pod that Kubernetes wants to evict.
 //! - [`lenient`]: lists in which some objects cannot be read.
 //! - [`crd`]: the definitions that are installed; `deploy/crds` is generated from them.
 
 pub mod crd;
 pub mod domain;
+pub mod evict_policy;
 pub mod eviction_request;
 pub mod gateway;
 pub mod interceptor_annotation;
 pub mod interceptor_rules;
 pub mod lenient;
 pub mod names;
+pub mod node_agent;
 pub mod node_maintenance;
 pub mod refusal;
 pub mod report;

@@ -37,23 +37,65 @@ pub const MAINTENANCE_COMPLETION_FINALIZER: &str = "nodemaintenance.k8s.io/maint
 /// NodeMaintenance annotation: set to `true`, a node that was selected once stays in the maintenance until this ends, whatever
 /// becomes of its labels.
 pub const KEEP_NODES_ANNOTATION: &str = "nodemaintenance.k8s.io/keep-nodes";
+/// NodeMaintenance annotation: with `true`, static pods of the control plane leave too, where others of their kind go on.
+pub const MOVE_CONTROL_PLANE_ANNOTATION: &str = "nodemaintenance.k8s.io/move-control-plane";
+/// The annotations of a maintenance that change what becomes of nodes: who sets them has to have the right to.
+pub const DECIDING_ANNOTATIONS: [&str; 2] = [KEEP_NODES_ANNOTATION, MOVE_CONTROL_PLANE_ANNOTATION];
+/// Node annotation, written by the agent of the node: what it looks after, and which manifests it has taken.
+pub const NODE_AGENT_ANNOTATION: &str = "nodemaintenance.k8s.io/node-agent";
 /// Node annotation: the maintenances that keep the node cordoned, separated by commas.
 pub const NODE_HELD_BY_ANNOTATION: &str = "nodemaintenance.k8s.io/held-by";
 /// Node annotation: whether the node was cordoned before the first maintenance came, and so stays cordoned after the last.
 pub const NODE_WAS_UNSCHEDULABLE_ANNOTATION: &str = "nodemaintenance.k8s.io/was-unschedulable";
 /// Node annotation: the phase of the maintenance that the node is in.
 pub const NODE_PHASE_ANNOTATION: &str = "nodemaintenance.k8s.io/phase";
+/// NodeMaintenance annotations, on one that the agent of a node made: in which start of the node, by which cause, and when the node is
+/// gone at the latest, for whoever can use that.
+pub const NODE_AGENT_BOOT_ANNOTATION: &str = "nodemaintenance.k8s.io/boot-id";
+pub const NODE_AGENT_CAUSE_ANNOTATION: &str = "nodemaintenance.k8s.io/cause";
+pub const NODE_AGENT_DEADLINE_ANNOTATION: &str = "nodemaintenance.k8s.io/deadline";
 
 /// Annotation of a workload, or of a namespace for all workloads in it, that stands for the specification's
 /// `.spec.evictionRequestStrategy`: see [`crate::workloads::Strategy`].
 pub const EVICTION_REQUEST_STRATEGY_ANNOTATION: &str =
     "evictionrequest.coordination.k8s.io/eviction-request-strategy";
+/// Annotation of a pod, and so of the template of a workload, or of a namespace for all pods in it that say nothing: see
+/// [`crate::evict_policy::EvictPolicy`]. It stands for `.spec.evictPolicy` of the Pod Evict Policy.
+pub const EVICT_POLICY_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/evict-policy";
+
+/// Pod annotation of the Pod Evict Policy, set to `true`: Kubernetes wants to evict the pod, and its workload takes over.
+pub const POD_EVICT_WANTED_ANNOTATION: &str = "kubernetes.io/pod-evict-wanted";
+
+/// Pod annotation beside it: since when, and who asked. See [`crate::evict_policy::EvictWanted`].
+pub const EVICT_WANTED_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/evict-wanted";
+
+/// Annotation of a ReplicaSet, Deployment or StatefulSet that stands for `.spec.evictStrategy.maxUnavailable` of the Pod Evict Policy: so
+/// many of its pods are evicted at a time, as a number or a percentage.
+pub const EVICT_MAX_UNAVAILABLE_ANNOTATION: &str =
+    "evictionrequest.coordination.k8s.io/evict-max-unavailable";
+
 /// Scheduling gate of a pod that its DaemonSet makes for a node whose maintenance has taken the one before off.
 pub const MAINTENANCE_SCHEDULING_GATE: &str = "nodemaintenance.k8s.io/held";
 /// The namespace that the manager runs in, unless it is installed elsewhere.
 pub const MANAGER_NAMESPACE: &str = "usher-system";
 /// The ConfigMap, in the manager's namespace, that tells admission which DaemonSet pods are kept off which nodes.
 pub const HELD_NODES_CONFIG_MAP: &str = "usher-held-nodes";
+
+/// The lease of the descheduler, and by it its name.
+pub const DESCHEDULER_LEASE: &str = "usher-descheduler";
+/// What the name of a descheduler is followed by in that of the ConfigMap, in its namespace, in which it remembers pods that it does not
+/// ask again for a while.
+pub const DESCHEDULER_CONFIG_MAP_SUFFIX: &str = "-cool-downs";
+/// Its keys: pods that are not asked for a while, and pods that are moved in the background.
+pub const DESCHEDULER_COOL_DOWNS_KEY: &str = "coolDowns";
+pub const DESCHEDULER_IN_BACKGROUND_KEY: &str = "inBackground";
+/// The ConfigMap, in the manager's namespace, with the descheduler's policy, and under which key.
+pub const DESCHEDULER_POLICY_CONFIG_MAP: &str = "usher-descheduler-policy";
+pub const DESCHEDULER_POLICY_KEY: &str = "policy.yaml";
+/// EvictionRequest annotation: which descheduler asks, by the namespace and name of its lease.
+pub const DESCHEDULER_INSTANCE_ANNOTATION: &str = "descheduler.evictionrequest.coordination.k8s.io/instance";
+/// EvictionRequest annotation: why the descheduler asks, for people to read.
+pub const DESCHEDULER_REASON_ANNOTATION: &str = "descheduler.evictionrequest.coordination.k8s.io/reason";
 
 /// NodeMaintenance condition: all targeted pods have terminated on all selected nodes.
 pub const DRAINED_CONDITION: &str = "Drained";
@@ -64,6 +106,8 @@ pub const NODE_MAINTENANCE_CONDITION: &str = "NodeMaintenance";
 /// Deployment condition: at least one of its pods is being evicted by an interceptor.
 pub const EVICTION_REQUEST_IN_PROGRESS_CONDITION: &str = "EvictionRequestInProgress";
 
+/// Requester name of the descheduler.
+pub const DESCHEDULER_REQUESTER: &str = "descheduler.sigs.k8s.io";
 /// Requester name of node maintenance.
 pub const NODE_MAINTENANCE_REQUESTER: &str = NODE_MAINTENANCE_GROUP;
 

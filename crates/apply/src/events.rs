@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
@@ -13,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use usher_api::EvictionRequest;
 use usher_decide::decision::{About, Notice};
 use usher_decide::snapshot::{Pod, Request};
@@ -26,12 +27,21 @@ const PAUSE: SignedDuration = SignedDuration::from_mins(5);
 /// So many events may wait to be written, and so many are remembered.
 const WAITING: usize = 1024;
 const REMEMBERED: usize = 16 * 1024;
+/// So long they may take at the end.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Where news are handed in. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Events {
-    sender: mpsc::Sender<PendingEvent>,
+    sender: mpsc::Sender<Handed>,
     dropped: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+enum Handed {
+    Event(Box<PendingEvent>),
+    /// All that was handed in before is written.
+    Written(oneshot::Sender<()>),
 }
 
 #[derive(Debug)]
@@ -47,11 +57,14 @@ struct PendingEvent {
 impl Events {
     /// Starts writing. Ends when all clones are gone.
     pub fn start(client: Client, clock: Clock) -> Self {
-        let (sender, mut receiver) = mpsc::channel::<PendingEvent>(WAITING);
+        let (sender, mut receiver) = mpsc::channel::<Handed>(WAITING);
         tokio::spawn(async move {
             let mut writer = Writer { client, clock, told: HashMap::new(), written: 0 };
-            while let Some(news) = receiver.recv().await {
-                writer.write(news).await;
+            while let Some(handed) = receiver.recv().await {
+                match handed {
+                    Handed::Event(news) => writer.write(*news).await,
+                    Handed::Written(done) => drop(done.send(())),
+                }
             }
         });
         Self { sender, dropped: Arc::default() }
@@ -60,6 +73,17 @@ impl Events {
     /// How many could not be taken because too many were waiting.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all that was handed in is written, but not for ever: for who is about to end.
+    pub async fn written(&self) {
+        let (done, written) = oneshot::channel();
+        let waiting = async {
+            if self.sender.send(Handed::Written(done)).await.is_ok() {
+                let _ = written.await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, waiting).await;
     }
 
     /// PendingEvent of one object.
@@ -74,7 +98,7 @@ impl Events {
     }
 
     fn hand_in(&self, news: PendingEvent) {
-        if self.sender.try_send(news).is_err() {
+        if self.sender.try_send(Handed::Event(Box::new(news))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, DynamicObject, NamespaceResourceScope};
 use kube::{Client, Error};
@@ -24,6 +24,7 @@ use usher_decide::snapshot::{
     AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request, RequestOnWire,
 };
 
+use crate::config_map;
 use crate::events::Events;
 use crate::requests::{Failure, failure_of_write};
 use crate::spans;
@@ -262,30 +263,7 @@ impl Interceptions {
 
     /// Written whole: what the manager before has left is replaced.
     async fn hold_nodes(&self, data: &BTreeMap<String, String>) -> Result<(), Failure> {
-        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": HELD_NODES_CONFIG_MAP, "labels": {"app.kubernetes.io/name": "usher"}},
-            "data": data,
-        });
-        let object: ConfigMap =
-            serde_json::from_value(object).map_err(|why| Failure::Later(why.to_string()))?;
-        match maps.replace(HELD_NODES_CONFIG_MAP, &PostParams::default(), &object).await {
-            Ok(_) => Ok(()),
-            // Where there is none, no node is held.
-            Err(Error::Api(status)) if status.code == 404 && data.is_empty() => Ok(()),
-            Err(Error::Api(status)) if status.code == 404 => {
-                match maps.create(&PostParams::default(), &object).await {
-                    Ok(_) => Ok(()),
-                    Err(Error::Api(status)) if status.code == 404 => {
-                        let message = format!("there is no namespace {}", self.namespace);
-                        Err(Failure::Refused { reason: "NoNamespace", message })
-                    }
-                    Err(why) => Err(failure_of_write(why)),
-                }
-            }
-            Err(why) => Err(failure_of_write(why)),
-        }
+        config_map::write(&self.client, &self.namespace, HELD_NODES_CONFIG_MAP, data.clone()).await
     }
 }
 

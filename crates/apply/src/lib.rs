@@ -3,13 +3,18 @@
 //! - [`requests`]: the effects of a decision on an eviction request.
 //! - [`maintenances`]: those on a maintenance, its nodes and its pods.
 //! - [`interceptions`]: those of the bundled interceptors.
+//! - [`descheduling`]: what becomes of a descheduler's plan.
+//! - [`evict_policies`]: those of the Pod Evict Policy.
 //! - [`events`]: telling people, once and not per retry.
 //! - [`spans`]: what tracing shows of it.
 //! - `written`: what was written lately, and no watch has told of.
 //!
 //! Nothing here decides whether something is to be done.
 
+mod config_map;
+pub mod descheduling;
 pub mod events;
+pub mod evict_policies;
 pub mod interceptions;
 pub mod maintenances;
 pub mod requests;
@@ -17,7 +22,9 @@ pub mod spans;
 mod status;
 mod written;
 
+pub use descheduling::{DeschedulerName, Descheduling};
 pub use events::Events;
+pub use evict_policies::EvictPolicies;
 pub use interceptions::Interceptions;
 pub use maintenances::Maintenances;
 pub use requests::{Failure, Outcome, Requests};

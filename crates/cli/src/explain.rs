@@ -116,7 +116,7 @@ async fn several(
 #[serde(untagged)]
 enum Explained {
     Pod(Box<Explanation>),
-    Node(NodeExplanation),
+    Node(Box<NodeExplanation>),
     Deployment(Box<DeploymentExplanation>),
 }
 
@@ -132,7 +132,10 @@ impl Explained {
                 let found = find(client, namespace, name).await?;
                 Ok(Self::Pod(Box::new(explain(&found, environment.now()))))
             }
-            Subject::Node(name) => Ok(Self::Node(explain_node::read(client, name, environment.now()).await?)),
+            Subject::Node(name) => {
+                let explanation = explain_node::read(client, name, environment.now()).await?;
+                Ok(Self::Node(Box::new(explanation)))
+            }
             Subject::Deployment(name) => {
                 let explanation =
                     explain_deployment::read(client, namespace, name, environment.now()).await?;

@@ -8,6 +8,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde::Serialize;
 use usher_api::gateway::GatewayMode;
 use usher_api::names::{EVICTION_REQUEST_GROUP, GATEWAY_MODE_LABEL};
+use usher_decide::snapshot::{Pod, PodOnWire};
 
 use crate::arguments::Connection;
 use crate::error::is_code;
@@ -15,7 +16,7 @@ use crate::output::Structured;
 use crate::reading::Read;
 use crate::request_text::{WaitText as _, state_in, turn_text};
 use crate::table::Table;
-use crate::world::World;
+use crate::world::{World, list_as, scoped};
 use crate::{Ending, Environment, Error, Streams, span};
 
 #[derive(Debug, clap::Args)]
@@ -26,7 +27,8 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Show the mode, the namespaces that say otherwise, and the evictions that are under way as requests.
+    /// Show the mode, the namespaces that say otherwise, the evictions that are under way as requests, and pods that their workloads
+    /// take over.
     Status(StatusArguments),
 }
 
@@ -54,6 +56,21 @@ struct Status {
     is_reachable: Option<bool>,
     namespaces: Option<Vec<NamespaceMode>>,
     evictions: Vec<Eviction>,
+    /// Pods that their workloads take over. Nothing: pods may not be listed.
+    wanted: Option<Vec<Wanted>>,
+}
+
+/// A pod that Kubernetes wants to evict, and that its workload takes over.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Wanted {
+    namespace: String,
+    pod: String,
+    node: String,
+    since: Timestamp,
+    /// Who evicts it by the eviction API, if somebody does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,7 +146,25 @@ async fn read(client: &Client, now: Timestamp) -> Result<Status, Error> {
         })
         .collect()
     });
-    Ok(Status { mode, is_registered: hook.map(|hook| hook.is_some()), is_reachable, namespaces, evictions })
+    let pods = match list_as::<PodOnWire, Pod>(&scoped(client, None), None).await {
+        Ok(pods) => Some(pods),
+        Err(Error::Forbidden(_)) => None,
+        Err(why) => return Err(why),
+    };
+    let wanted = pods.map(|pods| pods.iter().filter_map(wanted).collect());
+    let is_registered = hook.map(|hook| hook.is_some());
+    Ok(Status { mode, is_registered, is_reachable, namespaces, evictions, wanted })
+}
+
+fn wanted(pod: &Pod) -> Option<Wanted> {
+    let mark = pod.evict.as_ref()?.wanted.as_ref()?;
+    Some(Wanted {
+        namespace: pod.key.namespace.to_string(),
+        pod: pod.key.name.to_string(),
+        node: pod.node.to_string(),
+        since: mark.since.0,
+        user: mark.asked.as_ref().map(|ask| ask.by.clone()),
+    })
 }
 
 /// Whether API servers know where it is, and whom to trust there. At a URL that may be an authority of the system's.
@@ -173,6 +208,18 @@ fn render(status: &Status, now: Timestamp) -> String {
             text.push_str(&format!("\n{}", table.render()));
         }
     }
+    let ago = |time: Timestamp| format!("{} ago", span::age(time, now));
+    if let Some(wanted) = status.wanted.as_deref().filter(|wanted| !wanted.is_empty()) {
+        let mut table = Table::new(&["NAMESPACE", "POD", "NODE", "WANTED GONE", "BY"]);
+        for it in wanted {
+            let by = it.user.clone().unwrap_or_else(|| "the cluster".to_owned());
+            table.row(vec![it.namespace.clone(), it.pod.clone(), it.node.clone(), ago(it.since), by]);
+        }
+        text.push_str(&format!(
+            "\nPods that their workloads take over (evict policy ControllerTakeOver):\n\n{}",
+            table.render()
+        ));
+    }
     if status.evictions.is_empty() {
         text.push_str("\nNo plain evictions are under way as eviction requests.\n");
         return text;
@@ -180,7 +227,6 @@ fn render(status: &Status, now: Timestamp) -> String {
     let mut table =
         Table::new(&["NAMESPACE", "POD", "EVICTED BY", "REQUESTED", "LAST TRY", "TURN", "WAITING ON"]);
     for it in &status.evictions {
-        let ago = |time: Timestamp| format!("{} ago", span::age(time, now));
         table.row(vec![
             it.namespace.clone(),
             it.pod.clone(),
@@ -223,6 +269,13 @@ mod tests {
                 turn: "a.example.com (1/2)".to_owned(),
                 waiting_on: "interceptor".to_owned(),
             }],
+            wanted: Some(vec![Wanted {
+                namespace: "shop".to_owned(),
+                pod: "web-2".to_owned(),
+                node: "n1".to_owned(),
+                since: at("2026-01-01T11:59:30Z"),
+                user: None,
+            }]),
         };
         assert_eq!(
             render(&status, at("2026-01-01T12:00:00Z")),
@@ -231,6 +284,11 @@ mod tests {
 NAMESPACE   MODE   MEANING
 quiet       off    plain evictions are carried out past interceptors
 typo        on     no such mode, so that of the cluster counts
+
+Pods that their workloads take over (evict policy ControllerTakeOver):
+
+NAMESPACE   POD     NODE   WANTED GONE   BY
+shop        web-2   n1     30s ago       the cluster
 
 NAMESPACE   POD     EVICTED BY   REQUESTED   LAST TRY   TURN                  WAITING ON
 shop        web-1   alice        2m ago      5s ago     a.example.com (1/2)   interceptor
@@ -260,6 +318,7 @@ shop        web-1   alice        2m ago      5s ago     a.example.com (1/2)   in
             is_reachable,
             namespaces: None,
             evictions: Vec::new(),
+            wanted: None,
         };
         let now = at("2026-01-01T12:00:00Z");
         let hidden = render(&nothing(None, None, None), now);

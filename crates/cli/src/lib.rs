@@ -16,6 +16,7 @@ mod cancel;
 pub mod completion;
 mod connect;
 mod cordon;
+mod deschedule;
 mod drain;
 mod environment;
 mod error;
@@ -75,6 +76,8 @@ pub enum Command {
     Maintenance(maintenance::Arguments),
     /// Show what becomes of plain evictions, as kubectl drain sends them, and who was turned away.
     Gateway(gateway::Arguments),
+    /// Show what a descheduler's policy would do, or why a pod is meant or kept.
+    Deschedule(deschedule::Arguments),
     /// Mark nodes as unschedulable, and say which maintenances hold them.
     Cordon(cordon::CordonArguments),
     /// Mark nodes as schedulable, unless a maintenance holds them.
@@ -143,6 +146,7 @@ async fn run_one(command: Command, environment: &Environment, streams: Streams<'
         Command::Drain(arguments) => drain::run(arguments, environment, streams).await,
         Command::Maintenance(arguments) => maintenance::run(arguments, environment, streams).await,
         Command::Gateway(arguments) => gateway::run(arguments, environment, streams).await,
+        Command::Deschedule(arguments) => deschedule::run(arguments, environment, streams).await,
         Command::Cordon(arguments) => cordon::cordon(arguments, environment, streams).await,
         Command::Uncordon(arguments) => cordon::uncordon(arguments, environment, streams).await,
     }

@@ -2,17 +2,20 @@
 //!
 //! - [`eviction`]: evicts the very pod that was meant, and [`refusal`] tells apart what the server answers.
 //! - [`requests`]: asks that a pod leaves, joins those who ask already, and takes it back, whoever else writes at the same time.
+//! - [`asks`]: the same for somebody who asks by plain evictions.
 //! - [`clock`]: the time, so that it can be virtual.
 //! - [`failure`]: what may be told of a call that failed.
 //!
 //! It depends on the types of the API and on a client. It decides nothing.
 
+pub mod asks;
 pub mod clock;
 pub mod eviction;
 pub mod failure;
 pub mod refusal;
 pub mod requests;
 
+pub use asks::Asking;
 pub use clock::Clock;
 pub use eviction::{Evicted, EvictionOptions, evict};
 pub use failure::kind_of;

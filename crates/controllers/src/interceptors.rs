@@ -181,7 +181,9 @@ impl Reconciler for Controller {
         );
         let apply = self.apply.clone();
         let (namespace, name) = match item {
-            Item::Request(key) | Item::Workload(key) | Item::GatedPod(key) => (&*key.namespace, &*key.name),
+            Item::Request(key) | Item::Workload(key) | Item::ReplicaSet(key) | Item::GatedPod(key) => {
+                (&*key.namespace, &*key.name)
+            }
             Item::HeldNodes => ("", ""),
         };
         let span = spans::work("intercept", namespace, name);

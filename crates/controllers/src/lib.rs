@@ -1,5 +1,7 @@
 //! Controllers: watches, snapshots and queues around the decisions of `usher-decide`.
 //!
+//! - [`descheduler`]: plans in cycles, and asks pods to leave.
+//! - [`evict_policy`]: pods that Kubernetes wants to evict, and whose workloads take over.
 //! - [`eviction_request`]: the eviction request controller.
 //! - [`feeds`]: the watches that controllers share.
 //! - [`interceptors`]: the bundled interceptors.
@@ -13,6 +15,8 @@
 //!
 //! Nothing is decided here.
 
+pub mod descheduler;
+pub mod evict_policy;
 pub mod eviction_request;
 pub mod feeds;
 mod guard;

@@ -17,7 +17,7 @@ use usher_apply::{Clock, kind_of};
 pub use usher_decide::snapshot::WatchEvent;
 use usher_decide::snapshot::{
     Autoscaler, Budget, DaemonSet, Deployment, Key, Maintenance, Namespace, Node, Pod, ReplicaSet, Request,
-    StatefulSet,
+    StatefulSet, TaintedNode,
 };
 
 use crate::pauses::Pauses;
@@ -58,7 +58,7 @@ macro_rules! keyed {
 }
 
 /// Most objects are small.
-const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
 /// Whoever writes a status can make it half a megabyte, and a status of many nodes is as large without anybody's ill will.
 const PAGE_OF_LARGE: u32 = 50;
 
@@ -66,14 +66,14 @@ keyed!(Pod, Budget, DaemonSet, StatefulSet, Autoscaler: key as Key, key_in_names
 // They carry whole templates of pods.
 keyed!(Deployment, ReplicaSet: key as Key, key_in_namespace, PAGE_OF_LARGE);
 keyed!(Request: key as Key, key_in_namespace, PAGE_OF_LARGE);
-keyed!(Namespace, Node: name as Arc<str>, name_of, PAGE);
+keyed!(Namespace, Node, TaintedNode: name as Arc<str>, name_of, PAGE);
 keyed!(Maintenance: name as Arc<str>, name_of, PAGE_OF_LARGE);
 
-fn name_of(metadata: &ObjectMeta) -> Arc<str> {
+pub(crate) fn name_of(metadata: &ObjectMeta) -> Arc<str> {
     metadata.name.clone().unwrap_or_default().into()
 }
 
-fn key_in_namespace(metadata: &ObjectMeta) -> Key {
+pub(crate) fn key_in_namespace(metadata: &ObjectMeta) -> Key {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     Key::new(text(&metadata.namespace), text(&metadata.name))
 }

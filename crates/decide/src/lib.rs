@@ -11,11 +11,13 @@
 //! - [`node_state`]: who holds a node, and how far those who drain it have come.
 //! - [`admission`]: verdicts on what others write.
 //! - [`interceptors`]: the bundled ones, for DaemonSets and StatefulSets.
+//! - [`evict_policy`]: pods that Kubernetes wants to evict, and whose workloads take over.
 //! - [`outlook`]: what a maintenance that does not exist yet would do.
 
 pub mod admission;
 pub mod budgets;
 pub mod decision;
+pub mod evict_policy;
 pub mod eviction_request;
 pub mod interceptors;
 pub mod maintenance;

@@ -6,6 +6,7 @@ mod maintenance;
 mod node;
 mod pod;
 mod request;
+mod taints;
 mod watch_event;
 mod wire;
 mod workload;
@@ -15,12 +16,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 pub use budget::{Budget, BudgetRule, UnhealthyPolicy};
-pub use deployment::{Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, Surge};
+pub use deployment::{
+    Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, SomeAtATime, Surge,
+};
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
-pub use pod::{HandOverPod, Owner, Phase, Pod, PreferredForDeletion, Waiting};
+pub use pod::{EvictFacts, HandOverPod, Owner, Phase, Pod, PreferredForDeletion, Waiting};
 pub use request::{Request, is_of_others};
+pub use taints::{Taint, TaintedNode, TaintedNodeOnWire, Toleration, driven_off_at};
 pub use watch_event::WatchEvent;
 pub use wire::{
     AutoscalerOnWire, BudgetOnWire, DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, PodOnWire,

@@ -53,9 +53,7 @@ impl Component {
             Self::Job => ("system:serviceaccount:kube-system:job-controller", CONTROLLERS),
             Self::PodGc => ("system:serviceaccount:kube-system:pod-garbage-collector", CONTROLLERS),
             Self::NodeLifecycle => ("system:serviceaccount:kube-system:node-controller", CONTROLLERS),
-            Self::TaintEviction => {
-                ("system:serviceaccount:kube-system:taint-eviction-controller", CONTROLLERS)
-            }
+            Self::TaintEviction => ("system:serviceaccount:kube-system:node-controller", CONTROLLERS),
             Self::Claim => ("system:serviceaccount:kube-system:persistent-volume-binder", CONTROLLERS),
             Self::Autoscaler => ("system:serviceaccount:kube-system:horizontal-pod-autoscaler", CONTROLLERS),
             Self::Budget | Self::StaleDisruption => {

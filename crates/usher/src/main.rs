@@ -2,12 +2,14 @@
 
 #[cfg(feature = "sandbox")]
 mod demo;
+mod descheduler;
 mod interruption;
 #[cfg(feature = "sandbox")]
 mod local;
 mod manager;
 #[cfg(feature = "sandbox")]
 mod manifests;
+mod node_agent;
 #[cfg(feature = "sandbox")]
 mod resident;
 #[cfg(feature = "sandbox")]
@@ -54,6 +56,15 @@ enum Command {
     ///
     /// Replicas elect one that acts. It runs until SIGTERM, then finishes the calls under way and releases the lease.
     Manager(manager::Arguments),
+    /// Run the descheduler alone: plan in cycles by a policy, and ask pods to leave.
+    ///
+    /// It reads the policies of the Go descheduler (descheduler/v1alpha2). It runs until SIGTERM, or for one cycle with
+    /// --descheduling-interval=0.
+    Descheduler(descheduler::Arguments),
+    /// Run the agent of a node: its static pods leave for maintenances and come back.
+    ///
+    /// It runs until SIGTERM. What it has taken stays taken meanwhile, and the next one goes on.
+    NodeAgent(node_agent::Arguments),
     /// Print a completion script for your shell, as in: source <(usher completion bash).
     Completion { shell: completion::Shell },
 }
@@ -89,6 +100,8 @@ fn main() -> ExitCode {
         }
         Command::Demo(arguments) => on(Threads::OnePerCore, serve(demo::run(arguments))),
         Command::Sandbox(arguments) => on(Threads::OnePerCore, serve(sandbox::run(arguments))),
+        Command::Descheduler(arguments) => on(Threads::OnePerCore, serve(descheduler::run(arguments))),
+        Command::NodeAgent(arguments) => on(Threads::One, serve(node_agent::run(arguments))),
         Command::Manager(arguments) => on(Threads::OnePerCore, serve(manager::run(arguments))),
     }
 }

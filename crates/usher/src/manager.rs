@@ -1,16 +1,18 @@
 //! `usher manager`: the controllers in a cluster, one replica of them at work.
 
-mod access;
-mod gates;
+pub mod access;
+pub mod descheduling;
+pub mod gates;
 mod health;
-mod http;
-mod logs;
+pub mod http;
+pub mod logs;
 mod scrapers;
 mod traces;
 mod webhook;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,13 +24,15 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use usher_api::names::DESCHEDULER_LEASE;
 use usher_api::workloads::BundledInterceptor;
-use usher_apply::Clock;
+use usher_apply::{Clock, DeschedulerName};
+use usher_controllers::descheduler::policy_file;
 use usher_controllers::feeds::Feeds;
 use usher_controllers::interceptors::HandOver;
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{eviction_request, interceptors, maintenance};
+use usher_controllers::{descheduler, evict_policy, eviction_request, interceptors, maintenance};
 use usher_webhook::Clients;
 
 use crate::interruption::interruption;
@@ -52,7 +56,11 @@ pub struct Arguments {
     lease_name: String,
     /// Switches, as NAME=true or NAME=false, separated by commas. EvictionRequestAPI (true): carry out eviction
     /// requests; without it they are kept and nothing is done about them. DeclarativeNodeMaintenance (true): the same for
-    /// node maintenances.
+    /// node maintenances. Descheduler (true): deschedule by --policy-config-file, if there is one. EvictionsInBackground (true): its pods
+    /// with the annotation descheduler.alpha.kubernetes.io/request-evict-only are evicted, and a refusal may mean that they are moved
+    /// in the background. DeschedulerEvictionRequests (true): all others are asked by eviction requests; without it they are evicted.
+    /// PodEvictPolicy (false): workloads take over pods of the evict policy ControllerTakeOver; it needs the component
+    /// deploy/evict-policy.
     #[arg(long, value_name = "GATES", default_value = "", value_parser = gates::parse)]
     feature_gates: Gates,
     /// How long all interceptors of a pod may take together, counted from its eviction request, such as 12h. Then the pod is
@@ -63,6 +71,10 @@ pub struct Arguments {
     /// unless an interceptor forbids that. Drainers try again within a minute. 0: never.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     gateway_withdraw_after: SignedDuration,
+    /// With the feature gate PodEvictPolicy: so long a workload has to end a pod of the evict policy ControllerTakeOver that Kubernetes wants
+    /// to evict. Then the policy falls back to Default.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    evict_policy_timeout: SignedDuration,
     /// The interceptors that answer for the pods of workloads, separated by commas: daemonset, statefulset, deployment (which
     /// also answers for ReplicaSets and HorizontalPodAutoscalers). An empty list
     /// switches all of them off; their pods are then left to other interceptors and the eviction API.
@@ -73,6 +85,15 @@ pub struct Arguments {
     /// deploy/workloads/hand-over-role.yaml.
     #[arg(long, value_name = "WHERE", default_value = "off")]
     hand_over: HandOverSwitch,
+    /// The descheduler's policy: a DeschedulerPolicy of descheduler/v1alpha2. Without it nothing is descheduled. It is read again when it
+    /// changes; one that is wrong is refused, and the one before holds.
+    #[arg(long, value_name = "FILE")]
+    policy_config_file: Option<PathBuf>,
+    /// The name of the descheduler's own lease, in the same namespace.
+    #[arg(long, value_name = "NAME", default_value = DESCHEDULER_LEASE)]
+    descheduler_lease_name: String,
+    #[command(flatten)]
+    descheduling: descheduling::Arguments,
     /// Where /metrics is served.
     #[arg(long, default_value = "0.0.0.0:8080")]
     metrics_address: SocketAddr,
@@ -96,6 +117,15 @@ impl Arguments {
         let limit = Some(self.interceptors_time_limit).filter(|limit| !limit.is_zero());
         let withdraw_after = Some(self.gateway_withdraw_after).filter(|after| !after.is_zero());
         eviction_request::Options { interceptors_limit: limit, withdraw_after }
+    }
+
+    /// What the Pod Evict Policy goes by, if it is on.
+    fn evict_policy_options(&self) -> Option<evict_policy::Options> {
+        let eviction_request::Options { interceptors_limit, withdraw_after } = self.request_options();
+        let options =
+            evict_policy::Options { timeout: self.evict_policy_timeout, withdraw_after, interceptors_limit };
+        let gates = [Gate::PodEvictPolicy, Gate::EvictionRequestApi];
+        gates.into_iter().all(|gate| self.feature_gates.is_on(gate)).then_some(options)
     }
 
     /// Those that are on. Without requests there is nothing to answer, and DaemonSets answer to maintenances alone.
@@ -144,7 +174,10 @@ fn interceptors(text: &str) -> Result<Interceptors, String> {
     Ok(Interceptors(chosen))
 }
 
-fn duration(text: &str) -> Result<SignedDuration, String> {
+pub fn duration(text: &str) -> Result<SignedDuration, String> {
+    if text == "0" {
+        return Ok(SignedDuration::ZERO);
+    }
     match text.parse::<SignedDuration>() {
         Ok(duration) if !duration.is_negative() => Ok(duration),
         Ok(_) => Err("it cannot be negative".to_string()),
@@ -153,7 +186,7 @@ fn duration(text: &str) -> Result<SignedDuration, String> {
 }
 
 /// When asked to end, this process is gone after so long, whatever hangs.
-const END_WITHIN: Duration = Duration::from_secs(25);
+pub const END_WITHIN: Duration = Duration::from_secs(25);
 
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let traces = Traces::start(&arguments.traces)?;
@@ -234,7 +267,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+pub async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let hint = || format!("cannot listen on {address}: choose another address with {flag}");
     TcpListener::bind(address).await.with_context(hint)
 }
@@ -256,7 +289,7 @@ struct Parts {
 impl Parts {
     /// Everything that runs, until it is to stop. All replicas answer for admission, and one of them leads.
     async fn run(&self, admission: TcpListener) -> anyhow::Result<()> {
-        let ((), admitted) = tokio::join!(self.lead(), webhook::run(self, admission));
+        let ((), (), admitted) = tokio::join!(self.lead(), self.deschedule(), webhook::run(self, admission));
         admitted
     }
 
@@ -275,6 +308,9 @@ impl Parts {
                 "feature gate DeclarativeNodeMaintenance is off: maintenances are kept, and not acted on"
             );
         }
+        if gates.is_on(Gate::PodEvictPolicy) && !requests {
+            tracing::warn!("feature gate PodEvictPolicy does nothing without EvictionRequestAPI");
+        }
         if !requests && !maintenances {
             self.health.stands_by();
             return self.stopped().await;
@@ -287,6 +323,44 @@ impl Parts {
             Election::new(self.client.clone(), namespace, lease_name, &identity(), self.clock.clone());
         self.health.stands_by();
         election.run(self.stopping.clone(), || self.act()).await;
+    }
+
+    /// The descheduler, in the replica that holds its own lease. Its watches are its own: the others may be led elsewhere.
+    async fn deschedule(&self) {
+        let gates = &self.arguments.feature_gates;
+        let policy = self.arguments.policy_config_file.clone().filter(|_| gates.is_on(Gate::Descheduler));
+        let Some(policy) = policy else { return };
+        let Arguments { namespace, descheduler_lease_name: lease, descheduling, .. } = &*self.arguments;
+        let name = DeschedulerName { namespace: namespace.clone(), name: lease.clone() };
+        let options = descheduling.options(gates, name, descheduling::Run::InManager);
+        if options.interval.is_none() {
+            tracing::warn!("--descheduling-interval is 0: there is one cycle after each election");
+        }
+        let work = || async {
+            self.metrics.leads(lease, true);
+            let mut feeds = Feeds::default();
+            let (client, clock, observer) =
+                (self.client.clone(), self.clock.clone(), self.metrics.descheduler_observer(|| {}));
+            let running = descheduler::run_until(
+                &mut feeds,
+                client.clone(),
+                clock,
+                options.clone(),
+                policy_file::follow(policy.clone()),
+                observer,
+                self.stopped(),
+            );
+            let _watches = feeds.start(&client);
+            running.await;
+            // One that has done its only cycle keeps the lease: nobody else is to do it again.
+            self.stopped().await;
+            self.metrics.leads(lease, false);
+        };
+        if !self.arguments.leader_elect {
+            return work().await;
+        }
+        let election = Election::new(self.client.clone(), namespace, lease, &identity(), self.clock.clone());
+        election.run(self.stopping.clone(), work).await;
     }
 
     /// The controllers whose gates are on, until they are to stop.
@@ -309,7 +383,9 @@ impl Parts {
         let interceptors = self.arguments.interceptors();
         let is_without = !interceptors.contains(&BundledInterceptor::DaemonSet);
         let interceptors = interceptors.into_iter().map(Controller::Interceptor);
-        controllers.chain(interceptors).chain(is_without.then_some(Controller::HeldPods)).collect()
+        let evict_policy = self.arguments.evict_policy_options().map(|_| Controller::EvictPolicy);
+        let held = is_without.then_some(Controller::HeldPods);
+        controllers.chain(interceptors).chain(held).chain(evict_policy).collect()
     }
 
     fn start(&self, controller: Controller, feeds: &mut Feeds) -> BoxFuture<'static, ()> {
@@ -331,6 +407,12 @@ impl Parts {
                 let namespace = &self.arguments.namespace;
                 let which = interceptors::Chosen { which, hand_over: self.arguments.hand_over.into() };
                 interceptors::run_until(which, feeds, client, clock, namespace, observer, stop).boxed()
+            }
+            Controller::EvictPolicy => {
+                let options = self.arguments.evict_policy_options().unwrap_or_default();
+                let interceptors = self.arguments.interceptors();
+                let observer = self.metrics.evict_policy_observer(synced);
+                evict_policy::run_until(feeds, client, clock, options, interceptors, observer, stop).boxed()
             }
             Controller::HeldPods => {
                 let observer = self.metrics.interceptor_observer(BundledInterceptor::DaemonSet, synced);
@@ -368,7 +450,7 @@ impl Drop for Leading<'_> {
 }
 
 /// Another one in every process, and in every start of it: two with the same name would both believe to lead.
-fn identity() -> String {
+pub fn identity() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     let host = ["POD_NAME", "HOSTNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     format!("{}_{:016x}", host.as_deref().unwrap_or("usher"), RandomState::new().hash_one(0_u8))

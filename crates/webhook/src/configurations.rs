@@ -20,7 +20,7 @@
 
 use serde_json::{Value, json};
 use usher_api::names::{
-    EVICTION_REQUEST_GROUP, GATEWAY_MODE_LABEL, INTERCEPTOR_ANNOTATION_PREFIX, KEEP_NODES_ANNOTATION,
+    DECIDING_ANNOTATIONS, EVICTION_REQUEST_GROUP, GATEWAY_MODE_LABEL, INTERCEPTOR_ANNOTATION_PREFIX,
     MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_GROUP, VERSION,
 };
 
@@ -234,15 +234,16 @@ fn decides_on_nodes() -> String {
     };
     let owners =
         |of: &str| format!("(has({of}.metadata.ownerReferences) ? {of}.metadata.ownerReferences : [])");
-    let keeps = |of: &str| {
+    let says = |of: &str, name: &str| {
         format!(
-            "(has({of}.metadata.annotations) && '{KEEP_NODES_ANNOTATION}' in {of}.metadata.annotations ? {of}.metadata.annotations['{KEEP_NODES_ANNOTATION}'] : '')"
+            "(has({of}.metadata.annotations) && '{name}' in {of}.metadata.annotations ? {of}.metadata.annotations['{name}'] : '')"
         )
     };
+    let annotations = DECIDING_ANNOTATIONS
+        .map(|name| format!("{} != {}", says("object", name), says("oldObject", name)))
+        .join(" || ");
     format!(
-        "object == null || oldObject == null || has(request.subResource) || object.spec != oldObject.spec || {} != {} || {} != {} || {} != {}",
-        keeps("object"),
-        keeps("oldObject"),
+        "object == null || oldObject == null || has(request.subResource) || object.spec != oldObject.spec || {annotations} || {} != {} || {} != {}",
         holds("object"),
         holds("oldObject"),
         owners("object"),

@@ -8,25 +8,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
 use kube::{Client, Error};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
+use usher_api::LocalPodReference;
+use usher_api::evict_policy::{EvictPolicy, EvictWanted, policy_annotation};
 use usher_api::gateway::{Ask, CallerClass, GatewayMode, requester_of_user};
 use usher_api::lenient::Lenient;
-use usher_api::names::{GATEWAY_MODE_LABEL, requester_finalizer};
-use usher_api::{EvictionRequest, LocalPodReference};
-use usher_client::kind_of;
-use usher_client::requests::new_request;
+use usher_api::names::GATEWAY_MODE_LABEL;
+use usher_client::requests::Version;
+use usher_client::{Asking, kind_of};
 use usher_decide::admission::gateway::{
     Case, Judgement, Pass, PlainEviction, Write, judge, passes, retry_after_seconds,
 };
-use usher_decide::admission::{Changes, Verdict};
+use usher_decide::admission::{Changes, FoundPod, Verdict};
+use usher_decide::evict_policy::{eviction, whole_second};
 use usher_decide::snapshot::{Request as KnownRequest, RequestOnWire};
 
 use crate::admission::Admission;
@@ -63,6 +65,10 @@ pub enum Answer {
     Refused,
     /// Refused because too many came at once.
     Busy,
+    /// Refused, and the pod's workload takes over.
+    TakenOver,
+    /// Left to the API server because the workload had its time.
+    FellBack,
     /// Left to the API server.
     Passed,
     /// Left to the API server because something could not be found out, or the request not be made.
@@ -71,8 +77,16 @@ pub enum Answer {
 
 impl Answer {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Asked, Self::Joined, Self::Refused, Self::Busy, Self::Passed, Self::Failed];
+    pub const ALL: [Self; 8] = [
+        Self::Asked,
+        Self::Joined,
+        Self::Refused,
+        Self::Busy,
+        Self::TakenOver,
+        Self::FellBack,
+        Self::Passed,
+        Self::Failed,
+    ];
 
     /// As metrics call it.
     pub fn as_str(self) -> &'static str {
@@ -81,6 +95,8 @@ impl Answer {
             Self::Joined => "joined",
             Self::Refused => "refused",
             Self::Busy => "busy",
+            Self::TakenOver => "taken-over",
+            Self::FellBack => "fell-back",
             Self::Passed => "passed",
             Self::Failed => "failed",
         }
@@ -101,6 +117,8 @@ pub struct GatewayOptions {
     pub exempt_groups: Vec<String>,
     /// How long all interceptors of a pod may take together.
     pub interceptors_limit: Option<SignedDuration>,
+    /// So long workloads have for pods of the evict policy ControllerTakeOver. Without it the policy does not count.
+    pub evict_timeout: Option<SignedDuration>,
     /// Who counts.
     pub observer: Option<Observer>,
 }
@@ -116,16 +134,25 @@ pub(crate) struct Gateway {
     options: GatewayOptions,
     namespaces: Api<Namespace>,
     /// What namespaces say, as of when.
-    modes: Mutex<HashMap<String, (Instant, Option<GatewayMode>)>>,
+    said: Mutex<HashMap<String, (Instant, Said)>>,
     refused: Mutex<VecDeque<Instant>>,
     at_a_time: Semaphore,
     /// When all places were last taken.
     crowded: Mutex<Option<Instant>>,
 }
 
+/// What a namespace says of its pods.
+#[derive(Debug, Clone, Copy, Default)]
+struct Said {
+    mode: Option<GatewayMode>,
+    evict_policy: Option<EvictPolicy>,
+}
+
 /// What is done with an eviction, and what is said.
 enum Done {
     Pass(Pass),
+    /// It passes because the pod's workload had its time.
+    FellBack,
     /// It passes because something went wrong.
     Failed(String),
     Refuse(Answer, String),
@@ -136,7 +163,7 @@ impl Gateway {
         Self {
             options,
             namespaces: Api::all(client),
-            modes: Mutex::default(),
+            said: Mutex::default(),
             refused: Mutex::default(),
             at_a_time: Semaphore::new(AT_A_TIME),
             crowded: Mutex::default(),
@@ -177,6 +204,10 @@ impl Gateway {
                 tracing::debug!(pod = %pod.name, namespace, ?why, "a plain eviction passes");
                 (Answer::Passed, review::answer(&uid, &Verdict::allow()))
             }
+            Done::FellBack => {
+                tracing::info!(pod = %pod.name, namespace, "a plain eviction passes: the pod's workload had its time");
+                (Answer::FellBack, review::answer(&uid, &Verdict::allow()))
+            }
             Done::Failed(why) => {
                 tracing::warn!(pod = %pod.name, namespace, why, "a plain eviction passes");
                 let warnings = vec![format!("Usher lets this eviction pass: {why}")];
@@ -202,7 +233,8 @@ impl Gateway {
         caller: &Caller,
         eviction: &PlainEviction,
     ) -> Done {
-        let mode = self.mode_in(namespace).await;
+        let said = self.said_by(namespace).await;
+        let mode = said.mode.unwrap_or(self.options.mode);
         if mode == GatewayMode::Off || !admission.enabled.load(Ordering::Relaxed) {
             return Done::Pass(Pass::Off);
         }
@@ -219,8 +251,27 @@ impl Gateway {
         }
         let Some(pod) = pod else { return Done::Pass(Pass::NoPod) };
         let interceptors = pod.interceptors().interceptors;
+        let now = admission.clock.now();
+        let ask = Ask::new(&caller.username, whole_second(now), eviction.grace_period_seconds);
         if interceptors.is_empty() {
-            return Done::Pass(Pass::NoInterceptors);
+            let own = policy_annotation(Some(&pod.annotations)).and_then(|text| text.parse().ok());
+            let policy: EvictPolicy = own.or(said.evict_policy).unwrap_or_default();
+            return match (policy, self.options.evict_timeout) {
+                (EvictPolicy::ControllerTakeOver, Some(timeout)) => {
+                    let wanted = EvictWanted::of(&pod.annotations, &pod.uid);
+                    let case = eviction::Case {
+                        pod: &format!("{namespace}/{name}"),
+                        uid: &pod.uid,
+                        wanted: wanted.as_ref(),
+                        ask: &ask,
+                        is_dry_run: eviction.is_dry_run,
+                        timeout,
+                    };
+                    let judged = eviction::judge(&case, now);
+                    take_over(&admission.client, namespace, name, &pod, judged).await
+                }
+                _ => Done::Pass(Pass::NoInterceptors),
+            };
         }
         let requests: Api<Lenient<RequestOnWire>> = Api::namespaced(admission.client.clone(), namespace);
         let known = match find_request(&requests, &pod.uid).await {
@@ -228,7 +279,6 @@ impl Gateway {
             Err(why) => return Done::Failed(why),
         };
         let requester = requester_of_user(&caller.username);
-        let now = admission.clock.now();
         let case = Case {
             mode,
             eviction,
@@ -238,19 +288,20 @@ impl Gateway {
             requester: &requester,
             interceptors_limit: self.options.interceptors_limit,
         };
-        let asks = Asks {
+        let asks = Asking {
             client: &admission.client,
+            field_manager: FIELD_MANAGER,
             namespace,
             pod: name,
             uid: &pod.uid,
             requester: &requester,
-            ask: Ask::new(&caller.username, whole_second(now), eviction.grace_period_seconds),
+            ask,
         };
         let (write, active, is_claimed, message) = match judge(&case, now) {
             Judgement::Pass(why) => return Done::Pass(why),
             Judgement::Last(write) => {
                 if let (Write::Remember, Some(known)) = (write, &known)
-                    && let Err(why) = asks.remember(known).await
+                    && let Err(why) = asks.remember(&known.uid).await
                 {
                     tracing::debug!(%why, "that somebody still asks could not be remembered");
                 }
@@ -269,9 +320,12 @@ impl Gateway {
 
         let written = match (write, &known) {
             (Write::Nothing, _) => Ok(Answer::Refused),
-            (Write::Create, _) | (_, None) => asks.create().await,
-            (Write::Join, Some(known)) => asks.join(known).await,
-            (Write::Remember, Some(known)) => asks.remember(known).await,
+            (Write::Create, _) | (_, None) => asks.create().await.map(|()| Answer::Asked),
+            (Write::Join, Some(known)) => {
+                let read = Version { uid: &known.uid, resource_version: &known.resource_version };
+                asks.join(read, &known.finalizers).await.map(|()| Answer::Joined)
+            }
+            (Write::Remember, Some(known)) => asks.remember(&known.uid).await.map(|()| Answer::Refused),
         };
         match written {
             Ok(answer) => Done::Refuse(answer, message),
@@ -293,33 +347,35 @@ impl Gateway {
             || caller.groups.iter().any(|group| self.options.exempt_groups.contains(group))
     }
 
-    /// What the namespace says, and otherwise what the cluster does.
-    async fn mode_in(&self, namespace: &str) -> GatewayMode {
+    /// What the namespace says. Nothing, if it cannot be read.
+    async fn said_by(&self, namespace: &str) -> Said {
         let now = Instant::now();
-        let known = self.modes.lock().get(namespace).copied();
-        let said = match known {
-            Some((at, said)) if now < at + FRESH_FOR => said,
-            _ => {
-                // The manager may list namespaces, and needs no right to get one for this.
-                let one = ListParams::default().fields(&format!("metadata.name={namespace}"));
-                let found = match self.namespaces.list_metadata(&one).await {
-                    Ok(found) => found.items.into_iter().next(),
-                    Err(why) => {
-                        tracing::warn!(namespace, why = kind_of(&why), "a namespace cannot be read");
-                        return self.options.mode;
-                    }
-                };
-                let labels = found.and_then(|found| found.metadata.labels).unwrap_or_default();
-                let said = labels.get(GATEWAY_MODE_LABEL).and_then(|text| text.parse().ok());
-                let mut modes = self.modes.lock();
-                if modes.len() >= NAMESPACES_MAX {
-                    modes.clear();
-                }
-                modes.insert(namespace.to_owned(), (now, said));
-                said
+        let known = self.said.lock().get(namespace).copied();
+        if let Some((at, said)) = known
+            && now < at + FRESH_FOR
+        {
+            return said;
+        }
+        // The manager may list namespaces, and needs no right to get one for this.
+        let one = ListParams::default().fields(&format!("metadata.name={namespace}"));
+        let found = match self.namespaces.list_metadata(&one).await {
+            Ok(found) => found.items.into_iter().next().map(|found| found.metadata).unwrap_or_default(),
+            Err(why) => {
+                tracing::warn!(namespace, why = kind_of(&why), "a namespace cannot be read");
+                return Said::default();
             }
         };
-        said.unwrap_or(self.options.mode)
+        let mode = found.labels.as_ref().and_then(|labels| labels.get(GATEWAY_MODE_LABEL));
+        let said = Said {
+            mode: mode.and_then(|text| text.parse().ok()),
+            evict_policy: policy_annotation(found.annotations.as_ref()).and_then(|text| text.parse().ok()),
+        };
+        let mut all = self.said.lock();
+        if all.len() >= NAMESPACES_MAX {
+            all.clear();
+        }
+        all.insert(namespace.to_owned(), (now, said));
+        said
     }
 
     /// Whether it is us who are late, and not the cluster.
@@ -348,62 +404,29 @@ async fn find_request(
     Ok(read.map_err(|_| "its request cannot be read".to_owned())?.map(KnownRequest::from))
 }
 
-/// Who reads times by the second reads this one.
-fn whole_second(now: Timestamp) -> Time {
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
-}
-
-/// One ask, as it is written.
-struct Asks<'a> {
-    client: &'a Client,
-    namespace: &'a str,
-    pod: &'a str,
-    uid: &'a str,
-    requester: &'a str,
-    ask: Ask,
-}
-
-impl Asks<'_> {
-    fn api(&self) -> Api<EvictionRequest> {
-        Api::namespaced(self.client.clone(), self.namespace)
-    }
-
-    /// Names of the gateway are such that a finalizer can have them.
-    fn finalizer(&self) -> String {
-        requester_finalizer(self.requester).unwrap_or_default()
-    }
-
-    async fn create(&self) -> Result<Answer, Error> {
-        let mut request = new_request(self.namespace, self.pod, self.uid, &self.finalizer(), None);
-        request.metadata.annotations = Some([self.ask.annotation(self.requester)].into());
-        let parameters = PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        self.api().create(&parameters, &request).await.map(|_| Answer::Asked)
-    }
-
-    async fn join(&self, known: &KnownRequest) -> Result<Answer, Error> {
-        let finalizers: Vec<String> = known.finalizers.iter().cloned().chain([self.finalizer()]).collect();
-        let metadata = json!({
-            "uid": &*known.uid, "resourceVersion": known.resource_version, "finalizers": finalizers,
-            "annotations": self.annotations(),
-        });
-        self.patch(metadata).await.map(|()| Answer::Joined)
-    }
-
-    async fn remember(&self, known: &KnownRequest) -> Result<Answer, Error> {
-        let metadata = json!({"uid": &*known.uid, "annotations": self.annotations()});
-        self.patch(metadata).await.map(|()| Answer::Refused)
-    }
-
-    fn annotations(&self) -> Value {
-        let (key, value) = self.ask.annotation(self.requester);
-        json!({key: value})
-    }
-
-    async fn patch(&self, metadata: Value) -> Result<(), Error> {
-        let requests: Api<Lenient<RequestOnWire>> = Api::namespaced(self.client.clone(), self.namespace);
-        let parameters =
-            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patch = Patch::Merge(json!({"metadata": metadata}));
-        requests.patch(self.uid, &parameters, &patch).await.map(|_| ())
+/// Marks the pod, so that its workload takes over.
+async fn take_over(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    pod: &FoundPod,
+    judged: eviction::Judgement,
+) -> Done {
+    let (mark, message) = match judged {
+        eviction::Judgement::FellBack => return Done::FellBack,
+        eviction::Judgement::Refuse { mark, message } => (mark, message),
+    };
+    let Some(mark) = mark else { return Done::Refuse(Answer::Refused, message) };
+    let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(client.clone(), namespace);
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let annotations: HashMap<&str, String> = mark.annotations().into_iter().collect();
+    let patch = json!({"metadata": {"uid": pod.uid, "annotations": annotations}});
+    match pods.patch(name, &parameters, &Patch::Merge(patch)).await {
+        Ok(_) => Done::Refuse(Answer::TakenOver, message),
+        // It changes just now, or the server is busy: the next try is soon.
+        Err(Error::Api(status)) if matches!(status.code, 404 | 409 | 429) || status.code >= 500 => {
+            Done::Refuse(Answer::Refused, message)
+        }
+        Err(why) => Done::Failed(format!("the pod cannot be marked: {}", kind_of(&why))),
     }
 }

@@ -35,6 +35,15 @@ impl TestCluster {
         Self::of_plane(Options { controllers: true, ..Options::default() }, alone).await
     }
 
+    /// The same with these users.
+    ///
+    /// # Errors
+    /// See [`ControlPlane::start`].
+    pub async fn real_living_with(users: Vec<User>) -> Result<Self> {
+        let alone = planes::alone().await?;
+        Self::of_plane(Options { controllers: true, users, ..Options::default() }, alone).await
+    }
+
     async fn of_plane(options: Options, turn: SemaphorePermit<'static>) -> Result<Self> {
         let users: Vec<String> = options.users.iter().map(|user| user.name.clone()).collect();
         let plane = ControlPlane::start(options).await?;

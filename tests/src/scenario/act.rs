@@ -2,7 +2,7 @@
 
 use super::drain::drain;
 use super::form::{
-    Answer as Wanted, Delete, Evict, Kubelet, KubeletState, Patch, PatchKind, Scale, Step, What,
+    Answer as Wanted, Delete, Deschedule, Evict, Kubelet, KubeletState, Patch, PatchKind, Scale, Step, What,
 };
 use super::matching::mismatch;
 use super::short;
@@ -65,9 +65,19 @@ impl Stage {
                 usher.restart();
                 return Ok(());
             }
+            What::Deschedule(descheduling) => return self.deschedule(descheduling).await,
             What::Kubelet(Kubelet { kubelet, state }) => return self.kubelet(kubelet, *state).await,
         };
         answers.iter().try_for_each(|answer| judge(answer, step.answer.as_ref()))
+    }
+
+    async fn deschedule(&self, descheduling: &Deschedule) -> Result<()> {
+        let Some(usher) = &self.cluster.usher else { bail!("no usher runs beside the cluster") };
+        let mut policy = self.filled(&Value::Object(descheduling.deschedule.clone())).await?;
+        policy["apiVersion"] = "descheduler/v1alpha2".into();
+        policy["kind"] = "DeschedulerPolicy".into();
+        policy["nodeSelector"] = format!("{}={}", short::OWN, self.namespace).into();
+        usher.deschedule(&policy.to_string(), descheduling)
     }
 
     async fn apply(&self, user: Option<&str>, object: &Value) -> Result<Answer> {

@@ -1,16 +1,19 @@
 //! Usher beside a cluster: its definitions, its webhook and its controllers, all in the process of the test.
 
+use super::form::Deschedule;
 use super::reach::ClusterUnderTest;
+use crate::descheduler::{deschedule, named};
 use crate::kubectl::Kubectl;
-use crate::{Request, TestCluster, crds};
-use anyhow::{Context, Result, bail};
+use crate::{Request, TestCluster, crds, manifests};
+use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use embedded_apiserver::in_process;
 use embedded_apiserver::{Cluster, User};
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -18,7 +21,10 @@ use tokio::task::JoinSet;
 use usher_api::gateway::GatewayMode;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_controllers::{eviction_request, run_all};
+use usher_controllers::feeds::Feeds;
+use usher_controllers::observer::Nobody;
+use usher_controllers::{descheduler, evict_policy, eviction_request, run_all};
+use usher_descheduler::{Policy, requester};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
 use usher_webhook::{Admission, Endpoint, GatewayOptions, ServingCertificate};
 
@@ -28,6 +34,11 @@ const REQUESTS: &str =
     "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
 /// Where the embedded cluster believes the webhook to be; it is answered here instead.
 const INSIDE: &str = "https://webhook.usher.internal";
+
+/// So long workloads have to take over.
+const EVICT_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
+/// What keeps the taint eviction controller from pods whose workloads take over.
+const EVICT_POLICIES: &str = "evict-policy/policies.yaml";
 
 /// Where evictions are looked at, and not what comes before them.
 pub const WITHOUT_SURGES: [BundledInterceptor; 2] =
@@ -43,6 +54,8 @@ pub enum Controllers {
     All,
     /// The same, and plain evictions become requests.
     Gateway,
+    /// The same, and workloads take over pods of the evict policy ControllerTakeOver.
+    EvictPolicy,
 }
 
 impl Controllers {
@@ -51,13 +64,21 @@ impl Controllers {
         match self {
             Self::Requests => &[],
             Self::RequestsAndMaintenances => &WITHOUT_SURGES,
-            Self::All | Self::Gateway => &BundledInterceptor::ALL,
+            Self::All | Self::Gateway | Self::EvictPolicy => &BundledInterceptor::ALL,
         }
     }
 
     /// What becomes of plain evictions.
     fn gateway(self) -> GatewayMode {
-        if self == Self::Gateway { GatewayMode::Request } else { GatewayMode::Off }
+        match self {
+            Self::Gateway | Self::EvictPolicy => GatewayMode::Request,
+            Self::Requests | Self::RequestsAndMaintenances | Self::All => GatewayMode::Off,
+        }
+    }
+
+    fn gateway_options(self) -> GatewayOptions {
+        let evict_timeout = (self == Self::EvictPolicy).then_some(EVICT_TIMEOUT);
+        GatewayOptions { evict_timeout, ..GatewayOptions::in_mode(self.gateway()) }
     }
 }
 
@@ -67,13 +88,45 @@ pub struct Usher {
     client: kube::Client,
     clock: Clock,
     controllers: Mutex<JoinSet<()>>,
+    /// The policy and options by which pods are descheduled.
+    descheduling: Mutex<Option<(Policy, descheduler::Options)>>,
     /// It answers on, whatever becomes of the controllers.
-    _webhook: JoinSet<()>,
+    webhook: Mutex<JoinSet<()>>,
+    /// What it answers with, where it has a socket.
+    serving: Option<Serving>,
+}
+
+/// A webhook that can be ended and started again at the same address.
+#[derive(Clone)]
+struct Serving {
+    address: SocketAddr,
+    admission: Arc<Admission>,
+    certificate: Arc<ServingCertificate>,
+}
+
+impl Serving {
+    fn start(self, listener: TcpListener) -> JoinSet<()> {
+        let mut webhook = JoinSet::new();
+        webhook.spawn(async move {
+            // Were it to end, the API server would refuse what it asks about, and scenarios would fail of that.
+            let (admission, certificate) = (self.admission, self.certificate);
+            let _ = usher_webhook::serve(listener, admission, certificate, std::future::pending()).await;
+        });
+        webhook
+    }
 }
 
 impl Usher {
-    fn start(which: Controllers, client: kube::Client, clock: Clock, webhook: JoinSet<()>) -> Self {
-        let usher = Self { which, client, clock, controllers: Mutex::default(), _webhook: webhook };
+    fn start(which: Controllers, client: kube::Client, clock: Clock) -> Self {
+        let usher = Self {
+            which,
+            client,
+            clock,
+            controllers: Mutex::default(),
+            descheduling: Mutex::default(),
+            webhook: Mutex::default(),
+            serving: None,
+        };
         usher.restart();
         usher
     }
@@ -86,11 +139,109 @@ impl Usher {
             Controllers::Requests => {
                 controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)))
             }
-            Controllers::RequestsAndMaintenances | Controllers::All | Controllers::Gateway => {
+            Controllers::RequestsAndMaintenances
+            | Controllers::All
+            | Controllers::Gateway
+            | Controllers::EvictPolicy => {
                 controllers.spawn(run_all(client, clock, self.which.interceptors()))
             }
         };
+        if self.which == Controllers::EvictPolicy {
+            let mut feeds = Feeds::default();
+            let (client, clock) = (self.client.clone(), self.clock.clone());
+            let options = evict_policy::Options {
+                timeout: EVICT_TIMEOUT,
+                withdraw_after: Some(eviction_request::WITHDRAW_AFTER),
+                interceptors_limit: None,
+            };
+            let running = evict_policy::run_until(
+                &mut feeds,
+                client.clone(),
+                clock,
+                options,
+                self.which.interceptors().to_vec(),
+                Box::new(Nobody),
+                std::future::pending(),
+            );
+            controllers.spawn(async move {
+                let _watches = feeds.start(&client);
+                running.await;
+            });
+        }
+        if let Some((policy, options)) = self.descheduling.lock().clone() {
+            let (client, clock) = (self.client.clone(), self.clock.clone());
+            controllers.spawn(deschedule(client, clock, options, policy));
+        }
         *self.controllers.lock() = controllers;
+    }
+
+    /// Ends the controllers and the webhook, as a manager that is killed: API servers reach nobody.
+    pub fn kill(&self) {
+        *self.controllers.lock() = JoinSet::new();
+        *self.webhook.lock() = JoinSet::new();
+    }
+
+    /// The webhook takes connections and never says a word.
+    ///
+    /// # Errors
+    /// Its address cannot be had.
+    pub async fn hang(&self) -> Result<()> {
+        *self.webhook.lock() = JoinSet::new();
+        let listener = listen_again(self.serving()?.address).await?;
+        self.webhook.lock().spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((connection, _)) = listener.accept().await {
+                held.push(connection);
+            }
+        });
+        Ok(())
+    }
+
+    /// The manager is back: a webhook at the same address, and controllers that know nothing.
+    ///
+    /// # Errors
+    /// Its address cannot be had.
+    pub async fn revive(&self) -> Result<()> {
+        *self.webhook.lock() = JoinSet::new();
+        let serving = self.serving()?.clone();
+        let listener = listen_again(serving.address).await?;
+        *self.webhook.lock() = serving.start(listener);
+        self.restart();
+        Ok(())
+    }
+
+    fn serving(&self) -> Result<&Serving> {
+        self.serving.as_ref().context("the webhook has no socket")
+    }
+
+    /// Deschedules by this policy from now on, and by no other.
+    ///
+    /// # Errors
+    /// The policy is wrong.
+    pub fn deschedule(&self, policy: &str, how: &Deschedule) -> Result<()> {
+        let policy = Policy::read(policy).map_err(|why| anyhow!("{why}"))?;
+        let signed = |time: Duration| SignedDuration::try_from(time);
+        let options = descheduler::Options {
+            interval: Some(signed(how.every)?),
+            on_change: false,
+            dry_run: false,
+            requester: requester::Options {
+                time_to_live: Some(signed(how.ttl)?),
+                cool_down: signed(how.cool_down)?,
+                ..requester::Options::default()
+            },
+            name: named(NAMESPACE),
+        };
+        *self.descheduling.lock() = Some((policy, options));
+        self.restart();
+        Ok(())
+    }
+
+    /// Deschedules no more.
+    pub fn end_descheduling(&self) {
+        if self.descheduling.lock().take().is_some() {
+            self.restart();
+        }
     }
 }
 
@@ -131,19 +282,19 @@ pub fn answer_inside(
     client: kube::Client,
     interceptors: &[BundledInterceptor],
 ) -> [(String, Value); 2] {
-    answer_inside_with(cluster, client, interceptors, GatewayMode::Off)
+    answer_inside_with(cluster, client, interceptors, GatewayOptions::default())
 }
 
-/// The same, with the gateway in this mode.
+/// The same, with these options of the gateway.
 pub fn answer_inside_with(
     cluster: &Cluster,
     client: kube::Client,
     interceptors: &[BundledInterceptor],
-    gateway: GatewayMode,
+    options: GatewayOptions,
 ) -> [(String, Value); 2] {
-    let webhook = cluster.clone();
+    let (webhook, gateway) = (cluster.clone(), options.mode);
     let admission = Admission::new(client).with_interceptors(interceptors.to_vec());
-    let admission = admission.with_gateway(GatewayOptions::in_mode(gateway));
+    let admission = admission.with_gateway(options);
     let admission = Arc::new(admission.with_clock(Clock::from_fn(move || webhook.now())));
     for endpoint in Endpoint::ALL {
         let admission = admission.clone();
@@ -169,11 +320,18 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     let client = kube::Client::new(cluster.service_as(manager()), "default");
     let (now, timers) = (cluster.clone(), cluster.clone());
     let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
-    let inside = answer_inside_with(cluster, client.clone(), which.interceptors(), which.gateway());
+    let options = which.gateway_options();
+    let inside = answer_inside_with(cluster, client.clone(), which.interceptors(), options);
     for (path, configuration) in inside {
         created(reached, &path, &configuration).await?;
     }
-    Ok(Usher::start(which, client, clock, JoinSet::new()))
+    for policy in manifests::objects(EVICT_POLICIES)?.iter().filter(|_| which == Controllers::EvictPolicy) {
+        let is_binding = policy["kind"] == "ValidatingAdmissionPolicyBinding";
+        let kind =
+            if is_binding { "validatingadmissionpolicybindings" } else { "validatingadmissionpolicies" };
+        created(reached, &format!("{CONFIGURATIONS}/{kind}"), policy).await?;
+    }
+    Ok(Usher::start(which, client, clock))
 }
 
 /// Beside the real control plane, whose API server asks the webhook over loopback. All of it acts as the manager's service
@@ -183,7 +341,7 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
 /// The cluster refused something, or never asks the webhook.
 pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnderTest) -> Result<Usher> {
     crds::install(plane).await?;
-    let client = as_the_manager(plane).await?;
+    let client = as_the_manager(which, plane).await?;
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
     let certificate = Arc::new(ServingCertificate::default());
     certificate
@@ -192,20 +350,29 @@ pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnde
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let base = format!("https://{}", listener.local_addr()?);
     let admission = Admission::new(client.clone()).with_interceptors(which.interceptors().to_vec());
-    let admission = Arc::new(admission.with_gateway(GatewayOptions::in_mode(which.gateway())));
-    let mut webhook = JoinSet::new();
-    webhook.spawn(async move {
-        // Were it to end, the API server would refuse what it asks about, and scenarios would fail of that.
-        let _ = usher_webhook::serve(listener, admission, certificate, std::future::pending()).await;
-    });
+    let admission = Arc::new(admission.with_gateway(which.gateway_options()));
+    let serving = Serving { address: listener.local_addr()?, admission, certificate };
+    let webhook = serving.clone().start(listener);
     let target = Target::Url { base, ca_bundle: Some(STANDARD.encode(made.cert.pem())) };
     register(reached, &target, which.gateway()).await?;
     until_asked(reached).await?;
-    Ok(Usher::start(which, client, Clock::system(), webhook))
+    let usher = Usher::start(which, client, Clock::system());
+    Ok(Usher { webhook: Mutex::new(webhook), serving: Some(serving), ..usher })
+}
+
+/// Who listened there before may take a moment to let go.
+async fn listen_again(address: SocketAddr) -> Result<TcpListener> {
+    for _ in 0..100 {
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return Ok(listener);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    bail!("{address} cannot be listened on again");
 }
 
 /// A client of the service account that `deploy/` makes for the manager.
-async fn as_the_manager(plane: &TestCluster) -> Result<kube::Client> {
+async fn as_the_manager(which: Controllers, plane: &TestCluster) -> Result<kube::Client> {
     let kubectl = Kubectl::new(plane).await?;
     let deploy = crds::folder().with_file_name("");
     for file in [
@@ -219,7 +386,15 @@ async fn as_the_manager(plane: &TestCluster) -> Result<kube::Client> {
         "workloads/deployment-limits",
         "workloads/hand-over-role",
         "workloads/hand-over-limits",
-    ] {
+        "descheduler/role",
+    ]
+    .into_iter()
+    .chain(
+        (which == Controllers::EvictPolicy)
+            .then_some(["evict-policy/role", "evict-policy/policies"])
+            .into_iter()
+            .flatten(),
+    ) {
         let text = std::fs::read_to_string(deploy.join(format!("{file}.yaml")))?;
         kubectl.ok_with("apply --server-side -f -", &text).await?;
     }

@@ -38,8 +38,8 @@ pub struct Scenario {
 impl Scenario {
     /// It ends what other scenarios on the same cluster rely on.
     #[must_use]
-    pub fn restarts_usher(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step.what, What::Restart))
+    pub fn runs_alone(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.what, What::Restart | What::Deschedule(_)))
     }
 }
 
@@ -130,6 +130,7 @@ pub enum What {
     Kubelet(Kubelet),
     /// Of the controllers beside the cluster.
     Restart,
+    Deschedule(Deschedule),
     Expect(Expect),
     Order(Order),
 }
@@ -204,6 +205,24 @@ pub enum KubeletState {
     Up,
 }
 
+/// A descheduler for the nodes of the scenario, until its end or the next one.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Deschedule {
+    /// The policy, but for its version, kind and nodes.
+    pub deschedule: Map<String, Value>,
+    #[serde(deserialize_with = "duration")]
+    pub every: Duration,
+    #[serde(default = "default_ttl", deserialize_with = "duration")]
+    pub ttl: Duration,
+    #[serde(default = "default_ttl", deserialize_with = "duration")]
+    pub cool_down: Duration,
+}
+
+fn default_ttl() -> Duration {
+    Duration::from_secs(3600)
+}
+
 /// What must become so, and then perhaps stay so.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -248,7 +267,7 @@ fn default_drain() -> Duration {
     Duration::from_secs(30)
 }
 
-const VERBS: &str = "wait, create, apply, patch, delete, scale, cordon, uncordon, evict, drain, kubelet, restart, expect, order";
+const VERBS: &str = "wait, create, apply, patch, delete, scale, cordon, uncordon, evict, drain, kubelet, restart, deschedule, expect, order";
 
 fn steps<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Step>, D::Error> {
     let raw = Vec::<Map<String, Value>>::deserialize(from)?;
@@ -311,6 +330,7 @@ fn what(verb: &str, fields: Map<String, Value>) -> Result<What> {
             "usher" => What::Restart,
             other => bail!("only usher can be restarted, not {other}"),
         },
+        "deschedule" => What::Deschedule(serde_json::from_value(whole(fields))?),
         "expect" => What::Expect(checked(serde_json::from_value(whole(fields))?)?),
         _ => What::Order(serde_json::from_value(whole(fields))?),
     })

@@ -62,7 +62,7 @@ impl Suite {
         topics.into_iter().map(|topic| Ok((topic.clone(), recorded::load(&self.folder(), topic)?))).collect()
     }
 
-    /// Plays all that may on one real cluster, side by side, and those that restart Usher one by one afterwards.
+    /// Plays all that may on one real cluster, side by side, and those that restart Usher or deschedule one by one afterwards.
     ///
     /// # Errors
     /// Some went wrong, or did not end as recorded.
@@ -83,7 +83,7 @@ impl Suite {
         let cluster = Arc::new(cluster);
         let started = Instant::now();
         let (alone, together): (Vec<_>, Vec<_>) =
-            scenarios.iter().partition(|scenario| scenario.restarts_usher());
+            scenarios.iter().partition(|scenario| scenario.runs_alone());
         let mut runs: Vec<Run<'_>> = futures::stream::iter(together)
             .map(|scenario| (scenario, cluster.clone()))
             .map(|(scenario, cluster)| async move { (scenario, run(scenario, &cluster).await) })
@@ -92,6 +92,7 @@ impl Suite {
             .await;
         for scenario in alone {
             runs.push((scenario, run(scenario, &cluster).await));
+            cluster.usher.iter().for_each(beside::Usher::end_descheduling);
         }
         eprintln!("{} scenarios on the real cluster in {:.0?}", runs.len(), started.elapsed());
         let record = std::env::var_os(RECORD).is_some_and(|value| value == "1");

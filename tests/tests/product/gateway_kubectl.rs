@@ -15,7 +15,7 @@ use usher_tests::scenario::beside::{self, Controllers};
 const DRAINED: usize = 20;
 const OTHERS: usize = 4;
 
-fn node(name: &str) -> Value {
+pub(crate) fn node(name: &str) -> Value {
     let size = json!({"cpu": "32", "memory": "256Gi", "pods": "110"});
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -25,7 +25,7 @@ fn node(name: &str) -> Value {
 }
 
 /// Its first pod goes to the node; later ones go wherever there is room.
-fn deployment(name: &str, node: &str) -> Value {
+pub(crate) fn deployment(name: &str, node: &str) -> Value {
     let labels = json!({"app": name});
     let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
         "weight": 100, "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]},
@@ -126,4 +126,67 @@ async fn kubectl_shows_whose_turn_it_is_on_the_real_cluster() {
         "Eviction triggered evacuation of pod default/p: interceptor a.example.com has its turn, asked since";
     assert!(printed.err.contains(said), "{printed:?}");
     assert_eq!(plane.get("/api/v1/namespaces/default/pods/p").await.unwrap().body["metadata"]["name"], "p");
+}
+
+/// Versions that are two and four releases older, each on a node of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn older_versions_of_kubectl_drain_through_the_gateway_on_the_real_cluster_without_an_outage() {
+    if usher_testbed::skip_real("older versions of kubectl drain through the gateway") {
+        return;
+    }
+    let plane = TestCluster::real_living().await.unwrap();
+    let reached = ClusterUnderTest::of(&plane).unwrap();
+    let _usher = beside::real(Controllers::EvictPolicy, &plane, &reached).await.unwrap();
+    let older = usher_testbed::older_kubectl_paths().await.unwrap();
+    assert_eq!(older.len(), 2);
+    for (number, (version, path)) in older.into_iter().enumerate() {
+        let (from, app) = (format!("from-{number}"), format!("web-{number}"));
+        plane.created("/api/v1/nodes", &node(&from)).await.unwrap();
+        let object = deployment(&app, &from);
+        plane.created("/apis/apps/v1/namespaces/default/deployments", &object).await.unwrap();
+        // Its workload is nobody that takes over: the policy falls back.
+        let taken = json!({
+            "metadata": {"name": format!("taken-{number}"), "annotations": {"evictionrequest.coordination.k8s.io/evict-policy": "ControllerTakeOver"}},
+            "spec": {"nodeName": from, "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "i"}]},
+        });
+        plane.created("/api/v1/namespaces/default/pods", &taken).await.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while deployments_available(&plane).await < number + 1 {
+            assert!(Instant::now() < deadline, "the Deployment never starts");
+            sleep(Duration::from_millis(200)).await;
+        }
+        plane.created("/api/v1/nodes", &node(&format!("to-{number}"))).await.unwrap();
+        let kubectl = Kubectl::of(&plane, version, path).await.unwrap();
+        let said = kubectl.ok("version --client").await.unwrap();
+        kubectl.ok("wait --for=condition=Ready node --all --timeout=60s").await.unwrap();
+        let ended = AtomicBool::new(false);
+        let watched = async {
+            let mut fewest = number + 1;
+            while !ended.load(Ordering::SeqCst) {
+                fewest = fewest.min(deployments_available(&plane).await);
+                sleep(Duration::from_millis(100)).await;
+            }
+            fewest
+        };
+        let started = Instant::now();
+        let drained = async {
+            let printed = kubectl
+                .run(&format!("drain {from} --ignore-daemonsets --force --timeout=120s"))
+                .await
+                .unwrap();
+            ended.store(true, Ordering::SeqCst);
+            printed
+        };
+        let (fewest, printed) = tokio::join!(watched, drained);
+        eprintln!(
+            "{version} ({}) drained in {:.0?}: {}",
+            said.trim().replace('\n', ", "),
+            started.elapsed(),
+            printed.err
+        );
+        assert_eq!(printed.code, 0, "{version}: {printed:?}");
+        assert!(printed.out.contains(&format!("node/{from} drained")), "{printed:?}");
+        assert_eq!(fewest, number + 1, "{version}: the Deployment is never without its pod");
+        assert!(printed.err.contains("Eviction triggered evacuation"), "{printed:?}");
+    }
 }

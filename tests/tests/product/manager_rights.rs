@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use embedded_apiserver::User;
 use http::Method;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -15,8 +16,11 @@ use tokio::time::{Instant, sleep};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
+use usher_controllers::descheduler::Options;
 use usher_controllers::leader::Election;
 use usher_controllers::run_all;
+use usher_descheduler::{Policy, requester};
+use usher_tests::descheduler::{deschedule, named};
 use usher_tests::living::{
     BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, STATEFUL_SETS, bare_pod, workload,
 };
@@ -26,7 +30,7 @@ use usher_tests::scenario::beside::answer_inside;
 use usher_webhook::configurations::{NAMESPACE, SECRET, manager_user};
 use usher_webhook::{Keeper, ServingCertificate};
 
-const ROLES: [&str; 7] = [
+const ROLES: [&str; 8] = [
     "base/cluster-role.yaml",
     "base/role.yaml",
     "base/certificates-role.yaml",
@@ -34,18 +38,40 @@ const ROLES: [&str; 7] = [
     "workloads/statefulset-role.yaml",
     "workloads/deployment-role.yaml",
     "workloads/hand-over-role.yaml",
+    "descheduler/role.yaml",
 ];
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/usher-system/leases/usher-manager";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+/// Pods below a priority class that is made late leave nodes that are broken, if their claims are known and not of one storage class.
+const POLICY: &str = "
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: default
+  pluginConfig:
+  - name: DefaultEvictor
+    args:
+      priorityThreshold: {name: late}
+      podProtections:
+        extraEnabled: [PodsWithPVC]
+        config: {PodsWithPVC: {protectedStorageClasses: [{name: gold}]}}
+  - name: RemovePodsViolatingNodeTaints
+    args: {includedTaints: [broken]}
+  plugins:
+    deschedule:
+      enabled: [RemovePodsViolatingNodeTaints]
+";
 /// How long, in virtual time, what the manager does may take.
 const SOON: Duration = Duration::from_secs(60);
 /// By then an eviction that is refused is tried again minutes later only.
 const LONG: Duration = Duration::from_secs(900);
 
 /// What fails first without a right. An event that is not counted again, or a right that another goal needs before, shows as that.
-const NEEDED: [(&str, &str); 55] = [
+const NEEDED: [(&str, &str); 59] = [
     ("daemonsets list", "what a request waits for is told"),
     ("daemonsets watch", "a daemon stays"),
     ("namespaces list", "what a request waits for is told"),
@@ -98,6 +124,10 @@ const NEEDED: [(&str, &str); 55] = [
     ("mutatingwebhookconfigurations patch", "API servers trust the webhook"),
     ("validatingwebhookconfigurations get", "API servers trust the webhook"),
     ("validatingwebhookconfigurations patch", "API servers trust the webhook"),
+    ("priorityclasses list", "a pod is descheduled"),
+    ("priorityclasses watch", "a pod is descheduled"),
+    ("persistentvolumeclaims list", "a pod is descheduled"),
+    ("persistentvolumeclaims watch", "a pod with a claim is descheduled"),
     ("secrets create", "certificates are made"),
     ("secrets get", "certificates are made"),
     ("secrets update", "certificates are made anew"),
@@ -187,6 +217,24 @@ impl Scene {
             .with_clock(Clock::from_fn(move || time.now()));
         self.manager = JoinSet::new();
         self.manager.spawn(keeper.run(std::future::pending()));
+        self.manager.spawn({
+            let (client, clock) = (client.clone(), clock.clone());
+            async move {
+                let (_stop, stopping) = watch::channel(false);
+                let election =
+                    Election::new(client.clone(), NAMESPACE, "usher-descheduler", "me", clock.clone());
+                let options = Options {
+                    interval: Some(SignedDuration::from_secs(20)),
+                    on_change: false,
+                    dry_run: false,
+                    requester: requester::Options::default(),
+                    name: named(NAMESPACE),
+                };
+                let policy = Policy::read(POLICY).unwrap();
+                let work = || deschedule(client.clone(), clock.clone(), options.clone(), policy.clone());
+                election.run(stopping, work).await;
+            }
+        });
         self.manager.spawn(async move {
             let (_stop, stopping) = watch::channel(false);
             let election = Election::new(client.clone(), NAMESPACE, "usher-manager", "me", clock.clone());
@@ -400,6 +448,35 @@ impl Scene {
         let is_replaced = self.becomes(SOON, &desks, replaced).await;
         let desk = living.get(&format!("{DEPLOYMENTS}/desk")).await.unwrap();
         goal!("a Deployment hands over a pod", is_replaced && desk["metadata"]["generation"] == 2);
+
+        let claim = json!({
+            "metadata": {"name": "data"},
+            "spec": {"storageClassName": "silver", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        living.create(CLAIMS, &claim).await.unwrap();
+        let mut pods = Vec::new();
+        for name in ["plain", "stored"] {
+            let mut set = workload("StatefulSet", name, json!({"replicas": 1}));
+            let template = &mut set["spec"]["template"]["spec"];
+            template["nodeSelector"] = json!({"kubernetes.io/hostname": "n1"});
+            if name == "stored" {
+                template["volumes"] =
+                    json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+            }
+            living.create(STATEFUL_SETS, &set).await.unwrap();
+            let list = format!("{PODS}?labelSelector=app%3D{name}");
+            let running = living.until(&list, runs).await.unwrap();
+            pods.push((list, running["items"][0]["metadata"]["uid"].clone()));
+        }
+        let taints = json!({"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}});
+        living.patch(&node, &taints).await.unwrap();
+        living.create(CLASSES, &json!({"metadata": {"name": "late"}, "value": 1000})).await.unwrap();
+        let left = |number: usize| {
+            let (path, uid) = &pods[number];
+            self.becomes(SOON, path, move |list| list["items"][0]["metadata"]["uid"] != *uid)
+        };
+        goal!("a pod is descheduled", left(0).await);
+        goal!("a pod with a claim is descheduled", left(1).await);
         None
     }
 }

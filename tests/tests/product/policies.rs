@@ -9,6 +9,13 @@ use usher_api::PodType;
 use usher_decide::snapshot::{Pod, PodOnWire};
 use usher_tests::{Answer, Request, TestCluster, crds, manifests};
 
+mod evict_policy;
+
+use evict_policy::{
+    an_evict_policy_is_one_of_two_words_wherever_it_is_written,
+    taint_evictions_leave_pods_to_workloads_that_take_over, that_a_pod_is_wanted_gone_is_the_managers_to_say,
+};
+
 const ADMIN: &str = "admin";
 const MANAGER: &str = "system:serviceaccount:usher-system:usher-manager";
 /// May delete pods and write requests, and has no role of the strict choice.
@@ -708,6 +715,9 @@ macro_rules! on_both_clusters {
 }
 
 on_both_clusters! {
+    an_evict_policy_is_one_of_two_words_wherever_it_is_written "policies: evict policies"
+    that_a_pod_is_wanted_gone_is_the_managers_to_say "policies: pods that are wanted gone"
+    taint_evictions_leave_pods_to_workloads_that_take_over "policies: taint evictions"
     the_manager_makes_no_pods_but_those_that_it_hands_over "policies: what the manager hands over"
     the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have "policies: what the manager changes of workloads"
     new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes "policies: new pods of workloads"

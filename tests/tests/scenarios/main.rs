@@ -2,6 +2,8 @@
 //! that are late because other tests keep the machine busy end otherwise than recorded.
 
 mod cluster;
+mod descheduler;
+mod evict_policy;
 mod gateway;
 mod maintenances;
 mod requests;

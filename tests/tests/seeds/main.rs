@@ -1,5 +1,6 @@
 //! Hours in virtual time under faults, seed by seed: a few of each kind here, 200 with `make seeds`, 2,000 with `make soak`.
 
+mod descheduler;
 mod maintenances;
 mod requests;
 mod rights;

@@ -82,6 +82,18 @@ pub struct PodFacts {
     /// When its grace ends, if it terminates.
     pub terminating_until: Option<Timestamp>,
     pub owner: Option<String>,
+    /// Since when Kubernetes wants to evict it and its workload takes over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evict_wanted: Option<EvictWantedFacts>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictWantedFacts {
+    pub since: Timestamp,
+    /// Who evicts it by the eviction API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -281,6 +293,7 @@ fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: 
         is_deleting: false,
         deleted: None,
         skips_interceptors: None,
+        descheduler: None,
         finalizers: requester_finalizer(DEFAULT_REQUESTER).into_iter().collect(),
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),
@@ -381,6 +394,9 @@ fn pod_facts(full: &FullPod, pod: &Pod) -> PodFacts {
         ready: pod.is_ready(),
         terminating_until: pod.deletion,
         owner: pod.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name)),
+        evict_wanted: pod.evict.as_ref().and_then(|facts| facts.wanted.as_ref()).map(|wanted| {
+            EvictWantedFacts { since: wanted.since.0, user: wanted.asked.as_ref().map(|ask| ask.by.clone()) }
+        }),
     }
 }
 

@@ -312,6 +312,22 @@ Requested by  nobody; all have withdrawn
 }
 
 #[test]
+fn a_pod_that_is_wanted_gone_is_told_with_who_evicts_it() {
+    let mut pod = pod("web-1", "node-1");
+    let mark = json!({"uid": pod["metadata"]["uid"], "since": "2026-01-01T11:59:40Z", "asked": {"by": "alice", "at": "2026-01-01T11:59:50Z"}});
+    pod["metadata"]["annotations"]["kubernetes.io/pod-evict-wanted"] = "true".into();
+    pod["metadata"]["annotations"]["evictionrequest.coordination.k8s.io/evict-wanted"] =
+        mark.to_string().into();
+    let found = found(Some(pod), None, &[]);
+    let explanation = explain(&found, NOW.parse().unwrap());
+    let text = super::text::render(&explanation, &Environment::plain(), NOW.parse().unwrap());
+    let wanted = "20s ago (2026-01-01 11:59:40Z), evicted by alice; its workload takes over";
+    assert!(text.contains(wanted), "{text}");
+    let value = serde_json::to_value(explanation).unwrap();
+    assert_eq!(value["pod"]["evictWanted"]["user"], "alice");
+}
+
+#[test]
 fn who_evicts_plainly_is_told_by_name() {
     let mut request = request("web-1");
     let requester = "karpenter.kube-system.sa.gateway";

@@ -19,6 +19,14 @@ pub fn render(explanation: &Explanation, environment: &Environment, now: Timesta
         Some(request) => asked(&mut text, explanation, request, environment, now),
         None => not_asked(&mut text, explanation, environment),
     }
+    if let Some(wanted) = explanation.pod.as_ref().and_then(|pod| pod.evict_wanted.as_ref()) {
+        let by = wanted.user.as_ref().map(|user| format!(", evicted by {user}")).unwrap_or_default();
+        let since = span::since(wanted.since, now);
+        text.put(
+            "Wanted gone",
+            &format!("{since}{by}; its workload takes over (evict policy ControllerTakeOver)"),
+        );
+    }
     match &explanation.budgets {
         None => text.put("Budgets", "not known: you may not list poddisruptionbudgets here"),
         Some(known) if known.is_empty() => {}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use usher_api::node_agent::NodeAgentMark;
 use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 use usher_decide::node_state::{NodeDrain, NotAsked, Urgency, concerned, stage_started};
 use usher_decide::snapshot::{Maintenance, Node};
@@ -21,6 +22,8 @@ pub struct NodeFound {
     pub node: Node,
     /// Who wrote last that the node takes no pods.
     pub cordoned_by: Option<String>,
+    /// What its agent says, if it has one.
+    pub agent: Option<Box<NodeAgentMark>>,
     /// All that there are.
     pub maintenances: Vec<Maintenance>,
     /// The pods that a drain waits for.
@@ -38,6 +41,9 @@ pub struct NodeExplanation {
     pub was_cordoned_before: bool,
     /// The maintenances that keep it cordoned, as the node says itself.
     pub held_by: Vec<String>,
+    /// What its agent says, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Box<NodeAgentMark>>,
     /// The maintenances that select the node, or are still marked on it.
     pub maintenances: Vec<MaintenanceFacts>,
     /// The pods that have not ended.
@@ -103,6 +109,7 @@ pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
         cordoned_by: found.cordoned_by.clone().filter(|_| node.unschedulable),
         was_cordoned_before: node.was_unschedulable,
         held_by: node.held_by.iter().flatten().map(ToString::to_string).collect(),
+        agent: found.agent.clone(),
         maintenances,
         pods: found.pods.len(),
         groups: groups(found.pods.iter(), drain.as_ref(), now),

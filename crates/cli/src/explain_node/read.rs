@@ -7,6 +7,8 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
+use usher_api::names::NODE_AGENT_ANNOTATION;
+use usher_api::node_agent::NodeAgentMark;
 use usher_api::{EvictionRequest, NodeMaintenance};
 use usher_decide::snapshot::{Maintenance, NodeOnWire, Phase};
 
@@ -30,10 +32,13 @@ pub async fn find(client: &Client, name: &str) -> Result<NodeFound, Error> {
         Err(why) => return Err(why.into()),
     };
     let cordoned_by = node.as_object().and_then(cordoned_by);
+    let agent = node.as_object().and_then(|node| {
+        NodeAgentMark::read(node.metadata.annotations.as_ref()?.get(NODE_AGENT_ANNOTATION)?).map(Box::new)
+    });
     let node = node.again::<NodeOnWire>().wanted()?.into();
     let maintenances: Vec<Maintenance> =
         list_as(&Api::<Read<NodeMaintenance>>::all(client.clone()), None).await?;
-    Ok(NodeFound { pods: pods_of(client, name).await?, maintenances, node, cordoned_by })
+    Ok(NodeFound { pods: pods_of(client, name).await?, maintenances, node, cordoned_by, agent })
 }
 
 /// The pods that a drain waits for, each with its request and the budgets of its namespace.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
+use usher_api::node_agent::NodeAgentMark;
 use usher_decide::snapshot::{Maintenance, NodeOnWire};
 
 use super::explanation::{NodeFound, explain};
@@ -58,6 +59,7 @@ fn found(node: Value, maintenances: &[Value], pods: Vec<Found>) -> NodeFound {
     NodeFound {
         node: serde_json::from_value::<NodeOnWire>(node).unwrap().into(),
         cordoned_by: Some("kubectl-cordon".to_string()),
+        agent: None,
         maintenances: maintenances.iter().map(maintenance).collect(),
         pods,
     }
@@ -118,6 +120,21 @@ Pending       1 pod: the drain plan has not reached it yet
 More          usher explain POD -n NAMESPACE
 ";
     assert_eq!(told(&found), wanted);
+}
+
+#[test]
+fn the_agent_of_a_node_is_told_with_what_it_has_taken() {
+    let mut found = found(node("m", true), &[maintenance("m", "Drain", "Drained")], Vec::new());
+    assert!(!told(&found).contains("Agent"), "a node without one says nothing of it");
+    let mark = r#"{"version":"0.1.0","staticPods":"/etc/kubernetes/manifests","taken":["proxy.yaml"],"delaysShutdown":true,
+        "warnings":["the kubelet ends pods by itself"]}"#;
+    found.agent = NodeAgentMark::read(mark).map(Box::new);
+    let wanted = "\
+Agent         moves static pods, shutdowns wait for the pods
+                taken from /etc/kubernetes/manifests: proxy.yaml
+                the kubelet ends pods by itself
+";
+    assert!(told(&found).contains(wanted), "{}", told(&found));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The explanation of a node as text.
 
 use jiff::Timestamp;
+use usher_api::node_agent::NodeAgentMark;
 use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 
 use super::explanation::{Group, MaintenanceFacts, NodeExplanation};
@@ -18,6 +19,9 @@ pub fn render(explanation: &NodeExplanation, environment: &Environment, now: Tim
         sheet.put(if at == 0 { "Maintenance" } else { "" }, &maintenance_told(maintenance, now));
     }
     sheet.put("Cordoned", &cordon(explanation));
+    if let Some(agent) = &explanation.agent {
+        sheet.put("Agent", &agent_told(agent));
+    }
     let program = &environment.program;
     if let Some(first) = explanation.maintenances.first() {
         sheet.put("To end it", &format!("{program} maintenance complete {}", first.name));
@@ -79,6 +83,19 @@ fn headline(explanation: &NodeExplanation) -> String {
             format!("Node {name} is in a maintenance that does not drain it, and has {}.", pods(count))
         }
     }
+}
+
+fn agent_told(agent: &NodeAgentMark) -> String {
+    let delays = if agent.delays_shutdown { "shutdowns wait for the pods" } else { "shutdowns do not wait" };
+    let statics = if agent.static_pods.is_empty() { "moves no static pods" } else { "moves static pods" };
+    let mut text = format!("{statics}, {delays}");
+    if !agent.taken.is_empty() {
+        text.push_str(&format!("\n  taken from {}: {}", agent.static_pods, agent.taken.join(", ")));
+    }
+    for warning in &agent.warnings {
+        text.push_str(&format!("\n  {warning}"));
+    }
+    text
 }
 
 fn maintenance_told(maintenance: &MaintenanceFacts, now: Timestamp) -> String {

@@ -6,6 +6,8 @@
 //! [`tally`]. Which request waits for what is in its status, its events and `usher explain`.
 
 mod counting;
+mod descheduler;
+mod evict_policy;
 mod interceptor;
 mod maintenance;
 mod queue;
@@ -91,6 +93,8 @@ pub struct Metrics {
     registry: Arc<Registry>,
     counts: Arc<Mutex<Counts>>,
     maintenances: Arc<Mutex<maintenance::Counts>>,
+    descheduler: Arc<Mutex<descheduler::Counts>>,
+    evict_policy: Arc<Mutex<evict_policy::Counts>>,
     queues: Queues,
     interceptor_errors: Errors,
     interceptors_waiting: Family<interceptor::ByWait, Gauge>,
@@ -140,6 +144,8 @@ impl Metrics {
             plain_evictions.clone(),
         );
         let maintenances = maintenance::Counts::new(&mut registry, queues.named("nodemaintenances"));
+        let descheduler = descheduler::Counts::new(&mut registry, queues.named("descheduler"));
+        let evict_policy = evict_policy::Counts::new(&mut registry, queues.named("evictpolicy"));
         let interceptor_errors = counting::errors();
         registry.register(
             "bundled_interceptor_errors",
@@ -162,6 +168,8 @@ impl Metrics {
             registry: Arc::new(registry),
             counts,
             maintenances,
+            descheduler: Arc::new(Mutex::new(descheduler)),
+            evict_policy: Arc::new(Mutex::new(evict_policy)),
             queues,
             interceptor_errors,
             interceptors_waiting,
@@ -188,12 +196,30 @@ impl Metrics {
         Box::new(Counting { counts, clock, synced: Box::new(synced) })
     }
 
+    /// The same for a run of the Pod Evict Policy.
+    pub fn evict_policy_observer(
+        &self,
+        synced: impl Fn() + Send + 'static,
+    ) -> Box<dyn crate::evict_policy::Observer> {
+        let (counts, clock) = (self.evict_policy.clone(), self.clock.clone());
+        Box::new(Counting { counts, clock, synced: Box::new(synced) })
+    }
+
     /// The same for a run of the node maintenance controller.
     pub fn maintenance_observer(
         &self,
         synced: impl Fn() + Send + 'static,
     ) -> Box<dyn crate::maintenance::Observer> {
         let (counts, clock) = (self.maintenances.clone(), self.clock.clone());
+        Box::new(Counting { counts, clock, synced: Box::new(synced) })
+    }
+
+    /// The same for a run of the descheduler.
+    pub fn descheduler_observer(
+        &self,
+        synced: impl Fn() + Send + 'static,
+    ) -> Box<dyn crate::descheduler::Observer> {
+        let (counts, clock) = (self.descheduler.clone(), self.clock.clone());
         Box::new(Counting { counts, clock, synced: Box::new(synced) })
     }
 

@@ -33,6 +33,7 @@ fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Optio
         is_deleting: false,
         deleted: None,
         skips_interceptors: None,
+        descheduler: None,
         finalizers: requesters.iter().map(of).collect(),
         pod_name: name.into(),
         pod_uid: name.into(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use usher_api::NodeMaintenance;
-use usher_api::names::{KEEP_NODES_ANNOTATION, MAINTENANCE_COMPLETION_FINALIZER};
+use usher_api::names::{DECIDING_ANNOTATIONS, MAINTENANCE_COMPLETION_FINALIZER};
 
 use super::{Refusal, Rule};
 use crate::maintenance::selector;
@@ -61,10 +61,11 @@ pub fn has_effect(old: &NodeMaintenance, new: &NodeMaintenance) -> bool {
         finalizers.into_iter().any(|name| name == MAINTENANCE_COMPLETION_FINALIZER)
     };
     let owners = |it: &NodeMaintenance| it.metadata.owner_references.clone().unwrap_or_default();
-    let keeps = |it: &NodeMaintenance| {
-        it.metadata.annotations.as_ref().and_then(|all| all.get(KEEP_NODES_ANNOTATION)).cloned()
+    let says = |it: &NodeMaintenance| {
+        let all = it.metadata.annotations.as_ref();
+        DECIDING_ANNOTATIONS.map(|name| all.and_then(|all| all.get(name)).cloned())
     };
-    old.spec != new.spec || keeps(old) != keeps(new) || holds(old) != holds(new) || owners(old) != owners(new)
+    old.spec != new.spec || says(old) != says(new) || holds(old) != holds(new) || owners(old) != owners(new)
 }
 
 pub(super) fn check(needed: &Needed, access: &NodeAccess) -> Option<Refusal> {

@@ -37,6 +37,7 @@ fn request(interceptors: &[(&str, i32)]) -> Request {
         is_deleting: false,
         deleted: None,
         skips_interceptors: None,
+        descheduler: None,
         finalizers: [requester_finalizer("drain.example.com").unwrap()].into(),
         pod_name: "p".into(),
         pod_uid: "uid-p".into(),
@@ -77,6 +78,7 @@ fn pod() -> Pod {
         deletion_cost: None,
         preferred: None,
         hand_over: None,
+        evict: None,
         priority: 0,
     }
 }

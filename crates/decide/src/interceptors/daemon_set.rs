@@ -279,6 +279,7 @@ impl BundledInterceptor for DaemonSets {
             }
             Item::Workload(key) => self.decide_workload(key),
             Item::GatedPod(key) => self.decide_gated(key, now),
+            Item::ReplicaSet(_) => Decision::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! It answers for the classes of Deployments, of ReplicaSets and of autoscalers: who has the turn makes no difference to how pods are
 //! replaced. ReplicaSets without a Deployment, and ReplicationControllers, only prefer the pods that are asked to leave when they are
-//! scaled down.
+//! scaled down, unless they say how many go at a time ([`super::replica_set`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
@@ -15,6 +15,7 @@ use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
 use super::availability::later;
+use super::replica_set;
 use super::surge::{self, Case};
 use super::{
     BundledInterceptor, Decision, Effect, Event, Item, Namespaces, Outcome, Pending, complete, has_turn,
@@ -90,6 +91,9 @@ pub struct Deployments {
     left: HashMap<Key, BTreeSet<Key>>,
     /// Requests that have one of these interceptors, or are for a pod of a ReplicationController.
     requests: HashMap<Key, Arc<Request>>,
+    /// Requests of ReplicaSets without a Deployment that were completed here, for as long as the watch has not told so: another pod must not
+    /// be given over meanwhile.
+    completed: HashSet<Key>,
     namespaces: Namespaces,
     pending: BTreeSet<Item>,
     /// Pods that have a mark, by their UID.
@@ -133,6 +137,9 @@ impl BundledInterceptor for Deployments {
             Event::Request(event) => {
                 for (key, before) in event.store(&mut self.requests, |request| request.key.clone()) {
                     let request = self.requests.get(&key).cloned();
+                    if !request.as_ref().is_some_and(|request| has_turn(request, REPLICA_SET_CLASS)) {
+                        self.completed.remove(&key);
+                    }
                     if request.as_ref().is_some_and(|request| !self.is_ours(request)) {
                         self.requests.remove(&key);
                         continue;
@@ -145,6 +152,9 @@ impl BundledInterceptor for Deployments {
                         self.pending.insert(Item::Request(key.clone()));
                     }
                     let request = request.or(before);
+                    let pod = request.as_ref().and_then(|request| self.pods.get(&request.pod_key()));
+                    let set = pod.and_then(|pod| self.set_of(pod));
+                    self.pending.extend(set.map(Item::ReplicaSet));
                     self.pending.extend(request.map(|request| self.item_of(&request)));
                 }
             }
@@ -197,6 +207,7 @@ impl BundledInterceptor for Deployments {
             _ if !self.unread.is_empty() => Decision::default(),
             Item::Workload(key) => self.decide_workload(key, now),
             Item::Request(key) => self.decide_request(key),
+            Item::ReplicaSet(key) => self.decide_set(key, now),
             Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
         }
     }
@@ -209,6 +220,11 @@ impl BundledInterceptor for Deployments {
             (Effect::MakeHandOver(new), Outcome::Done) => {
                 let (times, at) = self.made.entry(new.request.uid.clone()).or_default();
                 (*times, *at) = (times.saturating_add(1), now);
+            }
+            (Effect::Report { request, report }, Outcome::Done)
+                if report.completed && has_turn(request, REPLICA_SET_CLASS) =>
+            {
+                self.completed.insert(request.key.clone());
             }
             (Effect::MakeHandOver(new), Outcome::NameTaken) => {
                 *self.taken.entry(new.request.uid.clone()).or_default() += 1;
@@ -291,6 +307,9 @@ impl Deployments {
         if let Some(pod) = self.pods.get(key).filter(|pod| pod.preferred.is_some()) {
             self.marked.insert(pod.uid.clone(), key.clone());
         }
+        let sets = [before, self.pods.get(key).map(|pod| &**pod)];
+        let sets: Vec<Key> = sets.into_iter().flatten().filter_map(|pod| self.set_of(pod)).collect();
+        self.pending.extend(sets.into_iter().map(Item::ReplicaSet));
         match before.and_then(controller_of) {
             Some(Controller::ReplicaSet(set)) => {
                 remove(&mut self.of_set, &set, key);
@@ -355,7 +374,38 @@ impl Deployments {
             self.of_deployment.entry(deployment.clone()).or_default().insert(key.clone());
             self.pending.insert(Item::Workload(deployment));
         }
+        if [before, after.as_ref()].into_iter().flatten().any(|set| set.evicts.is_some()) {
+            self.pending.insert(Item::ReplicaSet(key.clone()));
+        }
         self.look_at_pods(key);
+    }
+
+    /// The ReplicaSet of a pod, if it has no Deployment and says how many go at a time.
+    fn set_of(&self, pod: &Pod) -> Option<Key> {
+        let Some(Controller::ReplicaSet(key)) = controller_of(pod) else { return None };
+        let set = self.sets.get(&key)?;
+        (set.evicts.is_some() && self.workload_of(&key).is_none()).then_some(key)
+    }
+
+    fn decide_set(&self, key: &Key, now: Timestamp) -> Decision {
+        let Some(set) = self.sets.get(key).filter(|_| self.workload_of(key).is_none()) else {
+            return Decision::default();
+        };
+        let Some(evicts) = set.evicts else { return Decision::default() };
+        let pods = self.of_set.get(key).into_iter().flatten().filter_map(|key| self.pods.get(key));
+        let is_its = |pod: &&Arc<Pod>| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid);
+        let pods: Vec<&Arc<Pod>> = pods.filter(is_its).collect();
+        let requests = pods.iter().filter_map(|pod| {
+            self.requests.get(&pod.request_key()).map(|request| (pod.uid.clone(), request))
+        });
+        let case = replica_set::Case {
+            set: &key.name,
+            evicts,
+            requests: requests.collect(),
+            pods,
+            completed: &self.completed,
+        };
+        replica_set::decide(&case, now)
     }
 
     /// The requests for the pods of a ReplicaSet one by one.
@@ -495,6 +545,14 @@ impl Deployments {
             refused: self.refused.get(key).map(|(_, why)| why.as_str()),
         };
         let mut decision = surge::decide(&case, now);
+        // What was refused is not wanted any more.
+        let is_meant = |(what, _): &(Discriminant<Effect>, String)| {
+            decision.effects.iter().any(|effect| discriminant(effect) == *what)
+        };
+        let is_outlived = self.refused.get(key).is_some_and(|refused| !is_meant(refused));
+        if is_outlived {
+            decision = surge::decide(&Case { refused: None, ..case }, now);
+        }
         let taken_back = decision.effects.iter().find_map(|effect| match effect {
             Effect::Resize { deployment, replicas, surge: None } => Some((deployment.uid.clone(), *replicas)),
             _ => None,
@@ -517,8 +575,10 @@ impl Deployments {
         } else {
             self.looked_at.insert(key.clone(), (now, pods.len()));
         }
-        if is_idle {
+        if is_idle || is_outlived {
             self.refused.remove(key);
+        }
+        if is_idle {
             self.told_refusals.remove(key);
             self.active.remove(key);
         } else {
@@ -595,6 +655,8 @@ impl Deployments {
         }
         if let Some(request) = request
             && CLASSES.iter().any(|class| has_turn(request, class))
+            // One that says how many go at a time decides for all of them.
+            && !(has_turn(request, REPLICA_SET_CLASS) && self.set_of(pod).is_some())
         {
             decision.effects.push(complete(
                 request,

@@ -319,6 +319,20 @@ fn what_the_server_refuses_is_told_by_an_event_and_forgotten_once_it_takes_it() 
 }
 
 #[test]
+fn what_was_refused_and_is_not_wanted_any_more_is_not_told_as_the_reason() {
+    let mut known = Deployments::default();
+    asked(&mut known, None);
+    let pod = hand_over_pod("n", "web-1", "r-a", json!({}));
+    known.carried_out(
+        &Effect::DropHandOver { pod },
+        &Outcome::Refused("pods is forbidden".to_owned()),
+        at(1),
+    );
+    let effects = known.decide(&Item::Workload(key("web")), at(2)).effects;
+    assert!(!format!("{effects:?}").contains("pods is forbidden"), "{effects:?}");
+}
+
+#[test]
 fn an_autoscaler_that_is_given_another_target_gets_its_limits_back() {
     let raised = r#"{"by":1,"minBy":1,"minReplicas":2,"of":"web"}"#;
     let targeting = |kind: &str, name: &str| {
@@ -418,4 +432,69 @@ fn a_request_says_so_if_the_manager_has_the_interceptor_and_not_its_role() {
     assert_eq!(known.decide(&Item::Workload(key("web")), at(3)).effects, []);
     assert!(pending(&mut known, [set]).contains(&Item::Workload(key("web"))));
     assert!(!known.decide(&Item::Workload(key("web")), at(4)).effects.is_empty());
+}
+
+#[test]
+fn a_replica_set_without_a_deployment_lets_so_many_go_at_a_time_as_it_says() {
+    let annotation = json!({"evictionrequest.coordination.k8s.io/evict-max-unavailable": "1"});
+    let bare = |annotations: &Value| {
+        let metadata =
+            json!({"name": "web-1", "namespace": "ns", "uid": "web-1", "annotations": annotations});
+        let object = json!({"metadata": metadata, "spec": {"replicas": 3}});
+        Event::ReplicaSet(applied(serde_json::from_value::<ReplicaSetOnWire>(object).unwrap().into()))
+    };
+    let asked = |name: &str, status: Value| {
+        Event::Request(applied(request(name, REPLICA_SET_CLASS, json!({"status": status}))))
+    };
+    let item = Item::ReplicaSet(key("web-1"));
+    let goes = |known: &mut Deployments| -> Vec<String> {
+        let effects = known.decide(&item, at(0)).effects;
+        let completed = effects.iter().filter_map(|effect| match effect {
+            Effect::Report { request, report } if report.completed => Some(request.pod_name.to_string()),
+            _ => None,
+        });
+        completed.collect()
+    };
+    let mut known = Deployments::default();
+    let mut start = vec![bare(&annotation)];
+    for name in ["a", "b", "c"] {
+        let down = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+        start.extend([web_pod(name, down), asked(name, json!({}))]);
+    }
+    assert!(pending(&mut known, start).contains(&item));
+    assert_eq!(goes(&mut known), ["a"]);
+    let waits = known.decide(&item, at(0)).effects;
+    let told = |name: &str| {
+        waits.iter().any(|it| matches!(it, Effect::Report { request, report } if &*request.pod_name == name && report.progress))
+    };
+    assert!(told("b") && told("c"), "{waits:?}");
+    // One by one they are left to it, and not to the eviction API all at once.
+    let alone = known.decide(&Item::Request(key("b")), at(0)).effects;
+    assert!(!alone.iter().any(|it| matches!(it, Effect::Report { .. })), "{alone:?}");
+    // The watch has not told yet that the first one goes.
+    let done = known
+        .decide(&item, at(0))
+        .effects
+        .into_iter()
+        .find(|it| matches!(it, Effect::Report { report, .. } if report.completed));
+    known.carried_out(&done.unwrap(), &Outcome::Done, at(0));
+    assert!(goes(&mut known).is_empty());
+    known.learn(asked("a", json!({"activeInterceptorCompleted": true})), at(1));
+    assert!(goes(&mut known).is_empty(), "it goes");
+    let gone = |name: &str| Event::Pod(crate::snapshot::WatchEvent::Deleted(key(name)));
+    assert!(pending(&mut known, [gone("a")]).contains(&item));
+    assert!(goes(&mut known).is_empty(), "it is not replaced");
+    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    known.learn(web_pod("d", not_ready), at(1));
+    assert!(goes(&mut known).is_empty(), "its replacement is not ready");
+    assert!(pending(&mut known, [web_pod("d", json!({}))]).contains(&item));
+    assert_eq!(goes(&mut known), ["b"], "the next one");
+    // Without the annotation they are left to the eviction API as ever.
+    known.learn(bare(&json!({})), at(2));
+    assert!(known.decide(&item, at(2)).effects.is_empty());
+    let alone = known.decide(&Item::Request(key("b")), at(2)).effects;
+    assert!(
+        alone.iter().any(|it| matches!(it, Effect::Report { report, .. } if report.completed)),
+        "{alone:?}"
+    );
 }

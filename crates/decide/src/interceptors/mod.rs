@@ -3,9 +3,11 @@
 //! Each is a file of its own that holds what it knows and decides by it: [`daemon_set`], [`stateful_set`], [`deployment`]. They keep the contract that
 //! authors of other interceptors keep: they act in their turn only, report progress that there is, and complete or end the pod.
 
+mod at_a_time;
 pub mod availability;
 pub mod daemon_set;
 pub mod deployment;
+mod replica_set;
 #[cfg(test)]
 mod samples;
 pub mod stateful_set;
@@ -91,6 +93,8 @@ pub enum Item {
     Request(Key),
     /// A workload, with all requests for its pods.
     Workload(Key),
+    /// A ReplicaSet that says how many of its pods go at a time.
+    ReplicaSet(Key),
     /// A pod that waits behind the gate of node maintenance.
     GatedPod(Key),
 }
@@ -233,15 +237,26 @@ fn is_wanted(request: &Request) -> bool {
 }
 
 /// The request is this class's, and somebody still wants the pod gone.
-fn has_turn(request: &Request, class: &str) -> bool {
+pub fn has_turn(request: &Request, class: &str) -> bool {
     request.status.active_interceptor_class.as_deref() == Some(class)
         && !request.status.active_interceptor_completed
         && request.skips_interceptors.is_none()
         && is_wanted(request)
 }
 
+/// The interceptor of this class has had its turn on the request.
+fn was_given_over(request: &Request, class: &str) -> bool {
+    let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);
+    let Some(ours) = place(class) else { return false };
+    match request.status.active_interceptor_class.as_deref() {
+        Some(active) if active == class => request.status.active_interceptor_completed,
+        Some(active) => place(active).is_some_and(|active| active > ours),
+        None => false,
+    }
+}
+
 /// A sign of life is due at this time.
-fn next_beat(request: &Request) -> Timestamp {
+pub fn next_beat(request: &Request) -> Timestamp {
     let interval = beat_interval(request.deadline.try_into().unwrap_or_default());
     let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::ZERO);
     let Some(Time(last)) = &request.status.progress_timestamp else { return Timestamp::MIN };

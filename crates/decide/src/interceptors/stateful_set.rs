@@ -13,10 +13,11 @@ use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, STATEFUL_SET_CLASS}
 use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
+use super::at_a_time::{Asked, room};
 use super::availability::{Unavailable, batch, later, moved_at, why_unavailable};
 use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Outcome, Pending, Wait};
-use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown};
-use crate::snapshot::{Key, Pod, Request, RollingUpdate, StatefulSet};
+use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, was_given_over};
+use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
 
 /// The label by which the StatefulSet controller tells revisions apart.
 const REVISION_LABEL: &str = "controller-revision-hash";
@@ -74,7 +75,7 @@ pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetStat
             Some(request) if has_turn(request, STATEFUL_SET_CLASS) && !pod.is_terminating() => {
                 waiting.push(*ordinal)
             }
-            Some(request) if was_given_over(request) && !pod.is_terminating() => {
+            Some(request) if was_given_over(request, STATEFUL_SET_CLASS) && !pod.is_terminating() => {
                 given_over += 1;
                 if why.is_none() {
                     going.insert(*ordinal);
@@ -92,14 +93,30 @@ pub fn state(case: &Case<'_>, update: &RollingUpdate, now: Timestamp) -> SetStat
     let is_old = |(ordinal, pod): (&u32, &Arc<Pod>)| {
         *ordinal >= first_new && pod.labels.get(REVISION_LABEL) != Some(&set.update_revision)
     };
+    let shared = set.at_a_time.map(|at_a_time| {
+        let by = SomeAtATime { at_a_time, replicas: set.replicas, min_ready_seconds: set.min_ready_seconds };
+        room(case.pods.range(set.first_ordinal..last).map(|(_, pod)| pod), |pod| asked(case, pod), by, now)
+    });
+    if shared.is_some() {
+        // Those that are down cost nothing.
+        waiting.sort_by_key(|ordinal| !unavailable.contains_key(ordinal));
+    }
     SetState {
-        room: (update.max_unavailable as usize).saturating_sub(down),
-        room_for_down: (update.max_unavailable as usize).saturating_sub(given_over),
+        room: shared.unwrap_or((update.max_unavailable as usize).saturating_sub(down)),
+        room_for_down: shared.unwrap_or((update.max_unavailable as usize).saturating_sub(given_over)),
         is_rolling_out: !set.is_observed || (!set.update_revision.is_empty() && case.pods.iter().any(is_old)),
         batch: batch(case.pods.values()),
         unavailable,
         going,
         waiting,
+    }
+}
+
+fn asked(case: &Case<'_>, pod: &Pod) -> Asked {
+    match case.requests.get(&pod.uid) {
+        Some(request) if has_turn(request, STATEFUL_SET_CLASS) => Asked::Waits,
+        Some(request) if was_given_over(request, STATEFUL_SET_CLASS) => Asked::Goes,
+        _ => Asked::No,
     }
 }
 
@@ -115,17 +132,6 @@ pub fn unavailable(
     let Some(update) = &set.rolling_update else { return BTreeMap::new() };
     let case = Case { set, strategy: Strategy::MaxUnavailable, pods: &pods, requests: &HashMap::new() };
     state(&case, update, now).unavailable
-}
-
-/// This interceptor has had its turn on the request.
-fn was_given_over(request: &Request) -> bool {
-    let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);
-    let Some(ours) = place(STATEFUL_SET_CLASS) else { return false };
-    match request.status.active_interceptor_class.as_deref() {
-        Some(STATEFUL_SET_CLASS) => request.status.active_interceptor_completed,
-        Some(active) => place(active).is_some_and(|active| active > ours),
-        None => false,
-    }
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
@@ -182,8 +188,12 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let is_down = state.unavailable.contains_key(&ordinal);
         let may_go = if is_down { room_for_down > 0 && !state.is_rolling_out } else { room > 0 };
         if may_go {
-            let left = if is_down { &mut room_for_down } else { &mut room };
-            *left -= 1;
+            if is_down || set.at_a_time.is_some() {
+                room_for_down -= 1;
+            }
+            if !is_down || set.at_a_time.is_some() {
+                room -= 1;
+            }
             let message = format!(
                 "StatefulSet {name}: {} goes now, at most {} of {} may be unavailable",
                 pod.key.name, update.max_unavailable, set.replicas
@@ -357,7 +367,7 @@ impl BundledInterceptor for StatefulSets {
         match item {
             Item::Workload(key) => self.decide_workload(key, now),
             Item::Request(key) => self.decide_request(key, now),
-            Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
+            Item::HeldNodes | Item::ReplicaSet(_) | Item::GatedPod(_) => Decision::default(),
         }
     }
 

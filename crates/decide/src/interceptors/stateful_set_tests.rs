@@ -106,6 +106,29 @@ fn pods_go_from_the_highest_index_to_the_lowest_according_to_max_unavailable() {
 }
 
 #[test]
+fn a_set_that_says_how_many_go_at_a_time_lets_no_more_go_also_if_they_are_down() {
+    let object = json!({
+        "metadata": {"name": "db", "namespace": "ns", "uid": "db", "annotations": {
+            "evictionrequest.coordination.k8s.io/evict-max-unavailable": "1",
+        }},
+        "spec": {"replicas": 3, "updateStrategy": {"type": "OnDelete"}}, "status": {"updateRevision": "v2"},
+    });
+    let one_at_a_time =
+        || StatefulSet::from(serde_json::from_value::<StatefulSetOnWire>(object.clone()).unwrap());
+    let all = |with: fn() -> Value| (0..3).map(|it| replica(it, with())).collect::<Vec<_>>();
+    assert_eq!(goes(&mut scene(one_at_a_time(), all(|| json!({})), &[0, 1, 2]), 0), ["db-2"]);
+    assert_eq!(goes(&mut scene(one_at_a_time(), all(unready), &[0, 1, 2]), 0), ["db-2"]);
+    let mixed = vec![replica(0, unready()), replica(1, json!({})), replica(2, json!({}))];
+    assert_eq!(
+        goes(&mut scene(one_at_a_time(), mixed, &[0, 1, 2]), 0),
+        ["db-0"],
+        "one that is down costs nothing"
+    );
+    let mut gone = scene(one_at_a_time(), vec![replica(0, unready()), replica(1, unready())], &[0, 1]);
+    assert!(goes(&mut gone, 0).is_empty(), "the one before is not replaced");
+}
+
+#[test]
 fn the_first_waits_a_moment_for_those_of_higher_ordinals() {
     let mut known = healthy(3, json!({}), &[]);
     let asked = |ordinal: u32, second: i64| {

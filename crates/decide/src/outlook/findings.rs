@@ -10,7 +10,7 @@ use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::budgets::{Budget, Shelf, Uncounted};
 use super::workloads::Surging;
-use super::{Cluster, Finding, Pod, PodsByNode, Workloads};
+use super::{Finding, Pod, Workloads};
 use crate::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
 use crate::maintenance::pods::finalizer;
 use crate::snapshot::{self, Key, Request};
@@ -62,18 +62,17 @@ struct Slow<'a> {
     by_wave: BTreeMap<usize, usize>,
 }
 
-pub fn findings(
-    waves: &[Vec<Arc<str>>],
-    pods: &PodsByNode<'_>,
-    cluster: &Cluster,
+/// What pods meet, each with the number of the wave in which it leaves.
+pub fn findings<'a>(
+    pods: impl Iterator<Item = (usize, &'a Pod)>,
+    budgets: &'a [Budget],
+    workloads: &Workloads,
     now: Timestamp,
 ) -> Vec<Finding> {
-    let shelf = Shelf::of(&cluster.budgets);
+    let shelf = Shelf::of(budgets);
     let mut groups = Groups::default();
-    for (number, wave) in waves.iter().enumerate() {
-        for pod in wave.iter().filter_map(|name| pods.get(&**name)).flatten() {
-            groups.sort_in(pod, number, &shelf, &cluster.workloads, now);
-        }
+    for (wave, pod) in pods {
+        groups.sort_in(pod, wave, &shelf, workloads, now);
     }
     groups.told()
 }
@@ -286,6 +285,7 @@ fn obstacle(
         is_deleting: false,
         deleted: None,
         skips_interceptors: None,
+        descheduler: None,
         finalizers: Arc::new([finalizer()]),
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),

@@ -125,13 +125,28 @@ pub fn outlook(maintenance: &Maintenance, cluster: &Cluster, now: Timestamp) -> 
     let moving = leaving.iter().copied().filter(|pod| is_replaced(pod));
     let open_nodes = remaining_nodes.iter().filter(|node| !node.is_cordoned).count();
     let fit = fit::fit(moving, &mut remaining_nodes);
-    let mut findings = findings::findings(&waves, &pods, cluster, now);
+    let by_wave = waves.iter().enumerate().flat_map(|(number, wave)| {
+        let pods = wave.iter().filter_map(|name| pods.get(&**name)).flatten();
+        pods.map(move |pod| (number, *pod))
+    });
+    let mut findings = findings::findings(by_wave, &cluster.budgets, &cluster.workloads, now);
     findings.extend(fit.misfits.iter().cloned().map(Finding::NoPlace));
     findings.extend(overlaps.into_iter().map(Finding::Overlap));
-    findings.sort_by_cached_key(|finding| {
-        (finding.severity(), finding.rank(), usize::MAX - finding.pods().len(), finding.sentence())
-    });
+    findings.sort_by_cached_key(rank);
     Outlook { plan: maintenance.plan.clone(), waves: stops, findings, fit, open_nodes }
+}
+
+/// What these pods would meet if they were asked to leave at once, worst first.
+pub fn of_pods(pods: &[&Pod], budgets: &[Budget], workloads: &Workloads, now: Timestamp) -> Vec<Finding> {
+    let pods = pods.iter().copied().map(|pod| (0, pod));
+    let mut findings = findings::findings(pods, budgets, workloads, now);
+    findings.sort_by_cached_key(rank);
+    findings
+}
+
+/// Where a finding stands among others.
+fn rank(finding: &Finding) -> impl Ord + use<> {
+    (finding.severity(), finding.rank(), usize::MAX - finding.pods().len(), finding.sentence())
 }
 
 /// The nodes in the order in which the controller takes them.

@@ -1,9 +1,11 @@
 //! Deployments, their ReplicaSets and the autoscalers over them, as far as surging decides by them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::{Deserialize, Serialize};
+use usher_api::evict_policy::MaxUnavailable;
 use usher_api::names::{INTERCEPTOR_PRIORITY_ANNOTATION, SURGE_ANNOTATION};
 use usher_api::workloads::strategy_annotation;
 
@@ -32,6 +34,8 @@ pub struct Deployment {
     pub has_old_pods: bool,
     /// Why its ReplicaSet cannot make pods, in the server's words.
     pub replica_failure: Option<String>,
+    /// So many of its pods are evicted at a time, by its annotation, which then stands for its `maxUnavailable` and opts in to it.
+    pub at_a_time: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +122,17 @@ pub struct ReplicaSet {
     pub uid: Arc<str>,
     /// The Deployment that controls it: its name and UID.
     pub deployment: Option<(Arc<str>, Arc<str>)>,
+    /// How its pods are evicted if it has no Deployment, by its annotation.
+    pub evicts: Option<SomeAtATime>,
+}
+
+/// So many pods are evicted at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SomeAtATime {
+    pub at_a_time: u32,
+    pub replicas: u32,
+    /// So long a pod is ready before it counts as available.
+    pub min_ready_seconds: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,15 +178,21 @@ impl From<DeploymentOnWire> for Deployment {
         let surge = annotations.and_then(|all| all.get(SURGE_ANNOTATION));
         let failure = status.conditions.into_iter().flatten();
         let mut failure = failure.filter(|it| it.kind == "ReplicaFailure" && it.status == "True");
+        let replicas = count(spec.replicas, 1);
+        let at_a_time = MaxUnavailable::of(annotations).map(|it| it.of_replicas(replicas));
+        let recreates = strategy.type_.as_deref() == Some("Recreate");
         Self {
             is_deleting: meta.deletion_timestamp.is_some(),
-            strategy: strategy_annotation(annotations).map(str::to_owned),
+            strategy: strategy_with(annotations, at_a_time),
+            at_a_time,
             // What cannot be read was not written here.
             surge: surge.and_then(|text| serde_json::from_str(text).ok()),
-            replicas: count(spec.replicas, 1),
-            rolling_update: (strategy.type_.as_deref() != Some("Recreate")).then(|| DeploymentUpdate {
-                max_surge: Part::read(update.max_surge.as_ref()),
-                max_unavailable: Part::read(update.max_unavailable.as_ref()),
+            replicas,
+            // Who says how many go at a time need not say how it is updated.
+            rolling_update: (!recreates || at_a_time.is_some()).then(|| DeploymentUpdate {
+                max_surge: if recreates { Part::Count(0) } else { Part::read(update.max_surge.as_ref()) },
+                max_unavailable: at_a_time
+                    .map_or_else(|| Part::read(update.max_unavailable.as_ref()), Part::Count),
             }),
             min_ready_seconds: count(spec.min_ready_seconds, 0),
             is_paused: spec.paused,
@@ -185,9 +206,22 @@ impl From<DeploymentOnWire> for Deployment {
     }
 }
 
+/// The annotation of a workload that says how it goes about it: one that says how many go at a time has said that.
+pub(super) fn strategy_with(
+    annotations: Option<&BTreeMap<String, String>>,
+    at_a_time: Option<u32>,
+) -> Option<String> {
+    strategy_annotation(annotations).or(at_a_time.map(|_| "MaxUnavailable")).map(str::to_owned)
+}
+
 impl From<ReplicaSetOnWire> for ReplicaSet {
     fn from(set: ReplicaSetOnWire) -> Self {
-        let meta = set.metadata;
+        let (meta, spec) = (set.metadata, set.spec);
+        let evicts = MaxUnavailable::of(meta.annotations.as_ref()).map(|max| {
+            let replicas = count(spec.replicas, 1);
+            let min_ready_seconds = count(spec.min_ready_seconds, 0);
+            SomeAtATime { at_a_time: max.of_replicas(replicas), replicas, min_ready_seconds }
+        });
         let mut owners = meta.owner_references.into_iter().flatten();
         let owner = owners.find(|owner| owner.controller == Some(true));
         let deployment =
@@ -196,6 +230,7 @@ impl From<ReplicaSetOnWire> for ReplicaSet {
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid).into(),
             deployment: deployment.map(|owner| (owner.name.into(), owner.uid.into())),
+            evicts,
         }
     }
 }

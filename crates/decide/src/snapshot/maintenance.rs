@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_api::names::{KEEP_NODES_ANNOTATION, MAINTENANCE_COMPLETION_FINALIZER};
+use usher_api::names::{
+    KEEP_NODES_ANNOTATION, MAINTENANCE_COMPLETION_FINALIZER, MOVE_CONTROL_PLANE_ANNOTATION,
+};
 use usher_api::{DrainLimit, NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus, StageStatus};
 
 use super::Node;
@@ -27,6 +29,8 @@ pub struct Maintenance {
     pub names: Option<Arc<BTreeSet<String>>>,
     /// A node that was selected once stays, whatever becomes of its labels.
     pub keeps_nodes: bool,
+    /// Static pods of the control plane leave too.
+    pub moves_control_plane: bool,
     /// The stage that is asked for.
     pub wanted: NodeMaintenanceStage,
     pub plan: Arc<Plan>,
@@ -120,6 +124,8 @@ impl From<NodeMaintenance> for Maintenance {
             Needed::Named(names) => Some(Arc::new(names.into_iter().collect())),
         };
         let (meta, spec) = (maintenance.metadata, maintenance.spec);
+        let annotations = meta.annotations.clone().unwrap_or_default();
+        let says = |name: &str| annotations.get(name).is_some_and(|value| value == "true");
         let rest_bytes = json_bytes(&meta) + json_bytes(&spec);
         let status = maintenance.status.unwrap_or_default();
         let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
@@ -133,9 +139,8 @@ impl From<NodeMaintenance> for Maintenance {
             finalizers: meta.finalizers.unwrap_or_default(),
             names,
             selector: Arc::new(NodeMatcher::new(&spec.node_selector)),
-            keeps_nodes: meta
-                .annotations
-                .is_some_and(|all| all.get(KEEP_NODES_ANNOTATION).is_some_and(|value| value == "true")),
+            keeps_nodes: says(KEEP_NODES_ANNOTATION),
+            moves_control_plane: says(MOVE_CONTROL_PLANE_ANNOTATION),
             wanted: spec.stage,
             plan: Arc::new(Plan::new(&spec.drain_plan)),
             limit: spec.drain_limit,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use usher_api::PodType;
+use usher_api::evict_policy::{EvictPolicy, EvictWanted, policy_annotation};
 use usher_api::names::{
     DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_GROUP, HAND_OVER_ANNOTATION,
     MAINTENANCE_SCHEDULING_GATE, POD_DELETION_COST_ANNOTATION,
@@ -15,7 +16,8 @@ use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 use crate::admission::resolve::resolve;
 
 use super::Key;
-use super::wire::{Gate, MIRROR_ANNOTATION, PodOnWire};
+use super::taints::Toleration;
+use super::wire::{Gate, MIRROR_ANNOTATION, PodCondition, PodOnWire};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -91,6 +93,25 @@ pub struct Pod {
     pub preferred: Option<Box<PreferredForDeletion>>,
     /// It is to take the place of another pod, and no ReplicaSet has it yet.
     pub hand_over: Option<Box<HandOverPod>>,
+    /// What the Pod Evict Policy decides by, if there is any of it.
+    pub evict: Option<Box<EvictFacts>>,
+}
+
+/// Who ends a pod that Kubernetes wants to evict, and whether it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvictFacts {
+    /// What the pod itself says.
+    pub policy: Option<EvictPolicy>,
+    /// The mark that was written for this pod.
+    pub wanted: Option<EvictWanted>,
+    /// There is a mark, whatever it says.
+    pub is_shown: bool,
+    /// The taint eviction controller wanted to delete it, now or before: its condition is there, which goes back to false after a while.
+    pub was_driven_off: bool,
+    pub tolerations: Box<[Toleration]>,
+    /// The interceptors that it names.
+    pub classes: Box<[String]>,
+    pub resource_version: String,
 }
 
 /// A pod that was made to take the place of one that is asked to leave.
@@ -162,6 +183,7 @@ impl From<PodOnWire> for Pod {
         let text = |text: Option<String>| Arc::<str>::from(text.unwrap_or_default());
         let annotations = meta.annotations.take().unwrap_or_default();
         let hand_over = hand_over(&meta, &annotations);
+        let interceptors = resolve(&annotations).interceptors;
         let owners = meta.owner_references.into_iter().flatten();
         let owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| {
             Arc::new(Owner {
@@ -176,6 +198,21 @@ impl From<PodOnWire> for Pod {
         let condition =
             |kind: &str, status: &str| conditions.iter().find(|it| it.kind == kind && it.status == status);
         let ready = condition("Ready", "True");
+        let was_driven_off = conditions.iter().any(tells_of_taints);
+        let policy = policy_annotation(Some(&annotations)).and_then(|text| text.parse().ok());
+        let is_shown = EvictWanted::is_shown(&annotations);
+        let evict = (policy.is_some() || is_shown || was_driven_off).then(|| {
+            let classes = interceptors.iter().map(|interceptor| interceptor.interceptor_class.clone());
+            Box::new(EvictFacts {
+                policy,
+                wanted: EvictWanted::of(&annotations, meta.uid.as_deref().unwrap_or_default()),
+                is_shown,
+                was_driven_off,
+                tolerations: pod.spec.tolerations.clone().unwrap_or_default().into(),
+                classes: classes.collect(),
+                resource_version: meta.resource_version.clone().unwrap_or_default(),
+            })
+        });
         let waiting = pod.spec.node_name.is_empty().then(|| {
             let is_ours = |gate: &Gate| gate.name == MAINTENANCE_SCHEDULING_GATE;
             let is_held = pod.spec.scheduling_gates.iter().flatten().any(is_ours);
@@ -205,12 +242,19 @@ impl From<PodOnWire> for Pod {
             deletion_cost: annotations.get(POD_DELETION_COST_ANNOTATION).map(|cost| cost.as_str().into()),
             preferred: preferred(&annotations),
             hand_over,
-            names_interceptors: !resolve(&annotations).interceptors.is_empty(),
+            evict,
+            names_interceptors: !interceptors.is_empty(),
             grace_seconds: u32::try_from(pod.spec.termination_grace_period_seconds.max(0))
                 .unwrap_or(u32::MAX),
             waiting,
         }
     }
+}
+
+/// The disruption controller sets the condition back after two minutes, and leaves no reason then.
+fn tells_of_taints(condition: &PodCondition) -> bool {
+    condition.kind == "DisruptionTarget"
+        && (condition.status == "False" || condition.reason == "DeletionByTaintManager")
 }
 
 /// One that has a controller is handed over, whatever its annotation says. One that has lost the annotation, and whom nobody controls

@@ -6,7 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use usher_api::eviction_request::selection_order;
 use usher_api::gateway::Ask;
-use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION, requester_of};
+use usher_api::names::{
+    DESCHEDULER_INSTANCE_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION,
+    requester_of,
+};
 use usher_api::{EvictionRequestStatus, Interceptor};
 
 use super::Key;
@@ -32,6 +35,8 @@ pub struct Request {
     pub deadline: SignedDuration,
     /// Why its interceptors are to be skipped, in the words of the administrator who wants it.
     pub skips_interceptors: Option<Arc<str>>,
+    /// The descheduler that asked, where there are several.
+    pub descheduler: Option<Arc<str>>,
     /// What requesters have asked by plain evictions, through the gateway.
     pub asks: Box<[(String, Ask)]>,
     /// The time of the last progress is a report, as far as the server tells who wrote it; otherwise the manager wrote it when it gave the
@@ -140,6 +145,7 @@ impl From<RequestOnWire> for Request {
             interceptors_are_resolved: !interceptors.is_empty() || marked,
             interceptors: interceptors.into(),
             skips_interceptors: skip.map(|why| why.as_str().into()),
+            descheduler: annotations.get(DESCHEDULER_INSTANCE_ANNOTATION).map(|name| name.as_str().into()),
             deadline: SignedDuration::from_secs(request.spec.progress_deadline_seconds.into()),
             status: request.status.map(without_words_of_others).unwrap_or_default(),
             is_progress_corrected: false,

@@ -16,13 +16,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use usher_api::names::{
-    ASK_ANNOTATION_PREFIX, DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_STRATEGY_ANNOTATION,
-    HAND_OVER_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTOR_PRIORITY_ANNOTATION,
-    INTERCEPTORS_RESOLVED_ANNOTATION, NODE_HELD_BY_ANNOTATION, NODE_PHASE_ANNOTATION,
-    NODE_WAS_UNSCHEDULABLE_ANNOTATION, POD_DELETION_COST_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION,
-    SURGE_ANNOTATION,
+    ASK_ANNOTATION_PREFIX, DELETION_COST_BEFORE_ANNOTATION, DESCHEDULER_INSTANCE_ANNOTATION,
+    EVICT_MAX_UNAVAILABLE_ANNOTATION, EVICT_POLICY_ANNOTATION, EVICT_WANTED_ANNOTATION,
+    EVICTION_REQUEST_STRATEGY_ANNOTATION, HAND_OVER_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX,
+    INTERCEPTOR_PRIORITY_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, NODE_HELD_BY_ANNOTATION,
+    NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION, POD_DELETION_COST_ANNOTATION,
+    POD_EVICT_WANTED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION,
 };
 use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
+
+use super::taints::Toleration;
 
 /// The kubelet shows a static pod in the API by a mirror pod with this annotation.
 pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -46,6 +49,8 @@ pub(crate) struct PodSpec {
     pub scheduling_gates: Option<Vec<Gate>>,
     /// Only that of pods which have no node yet is looked at.
     pub affinity: Option<Affinity>,
+    /// Only that of pods which are wanted gone is looked at.
+    pub tolerations: Option<Vec<Toleration>>,
 }
 
 impl Default for PodSpec {
@@ -57,6 +62,7 @@ impl Default for PodSpec {
             termination_grace_period_seconds: 30,
             scheduling_gates: None,
             affinity: None,
+            tolerations: None,
         }
     }
 }
@@ -261,6 +267,15 @@ pub(crate) struct DeploymentStatus {
 pub struct ReplicaSetOnWire {
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: ReplicaSetSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ReplicaSetSpec {
+    pub replicas: Option<i32>,
+    pub min_ready_seconds: Option<i32>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -428,15 +443,16 @@ struct StatusFields {
 }
 
 /// Only those that somebody decides by: whether it is a mirror pod, which interceptors a pod names, whether a request knows them, what
-/// surging left on it, and who holds a node. An object may carry 256 KiB of others.
+/// surging left on it, whether it is wanted gone, and who holds a node. An object may carry 256 KiB of others.
 #[derive(Default)]
 struct Annotations(BTreeMap<String, String>);
 
 impl Annotations {
-    const MATTER: [&str; 12] = [
+    const MATTER: [&str; 17] = [
         MIRROR_ANNOTATION,
         INTERCEPTORS_RESOLVED_ANNOTATION,
         SKIP_INTERCEPTORS_ANNOTATION,
+        DESCHEDULER_INSTANCE_ANNOTATION,
         EVICTION_REQUEST_STRATEGY_ANNOTATION,
         SURGE_ANNOTATION,
         HAND_OVER_ANNOTATION,
@@ -446,6 +462,10 @@ impl Annotations {
         NODE_HELD_BY_ANNOTATION,
         NODE_WAS_UNSCHEDULABLE_ANNOTATION,
         NODE_PHASE_ANNOTATION,
+        EVICT_POLICY_ANNOTATION,
+        EVICT_MAX_UNAVAILABLE_ANNOTATION,
+        POD_EVICT_WANTED_ANNOTATION,
+        EVICT_WANTED_ANNOTATION,
     ];
 
     fn matter(key: &str) -> bool {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::StatefulSetUpdateStrategy;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
+use usher_api::evict_policy::{EvictPolicy, MaxUnavailable, policy_annotation};
 use usher_api::names::MAINTENANCE_SCHEDULING_GATE;
 use usher_api::workloads::strategy_annotation;
 
 use super::Key;
+use super::deployment::strategy_with;
 use super::wire::{DaemonSetOnWire, NamespaceOnWire, StatefulSetOnWire};
 
 /// With this finalizer the garbage collector lets go of an object's dependents before it is deleted.
@@ -31,6 +33,8 @@ pub struct DaemonSet {
 pub struct Namespace {
     pub name: Arc<str>,
     pub strategy: Option<String>,
+    /// Who ends pods in it that say nothing, when Kubernetes wants to evict them.
+    pub evict_policy: Option<EvictPolicy>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub struct StatefulSet {
     pub first_ordinal: u32,
     /// `None`: it waits for somebody to delete pods (OnDelete).
     pub rolling_update: Option<RollingUpdate>,
+    /// So many of its pods are evicted at a time, by its annotation, which then stands for its `maxUnavailable` and opts in to it.
+    pub at_a_time: Option<u32>,
     /// So long a pod is ready before it counts as available.
     pub min_ready_seconds: u32,
     /// The revision that its pods are to have.
@@ -84,6 +90,7 @@ impl From<NamespaceOnWire> for Namespace {
         let meta = namespace.metadata;
         Self {
             strategy: strategy_annotation(meta.annotations.as_ref()).map(str::to_owned),
+            evict_policy: policy_annotation(meta.annotations.as_ref()).and_then(|text| text.parse().ok()),
             name: meta.name.unwrap_or_default().into(),
         }
     }
@@ -96,16 +103,24 @@ impl From<StatefulSetOnWire> for StatefulSet {
         let count = |count: Option<i32>| u32::try_from(count.unwrap_or(0)).unwrap_or(0);
         let replicas = u32::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
         let is_deleting = meta.deletion_timestamp.is_some();
+        let at_a_time = MaxUnavailable::of(meta.annotations.as_ref()).map(|it| it.of_replicas(replicas));
+        let mut update = rolling_update(spec.update_strategy, replicas);
+        if let Some(max_unavailable) = at_a_time {
+            // One that waits for somebody to delete pods (OnDelete) is never in the middle of an update.
+            let partition = update.map_or(u32::MAX, |update| update.partition);
+            update = Some(RollingUpdate { max_unavailable, partition });
+        }
         Self {
             is_deleting,
             orphans_pods: is_deleting && meta.finalizers.iter().flatten().any(|it| it == ORPHAN_FINALIZER),
-            strategy: strategy_annotation(meta.annotations.as_ref()).map(str::to_owned),
+            strategy: strategy_with(meta.annotations.as_ref(), at_a_time),
+            at_a_time,
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid).into(),
             replicas,
             selector: Selector::try_from(spec.selector).ok().map(Arc::new),
             first_ordinal: count(spec.ordinals.and_then(|ordinals| ordinals.start)),
-            rolling_update: rolling_update(spec.update_strategy, replicas),
+            rolling_update: update,
             min_ready_seconds: count(spec.min_ready_seconds),
             update_revision: text(status.update_revision),
             is_observed: status.observed_generation.unwrap_or(0) >= meta.generation.unwrap_or(0),

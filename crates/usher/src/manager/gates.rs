@@ -8,32 +8,50 @@ pub enum Gate {
     EvictionRequestApi,
     /// Node maintenances are carried out.
     DeclarativeNodeMaintenance,
+    /// Pods are descheduled, if there is a policy.
+    Descheduler,
+    /// The descheduler evicts pods that are moved in the background.
+    EvictionsInBackground,
+    /// The descheduler asks by eviction requests.
+    DeschedulerEvictionRequests,
+    /// Workloads take over pods of the evict policy ControllerTakeOver.
+    PodEvictPolicy,
 }
 
 impl Gate {
-    const ALL: [Self; 2] = [Self::EvictionRequestApi, Self::DeclarativeNodeMaintenance];
+    const ALL: [Self; 6] = [
+        Self::EvictionRequestApi,
+        Self::DeclarativeNodeMaintenance,
+        Self::Descheduler,
+        Self::EvictionsInBackground,
+        Self::DeschedulerEvictionRequests,
+        Self::PodEvictPolicy,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::EvictionRequestApi => "EvictionRequestAPI",
             Self::DeclarativeNodeMaintenance => "DeclarativeNodeMaintenance",
+            Self::Descheduler => "Descheduler",
+            Self::EvictionsInBackground => "EvictionsInBackground",
+            Self::DeschedulerEvictionRequests => "DeschedulerEvictionRequests",
+            Self::PodEvictPolicy => "PodEvictPolicy",
         }
     }
 
-    fn default(self) -> bool {
-        match self {
-            Self::EvictionRequestApi | Self::DeclarativeNodeMaintenance => true,
-        }
+    /// It needs rights and policies that are not installed as it comes.
+    fn is_on_by_default(self) -> bool {
+        self != Self::PodEvictPolicy
     }
 }
 
-/// What was said of the gates. Those not mentioned are as they are by default.
+/// What was said of the gates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gates(BTreeMap<Gate, bool>);
 
 impl Gates {
     pub fn is_on(&self, gate: Gate) -> bool {
-        self.0.get(&gate).copied().unwrap_or_else(|| gate.default())
+        self.0.get(&gate).copied().unwrap_or(gate.is_on_by_default())
     }
 }
 
@@ -71,6 +89,8 @@ mod tests {
         assert_eq!(on(""), Ok(true));
         assert_eq!(on("EvictionRequestAPI=false"), Ok(false));
         assert_eq!(on(" EvictionRequestAPI = True ,"), Ok(true));
+        let policy = |text: &str| parse(text).map(|gates| gates.is_on(Gate::PodEvictPolicy));
+        assert_eq!((policy(""), policy("PodEvictPolicy=true")), (Ok(false), Ok(true)));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub enum Controller {
     Interceptor(BundledInterceptor),
     /// Without the interceptor of DaemonSets: lets through what one before has held.
     HeldPods,
+    /// Pods that are wanted gone, and whose workloads take over.
+    EvictPolicy,
 }
 
 impl Controller {
@@ -31,6 +33,7 @@ impl Controller {
             Self::Interceptor(BundledInterceptor::StatefulSet) => "the interceptor of StatefulSets",
             Self::Interceptor(BundledInterceptor::Deployment) => "the interceptor of Deployments",
             Self::HeldPods => "pods that are held for no one",
+            Self::EvictPolicy => "the Pod Evict Policy",
         }
     }
 }

@@ -86,16 +86,33 @@ async fn the_chart_and_the_kustomization_make_the_same_objects() {
     }
 }
 
-/// A kustomization that adds a component to what is installed.
-async fn with_component(component: &str) -> BTreeMap<String, Value> {
-    let folder = std::env::temp_dir().join(format!("usher-{component}-{}", std::process::id()));
+/// Volumes have no order, and the text of a policy is YAML too.
+fn make_comparable(objects: &mut BTreeMap<String, Value>) {
+    let pod = objects.get_mut("Deployment usher-system usher-manager");
+    let pod = &mut pod.unwrap()["spec"]["template"]["spec"];
+    for pointer in ["/volumes", "/containers/0/volumeMounts"] {
+        if let Some(volumes) = pod.pointer_mut(pointer).and_then(Value::as_array_mut) {
+            volumes.sort_by_key(|volume| volume["name"].to_string());
+        }
+    }
+    if let Some(map) = objects.get_mut("ConfigMap usher-system usher-descheduler-policy") {
+        let policy = &mut map["data"]["policy.yaml"];
+        *policy = serde_saphyr::from_str(policy.as_str().unwrap()).unwrap();
+    }
+}
+
+/// A kustomization that adds components to what is installed.
+async fn with_components(components: &[&str]) -> BTreeMap<String, Value> {
+    let folder = std::env::temp_dir().join(format!("usher-{}-{}", components.join("-"), std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let folder = folder.canonicalize().unwrap();
     // It takes relative paths only.
     let up = "../".repeat(folder.components().count() - 1);
     let deploy = format!("{up}{}", deploy().display().to_string().trim_start_matches('/'));
+    let components: Vec<String> = components.iter().map(|name| format!("{deploy}/{name}")).collect();
+    let components = components.join(", ");
     let text = format!(
-        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [{deploy}]\ncomponents: [{deploy}/{component}]\n"
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [{deploy}]\ncomponents: [{components}]\n"
     );
     std::fs::write(folder.join("kustomization.yaml"), text).unwrap();
     let made = tokio::spawn({
@@ -119,10 +136,13 @@ async fn the_choices_are_the_same_in_the_chart_and_in_kustomize() {
     };
     let plain = rendered(&["--include-crds", NEW_SERVER[0], NEW_SERVER[1]]).await;
     assert!(rights(&plain).contains("secrets") && rights(&plain).contains("webhookconfigurations"));
-    for (component, choice) in [
-        ("strict", ["--include-crds", "--set", "strict=true", NEW_SERVER[0], NEW_SERVER[1]].as_slice()),
+    for (components, choice) in [
         (
-            "outside-certificates",
+            ["strict"].as_slice(),
+            ["--include-crds", "--set", "strict=true", NEW_SERVER[0], NEW_SERVER[1]].as_slice(),
+        ),
+        (
+            &["outside-certificates"],
             &[
                 "--include-crds",
                 "--set",
@@ -131,12 +151,37 @@ async fn the_choices_are_the_same_in_the_chart_and_in_kustomize() {
                 NEW_SERVER[1],
             ],
         ),
-        ("gateway", &["--include-crds", "--set", "gateway.mode=request", NEW_SERVER[0], NEW_SERVER[1]]),
-        ("older-servers", &["--include-crds"]),
+        (&["gateway"], &["--include-crds", "--set", "gateway.mode=request", NEW_SERVER[0], NEW_SERVER[1]]),
+        (
+            &["descheduler"],
+            &["--include-crds", "--set", "descheduler.enabled=true", NEW_SERVER[0], NEW_SERVER[1]],
+        ),
+        (
+            &["outside-certificates", "descheduler"],
+            &[
+                "--include-crds",
+                "--set",
+                "certificates.secretName=usher-webhook-tls,descheduler.enabled=true",
+                NEW_SERVER[0],
+                NEW_SERVER[1],
+            ],
+        ),
+        (
+            &["node-agent"],
+            &["--include-crds", "--set", "nodeAgent.enabled=true", NEW_SERVER[0], NEW_SERVER[1]],
+        ),
+        (&["older-servers"], &["--include-crds"]),
+        (
+            &["evict-policy"],
+            &["--include-crds", "--set", "evictPolicy.enabled=true", NEW_SERVER[0], NEW_SERVER[1]],
+        ),
     ] {
-        let chart = rendered(choice).await;
-        let mut base = with_component(component).await;
+        let mut chart = rendered(choice).await;
+        let mut base = with_components(components).await;
         base.remove("Namespace - usher-system").expect("kustomize makes the namespace");
+        let component = components.join(" and ");
+        make_comparable(&mut chart);
+        make_comparable(&mut base);
         assert_eq!(chart.keys().collect::<Vec<_>>(), base.keys().collect::<Vec<_>>(), "{component}");
         for (key, object) in &base {
             assert_eq!(
@@ -144,7 +189,7 @@ async fn the_choices_are_the_same_in_the_chart_and_in_kustomize() {
                 "{component}, {key}: the chart on the left, kustomize on the right"
             );
         }
-        let is_outside = component == "outside-certificates";
+        let is_outside = components.contains(&"outside-certificates");
         assert_eq!(rights(&chart).contains("secrets"), !is_outside, "{component}");
         assert_eq!(rights(&chart).contains("webhookconfigurations"), !is_outside, "{component}");
         assert_ne!(chart, plain, "{component} changes something");
@@ -170,6 +215,8 @@ async fn values_are_checked_and_reach_the_manager() {
         ("traces.otlpEndpoint=c:4318", "otlpEndpoint"),
         ("image.digest=latest", "digest"),
         ("gateway.mode=on", "mode"),
+        ("evictPolicy.timeout=soon", "timeout"),
+        ("descheduler.interval=often", "interval"),
         ("networkPolicy.apiServers={anywhere}", "apiServers"),
         ("networkPolicy.apiServerPorts={https}", "apiServerPorts"),
     ] {
@@ -249,8 +296,14 @@ async fn the_network_is_narrowed_to_whom_the_manager_has_to_talk() {
 #[test]
 fn no_right_is_a_wildcard_and_secrets_are_read_by_name() {
     let mut rules = 0;
-    for file in ["cluster-role.yaml", "role.yaml", "certificates-role.yaml", "metrics-role.yaml"] {
-        let text = std::fs::read_to_string(deploy().join("base").join(file)).unwrap();
+    for file in [
+        "base/cluster-role.yaml",
+        "base/role.yaml",
+        "base/certificates-role.yaml",
+        "base/metrics-role.yaml",
+        "descheduler/role.yaml",
+    ] {
+        let text = std::fs::read_to_string(deploy().join(file)).unwrap();
         for (key, object) in objects(&text) {
             for rule in object["rules"].as_array().into_iter().flatten() {
                 rules += 1;

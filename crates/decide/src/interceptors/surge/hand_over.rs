@@ -81,8 +81,8 @@ pub fn name(set: &str, request_uid: &str, taken: u32) -> String {
     for byte in request_uid.bytes().chain(taken.to_le_bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
-    let mut name: String = set.chars().take(LONGEST_NAME - LETTERS - 1).collect();
-    name.push('-');
+    let set: String = set.chars().take(LONGEST_NAME - LETTERS - 1).collect();
+    let mut name = format!("{}-", set.trim_end_matches(['.', '-']));
     let letters = ALPHABET.len() as u64;
     for _ in 0..LETTERS {
         let at = usize::try_from(hash % letters).unwrap_or(0);

@@ -198,6 +198,12 @@ fn the_name_is_the_same_for_the_same_request_unless_others_have_it() {
     }
     let long = name(&"w".repeat(200), uid, 0);
     assert_eq!(long.len(), 63);
+    // What is cut off after a dot or a dash is a name all the same.
+    for end in [".w", "-w", ".-w"] {
+        let set = format!("{}{end}", "w".repeat(58 - end.len()));
+        let name = name(&set, uid, 0);
+        assert!(name[..name.len() - 6].ends_with('w') && name.as_bytes()[name.len() - 6] == b'-', "{name}");
+    }
     let mut taken = handing(1).preferred("a", i32::MIN);
     taken.taken.insert("r-a".into(), 1);
     says(&asked(taken, "a", DEPLOYMENT_CLASS), &[&format!("makes {}", name("web-1", "r-a", 1))]);

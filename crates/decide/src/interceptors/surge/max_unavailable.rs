@@ -6,12 +6,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS};
 
+use super::super::at_a_time::{self, Asked};
 use super::super::availability::{ready_at, why_unavailable};
-use super::super::{Decision, Effect, Wait, complete, has_turn, is_wanted, next_beat};
+use super::super::{Decision, Effect, Wait, complete, has_turn, is_wanted, next_beat, was_given_over};
 use super::state::SurgeState;
 use super::telling::report;
 use super::{Case, is_completed, place, place_of_active};
-use crate::snapshot::{Key, Pod};
+use crate::snapshot::{Key, Pod, SomeAtATime};
 
 /// Opted in: at most `maxUnavailable` at a time are given over to the eviction API.
 pub(super) fn let_go(
@@ -42,15 +43,31 @@ pub(super) fn let_go(
     };
     let up = case.pods.values().filter(is_up).count();
     let mut room = (up + most).saturating_sub(deployment.replicas as usize);
+    let is_strict = deployment.at_a_time.is_some();
+    if let Some(at_a_time) = deployment.at_a_time {
+        let (replicas, min_ready_seconds) = (deployment.replicas, deployment.min_ready_seconds);
+        let asked = |pod: &Pod| match case.requests.get(&pod.uid) {
+            Some(request) if has_turn(request, DEPLOYMENT_CLASS) => Asked::Waits,
+            Some(request) if was_given_over(request, DEPLOYMENT_CLASS) && is_wanted(request) => Asked::Goes,
+            _ => Asked::No,
+        };
+        room = at_a_time::room(
+            case.pods.values(),
+            asked,
+            SomeAtATime { at_a_time, replicas, min_ready_seconds },
+            now,
+        );
+    }
     if state.is_rolling_out {
         room = 0;
     }
     for (pod, request) in &waiting {
         let is_down = why_unavailable(pod, deployment.min_ready_seconds, now).is_some();
-        if room == 0 && !is_down {
+        let costs = is_strict || !is_down;
+        if room == 0 && costs {
             break;
         }
-        room = room.saturating_sub(usize::from(!is_down));
+        room = room.saturating_sub(usize::from(costs));
         let message = format!(
             "Deployment {name}: {} goes now, at most {most} of {} may be unavailable",
             pod.key.name, deployment.replicas

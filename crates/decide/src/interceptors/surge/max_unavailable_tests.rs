@@ -46,3 +46,21 @@ fn an_autoscaler_has_nothing_to_add_to_max_unavailable() {
         says(&scene(&classes), &["completes a: Deployment web has nothing to add"]);
     }
 }
+
+#[test]
+fn a_deployment_that_says_how_many_go_at_a_time_lets_no_more_go_also_if_they_are_down() {
+    let down = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    let scene = || {
+        let mut scene = Scene::new(3).with(|it| {
+            let key = "evictionrequest.coordination.k8s.io/evict-max-unavailable";
+            it["metadata"]["annotations"] = json!({key: "1"});
+        });
+        scene.strategy = Strategy::MaxUnavailable;
+        for (cost, pod) in ["a", "b", "c"].iter().enumerate() {
+            let cost = i32::MIN + i32::try_from(cost).unwrap();
+            scene = scene.pod(pod, down.clone()).preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
+        }
+        scene
+    };
+    says(&scene(), &["completes a", "reports b", "reports c"]);
+}

@@ -1,0 +1,260 @@
+//! What becomes of a descheduler's plan: requests, evictions that go on in the background, withdrawals, and what is remembered.
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::api::{Api, PatchParams, PostParams};
+use kube::{Client, Error};
+use tracing::Instrument as _;
+use usher_api::lenient::Lenient;
+use usher_api::names::{
+    DESCHEDULER_CONFIG_MAP_SUFFIX, DESCHEDULER_COOL_DOWNS_KEY as COOL_DOWNS,
+    DESCHEDULER_IN_BACKGROUND_KEY as IN_BACKGROUND, DESCHEDULER_INSTANCE_ANNOTATION,
+    DESCHEDULER_REASON_ANNOTATION, DESCHEDULER_REQUESTER, REQUESTER_FINALIZER_PREFIX,
+};
+use usher_api::{EvictionRequest, Refusal};
+use usher_client::requests::{Version, new_request, set_finalizers};
+use usher_client::{Evicted, EvictionOptions, evict};
+use usher_decide::decision::limited;
+use usher_decide::snapshot::{Request, RequestOnWire};
+use usher_descheduler::requester::{Asked, Memory, PodId, Way, Withdrawal};
+use usher_descheduler::{PodRef, Policy, Proposal};
+
+use crate::events::Events;
+use crate::requests::{Failure, failure_of, failure_of_write};
+use crate::{config_map, spans};
+
+/// The name under which the descheduler's writes appear in `managedFields`.
+const FIELD_MANAGER: &str = "usher-descheduler";
+
+/// Carries out what a descheduler decides.
+#[derive(Clone)]
+pub struct Descheduling {
+    client: Client,
+    events: Events,
+    name: DeschedulerName,
+}
+
+/// Which descheduler it is, by the namespace and name of its lease.
+#[derive(Debug, Clone)]
+pub struct DeschedulerName {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl DeschedulerName {
+    /// Where it remembers.
+    pub fn config_map(&self) -> String {
+        format!("{}{DESCHEDULER_CONFIG_MAP_SUFFIX}", self.name)
+    }
+}
+
+impl fmt::Display for DeschedulerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Descheduling {
+    pub fn new(client: Client, events: Events, name: DeschedulerName) -> Self {
+        Self { client, events, name }
+    }
+
+    /// Waits until all events are written: for who is about to end.
+    pub async fn told(&self) {
+        self.events.written().await;
+    }
+
+    /// Asks a pod to leave, and tells of it.
+    pub async fn ask(&self, proposal: &Proposal, by: Way, policy: &Policy) -> Asked {
+        let pod = &proposal.pod;
+        let reason = limited(format!("{}: {}", proposal.plugin, proposal.reason));
+        let asked = match by {
+            Way::Request => {
+                let span = spans::about_pod("create EvictionRequest", &PodId::from(pod).key, &pod.uid);
+                self.request(pod, &reason).instrument(span).await
+            }
+            Way::Eviction { in_background } => {
+                let span = spans::about_pod("evict Pod", &PodId::from(pod).key, &pod.uid);
+                self.evict(pod, in_background, policy).instrument(span).await
+            }
+        };
+        match &asked {
+            Ok(Asked::Requested | Asked::Evicted | Asked::InBackground) => {
+                self.events.tell_of(
+                    reference(pod),
+                    "Descheduled",
+                    format!("asked to leave {}: {reason}", pod.node),
+                    false,
+                );
+            }
+            Ok(_) => {}
+            Err((_, why)) => {
+                let (namespace, name, plugin) = (&pod.namespace, &pod.name, proposal.plugin);
+                tracing::warn!(namespace, name, %plugin, why, "a pod could not be asked to leave");
+                if policy.eviction_failure_event_notification {
+                    let message = limited(format!("could not be asked to leave {}: {why}", pod.node));
+                    self.events.tell_of(reference(pod), "DescheduleFailed", message, true);
+                }
+            }
+        }
+        asked.unwrap_or_else(|(asked, _)| asked)
+    }
+
+    async fn request(&self, pod: &PodRef, reason: &str) -> Result<Asked, (Asked, String)> {
+        let mut request = new_request(&pod.namespace, &pod.name, &pod.uid, &finalizer(), None);
+        let annotations = [
+            (DESCHEDULER_REASON_ANNOTATION.to_owned(), reason.to_owned()),
+            (DESCHEDULER_INSTANCE_ANNOTATION.to_owned(), self.name.to_string()),
+        ];
+        request.metadata.annotations = Some(annotations.into());
+        let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let parameters =
+            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        match requests.create(&parameters, &request).await {
+            Ok(_) => Ok(Asked::Requested),
+            // Somebody else was faster, and the pod is asked.
+            Err(Error::Api(status)) if status.code == 409 => Ok(Asked::Requested),
+            Err(Error::Api(status)) if status.code == 404 => Ok(Asked::Gone),
+            Err(why) => Err(not_asked(why)),
+        }
+    }
+
+    async fn evict(
+        &self,
+        pod: &PodRef,
+        in_background: bool,
+        policy: &Policy,
+    ) -> Result<Asked, (Asked, String)> {
+        let options = EvictionOptions {
+            grace_period_seconds: policy.grace_period_seconds,
+            ..EvictionOptions::default()
+        };
+        match evict(self.client.clone(), &pod.namespace, &pod.name, &pod.uid, options).await {
+            Ok(Evicted::Accepted) => Ok(Asked::Evicted),
+            Ok(Evicted::Gone) => Ok(Asked::Gone),
+            Ok(Evicted::Refused(refusal)) if in_background && is_promise(&refusal, policy) => {
+                Ok(Asked::InBackground)
+            }
+            // It may have been evicted all the same.
+            Ok(Evicted::Refused(Refusal::Server { code: 500.., message })) => Err((Asked::Unknown, message)),
+            Ok(Evicted::Refused(refusal) | Evicted::Conflict(refusal)) => {
+                Err((Asked::Refused, refusal.to_string()))
+            }
+            Err(why) => Err(not_asked(why)),
+        }
+    }
+
+    /// Takes the descheduler off a request.
+    ///
+    /// # Errors
+    /// It was changed meanwhile, or the server did not take it: the next cycle looks again.
+    pub async fn withdraw(&self, request: &Request, why: Withdrawal) -> Result<(), Failure> {
+        let ours = finalizer();
+        let kept: Vec<String> = request.finalizers.iter().filter(|name| **name != ours).cloned().collect();
+        let requests: Api<Lenient<RequestOnWire>> =
+            Api::namespaced(self.client.clone(), &request.key.namespace);
+        let read = Version { uid: &request.uid, resource_version: &request.resource_version };
+        let parameters = PatchParams::apply(FIELD_MANAGER);
+        set_finalizers(&requests, &request.key.name, read, &kept, &parameters).await.map_err(failure_of)?;
+        let message = match why {
+            Withdrawal::NotNeeded => {
+                "no plugin of the descheduler wants it to leave any more: withdrawn".to_owned()
+            }
+            Withdrawal::TookTooLong { after } => {
+                format!("did not leave within {} seconds: the descheduler gives up for now", after.as_secs())
+            }
+            Withdrawal::Deleted => {
+                "somebody has deleted the request: the descheduler gives up for now".to_owned()
+            }
+        };
+        let pod = PodRef {
+            namespace: request.key.namespace.to_string(),
+            name: request.pod_name.to_string(),
+            uid: request.pod_uid.to_string(),
+            node: String::new(),
+        };
+        self.events.tell_of(reference(&pod), "DescheduleWithdrawn", message, false);
+        Ok(())
+    }
+
+    /// Writes what has to outlive this process.
+    ///
+    /// # Errors
+    /// The server did not take it.
+    pub async fn remember(&self, memory: &Memory) -> Result<(), Failure> {
+        // Keys of a ConfigMap take no slashes, so pods are lines of texts.
+        let (cooling, background) = memory.to_texts();
+        let data = [(COOL_DOWNS.to_owned(), cooling), (IN_BACKGROUND.to_owned(), background)].into();
+        config_map::write(&self.client, &self.name.namespace, &self.name.config_map(), data).await
+    }
+
+    /// What was written before this process began. What cannot be understood is left out.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn remembered(&self) -> Result<Memory, Failure> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.name.namespace);
+        let map = maps.get_opt(&self.name.config_map()).await.map_err(failure_of_write)?;
+        let data = map.and_then(|map| map.data).unwrap_or_default();
+        let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
+        Ok(Memory::of_texts(text(COOL_DOWNS), text(IN_BACKGROUND)))
+    }
+}
+
+fn finalizer() -> String {
+    format!("{REQUESTER_FINALIZER_PREFIX}{DESCHEDULER_REQUESTER}")
+}
+
+const DENIED: &str = " denied the request: ";
+
+/// The refusal says that the eviction goes on in the background.
+fn is_promise(refusal: &Refusal, policy: &Policy) -> bool {
+    let Refusal::Webhook { message } = refusal else { return false };
+    // The server says which webhook it was first.
+    let said = message.split_once(DENIED).map_or(message.as_str(), |(_, said)| said);
+    policy.eviction_message_prefixes.iter().any(|prefix| said.starts_with(prefix.as_str()))
+}
+
+/// Why a pod was not asked, and whether it may have been all the same.
+fn not_asked(why: Error) -> (Asked, String) {
+    let asked = match &why {
+        Error::Api(status) if status.code < 500 => Asked::Refused,
+        _ => Asked::Unknown,
+    };
+    let why = match failure_of_write(why) {
+        Failure::Refused { message, .. } | Failure::Later(message) => message,
+        other => other.reason().to_owned(),
+    };
+    (asked, why)
+}
+
+fn reference(pod: &PodRef) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(pod.name.clone()),
+        uid: Some(pod.uid.clone()),
+        namespace: Some(pod.namespace.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_with_a_known_text_is_a_promise() {
+        let policy = Policy::read(
+            "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nevictionMessagePrefixes: [Migration begun]\n",
+        )
+        .unwrap();
+        let webhook = |text: &str| Refusal::Webhook {
+            message: format!("admission webhook \"v.example.com\" denied the request: {text}"),
+        };
+        assert!(is_promise(&webhook("Migration begun for vm-1"), &policy));
+        assert!(!is_promise(&webhook("no Migration begun"), &policy));
+        assert!(!is_promise(&Refusal::Budget { message: "Migration begun".to_owned() }, &policy));
+    }
+}

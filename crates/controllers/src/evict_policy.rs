@@ -1,0 +1,166 @@
+//! The Pod Evict Policy: [`usher_decide::evict_policy`] holds what is known of pods that Kubernetes wants to evict and decides, and
+//! [`usher_apply::EvictPolicies`] carries it out. What is needed to go on is on the pods and their requests.
+
+use std::sync::Arc;
+
+use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
+use kube::Client;
+use tracing::Instrument as _;
+use usher_api::workloads::BundledInterceptor;
+use usher_apply::{Clock, Events, EvictPolicies, Failure, spans};
+use usher_decide::evict_policy::index::Index;
+use usher_decide::evict_policy::{Effect, Wait};
+pub use usher_decide::evict_policy::{Options, TIMEOUT};
+use usher_decide::snapshot::{Key, Namespace, Pod, Request, TaintedNode, TaintedNodeOnWire};
+
+use crate::feeds::Feeds;
+use crate::observer::{Nobody, QueueObserver};
+use crate::reconcile::{self, Pending, Reconciled, Reconciler};
+use crate::watch::{WatchEvent, watch};
+
+/// Hears of pods that are wanted gone.
+pub trait Observer: QueueObserver {
+    /// What it is waited for from now on.
+    fn waits(&mut self, pod: &Key, wait: Option<Wait>) {
+        let _ = (pod, wait);
+    }
+
+    /// The workload of a pod had its time, and the pod is deleted.
+    fn fell_back(&mut self) {}
+}
+
+impl Observer for Nobody {}
+
+/// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
+pub fn run_until<S: Future<Output = ()>>(
+    feeds: &mut Feeds,
+    client: Client,
+    clock: Clock,
+    options: Options,
+    interceptors: Vec<BundledInterceptor>,
+    observer: Box<dyn Observer>,
+    stop: S,
+) -> impl Future<Output = ()> + use<S> {
+    let events = futures::stream::select_all([
+        feeds.pods().map(Event::Pod).boxed(),
+        feeds.requests().map(Event::Request).boxed(),
+        feeds.namespaces().map(Event::Namespace).boxed(),
+        watch::<TaintedNodeOnWire, TaintedNode>(client.clone()).map(Event::Node).boxed(),
+    ]);
+    let events_of = Events::start(client.clone(), clock.clone());
+    let controller = Controller {
+        apply: EvictPolicies::new(client, events_of, clock.clone(), options.interceptors_limit),
+        observer,
+        index: Index::new(options, interceptors),
+        listed: [false; 4],
+    };
+    reconcile::run(controller, events, clock, stop)
+}
+
+/// What the watches tell.
+enum Event {
+    Pod(WatchEvent<Arc<Pod>, Key>),
+    Request(WatchEvent<Arc<Request>, Key>),
+    Namespace(WatchEvent<Arc<Namespace>, Arc<str>>),
+    Node(WatchEvent<TaintedNode, Arc<str>>),
+}
+
+struct Controller {
+    apply: EvictPolicies,
+    observer: Box<dyn Observer>,
+    index: Index,
+    /// What there is of each kind has been told.
+    listed: [bool; 4],
+}
+
+impl Reconciler for Controller {
+    type Event = Event;
+    type Item = Key;
+    /// What was done, and what was not and why.
+    type Done = (Vec<Effect>, Option<(Effect, Failure)>);
+
+    fn learn(&mut self, event: Event, _: Timestamp) {
+        let [pods, requests, namespaces, nodes] = &mut self.listed;
+        match event {
+            Event::Pod(event) => {
+                *pods |= event.is_listed();
+                self.index.pods_changed(event);
+            }
+            Event::Request(event) => {
+                *requests |= event.is_listed();
+                self.index.requests_changed(event);
+            }
+            Event::Namespace(event) => {
+                *namespaces |= event.is_listed();
+                self.index.namespaces_changed(event);
+            }
+            Event::Node(event) => {
+                *nodes |= event.is_listed();
+                self.index.nodes_changed(event);
+            }
+        }
+    }
+
+    fn has_synced(&self) -> bool {
+        self.listed == [true; 4]
+    }
+
+    fn pending(&mut self, _: Timestamp) -> Pending<Key> {
+        let (now, gone) = self.index.pending().into_iter().partition(|key| self.index.knows(key));
+        let pending = Pending { now, gone, ..Pending::default() };
+        for key in &pending.gone {
+            self.observer.waits(key, None);
+        }
+        pending
+    }
+
+    fn reconcile(&mut self, key: &Key, now: Timestamp) -> Reconciled<Self::Done> {
+        let decision = self.index.decide(key, now);
+        self.observer.waits(key, decision.waiting_on);
+        if decision.effects.is_empty() {
+            return Reconciled::waits(decision.recheck_at);
+        }
+        let apply = self.apply.clone();
+        let span = spans::work("reconcile Pod", &key.namespace, &key.name);
+        let work = async move {
+            let mut done = Vec::new();
+            for effect in decision.effects {
+                if let Err(failure) = apply.carry_out(&effect).await {
+                    return (done, Some((effect, failure)));
+                }
+                done.push(effect);
+            }
+            (done, None)
+        };
+        Reconciled { again: decision.recheck_at, work: Some(work.instrument(span).boxed()) }
+    }
+
+    fn finish(&mut self, key: &Key, (done, failed): Self::Done, now: Timestamp) -> Result<(), Failure> {
+        let is_ask = |effect: &Effect| matches!(effect, Effect::Ask { .. });
+        if done.iter().any(is_ask) {
+            self.index.asked(key, true, now);
+        } else if failed.as_ref().is_some_and(|(effect, _)| is_ask(effect)) {
+            self.index.asked(key, false, now);
+        }
+        if done.iter().any(|effect| matches!(effect, Effect::Delete { .. })) {
+            tracing::info!(pod = %key, "the workload of a pod that is wanted gone had its time: the pod is deleted");
+            self.observer.fell_back();
+        }
+        failed.map_or(Ok(()), |(_, failure)| Err(failure))
+    }
+
+    fn tell_failure(&mut self, key: &Key, failure: &Failure) {
+        match failure {
+            Failure::Later(why) => tracing::warn!(pod = %key, why, "the server could not be written to"),
+            Failure::Refused { reason, .. } => {
+                tracing::error!(pod = %key, reason, "the server refuses what is written");
+            }
+            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
+        }
+    }
+
+    fn observer(&mut self) -> &mut dyn QueueObserver {
+        &mut *self.observer
+    }
+}

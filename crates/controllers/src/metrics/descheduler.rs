@@ -1,0 +1,225 @@
+//! What the descheduler counts: by the names of the specification (`pod_evacuations`), and by those of the Go descheduler, so that
+//! dashboards go on.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use usher_descheduler::requester::{Asked, Way};
+use usher_descheduler::{Plan, Proposal, Took};
+
+use super::counting::{Counted, Counting, Errors, errors};
+use super::queue::QueueCounts;
+use crate::descheduler::Observer;
+
+/// As the Go descheduler labels them.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Evicted {
+    result: &'static str,
+    strategy: &'static str,
+    profile: String,
+    namespace: String,
+    node: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByPlugin {
+    strategy: &'static str,
+    profile: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Build {
+    version: &'static str,
+}
+
+pub struct Counts {
+    errors: Errors,
+    queue: QueueCounts,
+    evicted: Family<Evicted, Counter>,
+    evacuations: Counter,
+    in_progress: Gauge,
+    cycle: Histogram,
+    plugins: Family<ByPlugin, Histogram, fn() -> Histogram>,
+    proposals: Family<ByPlugin, Gauge>,
+    /// 1 while the policy that was last read is refused.
+    policy_refused: Gauge,
+}
+
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 4.0, 10))
+}
+
+impl Counts {
+    pub fn new(registry: &mut Registry, queue: QueueCounts) -> Self {
+        let counts = Self {
+            errors: errors(),
+            queue,
+            evicted: Family::default(),
+            evacuations: Counter::default(),
+            in_progress: Gauge::default(),
+            cycle: durations(),
+            plugins: Family::new_with_constructor(durations as fn() -> Histogram),
+            proposals: Family::default(),
+            policy_refused: Gauge::default(),
+        };
+        registry.register(
+            "pod_evacuations",
+            "Pods that the descheduler has asked to leave, by requests or in the background",
+            counts.evacuations.clone(),
+        );
+        registry.register(
+            "pod_evacuations_in_progress",
+            "Pods that the descheduler has asked to leave and that have not left",
+            counts.in_progress.clone(),
+        );
+        registry.register(
+            "descheduler_pods_evicted",
+            "Pods that were asked to leave, by result, plugin, profile, namespace and node",
+            counts.evicted.clone(),
+        );
+        registry.register(
+            "descheduler_loop_duration_seconds",
+            "Seconds that the planning of a cycle took",
+            counts.cycle.clone(),
+        );
+        registry.register(
+            "descheduler_strategy_duration_seconds",
+            "Seconds that a plugin took in a cycle, by plugin and profile",
+            counts.plugins.clone(),
+        );
+        registry.register(
+            "descheduler_proposals",
+            "Pods that the last cycle proposed, by plugin and profile",
+            counts.proposals.clone(),
+        );
+        registry.register(
+            "descheduler_policy_refused",
+            "Whether the policy that was last read is refused, so that the one before it holds",
+            counts.policy_refused.clone(),
+        );
+        registry.register(
+            "descheduler_errors",
+            "Decisions of the descheduler that were not carried out, by why",
+            counts.errors.clone(),
+        );
+        let build = Family::<Build, Gauge>::default();
+        build.get_or_create_owned(&Build { version: env!("CARGO_PKG_VERSION") }).set(1);
+        registry.register("descheduler_build_info", "The version of the descheduler", build);
+        counts
+    }
+}
+
+impl Counted for Counts {
+    fn queue(&mut self) -> &mut QueueCounts {
+        &mut self.queue
+    }
+
+    fn errors(&self) -> &Errors {
+        &self.errors
+    }
+
+    fn forget(&mut self, _: Timestamp) {
+        self.queue.end();
+        self.in_progress.set(0);
+        self.policy_refused.set(0);
+        self.proposals.clear();
+    }
+}
+
+impl Observer for Counting<Counts> {
+    fn planned(&mut self, plan: &Plan, took: Duration, plugins: &[Took]) {
+        let counts = self.counts.lock();
+        counts.cycle.observe(took.as_secs_f64());
+        for Took { profile, plugin, time } in plugins {
+            let labels = ByPlugin { strategy: plugin.as_str(), profile: profile.clone() };
+            counts.plugins.get_or_create(&labels).observe(time.as_secs_f64());
+        }
+        for count in &plan.counts {
+            let labels = ByPlugin { strategy: count.plugin.as_str(), profile: count.profile.clone() };
+            let proposed = i64::try_from(count.proposed).unwrap_or(i64::MAX);
+            counts.proposals.get_or_create(&labels).set(proposed);
+        }
+    }
+
+    fn asked(&mut self, proposal: &Proposal, _: Way, asked: &Asked) {
+        let counts = self.counts.lock();
+        let result = match asked {
+            Asked::Requested | Asked::Evicted | Asked::InBackground => "success",
+            Asked::Gone => return,
+            Asked::Refused | Asked::Unknown => "error",
+        };
+        if matches!(asked, Asked::Requested | Asked::InBackground) {
+            counts.evacuations.inc();
+        }
+        let labels = Evicted {
+            result,
+            strategy: proposal.plugin.as_str(),
+            profile: proposal.profile.clone(),
+            namespace: proposal.pod.namespace.clone(),
+            node: proposal.pod.node.clone(),
+        };
+        counts.evicted.get_or_create(&labels).inc();
+    }
+
+    fn under_way(&mut self, pods: usize) {
+        self.counts.lock().in_progress.set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    fn policy(&mut self, is_good: bool) {
+        self.counts.lock().policy_refused.set(i64::from(!is_good));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use usher_apply::Clock;
+    use usher_descheduler::policy::PluginName;
+    use usher_descheduler::{PodRef, Reason};
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn pods_are_counted_by_the_names_that_dashboards_know() {
+        let metrics = Metrics::new(Clock::system());
+        let mut observer = metrics.descheduler_observer(|| {});
+        let proposal = Proposal {
+            pod: PodRef { namespace: "shop".into(), name: "web".into(), uid: "u".into(), node: "n-1".into() },
+            profile: "default".into(),
+            plugin: PluginName::RemoveFailedPods,
+            reason: Reason::Failed { reason: None },
+            fits_on: None,
+        };
+        let took = Took {
+            profile: "default".into(),
+            plugin: PluginName::RemoveFailedPods,
+            time: Duration::from_millis(3),
+        };
+        observer.planned(&Plan::default(), Duration::from_millis(4), &[took]);
+        observer.asked(&proposal, Way::Request, &Asked::Requested);
+        observer.asked(&proposal, Way::Request, &Asked::Refused);
+        observer.under_way(3);
+        observer.policy(false);
+        let text = metrics.text().unwrap();
+        for line in [
+            "pod_evacuations_total 1\n",
+            "pod_evacuations_in_progress 3\n",
+            "descheduler_pods_evicted_total{result=\"success\",strategy=\"RemoveFailedPods\",profile=\"default\",namespace=\"shop\",node=\"n-1\"} 1\n",
+            "descheduler_pods_evicted_total{result=\"error\",strategy=\"RemoveFailedPods\",profile=\"default\",namespace=\"shop\",node=\"n-1\"} 1\n",
+            "descheduler_loop_duration_seconds_count 1\n",
+            "descheduler_strategy_duration_seconds_count{strategy=\"RemoveFailedPods\",profile=\"default\"} 1\n",
+            "descheduler_policy_refused 1\n",
+            "descheduler_build_info{version=",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        drop(observer);
+        assert!(metrics.text().unwrap().contains("pod_evacuations_in_progress 0\n"));
+    }
+}

@@ -1,0 +1,426 @@
+//! One cycle: what was decided so far, what it frees and takes, and the limits.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::cluster::node::Node;
+use crate::cluster::pod::{Pod, UNBOUND};
+use crate::cluster::resources::PODS;
+use crate::cluster::shape::Shape;
+use crate::cluster::{Cluster, Map, Set};
+use crate::evictor::Evictor;
+use crate::evictor::kept::Kept;
+use crate::in_progress::InProgress;
+use crate::nodes::NodeList;
+use crate::plan::{Plan, PluginCount, PodRef, Proposal, Reason, Stop, Stopped};
+use crate::planner::Differences;
+use crate::policy::{Limits, PluginName};
+
+pub struct Cycle<'a> {
+    pub cluster: &'a Cluster,
+    pub now: Timestamp,
+    /// The nodes that plugins look at.
+    pub nodes: &'a NodeList,
+    pub differences: Differences,
+    limits: Limits,
+    leaving: Set<u32>,
+    cooling: Map<u32, Timestamp>,
+    /// Pods that were decided on, and count as gone from then on.
+    gone: Set<u32>,
+    gone_in_order: Vec<u32>,
+    gone_of_owner: Map<Box<str>, u64>,
+    /// What came to nodes and went from them by decisions, by resource.
+    shifted: Map<u32, Vec<i64>>,
+    /// Pods that are expected on nodes, because they fit there when they were proposed.
+    expected: Map<u32, Vec<u32>>,
+    /// Nodes that a pod left, in order.
+    left: Vec<u32>,
+    asked_in_all: u64,
+    asked_of_node: Map<u32, u64>,
+    asked_of_namespace: Map<Arc<str>, u64>,
+    pub plan: Plan,
+    /// The pod that is explained, if one is.
+    pub watched: Option<u32>,
+    pub views: Vec<Seen>,
+    current: Option<(String, PluginName)>,
+}
+
+/// What happened to the pod that is explained, at a plugin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    pub profile: String,
+    pub plugin: PluginName,
+    pub wants: Option<Reason>,
+    pub kept: Option<Kept>,
+    pub stopped: Option<Stop>,
+    pub proposed: bool,
+    pub fits_on: Option<String>,
+}
+
+/// What became of a pod that a plugin wants to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is proposed, or is leaving already.
+    Leaves,
+    /// Not this one, and others may still go.
+    Refused,
+    /// No other of its node.
+    NodeLimit,
+    /// No other at all.
+    TotalLimit,
+}
+
+impl<'a> Cycle<'a> {
+    pub fn new(
+        cluster: &'a Cluster,
+        nodes: &'a NodeList,
+        limits: Limits,
+        in_progress: &InProgress,
+        differences: Differences,
+        now: Timestamp,
+    ) -> Self {
+        let mut cycle = Self {
+            cluster,
+            now,
+            nodes,
+            differences,
+            limits,
+            leaving: Set::default(),
+            cooling: Map::default(),
+            gone: Set::default(),
+            gone_in_order: Vec::new(),
+            gone_of_owner: Map::default(),
+            shifted: Map::default(),
+            expected: Map::default(),
+            left: Vec::new(),
+            asked_in_all: 0,
+            asked_of_node: Map::default(),
+            asked_of_namespace: Map::default(),
+            plan: Plan::default(),
+            watched: None,
+            views: Vec::new(),
+            current: None,
+        };
+        for (namespace, name, asked) in in_progress.pods() {
+            let Some(slot) = cluster.find(namespace, name) else {
+                continue;
+            };
+            let Some((pod, shape)) = cycle.pod(slot).filter(|(pod, _)| pod.uid.is(&asked.uid)) else {
+                continue;
+            };
+            let (node, namespace) = (pod.node, shape.namespace.clone());
+            if !asked.by.is_empty() && cycle.leaving.insert(slot) {
+                cycle.count(node, namespace);
+                // Its owner has one less, from the start.
+                for owner in &shape.owners {
+                    *cycle.gone_of_owner.entry(owner.uid.clone()).or_default() += 1;
+                }
+                if !nodes.has(node) && !cluster.node(node).is_some_and(Node::is_ready) {
+                    cycle.plan.still_wanted.push(asked.uid.clone());
+                }
+            }
+            if let Some(until) = asked.cools_until.filter(|until| *until > now) {
+                cycle.cooling.insert(slot, until);
+            }
+        }
+        cycle
+    }
+
+    pub fn pod(&self, slot: u32) -> Option<(&'a Pod, &'a Shape)> {
+        let pod = self.cluster.pod(slot)?;
+        Some((pod, self.cluster.shape(pod.shape)?.as_ref()))
+    }
+
+    pub fn node(&self, index: u32) -> Option<&'a Node> {
+        self.cluster.node(index)
+    }
+
+    /// It was decided on in this cycle.
+    pub fn is_gone(&self, slot: u32) -> bool {
+        self.gone.contains(&slot)
+    }
+
+    pub fn gone(&self) -> &[u32] {
+        &self.gone_in_order
+    }
+
+    pub fn is_leaving(&self, slot: u32) -> bool {
+        self.leaving.contains(&slot)
+    }
+
+    pub fn cools_until(&self, slot: u32) -> Option<Timestamp> {
+        self.cooling.get(&slot).copied()
+    }
+
+    /// How many pods an owner has, without those that were decided on.
+    pub fn replicas(&self, uid: &str) -> u64 {
+        let gone = self.gone_of_owner.get(uid).copied().unwrap_or(0);
+        u64::from(self.cluster.owned(uid)).saturating_sub(gone)
+    }
+
+    /// What pods on a node request, after what was decided.
+    pub fn requested(&self, node: u32, resource: u16) -> i64 {
+        let requested = self.cluster.node(node).map_or(0, |node| node.requested_of(resource));
+        let shifted = self.shifted.get(&node).and_then(|all| all.get(resource as usize)).copied();
+        requested.saturating_add(shifted.unwrap_or(0))
+    }
+
+    /// What pods on a node request, without those that were decided on; what is expected there does not count.
+    pub fn requested_by_present(&self, node: u32, resource: u16) -> i64 {
+        let expected = self.expected.get(&node).into_iter().flatten();
+        let expected = expected.filter_map(|slot| self.pod(*slot)).map(|(_, shape)| match resource {
+            PODS => 1,
+            _ => shape.requests.get(resource).unwrap_or(0),
+        });
+        self.requested(node, resource).saturating_sub(expected.sum())
+    }
+
+    /// Nodes that a pod left, in the order of the decisions.
+    pub fn left(&self) -> &[u32] {
+        &self.left
+    }
+
+    pub fn expected_on(&self, node: u32) -> impl Iterator<Item = u32> {
+        self.expected.get(&node).into_iter().flatten().copied()
+    }
+
+    /// The pods on a node that hold resources and were not decided on.
+    pub fn active_on(&self, node: u32) -> Vec<u32> {
+        let pods = self.cluster.node(node).map_or(&[][..], |node| &node.pods);
+        let mut active: Vec<u32> = pods
+            .iter()
+            .copied()
+            .filter(|slot| !self.is_gone(*slot) && self.cluster.pod(*slot).is_some_and(Pod::is_active))
+            .collect();
+        active.sort_by_key(|slot| self.name_of(*slot));
+        active
+    }
+
+    /// Namespace and name: what decides where nothing else does.
+    pub fn name_of(&self, slot: u32) -> (&'a str, &'a str) {
+        self.pod(slot).map_or(("", ""), |(pod, shape)| (shape.namespace.as_ref(), pod.name.as_ref()))
+    }
+
+    /// The order in which pods go from a node: those that are leaving first, then low priority, low quality of service, and at last those
+    /// that would rather stay.
+    pub fn by_priority(&self, slot: u32) -> impl Ord + use<'a> {
+        let shape = self.pod(slot).map(|(_, shape)| shape);
+        (
+            !self.is_leaving(slot),
+            shape.and_then(|shape| shape.priority),
+            shape.map(|shape| shape.qos),
+            shape.map(|shape| shape.traits.prefer_no_eviction),
+            self.name_of(slot),
+        )
+    }
+
+    /// Room is kept for a pod that is leaving on the node where it fits, if there is one.
+    pub fn expect(&mut self, slot: u32, target: Option<u32>) {
+        if let (Some(target), Some((_, shape))) = (target, self.pod(slot)) {
+            self.shift(target, shape, 1);
+            self.expected.entry(target).or_default().push(slot);
+        }
+    }
+
+    /// The pods that are leaving, in the order of their names.
+    pub fn leaving(&self) -> Vec<u32> {
+        let mut leaving: Vec<u32> = self.leaving.iter().copied().collect();
+        leaving.sort_by_key(|slot| self.name_of(*slot));
+        leaving
+    }
+
+    pub fn begin(&mut self, profile: &str, plugin: PluginName) {
+        self.current = Some((profile.to_owned(), plugin));
+        self.plan.counts.push(PluginCount {
+            profile: profile.to_owned(),
+            plugin,
+            wanted: 0,
+            proposed: 0,
+            leaving: 0,
+        });
+    }
+
+    /// Whether the pod passes all filters, noting what keeps the one that is explained.
+    pub fn admits(
+        &mut self,
+        evictor: &mut Evictor,
+        slot: u32,
+        wants: impl FnOnce() -> Option<Reason>,
+    ) -> bool {
+        if self.is_gone(slot) {
+            return false;
+        }
+        let kept = match evictor.passes(self, slot) {
+            true => evictor.pre_eviction(self, slot).err(),
+            false => {
+                if self.watched == Some(slot) {
+                    let kept = evictor.keeps(self, slot);
+                    self.note(wants(), kept, None, None);
+                }
+                return false;
+            }
+        };
+        let admitted = kept.is_none();
+        if !admitted && self.watched == Some(slot) {
+            self.note(wants(), kept, None, None);
+        }
+        admitted
+    }
+
+    /// Notes what a filter thinks of the pod that is explained, for plugins that count only what passes.
+    pub fn note_kept(&mut self, evictor: &Evictor) {
+        if let Some(slot) = self.watched
+            && let Some(kept) = evictor.keeps(self, slot)
+        {
+            self.note(None, Some(kept), None, None);
+        }
+    }
+
+    fn note(
+        &mut self,
+        wants: Option<Reason>,
+        kept: Option<Kept>,
+        stopped: Option<Stop>,
+        proposal: Option<&Proposal>,
+    ) {
+        let Some((profile, plugin)) = self.current.clone() else {
+            return;
+        };
+        self.views.push(Seen {
+            profile,
+            plugin,
+            wants,
+            kept,
+            stopped,
+            proposed: proposal.is_some(),
+            fits_on: proposal.and_then(|proposal| proposal.fits_on.clone()),
+        });
+    }
+
+    /// Proposes the pod, unless a limit is against it.
+    pub fn propose(&mut self, evictor: &mut Evictor, slot: u32, reason: Reason) -> Outcome {
+        let Some((pod, shape)) = self.pod(slot) else {
+            return Outcome::Refused;
+        };
+        if self.is_gone(slot) || pod.uid.is_empty() {
+            return Outcome::Refused;
+        }
+        if let Some(count) = self.plan.counts.last_mut() {
+            count.wanted += 1;
+        }
+        if self.is_leaving(slot) {
+            if let Some(count) = self.plan.counts.last_mut() {
+                count.leaving += 1;
+            }
+            self.plan.still_wanted.push(pod.uid.to_string());
+            if self.watched == Some(slot) {
+                self.note(Some(reason), None, None, None);
+            }
+            self.leave(slot, None);
+            return Outcome::Leaves;
+        }
+        if let Some((stop, outcome)) = self.limit(pod.node, &shape.namespace) {
+            if self.watched == Some(slot) {
+                self.note(Some(reason), None, Some(stop.clone()), None);
+            }
+            self.stopped(stop);
+            return outcome;
+        }
+        let target = evictor.fit.other_node(self, slot);
+        if self.differences.node_fit_counts_decisions && evictor.args.node_fit && target.is_none() {
+            if self.watched == Some(slot) {
+                self.note(Some(reason), Some(Kept::FitsNowhere), None, None);
+            }
+            return Outcome::Refused;
+        }
+        let Some((profile, plugin)) = self.current.clone() else {
+            return Outcome::Refused;
+        };
+        let name = |node: u32| self.cluster.node(node).map(|node| node.name.to_string());
+        let proposal = Proposal {
+            pod: PodRef {
+                namespace: shape.namespace.to_string(),
+                name: pod.name.to_string(),
+                uid: pod.uid.to_string(),
+                node: name(pod.node).unwrap_or_default(),
+            },
+            profile,
+            plugin,
+            reason,
+            fits_on: target.and_then(name),
+        };
+        if self.watched == Some(slot) {
+            self.note(Some(proposal.reason.clone()), None, None, Some(&proposal));
+        }
+        self.plan.proposals.push(proposal);
+        if let Some(count) = self.plan.counts.last_mut() {
+            count.proposed += 1;
+        }
+        self.count(pod.node, shape.namespace.clone());
+        self.leave(slot, target.filter(|_| self.differences.node_fit_counts_decisions));
+        Outcome::Leaves
+    }
+
+    fn count(&mut self, node: u32, namespace: Arc<str>) {
+        self.asked_in_all += 1;
+        if node != UNBOUND {
+            *self.asked_of_node.entry(node).or_default() += 1;
+        }
+        *self.asked_of_namespace.entry(namespace).or_default() += 1;
+    }
+
+    /// The limit that one more pod would exceed: in total, of its node, of its namespace, in that order.
+    fn limit(&self, node: u32, namespace: &str) -> Option<(Stop, Outcome)> {
+        if let Some(limit) = self.limits.total.filter(|limit| self.asked_in_all >= *limit) {
+            return Some((Stop::TotalLimit { limit }, Outcome::TotalLimit));
+        }
+        let of_node = self.asked_of_node.get(&node).copied().unwrap_or(0);
+        if let Some(limit) = self.limits.per_node.filter(|limit| node != UNBOUND && of_node >= *limit) {
+            let node = self.cluster.node(node).map(|node| node.name.to_string()).unwrap_or_default();
+            return Some((Stop::NodeLimit { node, limit }, Outcome::NodeLimit));
+        }
+        let of_namespace = self.asked_of_namespace.get(namespace).copied().unwrap_or(0);
+        let limit = self.limits.per_namespace.filter(|limit| of_namespace >= *limit)?;
+        Some((Stop::NamespaceLimit { namespace: namespace.to_owned(), limit }, Outcome::Refused))
+    }
+
+    fn stopped(&mut self, by: Stop) {
+        let plugin = self.current.clone();
+        let same = self.plan.stops.iter_mut().rev().find(|one| one.by == by && one.plugin == plugin);
+        match same {
+            Some(stopped) => stopped.pods += 1,
+            None => self.plan.stops.push(Stopped { by, plugin, pods: 1 }),
+        }
+    }
+
+    /// The pod counts as gone from its node, and as there on the target.
+    fn leave(&mut self, slot: u32, target: Option<u32>) {
+        let Some((pod, shape)) = self.pod(slot) else {
+            return;
+        };
+        self.gone.insert(slot);
+        self.gone_in_order.push(slot);
+        for owner in shape.owners.iter().filter(|_| !self.leaving.contains(&slot)) {
+            *self.gone_of_owner.entry(owner.uid.clone()).or_default() += 1;
+        }
+        if pod.node != UNBOUND {
+            if pod.is_active() {
+                self.shift(pod.node, shape, -1);
+            }
+            self.left.push(pod.node);
+        }
+        self.expect(slot, target);
+    }
+
+    fn shift(&mut self, node: u32, shape: &Shape, sign: i64) {
+        let shifted = self.shifted.entry(node).or_default();
+        for (resource, amount) in shape.requests.iter().filter(|(one, _)| *one != PODS).chain([(PODS, 1)]) {
+            let index = resource as usize;
+            if shifted.len() <= index {
+                shifted.resize(index + 1, 0);
+            }
+            shifted[index] = shifted[index].saturating_add(sign.saturating_mul(amount));
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Which pods should leave their nodes, decided purely: a cluster and a policy in, a typed plan out. No runtime, no client, and
+//! the time is an argument; a stopwatch measures how long plugins take.
+//!
+//! Policies are those of the Go descheduler (`descheduler/v1alpha2`), and so are the decisions; docs/descheduler.md lists where they
+//! differ. A plan proposes and never acts, so a dry run is a plan that nobody carries out.
+//!
+//! Where to start reading:
+//! - [`policy`]: the policy file, read strictly.
+//! - [`Cluster`]: what is known of nodes and pods, slimly and object by object.
+//! - [`Planner`]: a cycle, from what changed since the last one to the [`Plan`].
+//! - `evictor`: the filters that every proposal passes.
+//! - `plugins`: one file for each plugin.
+//! - [`requester`]: what becomes of a plan.
+
+pub mod cluster;
+mod cycle;
+mod evictor;
+mod explain;
+mod in_progress;
+mod matching;
+mod nodes;
+mod plan;
+mod planner;
+mod plugins;
+pub mod policy;
+pub mod quantity;
+mod replicas;
+pub mod requester;
+pub mod selector;
+#[cfg(test)]
+mod testing;
+
+pub use cluster::{Cluster, Usage};
+pub use evictor::kept::Kept;
+pub use explain::{Explanation, PluginView, explain};
+pub use in_progress::InProgress;
+pub use plan::{Plan, PluginCount, PodRef, Problem, Proposal, Reason, Stop, Stopped};
+pub use planner::{Differences, Planner, Took, plan};
+pub use policy::Policy;

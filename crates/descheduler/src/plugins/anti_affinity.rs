@@ -1,0 +1,248 @@
+//! RemovePodsViolatingInterPodAntiAffinity: pods that share a topology domain with one that they do not want to be with.
+//!
+//! For each distinct term, the pods that it matches and the pods that carry it are kept by domain, so that a pod is held against others
+//! only where there is somebody at all. No pod is compared with all others of its namespace.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Plugin, Run, Sight};
+use crate::cluster::node::Node;
+use crate::cluster::shape::{AntiAffinityTerm, Shape};
+use crate::cluster::{Labels, Map, Set};
+use crate::cycle::{Cycle, Outcome};
+use crate::matching::Matching;
+use crate::plan::Reason;
+use crate::policy::PluginName;
+use crate::policy::args::InterPodAntiAffinityArgs;
+
+#[derive(Debug)]
+pub struct AntiAffinity {
+    args: InterPodAntiAffinityArgs,
+    matching: Matching,
+    terms: Vec<Term>,
+    numbers: Map<AntiAffinityTerm, u32>,
+    /// The terms of each selector.
+    of_selector: Map<u32, Vec<u32>>,
+    domains: Map<Domain, Residents>,
+    /// Domains in which somebody carries a term that matches somebody else.
+    contested: Set<Domain>,
+    /// What was learned of each pod.
+    known: Map<u32, Known>,
+    members: Map<u64, BTreeSet<u32>>,
+}
+
+#[derive(Debug)]
+struct Term {
+    key: Box<str>,
+}
+
+/// A topology domain of a term.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Domain {
+    term: u32,
+    place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Place {
+    Value(Arc<str>),
+    /// A node without the label is a domain by itself.
+    Node(u32),
+}
+
+#[derive(Debug, Default)]
+struct Residents {
+    matched: BTreeSet<u32>,
+    carriers: BTreeSet<u32>,
+}
+
+#[derive(Debug)]
+struct Known {
+    generation: u64,
+    node: u32,
+    matched: Vec<Domain>,
+    carried: Vec<Domain>,
+    /// The labels of its node then.
+    labels: Option<Arc<Labels>>,
+}
+
+impl Residents {
+    fn is_contested(&self) -> bool {
+        match (self.matched.len(), self.carriers.is_empty()) {
+            (0, _) | (_, true) => false,
+            (1, false) => self.carriers != self.matched,
+            _ => true,
+        }
+    }
+}
+
+impl AntiAffinity {
+    pub fn new(args: InterPodAntiAffinityArgs) -> Self {
+        Self {
+            args,
+            matching: Matching::default(),
+            terms: Vec::new(),
+            numbers: Map::default(),
+            of_selector: Map::default(),
+            domains: Map::default(),
+            contested: Set::default(),
+            known: Map::default(),
+            members: Map::default(),
+        }
+    }
+
+    /// The number of a term. One that is new looks at all pods that are known.
+    fn term(&mut self, term: &AntiAffinityTerm) -> Option<u32> {
+        let selector = term.selector.as_ref()?;
+        if let Some(number) = self.numbers.get(term) {
+            return Some(*number);
+        }
+        let number = u32::try_from(self.terms.len()).ok()?;
+        let selector = self.matching.selector(&term.namespaces, selector);
+        self.terms.push(Term { key: term.topology_key.clone() });
+        self.numbers.insert(term.clone(), number);
+        self.of_selector.entry(selector).or_default().push(number);
+        for generation in self.matching.shapes_of(selector).to_vec() {
+            for slot in self.members.get(&generation).cloned().into_iter().flatten() {
+                let Some(known) = self.known.get_mut(&slot) else {
+                    continue;
+                };
+                let value = known.labels.as_ref().and_then(|labels| labels.get(&term.topology_key));
+                let place = value.map_or(Place::Node(known.node), |value| Place::Value(value.into()));
+                let domain = Domain { term: number, place };
+                known.matched.push(domain.clone());
+                self.change(&domain, |residents| residents.matched.insert(slot));
+            }
+        }
+        Some(number)
+    }
+
+    fn change(&mut self, domain: &Domain, change: impl FnOnce(&mut Residents) -> bool) {
+        let residents = self.domains.entry(domain.clone()).or_default();
+        change(residents);
+        if residents.is_contested() {
+            self.contested.insert(domain.clone());
+        } else {
+            self.contested.remove(domain);
+        }
+        if residents.matched.is_empty() && residents.carriers.is_empty() {
+            self.domains.remove(domain);
+        }
+    }
+
+    fn place(node: &Node, index: u32, key: &str) -> Place {
+        node.label(key).map_or(Place::Node(index), |value| Place::Value(value.into()))
+    }
+
+    /// Another pod in the domain that the term matches. One that is leaving is in nobody's way who stays.
+    fn other(&self, cycle: &Cycle<'_>, domain: &Domain, slot: u32) -> Option<u32> {
+        let name = &cycle.cluster.pod(slot)?.name;
+        let residents = self.domains.get(domain)?;
+        let mut others = residents.matched.iter().copied();
+        let counts = |other: u32| cycle.is_leaving(slot) || !cycle.is_leaving(other);
+        others.find(|other| {
+            !cycle.is_gone(*other)
+                && counts(*other)
+                && cycle.cluster.pod(*other).is_some_and(|pod| pod.name != *name)
+        })
+    }
+
+    fn violation(&self, cycle: &Cycle<'_>, slot: u32) -> Option<Reason> {
+        let known = self.known.get(&slot)?;
+        known.carried.iter().find_map(|domain| {
+            let (namespace, name) = cycle.name_of(self.other(cycle, domain, slot)?);
+            let topology_key = self.terms.get(domain.term as usize)?.key.to_string();
+            Some(Reason::AntiAffinity { other: format!("{namespace}/{name}"), topology_key })
+        })
+    }
+}
+
+impl Plugin for AntiAffinity {
+    fn name(&self) -> PluginName {
+        PluginName::RemovePodsViolatingInterPodAntiAffinity
+    }
+
+    fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
+        if !sight.pod.is_active() || !self.args.scope.admits(sight.shape) {
+            return;
+        }
+        let (slot, index) = (sight.slot, sight.pod.node);
+        let shape: &Arc<Shape> = sight.shape;
+        let labels = sight.node.object.as_ref().map(|object| object.labels.clone());
+        let selectors = self.matching.of_shape(sight.generation, shape).to_vec();
+        let mut matched = Vec::new();
+        for term in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
+            let place = Self::place(sight.node, index, &self.terms[*term as usize].key);
+            matched.push(Domain { term: *term, place });
+        }
+        for domain in &matched {
+            self.change(domain, |residents| residents.matched.insert(slot));
+        }
+        let known = Known { generation: sight.generation, node: index, matched, carried: Vec::new(), labels };
+        self.known.insert(slot, known);
+        self.members.entry(sight.generation).or_default().insert(slot);
+        let mut carried = Vec::new();
+        for term in &shape.anti_affinity {
+            if let Some(number) = self.term(term) {
+                let domain =
+                    Domain { term: number, place: Self::place(sight.node, index, &term.topology_key) };
+                self.change(&domain, |residents| residents.carriers.insert(slot));
+                carried.push(domain);
+            }
+        }
+        if let Some(known) = self.known.get_mut(&slot) {
+            known.carried = carried;
+        }
+    }
+
+    fn forget(&mut self, slot: u32) {
+        let Some(known) = self.known.remove(&slot) else {
+            return;
+        };
+        if let Some(members) = self.members.get_mut(&known.generation) {
+            members.remove(&slot);
+            if members.is_empty() {
+                self.members.remove(&known.generation);
+            }
+        }
+        for domain in &known.matched {
+            self.change(domain, |residents| residents.matched.remove(&slot));
+        }
+        for domain in &known.carried {
+            self.change(domain, |residents| residents.carriers.remove(&slot));
+        }
+    }
+
+    fn remembered(&self) -> usize {
+        self.matching.remembered()
+    }
+
+    fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {
+        let carriers = self.contested.iter().filter_map(|domain| self.domains.get(domain));
+        let candidates: BTreeSet<u32> = carriers.flat_map(|residents| &residents.carriers).copied().collect();
+        let mut candidates: Vec<(u32, u32)> = candidates
+            .into_iter()
+            .filter(|slot| !cycle.is_gone(*slot))
+            .filter_map(|slot| Some((cycle.nodes.rank(cycle.cluster.pod(slot)?.node)?, slot)))
+            .collect();
+        candidates
+            .sort_by_cached_key(|(rank, slot)| (!cycle.is_leaving(*slot), *rank, cycle.by_priority(*slot)));
+        for pods in candidates.chunk_by(|a, b| a.0 == b.0) {
+            for (_, slot) in pods {
+                let Some(reason) = self.violation(cycle, *slot) else {
+                    continue;
+                };
+                let why = Some(reason.clone());
+                if !cycle.admits(run.evictor, *slot, || why) {
+                    continue;
+                }
+                match cycle.propose(run.evictor, *slot, reason) {
+                    Outcome::Leaves | Outcome::Refused => {}
+                    Outcome::NodeLimit => break,
+                    Outcome::TotalLimit => return,
+                }
+            }
+        }
+    }
+}

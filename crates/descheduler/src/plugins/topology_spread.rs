@@ -1,0 +1,408 @@
+//! RemovePodsViolatingTopologySpreadConstraint: moves pods from the largest domains to the smallest, until the skew holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Plugin, Run, Sight};
+use crate::cluster::node::NodeObject;
+use crate::cluster::node_affinity::{RequiredNodes, Toleration, tolerate};
+use crate::cluster::shape::{Shape, SpreadConstraint};
+use crate::cluster::{Labels, Map, Set};
+use crate::cycle::{Cycle, Outcome};
+use crate::matching::Matching;
+use crate::plan::Reason;
+use crate::policy::PluginName;
+use crate::policy::args::TopologySpreadArgs;
+use crate::selector::Selector;
+
+#[derive(Debug)]
+pub struct TopologySpread {
+    args: TopologySpreadArgs,
+    matching: Matching,
+    constraints: Vec<Constraint>,
+    numbers: Map<Identity, u32>,
+    of_selector: Map<u32, Vec<u32>>,
+    of_shape: Map<u64, Vec<u32>>,
+    members: Map<u64, BTreeSet<u32>>,
+    known: Map<u32, Known>,
+    /// The domains that are there, by what decides on them, until nodes change.
+    domains: Map<DomainRule, BTreeSet<Arc<str>>>,
+    domains_at: u64,
+}
+
+/// The topology key, and which nodes count.
+type DomainRule = (Box<str>, Option<RequiredNodes>, Option<Box<[Toleration]>>);
+
+/// Constraints that are the same for all pods of a namespace are one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Identity {
+    namespace: Box<str>,
+    max_skew: i32,
+    topology_key: Box<str>,
+    selector: Option<Selector>,
+    /// What the pod asks of nodes, if nodes that do not match it do not count.
+    nodes: Option<RequiredNodes>,
+    tolerations: Option<Box<[Toleration]>>,
+}
+
+#[derive(Debug)]
+struct Constraint {
+    identity: Arc<Identity>,
+    domain_rule: DomainRule,
+    /// What constraints are sorted by.
+    order: String,
+    /// How many pods carry it.
+    carriers: usize,
+    /// The pods that it counts, by the value of the topology key.
+    pods: BTreeMap<Arc<str>, BTreeSet<u32>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    generation: u64,
+    labels: Arc<Labels>,
+    counted: Vec<(u32, Arc<str>)>,
+}
+
+/// A domain while it is balanced.
+struct Domain {
+    value: Arc<str>,
+    pods: Vec<u32>,
+}
+
+impl Identity {
+    fn admits(&self, name: &str, object: &NodeObject) -> bool {
+        let hard = |taint: &&crate::cluster::node::Taint| taint.is_hard();
+        self.nodes.as_ref().is_none_or(|nodes| nodes.matches(name, &object.labels))
+            && self
+                .tolerations
+                .as_deref()
+                .is_none_or(|all| object.taints.iter().filter(hard).all(|one| tolerate(all, one)))
+    }
+}
+
+impl TopologySpread {
+    pub fn new(args: TopologySpreadArgs) -> Self {
+        Self {
+            args,
+            matching: Matching::default(),
+            constraints: Vec::new(),
+            numbers: Map::default(),
+            of_selector: Map::default(),
+            of_shape: Map::default(),
+            members: Map::default(),
+            known: Map::default(),
+            domains: Map::default(),
+            domains_at: 0,
+        }
+    }
+
+    /// The constraints that pods of a shape carry and the plugin looks at.
+    fn carried(&mut self, sight: &Sight<'_>) -> Vec<u32> {
+        if let Some(carried) = self.of_shape.get(&sight.generation) {
+            return carried.clone();
+        }
+        let mut carried = Vec::new();
+        for one in &sight.shape.spread {
+            let looked_at =
+                if one.do_not_schedule { self.args.do_not_schedule } else { self.args.schedule_anyway };
+            if looked_at {
+                carried.push(self.constraint(sight, sight.shape, one));
+            }
+        }
+        carried.sort_unstable();
+        carried.dedup();
+        self.of_shape.insert(sight.generation, carried.clone());
+        carried
+    }
+
+    fn constraint(&mut self, sight: &Sight<'_>, shape: &Shape, constraint: &SpreadConstraint) -> u32 {
+        let placement = sight.cluster.placement(shape.placement);
+        let identity = Identity {
+            namespace: shape.namespace.as_ref().into(),
+            max_skew: constraint.max_skew,
+            topology_key: constraint.topology_key.clone(),
+            selector: constraint.selector.clone(),
+            nodes: placement.filter(|_| constraint.honors_affinity).map(|one| one.nodes.clone()),
+            tolerations: placement.filter(|_| constraint.honors_taints).map(|one| one.tolerations.clone()),
+        };
+        if let Some(number) = self.numbers.get(&identity) {
+            return *number;
+        }
+        let number = u32::try_from(self.constraints.len()).unwrap_or(u32::MAX);
+        let mut pods: BTreeMap<Arc<str>, BTreeSet<u32>> = BTreeMap::new();
+        if let Some(selector) = &identity.selector {
+            let selector = self.matching.selector(std::slice::from_ref(&identity.namespace), selector);
+            self.of_selector.entry(selector).or_default().push(number);
+            let shapes = self.matching.shapes_of(selector);
+            for slot in shapes.iter().filter_map(|generation| self.members.get(generation)).flatten() {
+                if let Some(known) = self.known.get_mut(slot)
+                    && let Some(value) = known.labels.get(&identity.topology_key)
+                {
+                    let value: Arc<str> = value.into();
+                    known.counted.push((number, value.clone()));
+                    pods.entry(value).or_default().insert(*slot);
+                }
+            }
+        }
+        let identity = Arc::new(identity);
+        self.numbers.insert(identity.as_ref().clone(), number);
+        let domain_rule =
+            (identity.topology_key.clone(), identity.nodes.clone(), identity.tolerations.clone());
+        let order = format!("{identity:?}");
+        self.constraints.push(Constraint { identity, domain_rule, order, carriers: 0, pods });
+        number
+    }
+
+    /// Finds the domains of nodes that count for a constraint, which there are even if they have no pod.
+    fn find_domains(&mut self, cycle: &Cycle<'_>, number: u32) {
+        if self.domains_at != cycle.cluster.nodes_version() {
+            self.domains.clear();
+            self.domains_at = cycle.cluster.nodes_version();
+        }
+        let Constraint { identity, domain_rule, .. } = &self.constraints[number as usize];
+        if self.domains.contains_key(domain_rule) {
+            return;
+        }
+        let mut found: BTreeSet<Arc<str>> = BTreeSet::new();
+        for node in cycle.nodes.nodes.iter().filter_map(|index| cycle.node(*index)) {
+            let value = node.label(&identity.topology_key).zip(node.object.as_ref());
+            if let Some((value, object)) = value.filter(|(value, _)| !found.contains(*value))
+                && identity.admits(&node.name, object)
+            {
+                found.insert(value.into());
+            }
+        }
+        self.domains.insert(domain_rule.clone(), found);
+    }
+
+    /// Whether the domains are within the skew: what most constraints are, found out without looking at empty domains.
+    fn is_balanced(constraint: &Constraint, domains: &BTreeSet<Arc<str>>) -> bool {
+        let most = constraint.pods.values().map(BTreeSet::len).max().unwrap_or(0);
+        let with_pods = constraint.pods.keys().filter(|value| domains.contains(*value)).count();
+        let least = match with_pods < domains.len() {
+            true => 0,
+            false => constraint.pods.values().map(BTreeSet::len).min().unwrap_or(0),
+        };
+        as_i64(most - least) <= i64::from(constraint.identity.max_skew)
+    }
+
+    /// The order in which pods of a domain are moved is from the end.
+    fn sorted(cycle: &Cycle<'_>, pods: &BTreeSet<u32>, moved: &Set<u32>) -> Vec<u32> {
+        let mut pods: Vec<u32> = pods.iter().copied().collect();
+        pods.sort_by_cached_key(|slot| {
+            let shape = cycle.pod(*slot).map(|(_, shape)| shape);
+            let priority = shape.and_then(|shape| shape.priority);
+            (
+                cycle.is_leaving(*slot),
+                cycle.differences.spread_shares_moves && moved.contains(slot),
+                !shape.is_some_and(|shape| shape.traits.chooses_nodes),
+                priority,
+                cycle.name_of(*slot),
+            )
+        });
+        pods
+    }
+
+    /// Picks the pods to move so that the domains of one constraint come within its skew.
+    fn balance(&self, cycle: &Cycle<'_>, run: &mut Run<'_>, number: u32, picked: &mut Picked) {
+        let constraint = &self.constraints[number as usize];
+        let identity = &constraint.identity;
+        let Some(all_domains) = self.domains.get(&constraint.domain_rule) else {
+            return;
+        };
+        if Self::is_balanced(constraint, all_domains) {
+            return;
+        }
+        let max_skew = i64::from(identity.max_skew);
+        let none = BTreeSet::new();
+        let values: BTreeSet<Arc<str>> = all_domains.iter().chain(constraint.pods.keys()).cloned().collect();
+        let mut domains: Vec<Domain> = values
+            .into_iter()
+            .map(|value| {
+                let pods = constraint.pods.get(&value).unwrap_or(&none);
+                Domain { pods: Self::sorted(cycle, pods, &picked.slots), value }
+            })
+            .collect();
+        domains.sort_by_key(|domain| domain.pods.len());
+        let total: usize = domains.iter().map(|domain| domain.pods.len()).sum();
+        let average = as_f64(total) / as_f64(domains.len());
+        let small: Set<Arc<str>> = domains
+            .iter()
+            .filter(|domain| as_f64(domain.pods.len()) < average)
+            .map(|domain| domain.value.clone())
+            .collect();
+        let needs_more = |index: u32| {
+            let node = cycle.node(index);
+            let object = node.and_then(|node| Some((node, node.object.as_ref()?)));
+            object.is_some_and(|(node, object)| {
+                node.label(&identity.topology_key).is_some_and(|value| small.contains(value))
+                    && identity.admits(&node.name, object)
+            })
+        };
+        let mut fits: Map<u32, bool> = Map::default();
+        let mut fits_small = |run: &mut Run<'_>, slot: u32| {
+            // Pods of one shape fit alike, as none of them is on a node of a small domain.
+            let shape = cycle.cluster.pod(slot).map_or(u32::MAX, |pod| pod.shape);
+            *fits.entry(shape).or_insert_with(|| run.fit.any_of(cycle, slot, needs_more))
+        };
+        let sizes: Vec<usize> = domains.iter().map(|domain| domain.pods.len()).collect();
+        let (mut low, mut high) = (0, domains.len() - 1);
+        while low < high {
+            if as_f64(domains[high].pods.len()) <= average {
+                high -= 1;
+            }
+            let (above, below) = (domains[high].pods.len(), domains[low].pods.len());
+            let skew = as_i64(above) - as_i64(below);
+            if skew <= max_skew {
+                low += 1;
+                continue;
+            }
+            let spare = (as_f64(above) - average).ceil();
+            let missing = (average - as_f64(below)).ceil();
+            #[allow(clippy::cast_precision_loss)]
+            let half = ((skew - max_skew) as f64 / 2.0).ceil();
+            let count = spare.min(missing).min(half);
+            if count <= 0.0 {
+                low += 1;
+                continue;
+            }
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let count = (count as usize).min(above);
+            domains[high].pods.sort_by_cached_key(|slot| fits_small(run, *slot));
+            let moved = domains[high].pods.split_off(above - count);
+            for slot in &moved {
+                if self.args.topology_balance_node_fit && !fits_small(run, *slot) {
+                    continue;
+                }
+                let reason = Reason::TopologySpread {
+                    topology_key: identity.topology_key.to_string(),
+                    domain: domains[high].value.to_string(),
+                    pods: sizes[high],
+                    max_skew: identity.max_skew,
+                };
+                picked.add(*slot, reason);
+            }
+            domains[low].pods.extend(moved);
+        }
+    }
+}
+
+/// Pods to move, in the order in which they were picked.
+#[derive(Default)]
+struct Picked {
+    slots: Set<u32>,
+    order: Vec<(u32, Reason)>,
+}
+
+impl Picked {
+    fn add(&mut self, slot: u32, reason: Reason) {
+        if self.slots.insert(slot) {
+            self.order.push((slot, reason));
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+fn as_i64(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+impl Plugin for TopologySpread {
+    fn name(&self) -> PluginName {
+        PluginName::RemovePodsViolatingTopologySpreadConstraint
+    }
+
+    fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
+        let Some(object) = &sight.node.object else {
+            return;
+        };
+        let counts = sight.passes && sight.pod.is_active() && self.args.scope.admits(sight.shape);
+        if !counts || sight.pod.terminating {
+            return;
+        }
+        let slot = sight.slot;
+        let carried = self.carried(sight);
+        for number in &carried {
+            self.constraints[*number as usize].carriers += 1;
+        }
+        let mut counted = Vec::new();
+        let selectors = self.matching.of_shape(sight.generation, sight.shape);
+        for number in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
+            let constraint = &mut self.constraints[*number as usize];
+            if let Some(value) = object.labels.get(&constraint.identity.topology_key) {
+                let value = match constraint.pods.get_key_value(value) {
+                    Some((value, _)) => value.clone(),
+                    None => Arc::from(value),
+                };
+                constraint.pods.entry(value.clone()).or_default().insert(slot);
+                counted.push((*number, value));
+            }
+        }
+        self.members.entry(sight.generation).or_default().insert(slot);
+        self.known
+            .insert(slot, Known { generation: sight.generation, labels: object.labels.clone(), counted });
+    }
+
+    fn forget(&mut self, slot: u32) {
+        let Some(known) = self.known.remove(&slot) else {
+            return;
+        };
+        if let Some(members) = self.members.get_mut(&known.generation) {
+            members.remove(&slot);
+            if members.is_empty() {
+                self.members.remove(&known.generation);
+            }
+        }
+        for number in self.of_shape.get(&known.generation).into_iter().flatten() {
+            self.constraints[*number as usize].carriers -= 1;
+        }
+        for (number, value) in known.counted {
+            let pods = &mut self.constraints[number as usize].pods;
+            if let Some(slots) = pods.get_mut(&value) {
+                slots.remove(&slot);
+                if slots.is_empty() {
+                    pods.remove(&value);
+                }
+            }
+        }
+    }
+
+    fn remembered(&self) -> usize {
+        self.matching.remembered()
+    }
+
+    fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {
+        cycle.note_kept(run.evictor);
+        let mut live: Vec<u32> = (0_u32..)
+            .zip(&self.constraints)
+            .filter(|(_, constraint)| constraint.carriers > 0)
+            .map(|(number, _)| number)
+            .collect();
+        live.sort_by(|a, b| self.constraints[*a as usize].order.cmp(&self.constraints[*b as usize].order));
+        let mut picked = Picked::default();
+        for number in live {
+            self.find_domains(cycle, number);
+            self.balance(cycle, run, number, &mut picked);
+        }
+        let mut full: Set<u32> = Set::default();
+        for (slot, reason) in picked.order {
+            let node = cycle.cluster.pod(slot).map_or(u32::MAX, |pod| pod.node);
+            let why = Some(reason.clone());
+            if full.contains(&node) || !cycle.admits(run.evictor, slot, || why) {
+                continue;
+            }
+            match cycle.propose(run.evictor, slot, reason) {
+                Outcome::Leaves | Outcome::Refused => {}
+                Outcome::NodeLimit => {
+                    full.insert(node);
+                }
+                Outcome::TotalLimit => return,
+            }
+        }
+    }
+}

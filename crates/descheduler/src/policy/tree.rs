@@ -1,0 +1,142 @@
+//! YAML as a tree in which everything knows its line.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use super::errors::PolicyError;
+
+#[derive(Debug, Clone)]
+pub struct Tree {
+    pub line: usize,
+    pub value: Value,
+}
+
+#[derive(Debug, Clone)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(String),
+    List(Vec<Tree>),
+    Map(Vec<Entry>),
+}
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub key: String,
+    pub line: usize,
+    pub value: Tree,
+}
+
+impl Value {
+    /// What it is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "a boolean",
+            Self::Int(_) | Self::Float(_) => "a number",
+            Self::Text(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a map",
+        }
+    }
+}
+
+/// Reads a document. A key that is there twice is an error.
+pub fn parse(text: &str) -> Result<Tree, PolicyError> {
+    serde_saphyr::from_str(text).map_err(|why| {
+        let line = why.location().map_or(0, |location| usize::try_from(location.line()).unwrap_or(0));
+        let why = why.to_string();
+        let message = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        PolicyError {
+            line,
+            path: String::new(),
+            message: format!("this YAML cannot be read: {message}"),
+            hint: None,
+        }
+    })
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned: Spanned<Value> = Spanned::deserialize(deserializer)?;
+        Ok(Self { line: line_of(&spanned), value: spanned.value })
+    }
+}
+
+fn line_of<T>(spanned: &Spanned<T>) -> usize {
+    usize::try_from(spanned.referenced.line()).unwrap_or(0)
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Int(i128::from(value)))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Int(i128::from(value)))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+        Ok(Value::Int(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(one) = access.next_element()? {
+            list.push(one);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = access.next_key::<Spanned<String>>()? {
+            let line = line_of(&key);
+            entries.push(Entry { key: key.value, line, value: access.next_value()? });
+        }
+        Ok(Value::Map(entries))
+    }
+}

@@ -1,0 +1,436 @@
+use serde_json::{Value, json};
+use usher_api::names::{DESCHEDULER_INSTANCE_ANNOTATION, REQUESTER_FINALIZER_PREFIX};
+use usher_decide::snapshot::RequestOnWire;
+
+use super::*;
+use crate::plan::{Problem, Reason, Stop, Stopped};
+use crate::policy::PluginName;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+/// A request for the pod of that UID, by these.
+fn request(uid: &str, by: &[&str], created: i64, more: Value) -> Arc<Request> {
+    let finalizers: Vec<String> =
+        by.iter().map(|name| format!("{REQUESTER_FINALIZER_PREFIX}{name}")).collect();
+    let mut object = json!({
+        "metadata": {
+            "name": uid, "namespace": "ns", "uid": format!("r-{uid}"), "creationTimestamp": at(created).to_string(),
+            "finalizers": finalizers,
+        },
+        "spec": {"podRef": {"name": uid, "uid": uid}, "progressDeadlineSeconds": 1800},
+    });
+    if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+        object.extend(more);
+    }
+    Arc::new(serde_json::from_value::<RequestOnWire>(object).unwrap().into())
+}
+
+fn learn(requester: &mut Requester, request: Arc<Request>) {
+    requester.request_changed(&request.key.clone(), Some(request));
+}
+
+fn pod(uid: &str) -> PodRef {
+    PodRef { namespace: "ns".into(), name: uid.into(), uid: uid.into(), node: "n".into() }
+}
+
+fn id(uid: &str) -> PodId {
+    PodId::new("ns", uid, uid)
+}
+
+/// What a cycle would be told, for pods of namespace `ns` that are called by their UID.
+struct Told(InProgress);
+
+impl Told {
+    fn asked(&self, uid: &str) -> Option<&crate::in_progress::Asked> {
+        self.0.pods().find(|(_, _, asked)| asked.uid == uid).map(|(_, _, asked)| asked)
+    }
+
+    fn is_leaving(&self, uid: &str) -> bool {
+        self.asked(uid).is_some_and(|asked| !asked.by.is_empty())
+    }
+
+    fn cools_until(&self, uid: &str) -> Option<Timestamp> {
+        self.asked(uid)?.cools_until
+    }
+}
+
+/// What a cycle is told, and what is done where it has nothing to say.
+fn in_progress(requester: &mut Requester, now: Timestamp) -> (Told, Vec<Effect>) {
+    let told = requester.in_progress(now);
+    let problem = Problem::UnknownPriorityClass { profile: "p".into(), class: "c".into() };
+    let effects = requester.decide(&Plan { problems: vec![problem], ..Plan::default() }, now);
+    (Told(told), effects)
+}
+
+fn cooling(all: &[(&str, i64)]) -> Memory {
+    Memory { cooling: all.iter().map(|(uid, until)| (id(uid), at(*until))).collect(), ..Memory::default() }
+}
+
+fn proposal(uid: &str) -> Proposal {
+    Proposal {
+        pod: pod(uid),
+        profile: "default".into(),
+        plugin: PluginName::RemoveFailedPods,
+        reason: Reason::Failed { reason: None },
+        fits_on: None,
+    }
+}
+
+fn plan(still_wanted: &[&str]) -> Plan {
+    Plan { still_wanted: still_wanted.iter().map(|uid| (*uid).to_owned()).collect(), ..Plan::default() }
+}
+
+fn withdrawn(effects: &[Effect]) -> Vec<(&str, Withdrawal)> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Withdraw { request, why } => Some((&*request.pod_uid, *why)),
+            _ => None,
+        })
+        .collect()
+}
+
+const EVICT_ONLY: PodMarks = PodMarks {
+    request_evict_only: true,
+    in_progress: false,
+    names_interceptors: false,
+    is_terminating: false,
+};
+const MOVING: PodMarks = PodMarks { in_progress: true, ..EVICT_ONLY };
+
+#[test]
+fn requests_by_anybody_count_from_the_start_of_a_cycle() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("a", &["example.com"], 0, json!({})));
+    learn(&mut requester, request("b", &[REQUESTER, "example.com"], 0, json!({})));
+    // Withdrawn by all, and about to go.
+    learn(&mut requester, request("c", &[], 0, json!({})));
+    let (told, effects) = in_progress(&mut requester, at(1));
+    assert_eq!((told.is_leaving("a"), told.is_leaving("b"), told.is_leaving("c")), (true, true, false));
+    assert_eq!(told.asked("b").unwrap().by.len(), 2);
+    assert!(effects.is_empty());
+}
+
+#[test]
+fn a_request_that_no_watch_has_told_of_counts_all_the_same() {
+    let mut requester = Requester::default();
+    requester.asked(&pod("a"), &Asked::Requested, at(0));
+    assert!(in_progress(&mut requester, at(1)).0.is_leaving("a"));
+    let key = Key::new("ns", "a");
+    requester.request_changed(&key, Some(request("a", &[REQUESTER], 0, json!({}))));
+    requester.request_changed(&key, None);
+    assert!(!in_progress(&mut requester, at(2)).0.is_leaving("a"), "it came and went");
+    requester.asked(&pod("b"), &Asked::Requested, at(0));
+    assert!(!in_progress(&mut requester, at(60)).0.is_leaving("b"), "nobody has seen it for a minute");
+    requester.asked(&pod("c"), &Asked::Unknown, at(60));
+    assert!(in_progress(&mut requester, at(61)).0.is_leaving("c"), "it may have been asked");
+    requester.asked(&pod("d"), &Asked::Refused, at(60));
+    assert!(!in_progress(&mut requester, at(61)).0.is_leaving("d"));
+}
+
+#[test]
+fn what_takes_too_long_is_given_up_and_not_asked_again_at_once() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    assert!(in_progress(&mut requester, at(3599)).1.is_empty());
+    let (told, effects) = in_progress(&mut requester, at(3600));
+    assert!(!told.is_leaving("a"), "its place is free");
+    assert_eq!(told.cools_until("a"), Some(at(7200)));
+    // First it is remembered: whoever is killed in between asks nobody too early.
+    assert_eq!(effects[0], Effect::Remember(cooling(&[("a", 7200)])));
+    let after = SignedDuration::from_secs(3600);
+    assert_eq!(withdrawn(&effects), [("a", Withdrawal::TookTooLong { after })]);
+    requester.request_changed(&Key::new("ns", "a"), None);
+    assert_eq!(in_progress(&mut requester, at(7200)).0.cools_until("a"), None, "it may be asked again");
+}
+
+#[test]
+fn a_cool_down_outlives_a_restart() {
+    let mut requester = Requester::default();
+    requester.remembered(cooling(&[("a", 100)]));
+    assert_eq!(in_progress(&mut requester, at(50)).0.cools_until("a"), Some(at(100)));
+    assert_eq!(in_progress(&mut requester, at(100)).0.cools_until("a"), None);
+}
+
+#[test]
+fn what_the_interceptor_forbids_is_not_withdrawn_and_counts() {
+    let mut requester = Requester::default();
+    let forbids = json!({"status": {"evictionRequestCancellationPolicy": "Forbid"}});
+    learn(&mut requester, request("a", &[REQUESTER], 0, forbids.clone()));
+    learn(&mut requester, request("b", &[], 0, forbids));
+    let (told, effects) = in_progress(&mut requester, at(90_000));
+    assert!(told.is_leaving("a") && told.is_leaving("b") && effects.is_empty());
+    for _ in 0..5 {
+        assert!(requester.decide(&plan(&[]), at(90_000)).is_empty());
+    }
+}
+
+#[test]
+fn requests_of_others_are_neither_given_up_nor_withdrawn() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("a", &["example.com"], 0, json!({})));
+    assert!(in_progress(&mut requester, at(90_000)).1.is_empty());
+    for _ in 0..5 {
+        assert!(requester.decide(&plan(&[]), at(90_000)).is_empty());
+    }
+}
+
+#[test]
+fn a_request_that_no_plugin_wants_any_more_is_withdrawn_after_two_cycles_and_its_pod_left_alone() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    assert!(requester.decide(&plan(&["a"]), at(1)).is_empty());
+    assert!(requester.decide(&plan(&[]), at(2)).is_empty());
+    assert!(requester.decide(&plan(&["a"]), at(3)).is_empty(), "it is wanted again");
+    assert!(requester.decide(&plan(&[]), at(4)).is_empty());
+    let effects = requester.decide(&plan(&[]), at(5));
+    // Remembered first: whoever is killed in between asks nobody in a loop.
+    assert_eq!(effects[0], Effect::Remember(cooling(&[("a", 3605)])));
+    assert_eq!(withdrawn(&effects), [("a", Withdrawal::NotNeeded)]);
+    let mut once = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
+    learn(&mut once, request("a", &[REQUESTER], 0, json!({})));
+    assert_eq!(withdrawn(&once.decide(&plan(&[]), at(1))).len(), 1, "there is no other cycle");
+}
+
+#[test]
+fn a_cycle_without_nodes_says_nothing_of_who_is_still_wanted_and_one_that_met_a_limit_does() {
+    let stopped_by = |by: Stop| {
+        let mut requester = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
+        learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+        let stops = vec![Stopped { by, plugin: None, pods: 0 }];
+        withdrawn(&requester.decide(&Plan { stops, ..plan(&[]) }, at(1))).len()
+    };
+    assert_eq!(stopped_by(Stop::FewerThanTwoReadyNodes { ready: 1 }), 0);
+    assert_eq!(stopped_by(Stop::TotalLimit { limit: 1 }), 1, "or a full limit is never free again");
+}
+
+#[test]
+fn a_request_that_is_given_up_counts_for_others_who_want_the_pod_to_leave() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("a", &[REQUESTER, "drain.example.com"], 0, json!({})));
+    let (told, effects) = in_progress(&mut requester, at(3600));
+    assert_eq!(withdrawn(&effects).len(), 1);
+    assert_eq!(told.asked("a").unwrap().by, ["drain.example.com"]);
+}
+
+#[test]
+fn a_request_that_somebody_deletes_is_withdrawn_after_a_minute() {
+    let mut requester = Requester::default();
+    let mut deleted = (*request("a", &[REQUESTER], 0, json!({}))).clone();
+    deleted.deleted = Some(at(10));
+    learn(&mut requester, Arc::new(deleted));
+    assert!(in_progress(&mut requester, at(69)).1.is_empty(), "that of a pod that is gone ends by itself");
+    let (told, effects) = in_progress(&mut requester, at(70));
+    assert_eq!(withdrawn(&effects), [("a", Withdrawal::Deleted)]);
+    assert!(told.cools_until("a").is_some(), "and it is not asked again at once");
+}
+
+#[test]
+fn requests_of_another_descheduler_count_and_are_left_alone() {
+    let mut requester = Requester::new(Options { instance: "ns/mine".into(), ..Options::default() });
+    for (uid, instance) in [("a", "ns/mine"), ("b", "ns/other")] {
+        let request = json!({
+            "metadata": {
+                "name": uid, "namespace": "ns", "uid": "r", "creationTimestamp": at(0).to_string(),
+                "finalizers": [format!("{REQUESTER_FINALIZER_PREFIX}{REQUESTER}")],
+                "annotations": {DESCHEDULER_INSTANCE_ANNOTATION: instance},
+            },
+            "spec": {"podRef": {"name": uid, "uid": uid}, "progressDeadlineSeconds": 1800},
+        });
+        let request: Request = serde_json::from_value::<RequestOnWire>(request).unwrap().into();
+        learn(&mut requester, Arc::new(request));
+    }
+    let (told, effects) = in_progress(&mut requester, at(90_000));
+    assert!(!told.is_leaving("a") && told.is_leaving("b"));
+    assert_eq!(withdrawn(&effects).iter().map(|(uid, _)| *uid).collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn what_was_asked_and_is_there_is_not_paused_for_an_answer_that_was_lost() {
+    let mut requester = Requester::default();
+    requester.asked(&pod("a"), &Asked::Unknown, at(0));
+    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    assert_eq!(in_progress(&mut requester, at(1)).0.cools_until("a"), None);
+}
+
+#[test]
+fn a_pod_that_terminates_is_left_to_it() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    requester.pod_changed(&id("a"), PodMarks { is_terminating: true, ..PodMarks::default() }, at(1));
+    assert!(in_progress(&mut requester, at(90_000)).1.is_empty());
+    for _ in 0..5 {
+        assert!(requester.decide(&plan(&[]), at(90_000)).is_empty());
+    }
+}
+
+#[test]
+fn pods_of_either_kind_are_asked_in_their_way() {
+    let ways = |options: Options| {
+        let mut requester = Requester::new(options);
+        requester.pod_changed(&id("a"), EVICT_ONLY, at(0));
+        // What has interceptors is never evicted past them.
+        requester.pod_changed(&id("c"), PodMarks { names_interceptors: true, ..EVICT_ONLY }, at(0));
+        let both = Plan { proposals: vec![proposal("a"), proposal("b"), proposal("c")], ..Plan::default() };
+        let effects = requester.decide(&both, at(1));
+        let ways = effects.iter().filter_map(|effect| match effect {
+            Effect::Ask { by, .. } => Some(*by),
+            _ => None,
+        });
+        ways.collect::<Vec<Way>>()
+    };
+    let all = Options::default();
+    let (background, plain) = (Way::Eviction { in_background: true }, Way::Eviction { in_background: false });
+    assert_eq!(ways(all.clone()), [background, Way::Request, Way::Request]);
+    assert_eq!(ways(Options { in_background: false, ..all.clone() }), [Way::Request; 3]);
+    assert_eq!(ways(Options { requests: false, ..all.clone() }), [background, plain, Way::Request]);
+    assert_eq!(ways(Options { requests: false, in_background: false, ..all }), [plain, plain, Way::Request]);
+}
+
+#[test]
+fn an_eviction_in_the_background_counts_until_it_is_over_or_nobody_marks_the_pod_in_time() {
+    let mut requester = Requester::default();
+    requester.pod_changed(&id("a"), EVICT_ONLY, at(0));
+    requester.asked(&pod("a"), &Asked::InBackground, at(0));
+    assert!(in_progress(&mut requester, at(599)).0.is_leaving("a"));
+    let mut marked = Requester::default();
+    marked.pod_changed(&id("a"), EVICT_ONLY, at(0));
+    marked.asked(&pod("a"), &Asked::InBackground, at(0));
+    marked.pod_changed(&id("a"), MOVING, at(500));
+    assert!(in_progress(&mut marked, at(3000)).0.is_leaving("a"), "it is confirmed, and takes its time");
+    // Nobody has marked it.
+    let (told, effects) = in_progress(&mut requester, at(600));
+    assert!(!told.is_leaving("a"));
+    assert!(told.cools_until("a").is_some());
+    assert!(matches!(&effects[..], [Effect::Remember(_)]), "{effects:?}");
+    // It is tried until it is remembered.
+    assert!(matches!(&in_progress(&mut requester, at(601)).1[..], [Effect::Remember(_)]));
+    requester.saved();
+    assert!(in_progress(&mut requester, at(602)).1.is_empty());
+    // The migration failed, and the pod is as before.
+    marked.pod_changed(&id("a"), EVICT_ONLY, at(3001));
+    assert!(!in_progress(&mut marked, at(3001)).0.is_leaving("a"));
+}
+
+fn one_proposal() -> Plan {
+    Plan { proposals: vec![proposal("a")], ..Plan::default() }
+}
+
+fn memory_of(effects: &[Effect]) -> Memory {
+    let Some(Effect::Remember(memory)) = effects.first() else { panic!("{effects:?}") };
+    memory.clone()
+}
+
+#[test]
+fn a_promise_is_remembered_before_it_is_asked_for_and_outlives_a_restart() {
+    let mut first = Requester::default();
+    first.pod_changed(&id("a"), EVICT_ONLY, at(0));
+    let effects = first.decide(&one_proposal(), at(0));
+    assert!(matches!(&effects[..], [Effect::Remember(_), Effect::Ask { .. }]), "{effects:?}");
+    let memory = memory_of(&effects);
+    assert_eq!(memory.background, [(id("a"), (at(0), false))].into());
+    // Killed here.
+    let mut second = Requester::default();
+    second.remembered(memory.clone());
+    second.pod_changed(&id("a"), EVICT_ONLY, at(30));
+    assert!(in_progress(&mut second, at(599)).0.is_leaving("a"));
+    assert!(
+        !in_progress(&mut second, at(600)).0.is_leaving("a"),
+        "since it was asked, not since the restart"
+    );
+    let mut third = Requester::default();
+    third.remembered(memory);
+    assert!(!in_progress(&mut third, at(30)).0.is_leaving("a"), "the pod is gone");
+    // Where it could not be remembered, it was not asked; and one that was refused is not under way.
+    first.not_asked(&pod("a"));
+    assert!(!in_progress(&mut first, at(1)).0.is_leaving("a"));
+    let _ = first.decide(&one_proposal(), at(0));
+    first.asked(&pod("a"), &Asked::Refused, at(0));
+    assert!(!in_progress(&mut first, at(1)).0.is_leaving("a"));
+}
+
+#[test]
+fn after_a_restart_marked_pods_are_known_and_they_too_are_given_up() {
+    let mut requester = Requester::default();
+    requester.pod_changed(&id("a"), MOVING, at(0));
+    let (told, effects) = in_progress(&mut requester, at(1));
+    assert!(told.is_leaving("a"));
+    // Run once every half an hour, each with nothing but what was remembered.
+    let mut memory = memory_of(&effects);
+    for (now, is_leaving) in [(1800, true), (3599, true), (3600, false), (5400, false)] {
+        let mut next = Requester::default();
+        next.pod_changed(&id("a"), MOVING, at(now));
+        next.remembered(memory.clone());
+        let (told, effects) = in_progress(&mut next, at(now));
+        assert_eq!(told.is_leaving("a"), is_leaving, "{now}");
+        assert_eq!(told.cools_until("a").is_some(), !is_leaving, "{now}");
+        memory = memory_of(&effects);
+    }
+    let (told, _) = in_progress(&mut requester, at(3600));
+    assert!(!told.is_leaving("a") && told.cools_until("a").is_some());
+    // It stays so for as long as it is marked, and may be asked once more when the cool-down is over.
+    assert!(!in_progress(&mut requester, at(7200)).0.is_leaving("a"));
+    requester.asked(&pod("a"), &Asked::InBackground, at(7200));
+    assert!(in_progress(&mut requester, at(7201)).0.is_leaving("a"));
+}
+
+#[test]
+fn without_the_gate_annotations_mean_nothing() {
+    let mut requester = Requester::new(Options { in_background: false, ..Options::default() });
+    requester.pod_changed(&id("a"), MOVING, at(0));
+    assert!(!in_progress(&mut requester, at(1)).0.is_leaving("a"));
+}
+
+#[test]
+fn a_pod_that_cannot_be_asked_is_tried_later_and_later() {
+    let mut requester = Requester::default();
+    let mut until = Vec::new();
+    for _ in 0..9 {
+        requester.asked(&pod("a"), &Asked::Refused, at(0));
+        until.push(
+            in_progress(&mut requester, at(0)).0.cools_until("a").unwrap().duration_since(at(0)).as_mins(),
+        );
+    }
+    assert_eq!(until, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    requester.asked(&pod("a"), &Asked::Requested, at(0));
+    assert_eq!(in_progress(&mut requester, at(0)).0.cools_until("a"), None);
+}
+
+#[test]
+fn no_more_cool_downs_are_remembered_than_fit_into_an_object() {
+    let mut requester = Requester::default();
+    for at_ in 0..3_000 {
+        learn(&mut requester, request(&format!("{at_:036}"), &[REQUESTER], at_, json!({})));
+    }
+    let (_, effects) = in_progress(&mut requester, at(90_000));
+    let Effect::Remember(all) = &effects[0] else { panic!("{:?}", effects[0]) };
+    assert_eq!(all.cooling.len(), REMEMBERED);
+    assert!(all.cooling.keys().map(|pod| pod.to_string().len() + 40).sum::<usize>() < 512 * 1024);
+    assert_eq!(withdrawn(&effects).len(), 3_000);
+}
+
+#[test]
+fn a_pod_is_remembered_as_text() {
+    let pod = PodId::new("ns", "web-1", "u-1");
+    assert_eq!(pod.to_string(), "ns/web-1/u-1");
+    assert_eq!("ns/web-1/u-1".parse(), Ok(pod));
+    for wrong in ["", "ns/web", "ns/web/u/x"] {
+        assert_eq!(wrong.parse::<PodId>(), Err(()), "{wrong}");
+    }
+}
+
+#[test]
+fn what_is_remembered_is_read_as_it_is_written_and_nonsense_is_left_out() {
+    let memory = Memory {
+        background: [(id("a"), (at(0), true)), (id("b"), (at(1), false))].into(),
+        ..cooling(&[("c", 5)])
+    };
+    let (cooling, background) = memory.to_texts();
+    assert_eq!(Memory::of_texts(&cooling, &background), memory);
+    let until = at(5);
+    let nonsense = format!("nonsense\nns/web {until}\nns/db/u-2 soon\n\n");
+    let with = |text: &str| format!("{nonsense}{text}\n{nonsense}");
+    assert_eq!(Memory::of_texts(&with(&cooling), &with(&background)), memory);
+}

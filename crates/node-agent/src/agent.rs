@@ -1,0 +1,561 @@
+//! The loop of the agent: it follows the node, its mirror pods and the requests for them, and does what [`crate::static_pods`] decides.
+//!
+//! Maintenances can be large and are written often, so that agents do not watch them: the node says which of them hold it, and those are
+//! read when there is something to decide.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::channel::oneshot;
+use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt as _, StreamExt as _};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1 as core;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::sync::watch;
+use usher_api::NodeMaintenance;
+use usher_api::lenient::Lenient;
+use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, KUBELET_CLASS, NODE_AGENT_ANNOTATION};
+use usher_api::node_agent::NodeAgentMark;
+use usher_apply::{Clock, Events, Failure, Interceptions, kind_of};
+use usher_decide::interceptors;
+use usher_decide::snapshot::{
+    Key, Maintenance, Node, NodeOnWire, Owner, Pod, PodOnWire, Request, RequestOnWire,
+};
+
+use crate::folder::{Contents, Folder};
+use crate::kubelet::GracePeriod;
+use crate::shutdown::{self, Alone};
+use crate::static_pods::{self, ControlPlane, Effect, World};
+
+/// What could not be read or written is tried again after this.
+const TRY_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+const FIELD_MANAGER: &str = "usher-node-agent";
+
+/// What the agent is told.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The name of its node.
+    pub node: String,
+    /// Where the kubelet reads manifests of static pods, if it does.
+    pub folder: Option<Folder>,
+    /// The kubelet has static pods from elsewhere too.
+    pub has_url: bool,
+    /// The same folder as the kubelet calls it, for people.
+    pub folder_name: String,
+    pub version: String,
+    pub warnings: Vec<String>,
+}
+
+/// What goes on beside it: see [`crate::shutdown`].
+#[derive(Debug, Clone)]
+pub struct Beside {
+    pub alone: watch::Receiver<Alone>,
+    /// Shutdowns are delayed, or why not.
+    pub delays: watch::Receiver<Result<(), String>>,
+    pub periods: Vec<GracePeriod>,
+    /// Gets what is written on the node.
+    pub shown: Arc<watch::Sender<NodeAgentMark>>,
+}
+
+impl Beside {
+    /// Shutdowns are nobody's matter here.
+    pub fn nothing() -> Self {
+        let delays = watch::channel(Err(String::new())).1;
+        let shown = Arc::new(watch::Sender::default());
+        Self { alone: watch::channel(None).1, delays, periods: Vec::new(), shown }
+    }
+}
+
+/// Runs until it is asked to stop.
+pub async fn run_until(
+    client: Client,
+    clock: Clock,
+    options: Options,
+    mut beside: Beside,
+    stop: impl Future<Output = ()>,
+) {
+    let events = Events::start(client.clone(), clock.clone());
+    let apply = Interceptions::new(client.clone(), events.clone(), clock.clone(), String::new());
+    let mut agent = Agent {
+        client,
+        clock,
+        apply,
+        options,
+        lock: None,
+        node: None,
+        pods: Known::default(),
+        unregistered: BTreeSet::new(),
+        requests: HashMap::new(),
+        following: HashMap::new(),
+        mark: None,
+        told: BTreeMap::new(),
+        beside: beside.clone(),
+    };
+    let mut stop = std::pin::pin!(stop);
+    let mut streams: SelectAll<BoxStream<'static, Told>> = SelectAll::new();
+    streams.push(agent.follow_node());
+    streams.push(agent.follow_pods());
+    let mut again: Option<Timestamp> = None;
+    loop {
+        let pause = again.map_or(Duration::from_secs(3600), |at| agent.clock.time_until(at));
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(told) = streams.next() => {
+                agent.learn(told);
+                while let Some(Some(told)) = streams.next().now_or_never() {
+                    agent.learn(told);
+                }
+            }
+            Ok(()) = beside.alone.changed() => {}
+            Ok(()) = beside.delays.changed() => {}
+            () = tokio::time::sleep(pause) => again = None,
+        }
+        for new in agent.follow_requests() {
+            streams.push(new);
+        }
+        if agent.has_synced() {
+            again = agent.reconcile().await;
+        }
+    }
+    events.written().await;
+}
+
+/// What a watch says.
+enum Told {
+    Node(watcher::Event<Lenient<NodeOnWire>>),
+    Pod(watcher::Event<Lenient<PodOnWire>>),
+    Request(Key, watcher::Event<Lenient<RequestOnWire>>),
+}
+
+/// The pods of the node.
+#[derive(Default)]
+struct Known {
+    pods: HashMap<Key, Arc<Pod>>,
+    listed: BTreeSet<Key>,
+    is_listed: bool,
+}
+
+/// A request that is followed by its name.
+struct Following {
+    /// Dropped when nobody wants to know any more.
+    _end: oneshot::Sender<()>,
+    is_listed: bool,
+    /// Told of in the list that is being read.
+    is_there: bool,
+}
+
+struct Agent {
+    client: Client,
+    clock: Clock,
+    apply: Interceptions,
+    options: Options,
+    /// Held from the first time that the folder is looked at.
+    lock: Option<File>,
+    /// `None`: not told yet. The node may not be there.
+    node: Option<Option<Node>>,
+    pods: Known,
+    /// Mirror pods that do not name the agent as their interceptor.
+    unregistered: BTreeSet<Key>,
+    requests: HashMap<Key, Arc<Request>>,
+    following: HashMap<Key, Following>,
+    /// What was written on the node last.
+    mark: Option<NodeAgentMark>,
+    /// What went wrong and was told, so that it is told once.
+    told: BTreeMap<&'static str, String>,
+    beside: Beside,
+}
+
+fn stream<W>(api: Api<Lenient<W>>, fields: &str) -> BoxStream<'static, watcher::Event<Lenient<W>>>
+where
+    W: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let config = watcher::Config::default().fields(fields);
+    watcher(api, config)
+        .default_backoff()
+        .filter_map(|event| async move {
+            event
+                .inspect_err(|why| tracing::warn!(kind = %W::kind(&()), %why, "a watch was interrupted"))
+                .ok()
+        })
+        .boxed()
+}
+
+impl Agent {
+    fn follow_node(&self) -> BoxStream<'static, Told> {
+        let nodes = Api::all(self.client.clone());
+        stream(nodes, &format!("metadata.name={}", self.options.node)).map(Told::Node).boxed()
+    }
+
+    fn follow_pods(&self) -> BoxStream<'static, Told> {
+        let pods = Api::all(self.client.clone());
+        stream(pods, &format!("spec.nodeName={}", self.options.node)).map(Told::Pod).boxed()
+    }
+
+    /// Each mirror pod has at most one request, by the name of its UID.
+    fn follow_requests(&mut self) -> Vec<BoxStream<'static, Told>> {
+        let wanted: BTreeSet<Key> = self.pods.pods.values().map(|pod| pod.request_key()).collect();
+        self.following.retain(|key, _| wanted.contains(key));
+        self.requests.retain(|key, _| wanted.contains(key));
+        let mut streams = Vec::new();
+        for key in wanted {
+            if self.following.contains_key(&key) {
+                continue;
+            }
+            let (end, ended) = oneshot::channel::<()>();
+            let following = Following { _end: end, is_listed: false, is_there: false };
+            self.following.insert(key.clone(), following);
+            let requests = Api::namespaced(self.client.clone(), &key.namespace);
+            let told = stream(requests, &format!("metadata.name={}", key.name));
+            streams.push(told.map(move |it| Told::Request(key.clone(), it)).take_until(ended).boxed());
+        }
+        streams
+    }
+
+    fn has_synced(&self) -> bool {
+        self.node.is_some() && self.pods.is_listed && self.following.values().all(|it| it.is_listed)
+    }
+
+    fn learn(&mut self, told: Told) {
+        match told {
+            Told::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
+                if let Ok(node) = node.read() {
+                    self.node = Some(Some(node.into()));
+                }
+            }
+            Told::Node(watcher::Event::Delete(_)) => self.node = Some(None),
+            Told::Node(watcher::Event::InitDone) => {
+                self.node.get_or_insert(None);
+            }
+            Told::Node(watcher::Event::Init) => {}
+            Told::Pod(event) => self.learn_pod(event),
+            Told::Request(key, event) => self.learn_request(&key, event),
+        }
+    }
+
+    fn learn_pod(&mut self, event: watcher::Event<Lenient<PodOnWire>>) {
+        match event {
+            watcher::Event::Init => self.pods.listed.clear(),
+            watcher::Event::InitDone => {
+                let listed = std::mem::take(&mut self.pods.listed);
+                self.pods.pods.retain(|key, _| listed.contains(key));
+                self.unregistered.retain(|key| listed.contains(key));
+                self.pods.is_listed = true;
+            }
+            watcher::Event::Delete(pod) => {
+                let key = key_of(&pod);
+                self.pods.pods.remove(&key);
+                self.unregistered.remove(&key);
+            }
+            watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => {
+                let Ok(pod) = pod.read() else { return };
+                let annotations = pod.metadata.annotations.as_ref();
+                let is_registered = annotations.is_some_and(|all| all.contains_key(&annotation()));
+                let pod = Pod::from(pod);
+                // Of the others nothing is kept.
+                if !pod.is_mirror {
+                    return;
+                }
+                if is_registered || pod.phase.is_terminal() {
+                    self.unregistered.remove(&pod.key);
+                } else {
+                    self.unregistered.insert(pod.key.clone());
+                }
+                self.pods.listed.insert(pod.key.clone());
+                self.pods.pods.insert(pod.key.clone(), Arc::new(pod));
+            }
+        }
+    }
+
+    fn learn_request(&mut self, key: &Key, event: watcher::Event<Lenient<RequestOnWire>>) {
+        let Some(following) = self.following.get_mut(key) else { return };
+        match event {
+            watcher::Event::Init => following.is_there = false,
+            watcher::Event::InitDone => {
+                following.is_listed = true;
+                if !following.is_there {
+                    self.requests.remove(key);
+                }
+            }
+            watcher::Event::Delete(_) => drop(self.requests.remove(key)),
+            watcher::Event::Apply(request) | watcher::Event::InitApply(request) => {
+                following.is_there = true;
+                if let Ok(request) = request.read() {
+                    self.requests.insert(key.clone(), Arc::new(request.into()));
+                }
+            }
+        }
+    }
+
+    /// One look at everything. When the next one is due.
+    async fn reconcile(&mut self) -> Option<Timestamp> {
+        let soon = Some(self.clock.now() + TRY_AGAIN);
+        let contents = match self.contents() {
+            Ok(contents) => contents,
+            Err(why) => {
+                self.tell_once(
+                    "StaticPodFolderUnusable",
+                    format!("{why}: static pods stay until it can be used"),
+                );
+                self.mark(&[]).await;
+                return soon;
+            }
+        };
+        self.told.remove("StaticPodFolderUnusable");
+        let is_alone = self.beside.alone.borrow().is_some();
+        if !is_alone {
+            self.register().await;
+        }
+        let maintenances = if is_alone {
+            None
+        } else if static_pods::needs_maintenances(&self.requests, &contents) {
+            self.maintenances(&contents).await
+        } else {
+            Some(Vec::new())
+        };
+        let mut announced = Vec::new();
+        let mut decision = self.decide(&contents, maintenances.as_deref(), ControlPlane::default());
+        if !is_alone
+            && self.pods.pods.values().any(|pod| static_pods::is_control_plane(pod, &self.options.node))
+        {
+            let Some(others) = self.control_plane().await else { return soon };
+            decision = self.decide(&contents, maintenances.as_deref(), others);
+            announced = decision.control_plane_files();
+            if !announced.is_empty() {
+                // Agents of other nodes are told first, and only then it is looked whether enough are left.
+                if !self.mark(&taken(&contents, &announced)).await {
+                    return soon;
+                }
+                let Some(others) = self.control_plane().await else { return soon };
+                decision = self.decide(&contents, maintenances.as_deref(), others);
+            }
+        }
+        let mut failed: BTreeSet<Key> = BTreeSet::new();
+        let (mut has_moved, mut has_failed) = (false, maintenances.is_none());
+        for effect in decision.effects {
+            let pod = effect.pod();
+            if pod.as_ref().is_some_and(|pod| failed.contains(pod)) {
+                continue;
+            }
+            match self.carry_out(effect).await {
+                Ok(moved) => has_moved |= moved,
+                Err(why) => {
+                    tracing::warn!(%why, "not done, and tried again");
+                    has_failed = true;
+                    failed.extend(pod);
+                }
+            }
+        }
+        let now_there = self.contents().unwrap_or(contents);
+        if is_alone {
+            return soon;
+        }
+        let is_marked = self.mark(&taken(&now_there, &[])).await;
+        let now = self.clock.now();
+        let mut again = decision.recheck_at.filter(|at| *at > now);
+        if has_moved && announced.is_empty() {
+            again = Some(now);
+        }
+        if has_failed || !is_marked || has_moved {
+            again = Some(again.map_or(now + TRY_AGAIN, |at| at.min(now + TRY_AGAIN)));
+        }
+        again
+    }
+
+    fn contents(&mut self) -> Result<Contents, crate::folder::FolderError> {
+        let Some(folder) = &self.options.folder else { return Ok(Contents::default()) };
+        let contents = folder.read()?;
+        if self.lock.is_none() && folder.path().is_dir() {
+            self.lock = Some(folder.lock()?);
+        }
+        Ok(contents)
+    }
+
+    fn decide(
+        &self,
+        contents: &Contents,
+        maintenances: Option<&[Maintenance]>,
+        control_plane: ControlPlane,
+    ) -> static_pods::Decision {
+        let (alone, now) = (*self.beside.alone.borrow(), self.clock.now());
+        let world = World {
+            node: &self.options.node,
+            pods: &self.pods.pods,
+            requests: &self.requests,
+            maintenances,
+            folder: contents,
+            path: &self.options.folder_name,
+            has_url: self.options.has_url,
+            control_plane,
+            alone_up_to: alone
+                .map(|since| shutdown::alone_up_to(&self.beside.periods, now.duration_since(since))),
+        };
+        static_pods::decide(&world, now)
+    }
+
+    /// Whether something in the folder has moved.
+    async fn carry_out(&mut self, effect: Effect) -> Result<bool, String> {
+        match effect {
+            Effect::Report { request, report } => {
+                let done = self.apply.carry_out(&interceptors::Effect::Report { request, report }).await;
+                match done {
+                    Ok(()) => Ok(false),
+                    Err(Failure::Outdated) => Err("the request has changed meanwhile".to_owned()),
+                    Err(Failure::Later(why)) => Err(why),
+                    Err(why) => Err(format!("{why:?}")),
+                }
+            }
+            Effect::Move { steps, .. } => {
+                let Some(folder) = &self.options.folder else { return Ok(false) };
+                folder.carry_out(&steps).map_err(|why| why.to_string())?;
+                Ok(true)
+            }
+            Effect::Tell { is_warning, reason, message } => {
+                self.tell(is_warning, reason, message).await;
+                Ok(false)
+            }
+        }
+    }
+
+    fn tell_once(&mut self, reason: &'static str, message: String) {
+        if self.told.get(reason) != Some(&message) {
+            tracing::error!(reason, message, "static pods");
+            self.told.insert(reason, message);
+        }
+    }
+
+    async fn tell(&self, is_warning: bool, reason: &'static str, message: String) {
+        tracing::info!(reason, message, "static pods");
+        let Some(Some(node)) = &self.node else { return };
+        let workload = Owner {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            name: node.name.clone(),
+            uid: node.uid.clone(),
+        };
+        let tell = interceptors::Effect::Tell { namespace: "".into(), workload, is_warning, reason, message };
+        // Events are written beside the work.
+        let _ = self.apply.carry_out(&tell).await;
+    }
+
+    /// Mirror pods name the agent as their interceptor, so that requests know it.
+    async fn register(&mut self) {
+        for key in std::mem::take(&mut self.unregistered) {
+            let Some(pod) = self.pods.pods.get(&key) else { continue };
+            let patch = json!({"metadata": {
+                "uid": &*pod.uid,
+                "annotations": {annotation(): "10000/controller"},
+            }});
+            let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &key.namespace);
+            let done = pods.patch(&key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch)).await;
+            // Without it the agent acts all the same, once nobody else is left to.
+            if let Err(why) = done {
+                tracing::warn!(pod = %key, why = kind_of(&why), "a static pod could not be given its interceptor");
+            }
+        }
+    }
+
+    /// Those that hold the node, and those that manifests were taken for. `None` if one could not be read.
+    async fn maintenances(&self, contents: &Contents) -> Option<Vec<Maintenance>> {
+        let held_by = self.node.iter().flatten().flat_map(|node| node.held_by.iter().flatten());
+        let mut names: BTreeSet<String> = held_by.map(ToString::to_string).collect();
+        let records = contents.taken.iter().filter_map(|taken| taken.record.as_ref());
+        names.extend(records.map(|record| record.maintenance.clone()));
+        let api: Api<Lenient<NodeMaintenance>> = Api::all(self.client.clone());
+        let mut found = Vec::new();
+        for name in names {
+            match api.get_opt(&name).await {
+                Ok(None) => {}
+                Ok(Some(maintenance)) => match maintenance.read() {
+                    Ok(maintenance) => found.push(maintenance.into()),
+                    Err(why) => {
+                        tracing::error!(name, %why, "a maintenance cannot be read: static pods stay as they are");
+                        return None;
+                    }
+                },
+                Err(why) => {
+                    tracing::warn!(name, why = kind_of(&why), "a maintenance could not be read");
+                    return None;
+                }
+            }
+        }
+        Some(found)
+    }
+
+    async fn control_plane(&self) -> Option<ControlPlane> {
+        let nodes: Api<Lenient<core::Node>> = Api::all(self.client.clone());
+        let list = nodes.list(&ListParams::default().labels(CONTROL_PLANE_LABEL)).await;
+        let list = list
+            .inspect_err(|why| tracing::warn!(why = kind_of(why), "control plane nodes could not be read"))
+            .ok()?;
+        let all = list.items.len();
+        let others = list.items.into_iter().filter_map(|node| node.read().ok()).filter(|node| {
+            node.metadata.name.as_deref() != Some(&*self.options.node) && runs_its_static_pods(node)
+        });
+        Some(ControlPlane { nodes: all, others_running: others.count() })
+    }
+
+    /// Tells people, and agents of other nodes. Whether that was done.
+    async fn mark(&mut self, taken: &[String]) -> bool {
+        if !matches!(self.node, Some(Some(_))) {
+            return true;
+        }
+        let mut warnings = self.options.warnings.clone();
+        warnings.extend(self.told.values().cloned());
+        let delays = self.beside.delays.borrow().clone();
+        warnings.extend(delays.as_ref().err().filter(|why| !why.is_empty()).cloned());
+        let mark = NodeAgentMark {
+            version: self.options.version.clone(),
+            static_pods: self.options.folder_name.clone(),
+            taken: taken.to_vec(),
+            delays_shutdown: delays.is_ok(),
+            warnings,
+        };
+        self.beside.shown.send_replace(mark.clone());
+        if self.mark.as_ref() == Some(&mark) {
+            return true;
+        }
+        let patch = json!({"metadata": {"annotations": {NODE_AGENT_ANNOTATION: mark.text()}}});
+        let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
+        let done =
+            nodes.patch(&self.options.node, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch)).await;
+        match done {
+            Ok(_) => self.mark = Some(mark),
+            Err(why) => tracing::warn!(why = kind_of(&why), "the node could not be marked"),
+        }
+        self.mark.as_ref().is_some_and(|mark| mark.taken == taken)
+    }
+}
+
+fn taken(contents: &Contents, announced: &[String]) -> Vec<String> {
+    let mut files: Vec<String> = contents.taken.iter().map(|taken| taken.file.clone()).collect();
+    files.extend(announced.iter().filter(|file| !contents.taken.iter().any(|it| it.file == **file)).cloned());
+    files.sort();
+    files
+}
+
+fn runs_its_static_pods(node: &core::Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let is_ready = conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True");
+    let mark = node.metadata.annotations.as_ref().and_then(|all| all.get(NODE_AGENT_ANNOTATION));
+    let has_taken =
+        mark.and_then(|text| NodeAgentMark::read(text)).is_some_and(|mark| !mark.taken.is_empty());
+    is_ready && !has_taken
+}
+
+fn annotation() -> String {
+    format!("{INTERCEPTOR_ANNOTATION_PREFIX}{KUBELET_CLASS}")
+}
+
+fn key_of(pod: &Lenient<PodOnWire>) -> Key {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Key::new(text(&pod.meta().namespace), text(&pod.meta().name))
+}

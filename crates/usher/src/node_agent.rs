@@ -1,0 +1,308 @@
+//! `usher node-agent`: the agent on a node.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use http::StatusCode;
+use jiff::SignedDuration;
+use tokio::sync::watch;
+use usher_api::node_agent::NodeAgentMark;
+use usher_apply::Clock;
+use usher_node_agent::agent::{self, Beside, Options};
+use usher_node_agent::folder::{Folder, put_back};
+use usher_node_agent::kubelet::{GracePeriod, KubeletConfig};
+use usher_node_agent::shutdown::{self, Shutdown, maintenance_name};
+
+use crate::interruption::interruption;
+use crate::manager::{END_WITHIN, access, duration, http as pages, listen, logs};
+
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Put all manifests back that the agent has taken, whatever maintenances say: for a node whose agent is gone.
+    Restore(Files),
+    /// Say that the node will be gone soon: its pods are asked to leave as for a shutdown, and it is waited for them until the deadline.
+    Notify(Notify),
+}
+
+#[derive(clap::Args)]
+struct Notify {
+    #[command(flatten)]
+    access: access::Arguments,
+    #[command(flatten)]
+    node: Node,
+    /// Why, such as spot. The maintenance says it.
+    #[arg(long, value_name = "REASON")]
+    reason: String,
+    /// How long the node has, such as 2m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    deadline: SignedDuration,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    logs: logs::Arguments,
+}
+
+#[derive(clap::Args)]
+struct Node {
+    /// The name of the node.
+    #[arg(long = "node", value_name = "NAME", env = "NODE_NAME", default_value = "")]
+    name: String,
+    /// Where the kernel says which start of the node this is.
+    #[arg(long, value_name = "FILE", default_value = "/proc/sys/kernel/random/boot_id", hide = true)]
+    boot_id_file: PathBuf,
+    /// In which groups pods leave when the node shuts down, by the lowest priority of each, such as 0,1000,2000000000. By default those of
+    /// the kubelet's shutdownGracePeriodByPodPriority.
+    #[arg(long, value_name = "PRIORITIES", value_delimiter = ',')]
+    shutdown_priorities: Vec<i32>,
+}
+
+impl Node {
+    fn shutdown(
+        &self,
+        client: kube::Client,
+        config: &KubeletConfig,
+        complete_after_boot: bool,
+    ) -> anyhow::Result<Shutdown> {
+        anyhow::ensure!(!self.name.is_empty(), "which node is this? Name it with --node or NODE_NAME");
+        let boot = std::fs::read_to_string(&self.boot_id_file)
+            .with_context(|| format!("cannot read {}", self.boot_id_file.display()))?;
+        let given = |priority: &i32| GracePeriod { priority: *priority, shutdown_grace_period_seconds: 0 };
+        let periods = match &self.shutdown_priorities[..] {
+            [] => config.shutdown_grace_period_by_pod_priority.clone(),
+            priorities => priorities.iter().map(given).collect(),
+        };
+        let (node, boot) = (self.name.clone(), boot.trim().to_owned());
+        Ok(Shutdown {
+            client,
+            clock: Clock::system(),
+            options: shutdown::Options { node, boot, periods, complete_after_boot },
+        })
+    }
+}
+
+#[derive(clap::Args)]
+struct Run {
+    #[command(flatten)]
+    access: access::Arguments,
+    #[command(flatten)]
+    node: Node,
+    #[command(flatten)]
+    files: Files,
+    /// Delay shutdowns of the node, by systemd-logind, until its pods have left.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    delay_shutdown: bool,
+    /// The system bus of the node. By default the socket run/dbus/system_bus_socket under --host-root.
+    #[arg(long, value_name = "ADDRESS")]
+    bus_address: Option<String>,
+    /// Where /metrics and /healthz are served, over plain HTTP.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10259")]
+    metrics_address: SocketAddr,
+    /// Complete the maintenance of a shutdown as soon as the node has started again. By default that is left to an administrator.
+    #[arg(long)]
+    complete_after_boot: bool,
+    #[command(flatten)]
+    logs: logs::Arguments,
+}
+
+#[derive(clap::Args)]
+struct Files {
+    /// The kubelet's configuration, which says where manifests of static pods are.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/config.yaml")]
+    kubelet_config: PathBuf,
+    /// The folder of manifests, if the kubelet has it from elsewhere than its configuration.
+    #[arg(long, value_name = "FOLDER")]
+    static_pod_path: Option<PathBuf>,
+    /// Where the file system of the node is, for an agent in a container.
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    host_root: PathBuf,
+}
+
+impl Files {
+    fn on_host(&self, path: &Path) -> PathBuf {
+        self.host_root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn kubelet(&self) -> anyhow::Result<KubeletConfig> {
+        let mut config = match KubeletConfig::read(&self.on_host(&self.kubelet_config)) {
+            Ok(config) => config,
+            Err(why) if self.static_pod_path.is_some() => {
+                tracing::warn!(%why, "the folder is the one of --static-pod-path");
+                KubeletConfig::default()
+            }
+            Err(why) => return Err(why.into()),
+        };
+        if let Some(path) = &self.static_pod_path {
+            config.static_pod_path = path.display().to_string();
+        }
+        Ok(config)
+    }
+
+    fn folder(&self, config: &KubeletConfig) -> anyhow::Result<Option<Folder>> {
+        let Some(path) = config.static_pod_folder() else { return Ok(None) };
+        let there = self.on_host(&path);
+        anyhow::ensure!(
+            !there.is_file(),
+            "staticPodPath {} is a single file, which the agent cannot move: make it a folder",
+            path.display()
+        );
+        Ok(Some(Folder::new(there)))
+    }
+}
+
+pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    match arguments.command {
+        Some(Command::Restore(files)) => restore(&files),
+        Some(Command::Notify(notify)) => give_notice(notify).await,
+        None => start(arguments.run).await,
+    }
+}
+
+fn restore(files: &Files) -> anyhow::Result<()> {
+    let folder = files.folder(&files.kubelet()?)?.context("the kubelet has no folder of static pods")?;
+    let _lock = folder.lock().context("an agent is at work: end it first")?;
+    for taken in folder.read()?.taken {
+        let contents = folder.read()?;
+        folder.carry_out(&put_back(&contents, &taken))?;
+        println!("{} is back", taken.file);
+    }
+    Ok(())
+}
+
+fn metrics(mark: &NodeAgentMark) -> String {
+    let rows = [
+        ("taken_manifests", "Manifests of static pods that are taken for maintenances.", mark.taken.len()),
+        (
+            "delays_shutdown",
+            "1 if shutdowns of the node wait for its pods.",
+            usize::from(mark.delays_shutdown),
+        ),
+        ("warnings", "What is wrong, as the annotation of the node says it.", mark.warnings.len()),
+    ];
+    let text = |(name, help, value): &(&str, &str, usize)| {
+        let name = format!("usher_node_agent_{name}");
+        format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n")
+    };
+    rows.iter().map(text).collect()
+}
+
+async fn give_notice(arguments: Notify) -> anyhow::Result<()> {
+    logs::start(&arguments.logs, None)?;
+    let config = arguments.files.kubelet().unwrap_or_default();
+    let client = arguments.access.client().await?;
+    let shutdown = arguments.node.shutdown(client, &config, false)?;
+    let until = jiff::Timestamp::now() + arguments.deadline;
+    shutdown
+        .give_notice(&arguments.reason, until)
+        .await
+        .context("the maintenance of the node could not be made: see that the service account has the rights of deploy/node-agent")?;
+    println!("maintenance {} asks the pods to leave until {until}", maintenance_name(&arguments.node.name));
+    while jiff::Timestamp::now() < until {
+        if shutdown.is_drained().await {
+            println!("all pods have left");
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+    anyhow::bail!("the time is over, and these pods are left: {}", shutdown.left().await)
+}
+
+async fn start(arguments: Run) -> anyhow::Result<()> {
+    logs::start(&arguments.logs, None)?;
+    let config = arguments.files.kubelet()?;
+    let folder = arguments.files.folder(&config)?;
+    let mut warnings: Vec<String> = config.unmovable().into_iter().collect();
+    if folder.is_none() {
+        warnings.push("the kubelet has no staticPodPath: no static pod is moved".to_owned());
+    }
+    if config.shuts_down_gracefully() && arguments.delay_shutdown {
+        warnings.push(
+            "the kubelet ends pods by itself when the node shuts down, at the same time as they are asked to leave: remove \
+             shutdownGracePeriod and shutdownGracePeriodByPodPriority from its configuration, and give the priorities by \
+             --shutdown-priorities"
+                .to_owned(),
+        );
+    }
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    let client = arguments.access.client().await?;
+    let shutdown = arguments.node.shutdown(client.clone(), &config, arguments.complete_after_boot)?;
+    let options = Options {
+        node: arguments.node.name.clone(),
+        folder,
+        has_url: !config.static_pod_url.is_empty(),
+        folder_name: config.static_pod_path.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        warnings,
+    };
+    let (alone, is_alone) = watch::channel(None);
+    let (delays, delayed) = watch::channel(Err(String::new()));
+    let shown = Arc::new(watch::Sender::default());
+    let mark = shown.subscribe();
+    let periods = shutdown.options.periods.clone();
+    let beside = Beside { alone: is_alone, delays: delayed, periods, shown };
+    let listener = listen("--metrics-address", arguments.metrics_address).await?;
+    let scrapes = pages::serve(listener, None, move |path, _| {
+        let found = match path.as_str() {
+            "/healthz" => Some(pages::Page::text(StatusCode::OK, "ok")),
+            "/metrics" => Some(pages::Page::text(StatusCode::OK, metrics(&mark.borrow()))),
+            _ => None,
+        };
+        std::future::ready(found)
+    });
+    let socket = arguments.files.on_host(Path::new("/run/dbus/system_bus_socket"));
+    let bus = arguments.bus_address.unwrap_or_else(|| format!("unix:path={}", socket.display()));
+    let delaying = async {
+        if arguments.delay_shutdown {
+            shutdown.run(bus, alone, delays).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    let (stop, mut stopping) = watch::channel(false);
+    let asked = async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    let mut work = std::pin::pin!(agent::run_until(client, Clock::system(), options, beside, asked));
+    tokio::select! {
+        () = &mut work => {}
+        () = delaying => {}
+        () = scrapes => {}
+        asked = interruption() => {
+            asked.context("cannot wait for signals")?;
+            stop.send_replace(true);
+            let _ = tokio::time::timeout(END_WITHIN, work).await;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_say_what_is_taken_and_whether_shutdowns_wait() {
+        let mark =
+            NodeAgentMark { taken: vec!["a.yaml".into()], delays_shutdown: true, ..NodeAgentMark::default() };
+        let text = metrics(&mark);
+        for line in [
+            "usher_node_agent_taken_manifests 1",
+            "usher_node_agent_delays_shutdown 1",
+            "usher_node_agent_warnings 0",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{text}");
+        }
+    }
+}

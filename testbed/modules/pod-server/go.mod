@@ -1,0 +1,3 @@
+module usher.dev/testbed/pod-server
+
+go 1.24

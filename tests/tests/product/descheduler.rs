@@ -1,0 +1,195 @@
+//! Pods that are moved in the background: evicted, refused with a promise, and counted. On the embedded cluster, in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use embedded_apiserver::in_process;
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use usher_apply::Clock;
+use usher_controllers::descheduler::Options;
+use usher_descheduler::{Policy, requester};
+use usher_tests::descheduler::{deschedule, named};
+use usher_tests::living::{Living, NODES, PODS, bare_pod};
+
+const URL: &str = "https://migration.example.internal/evict";
+const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+
+/// A webhook that refuses evictions with these words, and remembers whose.
+struct Migration {
+    living: Living,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Migration {
+    /// With pods on a node with a taint, all of which are moved in the background.
+    async fn new(pods: &[&str], words: &'static str) -> Self {
+        let living = Living::start(1, 2).await.unwrap();
+        living.install_crds().await.unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = asked.clone();
+        let answer = move |review: Value| {
+            heard.lock().push(review["request"]["name"].as_str().unwrap_or_default().to_owned());
+            let uid = review["request"]["uid"].clone();
+            let status = json!({"code": 429, "reason": "TooManyRequests", "message": words});
+            let response = json!({"uid": uid, "allowed": false, "status": status});
+            let answer =
+                json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+            async move { Ok::<_, String>(answer) }
+        };
+        living.cluster.endpoints().register_url(URL, in_process(answer));
+        let hook = json!({
+            "name": "migration.example.com", "clientConfig": {"url": URL}, "sideEffects": "NoneOnDryRun",
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/eviction"], "operations": ["CREATE"]}],
+            "admissionReviewVersions": ["v1"],
+        });
+        living.create(HOOKS, &json!({"metadata": {"name": "migration"}, "webhooks": [hook]})).await.unwrap();
+        for name in pods {
+            let mut pod = bare_pod(name, "n1");
+            pod["metadata"]["annotations"] = json!({
+                "descheduler.alpha.kubernetes.io/evict": "true",
+                "descheduler.alpha.kubernetes.io/request-evict-only": "",
+            });
+            living.create(PODS, &pod).await.unwrap();
+        }
+        let taints = json!({"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}});
+        living.patch(&format!("{NODES}/n1"), &taints).await.unwrap();
+        sleep(Duration::from_secs(30)).await;
+        Self { living, asked }
+    }
+
+    /// A cycle every 30 seconds, by a policy with these lines at the top.
+    fn deschedule(&self, lines: &str) -> JoinSet<()> {
+        self.run(lines, Some(SignedDuration::from_secs(30)))
+    }
+
+    /// One cycle, by a process that ends then.
+    async fn deschedule_once(&self, lines: &str) {
+        self.run(lines, None).join_all().await;
+    }
+
+    fn run(&self, lines: &str, interval: Option<SignedDuration>) -> JoinSet<()> {
+        let policy = format!(
+            "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n{lines}\nprofiles:\n- name: p\n  \
+             pluginConfig: [{{name: RemovePodsViolatingNodeTaints}}]\n  plugins:\n    \
+             deschedule: {{enabled: [RemovePodsViolatingNodeTaints]}}\n"
+        );
+        let options = Options {
+            interval,
+            on_change: false,
+            dry_run: false,
+            requester: requester::Options::default(),
+            name: named("default"),
+        };
+        let cluster = &self.living.cluster;
+        let client = kube::Client::new(cluster.service(), "default");
+        let (now, timers) = (cluster.clone(), cluster.clone());
+        let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
+        let mut work = JoinSet::new();
+        work.spawn(deschedule(client, clock, options, Policy::read(&policy).unwrap()));
+        work
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().clone()
+    }
+
+    async fn mark(&self, pod: &str, value: Value) {
+        let name = "descheduler.alpha.kubernetes.io/eviction-in-progress";
+        let patch = json!({"metadata": {"annotations": {name: value}}});
+        self.living.patch(&format!("{PODS}/{pod}"), &patch).await.unwrap();
+    }
+}
+
+/// The specification's test EvacuationInBackground.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_moved_in_the_background_is_evicted_once_and_waited_for() {
+    let scene = Migration::new(&["vm"], "Eviction triggered evacuation of VM default/vm").await;
+    let _descheduler = scene.deschedule("");
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(scene.asked(), ["vm"]);
+    scene.mark("vm", json!("")).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(scene.asked(), ["vm"], "nobody asks twice");
+    let pod = scene.living.get(&format!("{PODS}/vm")).await.unwrap();
+    assert!(pod["metadata"]["deletionTimestamp"].is_null());
+    scene.living.delete(&format!("{PODS}/vm")).await.unwrap();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(scene.asked(), ["vm"]);
+}
+
+/// The specification's test EvacuationLimitReached.
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_moved_in_the_background_count_against_limits_also_after_a_restart() {
+    let scene = Migration::new(&["a", "b", "c"], "Eviction triggered evacuation").await;
+    scene.mark("b", json!("")).await;
+    let first = scene.deschedule("maxNoOfPodsEvacuationsPerNode: 2");
+    sleep(Duration::from_secs(100)).await;
+    let asked = scene.asked();
+    assert!(asked == ["a"] || asked == ["c"], "b is under way already, and one more may be: {asked:?}");
+    scene.mark(&asked[0], json!("")).await;
+    drop(first);
+    let _second = scene.deschedule("maxNoOfPodsEvacuationsPerNode: 2");
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(scene.asked(), asked);
+    // One is moved: the next may be asked.
+    scene.living.delete(&format!("{PODS}/b")).await.unwrap();
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(scene.asked().len(), 2);
+}
+
+/// The specification's test EvacuationTTL.
+#[tokio::test(start_paused = true)]
+async fn a_promise_that_nobody_keeps_is_given_up_and_the_pod_is_left_alone_for_a_while() {
+    let scene = Migration::new(&["a", "b"], "Eviction triggered evacuation").await;
+    let _descheduler = scene.deschedule("maxNoOfPodsEvacuationsPerNode: 1");
+    sleep(Duration::from_secs(590)).await;
+    let first = scene.asked();
+    assert_eq!(first.len(), 1, "the promise counts: {first:?}");
+    sleep(Duration::from_secs(60)).await;
+    let asked = scene.asked();
+    assert_eq!(asked.len(), 2, "nobody marked the pod for ten minutes: {asked:?}");
+    assert_ne!(asked[0], asked[1], "the other one has its turn first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_words_are_a_refusal_unless_the_policy_knows_them() {
+    let scene = Migration::new(&["a"], "no evictions today").await;
+    let strict = scene.deschedule("");
+    sleep(Duration::from_secs(500)).await;
+    let tries = scene.asked().len();
+    assert!((3..=5).contains(&tries), "it is tried later and later: {tries}");
+    drop(strict);
+    let known = Migration::new(&["a"], "moves: in the night").await;
+    let _descheduler = known.deschedule("evictionMessagePrefixes: [\"moves:\"]");
+    sleep(Duration::from_secs(500)).await;
+    assert_eq!(known.asked(), ["a"]);
+}
+
+/// As a CronJob does it, with nothing but what is remembered in the cluster.
+#[tokio::test(start_paused = true)]
+async fn a_descheduler_that_runs_once_again_and_again_asks_once_waits_and_gives_up() {
+    let scene = Migration::new(&["a", "b"], "Eviction triggered evacuation").await;
+    let one = "maxNoOfPodsEvacuationsPerNode: 1";
+    for _ in 0..3 {
+        scene.deschedule_once(one).await;
+        sleep(Duration::from_secs(60)).await;
+    }
+    let first = scene.asked();
+    assert_eq!(first.len(), 1, "the promise counts: {first:?}");
+    scene.mark(&first[0], json!("")).await;
+    for _ in 0..3 {
+        scene.deschedule_once(one).await;
+        sleep(Duration::from_secs(1000)).await;
+    }
+    assert_eq!(scene.asked(), first, "it is moved, and takes its time");
+    sleep(Duration::from_secs(1000)).await;
+    scene.deschedule_once(one).await;
+    let asked = scene.asked();
+    assert_eq!(asked.len(), 2, "it took too long, and the other one has its turn: {asked:?}");
+    assert_ne!(asked[0], asked[1]);
+}

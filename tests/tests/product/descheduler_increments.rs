@@ -1,0 +1,123 @@
+//! A planner that goes on from the last cycle plans what one plans that has seen nothing before.
+#![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+use usher_descheduler::{Cluster, Differences, InProgress, Plan, Planner, Policy, Reason};
+use usher_tests::descheduling::{Snapshot, Subject, fixed_now};
+
+/// Snapshots of each plugin, and of several together; `USHER_SEEDS` says otherwise.
+const SEEDS: u64 = 12;
+const CYCLES: usize = 6;
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+/// Changes the snapshot, and the cluster that a planner knows already in the same way.
+fn change(rng: &mut fastrand::Rng, now: &mut Snapshot, cluster: &mut Cluster, other: &Snapshot) {
+    let objects = &mut now.objects;
+    objects.pods.retain(|pod| {
+        let stays = rng.u32(0..100) >= 12;
+        if !stays {
+            cluster.remove_pod(text(pod, "namespace"), text(pod, "name"));
+        }
+        stays
+    });
+    for pod in &other.objects.pods {
+        if rng.u32(0..100) >= 20 {
+            continue;
+        }
+        let same = |one: &&mut Value| {
+            text(one, "namespace") == text(pod, "namespace") && text(one, "name") == text(pod, "name")
+        };
+        match objects.pods.iter_mut().find(same) {
+            Some(known) => *known = pod.clone(),
+            None => objects.pods.push(pod.clone()),
+        }
+        cluster.set_pod(&Deserialize::deserialize(pod).unwrap());
+    }
+    for node in &other.objects.nodes {
+        if rng.u32(0..100) >= 15 {
+            continue;
+        }
+        match objects.nodes.iter_mut().find(|one| text(one, "name") == text(node, "name")) {
+            Some(known) => *known = node.clone(),
+            None => objects.nodes.push(node.clone()),
+        }
+        cluster.set_node(&Deserialize::deserialize(node).unwrap());
+    }
+    if rng.u32(0..100) < 10 && objects.nodes.len() > 2 {
+        let gone = objects.nodes.swap_remove(rng.usize(0..objects.nodes.len()));
+        cluster.remove_node(text(&gone, "name"));
+        objects.usage_of_nodes.remove(text(&gone, "name"));
+        objects.fractions.remove(text(&gone, "name"));
+    }
+    for budget in &other.objects.budgets {
+        let key = |one: &Value| (text(one, "namespace").to_owned(), text(one, "name").to_owned());
+        objects.budgets.retain(|one| key(one) != key(budget));
+        if rng.bool() {
+            objects.budgets.push(budget.clone());
+            cluster.set_budget(&Deserialize::deserialize(budget).unwrap());
+        } else {
+            cluster.remove_budget(text(budget, "namespace"), text(budget, "name"));
+        }
+    }
+    objects.usage_of_pods.clear();
+}
+
+fn leaving(rng: &mut fastrand::Rng, snapshot: &Snapshot, now: Timestamp) -> InProgress {
+    let mut in_progress = InProgress::default();
+    for pod in &snapshot.objects.pods {
+        let (namespace, name, uid) = (text(pod, "namespace"), text(pod, "name"), text(pod, "uid"));
+        match rng.u32(0..100) {
+            0..5 => in_progress.set_leaving(namespace, name, uid, "somebody"),
+            5..8 => in_progress.set_cool_down(namespace, name, uid, now + SignedDuration::from_mins(10)),
+            _ => {}
+        }
+    }
+    in_progress
+}
+
+/// Of several pods that one wants to be away from, any may be named.
+fn comparable(mut plan: Plan) -> Plan {
+    for proposal in &mut plan.proposals {
+        if let Reason::AntiAffinity { other, .. } = &mut proposal.reason {
+            other.clear();
+        }
+    }
+    plan
+}
+
+fn goes_on(subject: Subject, seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut now = fixed_now();
+    let mut snapshot = Snapshot::make(subject, seed, now);
+    let mut policy = Policy::read(&snapshot.policy).unwrap();
+    snapshot.objects.usage_of_pods.clear();
+    let mut cluster = snapshot.objects.cluster().unwrap();
+    let mut planner = Planner::new(Differences::default());
+    for cycle in 0..CYCLES {
+        let in_progress = leaving(&mut rng, &snapshot, now);
+        let goes_on = comparable(planner.plan(&cluster, &policy, &in_progress, now));
+        let fresh = usher_descheduler::plan(&snapshot.objects.cluster().unwrap(), &policy, &in_progress, now);
+        assert_eq!(goes_on, comparable(fresh), "{} {seed}, cycle {cycle}", subject.name);
+        let other = Snapshot::make(subject, seed * 100 + cycle as u64, now);
+        change(&mut rng, &mut snapshot, &mut cluster, &other);
+        now += SignedDuration::from_secs(rng.i64(0..7200));
+        if rng.u32(0..100) < 10 {
+            policy = Policy::read(&other.policy).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_cycle_that_goes_on_plans_as_one_that_begins() {
+    let seeds = std::env::var("USHER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    for subject in Subject::all() {
+        for seed in 1..=seeds {
+            goes_on(subject, seed);
+        }
+    }
+}
