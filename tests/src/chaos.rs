@@ -120,6 +120,7 @@ pub fn manager_faults() -> Vec<Rule> {
         (0.02, Fault::Timeout { applied: false, answered: true, after: secs(3) }),
         (0.2, Fault::DropWatch { after: secs(20) }),
         (0.05, Fault::StallWatch { time: Some(secs(15)) }),
+        (0.2, Fault::LateWatch { by: secs(5) }),
         (0.2, Fault::Stale { revisions: 20 }),
     ];
     let clients = ["manager-1", "manager-2"].into_iter();

@@ -29,11 +29,12 @@ pub async fn write(
     };
     match maps.replace(name, &PostParams::default(), &object).await {
         Ok(_) => Ok(()),
-        // None says as much as an empty one.
-        Err(Error::Api(status)) if status.code == 404 && is_empty => Ok(()),
+        // An empty one is made as well: the API server reads the parameter of a policy again and again as long as there is none.
         Err(Error::Api(status)) if status.code == 404 => {
             match maps.create(&PostParams::default(), &object).await {
                 Ok(_) => Ok(()),
+                // Where it must not be, or cannot be, none says as much as an empty one.
+                Err(Error::Api(status)) if is_empty && [403, 404].contains(&status.code) => Ok(()),
                 Err(Error::Api(status)) if status.code == 404 => {
                     let message = format!("there is no namespace {namespace}");
                     Err(Failure::Refused { reason: "NoNamespace", message })

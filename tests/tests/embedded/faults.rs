@@ -15,7 +15,9 @@ use embedded_apiserver::in_process;
 use futures::TryStreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::api::{
+    DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -214,6 +216,28 @@ async fn a_watch_ends_or_falls_silent_even_when_it_is_open_already() {
     let events = ours.watch(&WatchParams::default().timeout(200), "0").await.unwrap();
     let seen: Vec<_> = events.try_collect().await.unwrap();
     assert_eq!((seen.len(), started.elapsed().as_secs()), (0, 200), "not a word until it ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_watch_tells_everything_in_its_order_so_much_later_and_then_ends() {
+    let cluster = cluster();
+    let ours = maps(&cluster, "ours");
+    let secs = Duration::from_secs;
+    only(&cluster, Matcher::any().verb("watch"), When::always(), Fault::LateWatch { by: secs(5) });
+    let started = Instant::now();
+    let mut events = Box::pin(ours.watch(&WatchParams::default().timeout(20), "0").await.unwrap());
+    ours.create(&PostParams::default(), &map("a")).await.unwrap();
+    assert!(timeout(secs(3), events.try_next()).await.is_err(), "it is not told yet");
+    ours.create(&PostParams::default(), &map("b")).await.unwrap();
+    for (name, second) in [("a", 5), ("b", 8)] {
+        let Some(WatchEvent::Added(seen)) = events.try_next().await.unwrap() else { panic!("{name}") };
+        assert_eq!((seen.name_any().as_str(), started.elapsed().as_secs()), (name, second));
+    }
+    sleep(secs(8)).await;
+    ours.create(&PostParams::default(), &map("c")).await.unwrap();
+    assert!(events.try_next().await.unwrap().is_some(), "what came before its end is told");
+    assert_eq!(started.elapsed().as_secs(), 21);
+    assert!(events.try_next().await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -430,7 +430,11 @@ async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(cl
             json!({"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": uid, "controller": true});
         json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "ownerReferences": [owner], "annotations": annotations},
+            // Pods that controllers make of DaemonSets and StatefulSets have it.
+            "metadata": {
+                "name": name, "ownerReferences": [owner], "annotations": annotations,
+                "labels": {"controller-revision-hash": "6b59d9cb88"},
+            },
             "spec": {"affinity": affinity, "containers": [{"name": "c", "image": "i"}]},
         })
     };

@@ -1,6 +1,8 @@
-//! Watches that end early or fall silent.
+//! Watches that end early, fall silent or are late.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
@@ -28,7 +30,16 @@ pub(super) fn following(
         namespace: asked.namespace.into(),
     };
     response.map(|body| {
-        let mut watch = Watch { server: server.clone(), body, asked, ends: None, silent: Silence::Not };
+        let mut watch = Watch {
+            server: server.clone(),
+            body,
+            asked,
+            ends: None,
+            silent: Silence::Not,
+            late: Duration::ZERO,
+            untold: VecDeque::new(),
+            is_over: false,
+        };
         if let Some(fault) = fault {
             watch.suffer(fault);
         }
@@ -73,18 +84,26 @@ struct Watch {
     asked: Owned,
     ends: Option<Timestamp>,
     silent: Silence,
+    /// Everything is told so much later.
+    late: Duration,
+    /// What has come, and when it is told.
+    untold: VecDeque<(Timestamp, Frame<Bytes>)>,
+    /// Nothing more comes.
+    is_over: bool,
 }
 
 impl Watch {
+    fn after(&self, time: Duration) -> Timestamp {
+        let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        self.server.now().checked_add(time).unwrap_or(Timestamp::MAX)
+    }
+
     fn suffer(&mut self, fault: Fault) {
-        let after = |time| {
-            let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
-            self.server.now().checked_add(time).unwrap_or(Timestamp::MAX)
-        };
         match fault {
-            Fault::DropWatch { after: time } => self.ends = Some(after(time)),
-            Fault::StallWatch { time: Some(time) } => self.silent = Silence::Until(after(time)),
+            Fault::DropWatch { after } => self.ends = Some(self.after(after)),
+            Fault::StallWatch { time: Some(time) } => self.silent = Silence::Until(self.after(time)),
             Fault::StallWatch { time: None } => self.silent = Silence::Forever,
+            Fault::LateWatch { by } => self.late = by,
             // No other fault fits a watch that is open.
             _ => {}
         }
@@ -109,8 +128,15 @@ impl Watch {
                 }
                 Silence::Not => {}
             }
+            let next = self.untold.front().map(|(at, _)| *at);
+            if next.is_some_and(|at| at <= now) {
+                return self.untold.pop_front().map(|(_, frame)| frame);
+            }
+            if self.is_over && next.is_none() {
+                return None;
+            }
             let window = self.server.faults.next_window(&self.asked.asked());
-            let wake = [self.ends, window].into_iter().flatten().min();
+            let wake = [self.ends, window, next].into_iter().flatten().min();
             let server = self.server.clone();
             let woken = async move {
                 match wake {
@@ -120,10 +146,12 @@ impl Watch {
             };
             tokio::select! {
                 biased;
-                frame = self.body.frame() => {
-                    let Ok(frame) = frame?;
-                    return Some(frame);
-                }
+                frame = self.body.frame(), if !self.is_over => match frame {
+                    Some(Ok(frame)) if self.late.is_zero() && self.untold.is_empty() => return Some(frame),
+                    // One that comes later is not told before those that came before it.
+                    Some(Ok(frame)) => self.untold.push_back((self.after(self.late), frame)),
+                    None => self.is_over = true,
+                },
                 () = woken => {
                     if window == wake && let Some(fault) = self.server.faults.strike(&self.asked.asked()) {
                         self.suffer(fault);

@@ -171,6 +171,10 @@ pub enum Fault {
     StallWatch {
         time: Option<Duration>,
     },
+    /// A watch tells everything so much later.
+    LateWatch {
+        by: Duration,
+    },
     /// A get or list shows the state of so many revisions ago, but none before a resourceVersion that was asked for.
     Stale {
         revisions: u64,
@@ -190,10 +194,17 @@ impl Fault {
                 _ => false,
             },
             Self::Refuse(_) | Self::Timeout { .. } | Self::Latency(_) => !call,
-            Self::DropWatch { .. } | Self::StallWatch { .. } => asked.verb == "watch",
+            Self::DropWatch { .. } | Self::StallWatch { .. } | Self::LateWatch { .. } => {
+                asked.verb == "watch"
+            }
             Self::Stale { .. } => matches!(asked.verb, "get" | "list"),
             Self::Webhook(_) => call,
         }
+    }
+
+    /// Whether it strikes watches that are open.
+    pub(super) fn is_of_watches(self) -> bool {
+        matches!(self, Self::DropWatch { .. } | Self::StallWatch { .. } | Self::LateWatch { .. })
     }
 }
 
@@ -217,6 +228,7 @@ impl fmt::Display for Fault {
                 write!(f, "watch is silent for {}s", time.as_secs_f64())
             }
             Self::StallWatch { time: None } => write!(f, "watch is silent until it ends"),
+            Self::LateWatch { by } => write!(f, "watch is {}s late", by.as_secs_f64()),
             Self::Stale { revisions } => write!(f, "answered from {revisions} revisions ago"),
             Self::Webhook(Outage::Refused) => write!(f, "connection refused"),
             Self::Webhook(Outage::Silent) => write!(f, "no answer"),
@@ -261,13 +273,13 @@ impl Rules {
         None
     }
 
-    /// When the next window opens of a rule that may end or silence such a watch while it is open. Rules that count
+    /// When the next window opens of a rule that may end, silence or delay such a watch while it is open. Rules that count
     /// requests count only the opening of a watch.
     pub fn next_window(&self, asked: &Asked<'_>, now: Timestamp) -> Option<Timestamp> {
         let rules = self.rules.iter().map(|(rule, _)| rule);
         rules
             .filter(|rule| {
-                matches!(rule.fault, Fault::DropWatch { .. } | Fault::StallWatch { .. })
+                rule.fault.is_of_watches()
                     && !matches!(rule.when.pick, Pick::Nth(_))
                     && rule.on.matches(asked)
             })
@@ -324,12 +336,13 @@ mod tests {
         let drop = Fault::DropWatch { after: Duration::ZERO };
         let stale = Fault::Stale { revisions: 1 };
         let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "call"];
-        let cases: [(Fault, &[&str]); 7] = [
+        let cases: [(Fault, &[&str]); 8] = [
             (BUSY, &["get", "list", "watch", "create", "update", "patch", "delete"]),
             (lost, &["get", "list", "watch", "create", "update", "patch", "delete"]),
             (conflict, &["update", "patch", "delete"]),
             (drop, &["watch"]),
             (Fault::StallWatch { time: None }, &["watch"]),
+            (Fault::LateWatch { by: Duration::ZERO }, &["watch"]),
             (stale, &["get", "list"]),
             (silent, &["call"]),
         ];

@@ -86,7 +86,14 @@ impl ClientService {
                 return Ok(stale::read(&self.server, &self.user, request, &path, revisions).await);
             }
             Some(Fault::Latency(time)) => self.server.pass(time).await,
-            None | Some(Fault::DropWatch { .. } | Fault::StallWatch { .. } | Fault::Webhook(_)) => {}
+            // These are about what comes of it.
+            None
+            | Some(
+                Fault::DropWatch { .. }
+                | Fault::StallWatch { .. }
+                | Fault::LateWatch { .. }
+                | Fault::Webhook(_),
+            ) => {}
         }
         let response = self.server.respond(request, Some(&self.user)).await;
         if verb == "watch" {

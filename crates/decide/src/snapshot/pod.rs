@@ -134,6 +134,16 @@ pub struct PreferredForDeletion {
     pub before: Option<String>,
 }
 
+impl PreferredForDeletion {
+    /// Marks are below this.
+    pub const MARKS: i32 = i32::MIN + (1 << 24);
+
+    /// Nobody has written another cost since.
+    pub fn is_mark(&self) -> bool {
+        self.cost < Self::MARKS
+    }
+}
+
 /// A pod that has no node yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waiting {

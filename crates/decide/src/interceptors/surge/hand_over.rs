@@ -100,7 +100,7 @@ pub(super) fn replacement<'a>(case: &Case<'a>, request: &Request) -> Option<&'a 
     case.handed.iter().filter(is_its).find(is_there)
 }
 
-fn is_labelled(pod: &Pod) -> bool {
+pub(super) fn is_labelled(pod: &Pod) -> bool {
     pod.hand_over.as_ref().is_some_and(|it| it.is_labelled)
 }
 

@@ -69,8 +69,8 @@ fn not_more_than_max_surge_are_made_at_a_time_and_each_goes_when_its_own_replace
     says(&scene(), &[&make("a"), &make("b")]);
     says(&scene().handed("n", "a", not_ready()), &[&make("b")]);
     says(&scene().handed("n", "a", json!({})).handed("m", "b", not_ready()), &["completes a"]);
-    // The ReplicaSet would delete a first.
-    says(&scene().handed("n", "a", not_ready()).handed("m", "b", json!({})), &[]);
+    // The ReplicaSet would delete a first: b goes once a comes after it.
+    says(&scene().handed("n", "a", not_ready()).handed("m", "b", json!({})), &["prefers a Some(3)"]);
     // One that goes counts until it is gone.
     let going = asked(scene(), "a", REPLICA_SET_CLASS);
     says(&going.handed("n", "a", json!({})), &[&make("b"), "hands over n as 1"]);

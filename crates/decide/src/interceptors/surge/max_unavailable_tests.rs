@@ -20,7 +20,17 @@ fn opted_in_at_most_max_unavailable_go_at_a_time() {
     says(&scene(2), &["completes a", "completes b", "reports c: Deployment web: c waits until others"]);
     says(
         &scene(1).asked("d", REPLICA_SET_CLASS, json!({})),
-        &["prefers d", "completes d", "reports a", "reports b", "reports c"],
+        // One that goes is not to go after those that wait.
+        &[
+            "prefers d",
+            "prefers a",
+            "prefers b",
+            "prefers c",
+            "completes d",
+            "reports a",
+            "reports b",
+            "reports c",
+        ],
     );
 }
 

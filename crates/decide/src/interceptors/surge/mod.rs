@@ -43,7 +43,7 @@ use telling::{SETTLE, tell_progress};
 const TRIES: u32 = 2;
 
 /// A pod that was given over to the ReplicaSet waits for so long if its replacement is not available any more.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Everything that a decision on the requests of one Deployment depends on, but the time.
 #[derive(Debug, Clone, Copy)]
@@ -100,8 +100,13 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let deployment = case.deployment;
     let state = state(case, now);
     let declines = declines(case, &state);
-    let preferences = preferences(case, declines.is_none());
-    let is_settled = !preferences.iter().any(|effect| matches!(effect, Effect::Prefer { cost: None, .. }));
+    let mut preferences = preferences(case, &state, declines.is_none());
+    let is_undone = |effect: &Effect| matches!(effect, Effect::Prefer { cost: None, .. });
+    let is_settled = !preferences.iter().any(is_undone);
+    if state.is_shrinking {
+        // Without its mark it would stay for another one that is needed.
+        preferences.retain(|effect| !is_undone(effect));
+    }
     let mut decision = Decision { effects: preferences, ..Decision::default() };
 
     if let Some(change) = state.size.change {
@@ -131,6 +136,11 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         if (state.size.by > 0 || is_over) && may_shrink {
             decision.effects.extend(lower(case, &state, 0));
         }
+        if state.is_shrinking && (deployment.surge.is_some() || !state.given_over.is_empty()) {
+            // The eviction API would take one more than the ReplicaSet.
+            decision.waiting_on = Some(Wait::Others);
+            return looked_at_again(decision);
+        }
         let asked =
             state.waiting.iter().chain(&state.given_over).filter(|(_, request)| !is_completed(request));
         decision.effects.extend(asked.map(|(_, request)| complete(request, message.clone())));
@@ -159,7 +169,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     } else if !state.in_between.is_empty() {
         decision.waiting_on = Some(Wait::Others);
     } else if !state.given_over.is_empty() {
-        decision.effects.extend(delete(case, &state, now));
+        decision.effects.extend(delete(case, &state, most, now));
         let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(request));
         decision.recheck_at = beats.filter(|at| *at > now).min();
         decision.waiting_on = Some(Wait::Others);
@@ -277,13 +287,27 @@ fn patience_ends(request: &Request) -> Option<Timestamp> {
 }
 
 /// The turn of the ReplicaSet: pods whose replacement is available are deleted by taking the surge back.
-fn delete(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
-    let count = u32::try_from(state.given_over.len()).unwrap_or(u32::MAX);
-    // As many as there should be, so that it is not done again for those that are about to be deleted.
-    if count <= state.size.by && state.is_replaced() && !state.is_rolling_out && comes_first(case, state) {
-        return lower(case, state, state.size.by - count).into_iter().collect();
+fn delete(case: &Case<'_>, state: &SurgeState<'_>, most: usize, now: Timestamp) -> Vec<Effect> {
+    if state.is_shrinking {
+        // It is done already: they go as soon as the controllers follow.
+        return Vec::new();
+    }
+    let is_steady = !state.is_rolling_out && state.surplus == 0;
+    if state.for_surge > 0 && is_steady && state.is_replaced() && comes_first(case, state) {
+        let count = u32::try_from(state.for_surge).unwrap_or(u32::MAX);
+        return lower(case, state, state.size.by.saturating_sub(count)).into_iter().collect();
+    }
+    let is_left = |(_, request): &(&Arc<Pod>, &Arc<Request>)| !is_lost(request, now);
+    if state.for_surge == 0 && is_steady && case.refused.is_none() && state.given_over.iter().any(is_left) {
+        // Others went for their surge, such as pods that somebody evicted meanwhile.
+        let target = u32::try_from(state.given_over.len().min(most)).unwrap_or(u32::MAX);
+        return raise(case, state, target).into_iter().collect();
     }
     lost(case, state, now)
+}
+
+fn is_lost(request: &Request, now: Timestamp) -> bool {
+    patience_ends(request).is_none_or(|ends| ends <= now)
 }
 
 /// Pods that were given over, and whose replacement is not available any more.
@@ -292,9 +316,8 @@ fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> 
     let message = format!(
         "Deployment {name} has no available replacement of the pod any more: it is left to the eviction API"
     );
-    let is_lost = |request: &Request| patience_ends(request).is_none_or(|ends| ends <= now);
     let turns = state.given_over.iter().filter(|(_, request)| !is_completed(request));
-    let lost = turns.filter(|(_, request)| is_lost(request));
+    let lost = turns.filter(|(_, request)| is_lost(request, now));
     lost.map(|(_, request)| complete(request, message.clone())).collect()
 }
 

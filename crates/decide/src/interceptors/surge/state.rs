@@ -8,7 +8,7 @@ use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLIC
 
 use super::super::availability::{Unavailable, why_unavailable};
 use super::super::{has_turn, is_wanted};
-use super::hand_over::replacement;
+use super::hand_over::{is_labelled, replacement};
 use super::preference::mark_of;
 use super::size::{Size, size};
 use super::{Case, is_completed, patience_ends, place_of_active};
@@ -20,10 +20,12 @@ pub struct SurgeState<'a> {
     pub size: Size,
     /// Pods that wait for a replacement, in the order in which they go.
     pub waiting: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
-    /// Pods whose replacement was available, and which the ReplicaSet is to delete.
+    /// Pods whose replacement was available, and which the ReplicaSet is to delete, in the order in which they go.
     pub given_over: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
     /// The same, but the next interceptor has not got its turn yet.
     pub in_between: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
+    /// So many of those that were given over go for the surge that there is. For the others it was lost.
+    pub for_surge: usize,
     /// So many of those that wait go next.
     pub batch: usize,
     /// Those that stay when these are gone, and are not available.
@@ -33,6 +35,8 @@ pub struct SurgeState<'a> {
     /// There are more than should stay.
     pub surplus: usize,
     pub is_rolling_out: bool,
+    /// A ReplicaSet has more pods than it should, and is about to delete some: those that are marked.
+    pub is_shrinking: bool,
 }
 
 impl<'a> SurgeState<'a> {
@@ -61,10 +65,19 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
             list.push((pod, request));
         }
     }
+    let is_handed = case.hands_over();
+    // Each goes as soon as its own replacement is available.
+    let is_next = |request: &Request| {
+        let new = replacement(case, request).filter(|_| is_handed);
+        new.is_some_and(|new| why_unavailable(new, case.deployment.min_ready_seconds, now).is_none())
+    };
     // A ReplicaSet gives up pods first that are not ready.
-    waiting.sort_by_cached_key(|(pod, request)| {
-        (pod.is_ready(), mark_of(pod).unwrap_or(i32::MAX), request.created, request.key.clone())
-    });
+    let in_order = |(pod, request): &(&Arc<Pod>, &Arc<Request>)| {
+        let mark = mark_of(pod).unwrap_or(i32::MAX);
+        (!is_next(request), pod.is_ready(), mark, request.created, request.key.clone())
+    };
+    waiting.sort_by_cached_key(in_order);
+    given_over.sort_by_cached_key(in_order);
     let size = size(case);
     // One that is the eviction API's already is waited for as long as it can be helped.
     let can_be_helped = |request: &Request| {
@@ -72,21 +85,16 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
             && patience_ends(request).is_some_and(|ends| now < ends)
     };
     given_over.retain(|(_, request)| !is_completed(request) || can_be_helped(request));
-    let is_handed = case.hands_over();
-    let going = given_over.iter().chain(&in_between);
+    let for_surge = if is_handed { given_over.len() } else { given_over.len().min(size.by as usize) };
     let batch = if is_handed {
-        // Each goes as soon as its own replacement is available, in the order in which the ReplicaSet deletes them.
-        let is_available =
-            |pod: &Arc<Pod>| why_unavailable(pod, case.deployment.min_ready_seconds, now).is_none();
-        let ready = |request: &Request| replacement(case, request).is_some_and(is_available);
-        waiting.iter().take_while(|(_, request)| ready(request)).count()
-    } else if going.clone().next().is_some() {
+        waiting.iter().take_while(|(_, request)| is_next(request)).count()
+    } else if given_over.is_empty() && in_between.is_empty() {
+        waiting.len().min(size.by as usize)
+    } else {
         // One batch after the other.
         0
-    } else {
-        waiting.len().min(size.by as usize)
     };
-    let going = going.chain(waiting.iter().take(batch));
+    let going = given_over.iter().take(for_surge).chain(&in_between).chain(waiting.iter().take(batch));
     let new: Vec<&Arc<Pod>> = if is_handed {
         going.clone().filter_map(|(_, request)| replacement(case, request)).collect()
     } else {
@@ -117,13 +125,23 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
         missing: should.saturating_sub(there),
         surplus: there.saturating_sub(should),
         is_rolling_out: !case.deployment.is_observed || case.deployment.has_old_pods,
+        is_shrinking: is_shrinking(case),
         size,
         waiting,
         given_over,
         in_between,
+        for_surge,
         batch,
         unavailable,
     }
+}
+
+/// In a rollout there are more than wanted anyway.
+fn is_shrinking(case: &Case<'_>) -> bool {
+    let is_there = |pod: &&Arc<Pod>| !pod.is_terminating() && !pod.phase.is_terminal();
+    let adopted = case.handed.iter().filter(|pod| is_labelled(pod));
+    let there = case.pods.values().chain(adopted).filter(is_there).count();
+    !case.deployment.has_old_pods && there > case.deployment.replicas as usize
 }
 
 /// One of these interceptors has completed: whether another of them is the next.

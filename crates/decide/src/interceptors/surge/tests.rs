@@ -3,7 +3,7 @@ use usher_api::names::{DEPLOYMENT_CLASS, REPLICA_SET_CLASS, SURGE_ANNOTATION};
 
 use super::super::samples::{self, at};
 use super::*;
-use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire};
+use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, PreferredForDeletion};
 
 /// A Deployment `web` with the same UID, and what is asked of its pods.
 pub struct Scene {
@@ -99,6 +99,14 @@ impl Scene {
     }
 
     pub fn decide(&self) -> Decision {
+        self.at_case(|case| decide(case, at(1)))
+    }
+
+    fn at_state<T>(&self, look: impl FnOnce(&Case<'_>, &SurgeState<'_>) -> T) -> T {
+        self.at_case(|case| look(case, &state(case, at(1))))
+    }
+
+    fn at_case<T>(&self, look: impl FnOnce(&Case<'_>) -> T) -> T {
         let deployment = serde_json::from_value::<DeploymentOnWire>(self.deployment.clone()).unwrap().into();
         let autoscaler = self
             .autoscaler
@@ -116,7 +124,7 @@ impl Scene {
             taken: &self.taken,
             refused: self.refused,
         };
-        decide(&case, at(1))
+        look(&case)
     }
 
     pub fn effects(&self) -> Vec<String> {
@@ -408,14 +416,160 @@ fn a_pod_whose_replacement_was_lost_is_left_to_the_eviction_api_after_a_while() 
         )
     };
     says(&lost(-1), &[]);
-    assert_eq!(lost(-1).decide().recheck_at, Some(at(29)));
-    says(&lost(-30), &["completes a: Deployment web has no available replacement of the pod any more"]);
-    let none = |since: i64| {
-        let turn = json!({"status": {"progressTimestamp": at(since).to_string()}});
-        Scene::new(1).preferred("a", i32::MIN).asked("a", REPLICA_SET_CLASS, turn)
+    assert_eq!(lost(-1).decide().recheck_at, Some(at(299)));
+    says(&lost(-300), &["completes a: Deployment web has no available replacement of the pod any more"]);
+}
+
+/// Given over, `second` after its replacement was available.
+fn given_over(scene: Scene, pod: &str, second: i64) -> Scene {
+    scene.asked(pod, REPLICA_SET_CLASS, json!({"status": {"progressTimestamp": at(-second).to_string()}}))
+}
+
+#[test]
+fn a_pod_for_whose_surge_another_one_went_is_surged_for_again() {
+    let alone = |second: i64| given_over(Scene::new(1).preferred("a", i32::MIN), "a", second);
+    says(&alone(1), &["scales to 2 with Some((1, 2, 0))"]);
+    says(&alone(300), &["completes a: Deployment web has no available replacement of the pod any more"]);
+    let refused = Scene { refused: Some("exceeded quota"), ..alone(1) };
+    says(&refused, &[]);
+    // Two went, for a surge of which one is left: the first of them goes for that, and no other.
+    let two = |by: u32, replicas: u32, there: &[&str]| {
+        let scene = Scene::new(0)
+            .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into())
+            .surge(by, replicas, replicas, 0)
+            .preferred("a", i32::MIN + 4)
+            .preferred("b", i32::MIN + 3);
+        let scene = there.iter().fold(scene, |scene, name| scene.pod(name, json!({})));
+        given_over(given_over(scene, "a", 1), "b", 1)
     };
-    says(&none(-1), &[]);
-    says(&none(-30), &["completes a: Deployment web has no available replacement of the pod any more"]);
+    says(&two(1, 4, &["c", "d"]), &["scales to 3 with None"]);
+    says(&two(0, 3, &["c", "d"]), &[]);
+    says(&two(0, 3, &["c"]), &["scales to 5 with Some((2, 5, 0))"]);
+}
+
+#[test]
+fn nobody_is_given_up_and_no_mark_is_taken_off_while_a_replica_set_is_about_to_delete_pods() {
+    // The surge was taken back, and the controllers have not followed for minutes.
+    let busy = || Scene::new(1).preferred("a", i32::MIN).pod("b", json!({}));
+    says(&given_over(busy(), "a", 3000), &[]);
+    let withdrawn = json!({"metadata": {"finalizers": []}});
+    says(&busy().asked("a", REPLICA_SET_CLASS, withdrawn.clone()), &[]);
+    let completed = json!({"status": {"activeInterceptorCompleted": true}});
+    says(&busy().asked("a", REPLICA_SET_CLASS, completed), &[]);
+    let off = Scene { strategy: Strategy::Off, ..given_over(busy(), "a", 3000) };
+    says(&off, &[]);
+    // As soon as they have, or in a rollout, where there are more anyway.
+    says(
+        &Scene::new(1).preferred("a", i32::MIN).asked("a", REPLICA_SET_CLASS, withdrawn),
+        &["prefers a None"],
+    );
+    let rolling = given_over(busy(), "a", 3000).with(|it| it["status"]["updatedReplicas"] = 0.into());
+    says(&rolling, &["completes a: Deployment web has no available replacement"]);
+    // Nothing of ours is under way: its owner scales it down, and does not want to be helped.
+    let off = Scene { strategy: Strategy::Off, ..Scene::new(1) }.pod("b", json!({}));
+    says(&off.asked("a", DEPLOYMENT_CLASS, json!({})), &["completes a: Deployment web opted out"]);
+}
+
+#[test]
+fn marks_that_are_out_of_order_are_given_anew() {
+    let waits = |scene: Scene, pod: &str| {
+        let told = json!({"status": {"message": format!("Deployment web: {pod}"), "progressTimestamp": at(0).to_string()}});
+        scene.asked(pod, DEPLOYMENT_CLASS, told)
+    };
+    // Two managers, or one that hears late of what it has written, give the same mark twice.
+    let twice = waits(Scene::new(2).preferred("a", i32::MIN).preferred("b", i32::MIN), "a");
+    says(&waits(twice.surge(1, 3, 3, 0), "b"), &["prefers b Some(1)"]);
+    // One was not ready when it was given over, and went before others; now it is ready.
+    let later = waits(Scene::new(2).preferred("a", i32::MIN + 7).preferred("b", i32::MIN + 3), "b");
+    let later = given_over(later.surge(1, 3, 3, 0).pod("c", json!({})), "a", 1);
+    says(&later, &["prefers b Some(8)"]);
+}
+
+mod marks {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Copy)]
+    enum Turn {
+        Waits,
+        GivenOver,
+        InBetween,
+        NotAsked,
+    }
+
+    fn pods() -> impl Strategy<Value = Vec<(Turn, Option<i32>, bool, bool)>> {
+        let turn = prop_oneof![
+            Just(Turn::Waits),
+            Just(Turn::GivenOver),
+            Just(Turn::InBetween),
+            Just(Turn::NotAsked)
+        ];
+        let mark = proptest::option::of(0..6);
+        prop::collection::vec((turn, mark, any::<bool>(), any::<bool>()), 1..8)
+    }
+
+    fn scene(pods: &[(Turn, Option<i32>, bool, bool)], by: u32, hands_over: bool) -> Scene {
+        let strategy = if hands_over { super::Strategy::HandOver } else { super::Strategy::Default };
+        let mut scene = Scene { strategy, ..Scene::new(0) }
+            .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 3.into());
+        let count = u32::try_from(pods.len()).unwrap();
+        scene = scene.surge(by, count, count, 0);
+        for (name, (turn, mark, is_ready, is_replaced)) in ('a'..).map(|it| it.to_string()).zip(pods) {
+            let annotations = mark.map(|mark| {
+                json!({
+                    "controller.kubernetes.io/pod-deletion-cost": (i32::MIN + mark).to_string(),
+                    "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
+                })
+            });
+            let ready = if *is_ready { "True" } else { "False" };
+            let with = json!({
+                "metadata": {"annotations": annotations},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            });
+            scene = scene.pod(&name, with);
+            let classes = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS];
+            scene = match turn {
+                Turn::Waits => scene.asked(&name, DEPLOYMENT_CLASS, turns(&classes, false)),
+                Turn::InBetween => scene.asked(&name, DEPLOYMENT_CLASS, turns(&classes, true)),
+                Turn::GivenOver => scene.asked(&name, REPLICA_SET_CLASS, turns(&classes, false)),
+                Turn::NotAsked => scene,
+            };
+            if hands_over && *is_replaced && !matches!(turn, Turn::NotAsked) {
+                scene = scene.handed(&format!("n-{name}"), &name, json!({}));
+            }
+        }
+        scene
+    }
+
+    /// As the server has it afterwards.
+    fn marked(mut scene: Scene) -> (Scene, usize) {
+        let effects = scene.decide().effects;
+        let mut count = 0;
+        for effect in effects {
+            if let Effect::Prefer { pod, cost } = effect {
+                count += 1;
+                let mut pod = Pod::clone(&pod);
+                pod.deletion_cost = cost.map(|cost| cost.to_string().into());
+                pod.preferred = cost.map(|cost| Box::new(PreferredForDeletion { cost, before: None }));
+                scene.pods.insert(pod.key.clone(), Arc::new(pod));
+            }
+        }
+        (scene, count)
+    }
+
+    proptest! {
+        /// Whatever marks pods have: once those of one decision are written there is nothing more to write, and those that go come first.
+        #[test]
+        fn are_in_order_after_one_decision(pods in pods(), by in 0..4_u32, hands_over: bool) {
+            let (scene, _) = marked(scene(&pods, by.min(u32::try_from(pods.len()).unwrap()), hands_over));
+            let (scene, again) = marked(scene);
+            prop_assert_eq!(again, 0);
+            scene.at_state(|case, state| {
+                assert!(!state.in_between.is_empty() || comes_first(case, state), "{state:#?}");
+            });
+        }
+    }
 }
 
 #[test]
