@@ -32,9 +32,10 @@ test-fast: toolchain ## the tests that need no real control plane
 seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, surges, interference and callers with few rights, in virtual time
 	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test seeds
 
-soak: toolchain ## ten times as many seeds, and 2,000 of the cluster itself: hours
+soak: toolchain ## ten times as many seeds, 2,000 of the cluster itself, and a maintenance of 50 nodes: hours
 	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test seeds
 	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test embedded a_cluster_finds
+	USHER_NODES=50 $(CARGO) test --locked --workspace --test many_pods
 
 attacks: toolchain ## ten minutes (ATTACK_SECONDS=) of users with few rights and strangers against a manager on a real control plane
 	$(CARGO) test --locked --workspace --no-run

@@ -477,6 +477,53 @@ async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(cl
     }
 }
 
+/// The API server looks for the parameter of a policy before it asks the policy's conditions, and for one that is not there it reads again
+/// for every object, five times a second at most: every pod of a cluster would wait for that.
+#[tokio::test]
+async fn pods_of_no_daemon_set_cost_no_read_of_the_held_nodes() {
+    if usher_testbed::skip_real("policies: what pods of no DaemonSet cost") {
+        return;
+    }
+    let scene = Scene::new(TestCluster::real().await.unwrap(), &["workloads/daemonset-policies.yaml"]).await;
+    let reads = async || {
+        let metrics = scene.send(ADMIN, Method::GET, "/metrics", &Value::Null).await.body;
+        let is_read = |line: &&str| {
+            line.starts_with("apiserver_request_total{")
+                && line.contains("resource=\"configmaps\"")
+                && line.contains("verb=\"GET\"")
+        };
+        let lines: Vec<String> =
+            metrics.as_str().unwrap().lines().filter(is_read).map(str::to_owned).collect();
+        lines.iter().filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    let make = async |labels: Value| {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-", "labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        scene.cluster.created(&format!("{PODS}?dryRun=All"), &pod).await.unwrap();
+    };
+    // The policy counts some seconds after it was created: what it costs is seen by the pods that it is asked for.
+    let mut tries = 0;
+    let mut before = reads().await;
+    loop {
+        make(json!({"controller-revision-hash": "6b59d9cb88"})).await;
+        let after = reads().await;
+        if after > before {
+            break;
+        }
+        tries += 1;
+        assert!(tries < 500, "nobody reads the ConfigMap");
+        before = after;
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let before = reads().await;
+    for _ in 0..5 {
+        make(json!({"pod-template-hash": "6b59d9cb88"})).await;
+    }
+    assert_eq!(reads().await, before);
+}
+
 /// The API server takes a mirror pod from everybody who may create pods: with the annotation alone it is an ordinary pod to Usher, and
 /// with the node as its owner too, which takes the node's UID, only the strict choice stops it.
 async fn strict_mirror_pods_are_made_by_their_node(cluster: TestCluster) {

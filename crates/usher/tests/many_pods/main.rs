@@ -3,5 +3,5 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod fifty_nodes;
 mod kills;
+mod many_nodes;

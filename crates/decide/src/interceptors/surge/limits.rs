@@ -24,7 +24,9 @@ pub(super) fn release_limit(case: &Case<'_>, state: &SurgeState<'_>) -> Option<E
     let autoscaler = case.autoscaler?;
     autoscaler.raised.as_ref().filter(|raised| raised.by == 0)?;
     let (_, most) = own_limits(autoscaler);
-    (state.size.by == 0 && case.deployment.replicas <= most).then(|| restored(autoscaler))
+    // Once nobody is asked to leave, what it has above is the autoscaler's to take back, such as what it made of the load meanwhile.
+    let is_over = case.deployment.replicas <= most || case.requests.is_empty();
+    (state.size.by == 0 && is_over).then(|| restored(autoscaler))
 }
 
 /// The limits as their owner wants them.
@@ -56,11 +58,12 @@ fn own_limits(autoscaler: &Autoscaler) -> (u32, u32) {
     )
 }
 
-/// Larger limits. An autoscaler that is about to make the Deployment larger by itself is waited for.
+/// Larger limits. An autoscaler that is about to bring the Deployment within its own by itself is waited for: else what it has for now,
+/// or what is heard late of it, would count as wanted.
 pub(super) fn raise_limits(autoscaler: &Autoscaler, state: &SurgeState<'_>, by: u32) -> Option<Effect> {
     let total = state.size.wanted.saturating_add(by);
     let (least, most) = own_limits(autoscaler);
-    if least > state.size.wanted {
+    if !(least..=most).contains(&state.size.wanted) {
         return None;
     }
     let raised = RaisedLimits {

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
 
+use super::super::samples::at;
 use super::tests::{Scene, says, turns};
 
 #[test]
@@ -57,16 +58,24 @@ fn the_largest_number_of_an_autoscaler_goes_back_after_the_replicas() {
     says(&given_over(surged(2, raised)), &["limits to 1..2 with Some((0, 0, 1, 1))"]);
     let kept = json!({"by": 0, "minBy": 0, "minReplicas": 1, "maxBy": 1, "maxReplicas": 2});
     says(&given_over(surged(1, kept.clone())), &["scales to 1 with None"]);
-    says(&Scene::new(1).autoscaler(1, 2, Some(kept)), &["limits to 1..1 with None"]);
+    says(&Scene::new(1).autoscaler(1, 2, Some(kept.clone())), &["limits to 1..1 with None"]);
+    // It has made use of it: as long as pods are asked to leave it is not cut off, and then it is.
+    let used = || Scene::new(2).autoscaler(1, 2, Some(kept.clone()));
+    let told =
+        json!({"status": {"message": "Deployment web: a waits", "progressTimestamp": at(0).to_string()}});
+    says(&used().preferred("a", i32::MIN).asked("a", DEPLOYMENT_CLASS, told), &[]);
+    says(&used(), &["limits to 1..1 with None"]);
     // What the autoscaler takes back by itself is nobody's revert.
     let by_itself = Scene::new(1).surge(1, 2, 1, 0).autoscaler(1, 5, None);
     says(&by_itself, &["scales to 1 with None"]);
 }
 
 #[test]
-fn an_autoscaler_that_is_about_to_scale_up_is_waited_for() {
-    let scene = Scene::new(3).preferred("a", i32::MIN).autoscaler(10, 20, None);
-    says(&scene.asked("a", DEPLOYMENT_CLASS, json!({})), &["reports a"]);
+fn an_autoscaler_that_is_about_to_scale_up_or_down_is_waited_for() {
+    for (min, max) in [(10, 20), (1, 2)] {
+        let scene = Scene::new(3).preferred("a", i32::MIN).autoscaler(min, max, None);
+        says(&scene.asked("a", DEPLOYMENT_CLASS, json!({})), &["reports a"]);
+    }
 }
 
 #[test]
