@@ -21,8 +21,7 @@ use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 use usher_decide::decision::limited;
 use usher_decide::interceptors::{AvailablePods, Effect, NewHandOver};
 use usher_decide::snapshot::{
-    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, PreferredForDeletion, ReplicaSetOnWire, Request,
-    RequestOnWire,
+    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request, RequestOnWire,
 };
 
 use crate::config_map;
@@ -184,16 +183,14 @@ impl Interceptions {
 
     /// The cost that its owner gave it is kept beside the new one.
     async fn prefer(&self, pod: &Pod, cost: Option<i32>) -> Result<(), Failure> {
-        let preferred = pod.preferred.as_deref();
-        let before = preferred.and_then(|preferred| preferred.before.as_deref());
+        // What is there may be a mark of ours, or what its owner has written since.
+        let own = match pod.preferred.as_deref().filter(|preferred| preferred.is_mark()) {
+            Some(marked) => marked.before.as_deref(),
+            None => pod.deletion_cost.as_deref(),
+        };
         let (cost, before) = match cost {
-            Some(cost) => {
-                // What is there may be a mark of ours.
-                let is_marked = preferred.is_some_and(PreferredForDeletion::is_mark);
-                let own = if is_marked { before } else { pod.deletion_cost.as_deref() };
-                (Some(cost.to_string()), Some(own.unwrap_or_default().to_owned()))
-            }
-            None => (before.map(str::to_owned), None),
+            Some(cost) => (Some(cost.to_string()), Some(own.unwrap_or_default().to_owned())),
+            None => (own.map(str::to_owned), None),
         };
         let patch = json!({"metadata": {
             "uid": &*pod.uid,

@@ -411,7 +411,8 @@ impl Deployments {
     /// The requests for the pods of a ReplicaSet one by one.
     fn look_at_pods(&mut self, set: &Key) {
         let pods = self.of_set.get(set).into_iter().flatten().filter_map(|key| self.pods.get(key));
-        let requests = pods.map(|pod| pod.request_key()).filter(|key| self.requests.contains_key(key));
+        let is_ours = |key: &Key| self.requests.contains_key(key) || self.marked.contains_key(&key.name);
+        let requests = pods.map(|pod| pod.request_key()).filter(is_ours);
         self.pending.extend(requests.map(Item::Request));
     }
 

@@ -32,12 +32,9 @@ fn a_single_replica_is_handed_over() {
     let made = name("web-1", "r-a", 0);
     says(
         &handing(1).asked("a", DEPLOYMENT_CLASS, json!({})),
-        &[
-            &format!("makes {made} for a"),
-            "prefers a Some(0)",
-            "reports a: Deployment web: a waits until 1 more pod is there",
-        ],
+        &[&format!("makes {made} for a"), "reports a: Deployment web: a waits until 1 more pod is there"],
     );
+    says(&asked(handing(1).handed("n", "a", unscheduled()), "a", DEPLOYMENT_CLASS), &["prefers a Some(0)"]);
     let marked = || handing(1).preferred("a", i32::MIN);
     says(
         &marked().handed("n", "a", unscheduled()).asked("a", DEPLOYMENT_CLASS, json!({})),

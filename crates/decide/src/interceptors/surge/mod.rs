@@ -42,7 +42,7 @@ use telling::{SETTLE, tell_progress};
 /// So often a surge is tried where somebody sets it back.
 const TRIES: u32 = 2;
 
-/// A pod that was given over to the ReplicaSet waits for so long if its replacement is not available any more.
+/// A pod that was given over to the ReplicaSet waits for so long if there is no surge for it any more, and cannot be.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Everything that a decision on the requests of one Deployment depends on, but the time.
@@ -136,7 +136,9 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         if (state.size.by > 0 || is_over) && may_shrink {
             decision.effects.extend(lower(case, &state, 0));
         }
-        if state.is_shrinking && (deployment.surge.is_some() || !state.given_over.is_empty()) {
+        let is_taken_back = state.size.by > 0 && !state.is_rolling_out && !deployment.is_deleting;
+        let is_ours = deployment.surge.is_some() || !state.given_over.is_empty();
+        if is_taken_back || (state.is_shrinking && is_ours) {
             // The eviction API would take one more than the ReplicaSet.
             decision.waiting_on = Some(Wait::Others);
             return looked_at_again(decision);
@@ -293,31 +295,34 @@ fn delete(case: &Case<'_>, state: &SurgeState<'_>, most: usize, now: Timestamp) 
         return Vec::new();
     }
     let is_steady = !state.is_rolling_out && state.surplus == 0;
-    if state.for_surge > 0 && is_steady && state.is_replaced() && comes_first(case, state) {
+    if state.for_surge > 0 {
+        // One whose replacement is not available any more is waited for until the deadline passes the turn on.
+        let goes = is_steady && state.is_replaced() && comes_first(case, state);
         let count = u32::try_from(state.for_surge).unwrap_or(u32::MAX);
-        return lower(case, state, state.size.by.saturating_sub(count)).into_iter().collect();
+        return goes
+            .then(|| lower(case, state, state.size.by.saturating_sub(count)))
+            .flatten()
+            .into_iter()
+            .collect();
     }
-    let is_left = |(_, request): &(&Arc<Pod>, &Arc<Request>)| !is_lost(request, now);
-    if state.for_surge == 0 && is_steady && case.refused.is_none() && state.given_over.iter().any(is_left) {
-        // Others went for their surge, such as pods that somebody evicted meanwhile.
-        let target = u32::try_from(state.given_over.len().min(most)).unwrap_or(u32::MAX);
-        return raise(case, state, target).into_iter().collect();
+    let lost = lost(case, state, now);
+    if !is_steady || (case.refused.is_some() && !lost.is_empty()) {
+        return lost;
     }
-    lost(case, state, now)
+    // Others went for their surge, such as pods that somebody evicted meanwhile.
+    let target = u32::try_from(state.given_over.len().min(most)).unwrap_or(u32::MAX);
+    raise(case, state, target).map_or(lost, |raised| vec![raised])
 }
 
-fn is_lost(request: &Request, now: Timestamp) -> bool {
-    patience_ends(request).is_none_or(|ends| ends <= now)
-}
-
-/// Pods that were given over, and whose replacement is not available any more.
+/// Pods that were given over, and for which no surge is left.
 fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
     let name = &case.deployment.key.name;
     let message = format!(
         "Deployment {name} has no available replacement of the pod any more: it is left to the eviction API"
     );
+    let is_lost = |request: &Request| patience_ends(request).is_none_or(|ends| ends <= now);
     let turns = state.given_over.iter().filter(|(_, request)| !is_completed(request));
-    let lost = turns.filter(|(_, request)| is_lost(request, now));
+    let lost = turns.filter(|(_, request)| is_lost(request));
     lost.map(|(_, request)| complete(request, message.clone())).collect()
 }
 

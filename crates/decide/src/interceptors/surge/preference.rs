@@ -6,8 +6,9 @@ use std::sync::Arc;
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
 
 use super::super::{Effect, is_wanted};
-use super::Case;
+use super::hand_over::replacement;
 use super::state::SurgeState;
+use super::{Case, is_completed};
 use crate::snapshot::{Key, Pod, PreferredForDeletion};
 
 /// The place of the pod among those that go first, unless somebody has written another cost since.
@@ -25,15 +26,16 @@ fn cost_of(pod: &Pod) -> i32 {
 /// No two have the same mark, and none that waits a lower one than one that goes, whatever a late watch, another manager or somebody else
 /// has made of them: those are marked anew, behind all others. A mark is only ever raised, so that nobody goes for it who should stay.
 pub(super) fn preferences(case: &Case<'_>, state: &SurgeState<'_>, is_on: bool) -> Vec<Effect> {
+    // While a surge is taken back, those that leave go for it, whoever's turn it is by now.
+    let is_under_way = state.size.by > 0 || state.is_shrinking;
     let is_preferred = |pod: &Arc<Pod>| {
         case.requests.get(&pod.uid).is_some_and(|request| {
-            let active = request.status.active_interceptor_class.as_deref();
-            let is_ours = match active {
+            let is_ours = match request.status.active_interceptor_class.as_deref() {
                 Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS) => true,
-                Some(REPLICA_SET_CLASS) => !request.status.active_interceptor_completed,
+                Some(REPLICA_SET_CLASS) => is_under_way || !is_completed(request),
                 _ => false,
             };
-            is_on && is_ours && is_wanted(request)
+            (is_on || is_under_way) && is_ours && is_wanted(request)
         })
     };
     let present = || case.pods.values().filter(|pod| !pod.is_terminating());
@@ -41,13 +43,25 @@ pub(super) fn preferences(case: &Case<'_>, state: &SurgeState<'_>, is_on: bool) 
         .filter(|pod| pod.preferred.is_some() && !is_preferred(pod))
         .map(|pod| Effect::Prefer { pod: pod.clone(), cost: None });
 
-    // Those that go first, then those that go next, if these are not simply the first of the others.
+    // Those that go, those that go next, those that wait, and those that are nobody's of these any more.
     let go = state.given_over.iter().chain(&state.in_between).map(|(pod, _)| (&pod.key, 0));
-    let next = state.waiting.iter().take(if case.hands_over() { state.batch } else { 0 });
-    let place: BTreeMap<&Key, usize> = next.map(|(pod, _)| (&pod.key, 1)).chain(go).collect();
-    let mut groups: [Vec<&Arc<Pod>>; 3] = Default::default();
-    for pod in present().filter(|pod| is_preferred(pod)) {
-        groups[place.get(&pod.key).copied().unwrap_or(2)].push(pod);
+    let is_next = |at: usize| case.hands_over() && at < state.batch;
+    let wait =
+        state.waiting.iter().enumerate().map(|(at, (pod, _))| (&pod.key, if is_next(at) { 1 } else { 2 }));
+    let place: BTreeMap<&Key, usize> = go.chain(wait).collect();
+    // Where pods are handed over, the others need no mark before there is one for them.
+    let is_early = |pod: &Arc<Pod>| {
+        let request = case.requests.get(&pod.uid);
+        case.hands_over()
+            && mark_of(pod).is_none()
+            && request.is_none_or(|request| replacement(case, request).is_none())
+    };
+    let mut groups: [Vec<&Arc<Pod>>; 4] = Default::default();
+    for pod in present().filter(|pod| is_on && is_preferred(pod)) {
+        let group = place.get(&pod.key).copied().unwrap_or(3);
+        if group == 0 || !is_early(pod) {
+            groups[group].push(pod);
+        }
     }
     let known = present().filter_map(|pod| mark_of(pod)).max();
     let mut free = known.map_or(i32::MIN, |cost| cost.saturating_add(1))..PreferredForDeletion::MARKS;

@@ -136,12 +136,13 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     }
 }
 
-/// In a rollout there are more than wanted anyway.
+/// In a rollout there are more than wanted anyway, and what is being deleted is not scaled any more.
 fn is_shrinking(case: &Case<'_>) -> bool {
     let is_there = |pod: &&Arc<Pod>| !pod.is_terminating() && !pod.phase.is_terminal();
     let adopted = case.handed.iter().filter(|pod| is_labelled(pod));
     let there = case.pods.values().chain(adopted).filter(is_there).count();
-    !case.deployment.has_old_pods && there > case.deployment.replicas as usize
+    let deployment = case.deployment;
+    !deployment.has_old_pods && !deployment.is_deleting && there > deployment.replicas as usize
 }
 
 /// One of these interceptors has completed: whether another of them is the next.

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use usher_api::names::{DEPLOYMENT_CLASS, REPLICA_SET_CLASS, SURGE_ANNOTATION};
+use usher_api::names::{DEPLOYMENT_CLASS, REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION};
 
 use super::super::samples::{self, at};
 use super::*;
@@ -407,17 +407,13 @@ fn nothing_is_taken_back_in_the_middle_of_a_rollout() {
 }
 
 #[test]
-fn a_pod_whose_replacement_was_lost_is_left_to_the_eviction_api_after_a_while() {
-    let lost = |since: i64| {
-        Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pending("b").asked(
-            "a",
-            REPLICA_SET_CLASS,
-            json!({"status": {"progressTimestamp": at(since).to_string()}}),
-        )
-    };
-    says(&lost(-1), &[]);
-    assert_eq!(lost(-1).decide().recheck_at, Some(at(299)));
-    says(&lost(-300), &["completes a: Deployment web has no available replacement of the pod any more"]);
+fn a_pod_whose_replacement_was_lost_waits_for_another_one_until_the_deadline_passes_the_turn() {
+    for second in [1, 3000] {
+        says(
+            &given_over(Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pending("b"), "a", second),
+            &[],
+        );
+    }
 }
 
 /// Given over, `second` after its replacement was available.
@@ -428,10 +424,17 @@ fn given_over(scene: Scene, pod: &str, second: i64) -> Scene {
 #[test]
 fn a_pod_for_whose_surge_another_one_went_is_surged_for_again() {
     let alone = |second: i64| given_over(Scene::new(1).preferred("a", i32::MIN), "a", second);
-    says(&alone(1), &["scales to 2 with Some((1, 2, 0))"]);
-    says(&alone(300), &["completes a: Deployment web has no available replacement of the pod any more"]);
-    let refused = Scene { refused: Some("exceeded quota"), ..alone(1) };
-    says(&refused, &[]);
+    for second in [1, 3000] {
+        says(&alone(second), &["scales to 2 with Some((1, 2, 0))"]);
+    }
+    // Where it cannot be, it is left to the eviction API after a while.
+    let refused = |second: i64| Scene { refused: Some("a policy"), ..alone(second) };
+    says(&refused(1), &["scales to 2 with Some((1, 2, 0))"]);
+    let given_up = ["completes a: Deployment web has no available replacement of the pod any more"];
+    says(&refused(300), &given_up);
+    says(&alone(1).autoscaler(4, 5, None), &[]);
+    assert_eq!(alone(1).autoscaler(4, 5, None).decide().recheck_at, Some(at(299)));
+    says(&alone(300).autoscaler(4, 5, None), &given_up);
     // Two went, for a surge of which one is left: the first of them goes for that, and no other.
     let two = |by: u32, replicas: u32, there: &[&str]| {
         let scene = Scene::new(0)
@@ -471,6 +474,22 @@ fn nobody_is_given_up_and_no_mark_is_taken_off_while_a_replica_set_is_about_to_d
 }
 
 #[test]
+fn what_does_not_surge_any_more_is_left_to_the_eviction_api_once_the_surge_is_gone() {
+    let off = |scene: Scene, class: &str| {
+        Scene { strategy: Strategy::Off, ..scene.preferred("a", i32::MIN) }.asked("a", class, json!({}))
+    };
+    for class in [DEPLOYMENT_CLASS, REPLICA_SET_CLASS] {
+        // The one that leaves goes for it.
+        says(&off(Scene::new(1).surge(1, 2, 2, 0).pod("b", json!({})), class), &["scales to 1 with None"]);
+        says(&off(Scene::new(1), class), &["prefers a None", "completes a: Deployment web opted out"]);
+    }
+    // A pod that was left to the eviction API keeps its mark until then, too.
+    let completed = json!({"status": {"activeInterceptorCompleted": true}});
+    let lost = Scene::new(1).surge(1, 2, 2, 0).pod("b", json!({})).preferred("a", i32::MIN);
+    says(&lost.asked("a", REPLICA_SET_CLASS, completed), &["scales to 1 with None"]);
+}
+
+#[test]
 fn marks_that_are_out_of_order_are_given_anew() {
     let waits = |scene: Scene, pod: &str| {
         let told = json!({"status": {"message": format!("Deployment web: {pod}"), "progressTimestamp": at(0).to_string()}});
@@ -495,11 +514,17 @@ mod marks {
         Waits,
         GivenOver,
         InBetween,
+        /// Somebody skips its interceptors.
+        Skipped,
+        /// The eviction API has it.
+        CompletedLast,
         NotAsked,
     }
 
     fn pods() -> impl Strategy<Value = Vec<(Turn, Option<i32>, bool, bool)>> {
         let turn = prop_oneof![
+            Just(Turn::Skipped),
+            Just(Turn::CompletedLast),
             Just(Turn::Waits),
             Just(Turn::GivenOver),
             Just(Turn::InBetween),
@@ -533,6 +558,13 @@ mod marks {
                 Turn::Waits => scene.asked(&name, DEPLOYMENT_CLASS, turns(&classes, false)),
                 Turn::InBetween => scene.asked(&name, DEPLOYMENT_CLASS, turns(&classes, true)),
                 Turn::GivenOver => scene.asked(&name, REPLICA_SET_CLASS, turns(&classes, false)),
+                Turn::Skipped => {
+                    let mut request = turns(&classes, false);
+                    request["metadata"] =
+                        json!({"annotations": {SKIP_INTERCEPTORS_ANNOTATION: "the rack burns"}});
+                    scene.asked(&name, DEPLOYMENT_CLASS, request)
+                }
+                Turn::CompletedLast => scene.asked(&name, DEPLOYMENT_CLASS, turns(&[DEPLOYMENT_CLASS], true)),
                 Turn::NotAsked => scene,
             };
             if hands_over && *is_replaced && !matches!(turn, Turn::NotAsked) {
