@@ -122,8 +122,17 @@ pub async fn run_until(
         for new in agent.follow_requests() {
             streams.push(new);
         }
-        if agent.has_synced() {
-            again = agent.reconcile().await;
+        while agent.has_synced() {
+            // A call that hangs must not keep it from acting alone. What is left in the middle is gone on with, as after a kill.
+            tokio::select! {
+                biased;
+                next = agent.reconcile() => {
+                    again = next;
+                    break;
+                }
+                Ok(()) = beside.alone.changed() => {}
+                () = &mut stop => return,
+            }
         }
     }
     events.written().await;
@@ -228,6 +237,10 @@ impl Agent {
         match told {
             Told::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
                 if let Ok(node) = node.read() {
+                    let annotations = node.metadata.annotations.as_ref();
+                    let says = annotations.and_then(|all| all.get(NODE_AGENT_ANNOTATION));
+                    // Agents of other nodes go by it: what somebody has made of it is set right.
+                    self.mark.take_if(|mark| says != Some(&mark.text()));
                     self.node = Some(Some(node.into()));
                 }
             }
@@ -305,7 +318,9 @@ impl Agent {
                     "StaticPodFolderUnusable",
                     format!("{why}: static pods stay until it can be used"),
                 );
-                self.mark(&[]).await;
+                if self.beside.alone.borrow().is_none() {
+                    self.mark(&[]).await;
+                }
                 return soon;
             }
         };
@@ -340,12 +355,18 @@ impl Agent {
         }
         let mut failed: BTreeSet<Key> = BTreeSet::new();
         let (mut has_moved, mut has_failed) = (false, maintenances.is_none());
+        let mut was_done = true;
         for effect in decision.effects {
             let pod = effect.pod();
-            if pod.as_ref().is_some_and(|pod| failed.contains(pod)) {
+            // What is told is about the effect before it.
+            let is_told = matches!(effect, Effect::Tell { .. });
+            if pod.as_ref().is_some_and(|pod| failed.contains(pod)) || (is_told && !was_done) {
+                was_done = false;
                 continue;
             }
-            match self.carry_out(effect).await {
+            let done = self.carry_out(effect).await;
+            was_done = done.is_ok();
+            match done {
                 Ok(moved) => has_moved |= moved,
                 Err(why) => {
                     tracing::warn!(%why, "not done, and tried again");

@@ -191,6 +191,17 @@ pub fn maintenance(
     object
 }
 
+/// A notice that could not be given.
+#[derive(Debug, thiserror::Error)]
+pub enum NoNotice {
+    #[error(
+        "the maintenance of the node could not be made: {0}; see that the service account has the rights of deploy/node-agent"
+    )]
+    Refused(String),
+    #[error("the maintenance of the node could not be made until the deadline: {0}")]
+    TooLate(String),
+}
+
 /// The agent is on its own: since when.
 pub type Alone = Option<Timestamp>;
 
@@ -381,18 +392,36 @@ impl Shutdown {
         }))
     }
 
+    /// Tries until the deadline, unless it must not.
+    ///
     /// # Errors
     /// The server does not take it.
-    pub async fn give_notice(&self, reason: &str, deadline: Timestamp) -> Result<(), kube::Error> {
+    pub async fn give_notice(&self, reason: &str, deadline: Timestamp) -> Result<(), NoNotice> {
         let new = maintenance(&self.options, Cause::Notice, reason, Some(deadline));
-        match self.own().await? {
-            Some(own) if own.is_active => Ok(()),
-            Some(own) if !own.is_deleting => {
-                self.delete(&own.uid).await?;
-                self.post(&new).await
+        loop {
+            let why = match tokio::time::timeout(ANSWER_WITHIN, self.notify(&new)).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(kube::Error::Api(status))) if [401, 403, 422].contains(&status.code) => {
+                    return Err(NoNotice::Refused(status.message));
+                }
+                Ok(Err(why)) => why.to_string(),
+                Err(_) => "the API server does not answer".to_owned(),
+            };
+            if self.clock.now() + SignedDuration::from_secs(1) >= deadline {
+                return Err(NoNotice::TooLate(why));
             }
-            _ => self.post(&new).await,
+            tracing::warn!(why, "the notice is tried again");
+            tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    async fn notify(&self, new: &NodeMaintenance) -> Result<(), kube::Error> {
+        match self.own().await? {
+            Some(own) if own.is_active => return Ok(()),
+            Some(own) if !own.is_deleting => self.delete(&own.uid).await?,
+            _ => {}
+        }
+        self.post(new).await
     }
 
     /// Whether the node is drained, as far as is known.
@@ -433,8 +462,15 @@ impl Shutdown {
 
     async fn remove(&self, seen: &Seen) {
         let Seen::Cluster { own: Some(own), .. } = seen else { return };
-        if let Err(why) = self.delete(&own.uid).await {
-            tracing::warn!(why = kind_of(&why), "an earlier maintenance of the node could not be removed");
+        match tokio::time::timeout(ANSWER_WITHIN, self.delete(&own.uid)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => {
+                tracing::warn!(
+                    why = kind_of(&why),
+                    "an earlier maintenance of the node could not be removed"
+                );
+            }
+            Err(_) => tracing::warn!("the API server does not answer"),
         }
     }
 
@@ -454,7 +490,7 @@ impl Shutdown {
             Ok(Ok(None)) => true,
             Ok(Ok(Some(own))) if is_over(&own, &self.options.boot, self.options.complete_after_boot) => {
                 tracing::info!("the maintenance of the node is withdrawn: there is no shutdown");
-                self.delete(&own.uid).await.is_ok()
+                matches!(tokio::time::timeout(ANSWER_WITHIN, self.delete(&own.uid)).await, Ok(Ok(())))
             }
             Ok(Ok(Some(_))) => true,
             Ok(Err(_)) | Err(_) => false,

@@ -82,7 +82,7 @@ pub enum Effect {
         steps: Vec<Step>,
         of_control_plane: Option<String>,
     },
-    /// An event on the node.
+    /// An event on the node, about the effect before it.
     Tell {
         is_warning: bool,
         reason: &'static str,

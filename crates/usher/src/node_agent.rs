@@ -202,10 +202,7 @@ async fn give_notice(arguments: Notify) -> anyhow::Result<()> {
     let client = arguments.access.client().await?;
     let shutdown = arguments.node.shutdown(client, &config, false)?;
     let until = jiff::Timestamp::now() + arguments.deadline;
-    shutdown
-        .give_notice(&arguments.reason, until)
-        .await
-        .context("the maintenance of the node could not be made: see that the service account has the rights of deploy/node-agent")?;
+    shutdown.give_notice(&arguments.reason, until).await?;
     println!("maintenance {} asks the pods to leave until {until}", maintenance_name(&arguments.node.name));
     while jiff::Timestamp::now() < until {
         if shutdown.is_drained().await {

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_apiserver::faults::{Fault, Matcher, Rule, When};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use usher_api::names::NODE_AGENT_ANNOTATION;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
@@ -81,6 +83,10 @@ impl Scene {
     }
 
     fn agent(&self) -> JoinSet<()> {
+        self.agent_with(self.client.clone(), Beside::nothing())
+    }
+
+    fn agent_with(&self, client: kube::Client, beside: Beside) -> JoinSet<()> {
         let options = Options {
             node: "n1".into(),
             folder: Some(Folder::new(&self.folder)),
@@ -90,13 +96,7 @@ impl Scene {
             warnings: Vec::new(),
         };
         let mut agent = JoinSet::new();
-        agent.spawn(agent::run_until(
-            self.client.clone(),
-            clock(&self.living),
-            options,
-            Beside::nothing(),
-            std::future::pending(),
-        ));
+        agent.spawn(agent::run_until(client, clock(&self.living), options, beside, std::future::pending()));
         agent
     }
 
@@ -232,6 +232,45 @@ async fn a_manifest_that_the_administrator_put_in_place_meanwhile_survives() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(scene.files(), [".usher-kept-1-proxy.yaml", "proxy.yaml"]);
     assert_eq!(fs::read_to_string(scene.folder.join("proxy.yaml")).unwrap(), theirs);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_does_not_keep_the_agent_from_acting_alone() {
+    let scene = Scene::start("hangs").await;
+    let (alone, is_alone) = tokio::sync::watch::channel(None);
+    let client = kube::Client::new(scene.living.cluster.client("agent"), "default");
+    let _agent = scene.agent_with(client, Beside { alone: is_alone, ..Beside::nothing() });
+    let hangs = Rule {
+        on: Matcher::any().client("agent").resource("nodemaintenances"),
+        when: When::always(),
+        fault: Fault::Latency(Duration::from_secs(36_000)),
+    };
+    scene.living.cluster.faults().set(vec![hangs]);
+    scene.drain("m").await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(scene.files(), ["proxy.yaml"], "it waits for an answer");
+    alone.send_replace(Some(scene.living.cluster.now()));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(scene.files(), [".usher-record-proxy.yaml", ".usher-taken-proxy.yaml"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_makes_of_the_mark_on_the_node_is_set_right() {
+    let scene = Scene::start("mark").await;
+    let _agent = scene.agent();
+    scene.drain("m").await;
+    scene.drained("m").await;
+    let node = format!("{NODES}/n1");
+    let is_right = |it: &Value| {
+        let mark = it["metadata"]["annotations"][NODE_AGENT_ANNOTATION].as_str();
+        mark.is_some_and(|text| text.contains("proxy.yaml"))
+    };
+    for wrong in [Value::Null, "{}".into()] {
+        scene.living.until(&node, is_right).await.unwrap();
+        let patch = json!({"metadata": {"annotations": {NODE_AGENT_ANNOTATION: wrong}}});
+        scene.living.patch(&node, &patch).await.unwrap();
+    }
+    scene.living.until(&node, is_right).await.unwrap();
 }
 
 #[test]

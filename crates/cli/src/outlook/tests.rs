@@ -145,7 +145,9 @@ fn what_the_flags_of_the_drain_change_is_told() {
     );
     let ignored = told(&Context { ignores_daemons: true, ..context(&[]) });
     assert!(
-        ignored.contains("    you can: remove the manifests on the node\n"),
+        ignored.contains(
+            "    you can: run the node agent there (deploy/node-agent), or remove the manifests on the node\n"
+        ),
         "what is given already is not advised: {ignored}"
     );
     let refused = told(&Context { ignores_daemons: true, ..context(&["--force"]) });

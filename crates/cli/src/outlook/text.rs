@@ -173,7 +173,7 @@ fn told(finding: &Finding, context: &Context, environment: &Environment) -> Stri
     let advice = match finding {
         // To be told what one does already helps nobody.
         Finding::MirrorPods { .. } if context.ignores_daemons => {
-            "remove the manifests on the node".to_string()
+            "run the node agent there (deploy/node-agent), or remove the manifests on the node".to_string()
         }
         Finding::UnansweredDaemonSet { .. } if context.ignores_daemons => {
             "name daemonset in the manager's flag --interceptors".to_string()

@@ -247,7 +247,8 @@ impl Finding {
                 "see the events of the budget; its pods need a controller with a scale".to_string()
             }
             Self::MirrorPods { .. } => {
-                "remove the manifests on the node, or follow the drain with --ignore-daemonsets".to_string()
+                "run the node agent there (deploy/node-agent), remove the manifests on the node, or follow the drain with --ignore-daemonsets"
+                    .to_string()
             }
             Self::DaemonSet { .. } => "nothing".to_string(),
             Self::Surge { .. } => "nothing; a larger maxSurge makes it faster".to_string(),
