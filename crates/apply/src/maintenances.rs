@@ -1,5 +1,8 @@
 //! The effects of decisions on maintenances, their nodes and their pods, in their order, up to the first that fails.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -14,18 +17,22 @@ use usher_api::names::{
 };
 use usher_api::{EvictionRequest, NodeMaintenance};
 use usher_client::requests::{Version, new_request, set_finalizers};
+use usher_decide::decision::limited;
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request, RequestOnWire};
 
 use crate::events::Events;
-use crate::requests::{FIELD_MANAGER, Failure, failure_of, remember};
+use crate::requests::{FIELD_MANAGER, Failure, failure_of, failure_of_write, remember};
 use crate::{spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
 /// So many letters of a refusal are told.
 const TOLD: usize = 500;
+
+/// Maintenances by their names, with their UIDs.
+type Holders = BTreeMap<Arc<str>, Arc<str>>;
 
 /// Carries out effects with this client.
 #[derive(Clone)]
@@ -119,7 +126,14 @@ impl Maintenances {
         Ok(written)
     }
 
-    pub async fn node(&self, node: &Node, effects: &[NodeEffect], now: Timestamp) -> Outcome<Node> {
+    /// What is refused is told to the node, and to the maintenances that hold it.
+    pub async fn node(
+        &self,
+        node: &Node,
+        effects: &[NodeEffect],
+        holders: &Holders,
+        now: Timestamp,
+    ) -> Outcome<Node> {
         let mut version = node.resource_version.clone();
         let mut fresh = None;
         for effect in effects {
@@ -146,15 +160,21 @@ impl Maintenances {
                 }
                 NodeEffect::Tell(notice) => {
                     self.tell(node_reference(node), notice);
-                    for (name, uid) in &notice.maintenances {
-                        self.tell(maintenance_reference(name, uid), notice);
-                    }
+                    self.tell_maintenances(&notice.maintenances, notice);
                     continue;
                 }
             };
             match done {
                 Ok(written) => fresh = written.read().ok().map(Node::from),
-                Err(failure) => return Outcome::of(Err(failure), fresh),
+                Err(failure) => {
+                    if let Failure::Refused { reason, message } = &failure {
+                        let notice =
+                            refused("NodeNotWritten", reason, &format!("node {}", node.name), message);
+                        self.tell(node_reference(node), &notice);
+                        self.tell_maintenances(holders, &notice);
+                    }
+                    return Outcome::of(Err(failure), fresh);
+                }
             }
         }
         Outcome::of(Ok(()), fresh)
@@ -176,7 +196,7 @@ impl Maintenances {
         let span = spans::about_node("write Node", &node.name);
         let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Merge(&patch));
         let written = nodes.patch(&node.name, &parameters, &patch).instrument(span.clone()).await;
-        let written = written.map_err(failure_of);
+        let written = written.map_err(failure_of_write);
         spans::end(&span, &written);
         let written = written?;
         remember(written.meta(), version);
@@ -206,15 +226,21 @@ impl Maintenances {
         let span = spans::about_node("write status of Node", &node.name);
         let (parameters, patch) = (PatchParams::apply(FIELD_MANAGER), Patch::Strategic(&patch));
         let written = nodes.patch_status(&node.name, &parameters, &patch).instrument(span.clone()).await;
-        let written = written.map_err(failure_of);
+        let written = written.map_err(failure_of_write);
         spans::end(&span, &written);
         let written = written?;
         remember(written.meta(), version);
         Ok(written)
     }
 
-    /// `request` is the one that the pod has, if any.
-    pub async fn pod(&self, pod: &Pod, request: Option<&Request>, effect: PodEffect) -> Result<(), Failure> {
+    /// `request` is the one that the pod has, if any. What is refused is told to the pod, and to the maintenances that hold its node.
+    pub async fn pod(
+        &self,
+        pod: &Pod,
+        request: Option<&Request>,
+        effect: PodEffect,
+        holders: &Holders,
+    ) -> Result<(), Failure> {
         let call = match effect {
             PodEffect::Request => "create EvictionRequest",
             PodEffect::Join | PodEffect::Withdraw => "write finalizers of EvictionRequest",
@@ -222,6 +248,12 @@ impl Maintenances {
         let span = spans::about_pod(call, &pod.key, &pod.uid);
         let done = self.about_pod(pod, request, effect).instrument(span.clone()).await;
         spans::end(&span, &done);
+        if let Err(Failure::Refused { reason, message }) = &done {
+            let what = format!("eviction requests in namespace {}", pod.key.namespace);
+            let notice = refused("EvictionRequestNotWritten", reason, &what, message);
+            self.tell(pod_reference(pod), &notice);
+            self.tell_maintenances(holders, &notice);
+        }
         done
     }
 
@@ -249,7 +281,7 @@ impl Maintenances {
     async fn create(&self, pod: &Pod) -> Result<(), Failure> {
         let request = new_request(&pod.key.namespace, &pod.key.name, &pod.uid, &pods::finalizer(), None);
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        requests.create(&PostParams::default(), &request).await.map(drop).map_err(failure_of)
+        requests.create(&PostParams::default(), &request).await.map(drop).map_err(failure_of_write)
     }
 
     async fn set_finalizers(&self, request: &Request, names: Vec<String>) -> Result<(), Failure> {
@@ -258,7 +290,13 @@ impl Maintenances {
         let read = Version { uid: &request.uid, resource_version: &request.resource_version };
         let parameters = PatchParams::apply(FIELD_MANAGER);
         let written = set_finalizers(&requests, &request.key.name, read, &names, &parameters).await;
-        written.map(drop).map_err(failure_of)
+        written.map(drop).map_err(failure_of_write)
+    }
+
+    fn tell_maintenances(&self, maintenances: &Holders, notice: &Notice) {
+        for (name, uid) in maintenances {
+            self.tell(maintenance_reference(name, uid), notice);
+        }
     }
 
     fn tell(&self, about: ObjectReference, notice: &Notice) {
@@ -274,11 +312,23 @@ fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
     let reason = match status.code {
         413 => "StatusTooLarge",
         500 if is_too_large() => "StatusTooLarge",
-        422 => "StatusRefused",
+        401 | 403 | 422 => "StatusRefused",
         _ => return None,
     };
     // An answer may repeat what was sent.
     Some(Failure::Refused { reason, message: status.message.chars().take(TOLD).collect() })
+}
+
+/// The server does not take `what`, and says why.
+fn refused(told: &'static str, reason: &str, what: &str, message: &str) -> Notice {
+    let advice = match reason {
+        "NotAllowed" => {
+            "see whether Usher's account has its roles (deploy/), and whether a quota or a policy refuses it"
+        }
+        _ => "see whether the definitions are those of this version, and whether a policy refuses it",
+    };
+    let message = limited(format!("the API server refuses what Usher writes of {what}: {message}; {advice}"));
+    Notice::warning(told, message)
 }
 
 fn later(failure: Failure) -> Failure {
@@ -294,6 +344,17 @@ fn maintenance_reference(name: &str, uid: &str) -> ObjectReference {
         kind: Some(NodeMaintenance::kind(&()).into_owned()),
         name: Some(name.to_string()),
         uid: Some(uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+fn pod_reference(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        name: Some(pod.key.name.to_string()),
+        uid: Some(pod.uid.to_string()),
+        namespace: Some(pod.key.namespace.to_string()),
         ..ObjectReference::default()
     }
 }

@@ -555,6 +555,48 @@ async fn a_manager_without_the_interceptor_of_daemon_sets_leaves_no_gate_and_no_
     assert!(scene.becomes(Duration::ZERO, &map, is_empty).await, "no node is held");
 }
 
+/// A drain whose requests somebody refuses, such as a quota or a policy, says who on the pod and on its maintenance.
+#[tokio::test(start_paused = true)]
+async fn a_drain_whose_eviction_requests_are_refused_says_so() {
+    let scene = Scene::new(None).await;
+    scene.living.create(DEPLOYMENTS, &workload("Deployment", "shop", json!({"replicas": 1}))).await.unwrap();
+    let shops = format!("{PODS}?labelSelector=app%3Dshop");
+    let runs = |list: &Value| list["items"][0]["status"]["phase"] == "Running";
+    let pod = scene.living.until(&shops, runs).await.unwrap()["items"][0].clone();
+    let rule = json!({
+        "apiGroups": ["evictionrequest.coordination.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["evictionrequests"],
+    });
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-requests"},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false", "message": "not in this house"}]},
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "no-requests"},
+        "spec": {"policyName": "no-requests", "validationActions": ["Deny"]},
+    });
+    let path = "/apis/admissionregistration.k8s.io/v1";
+    scene.living.create(&format!("{path}/validatingadmissionpolicies"), &policy).await.unwrap();
+    scene.living.create(&format!("{path}/validatingadmissionpolicybindings"), &binding).await.unwrap();
+    let node = pod["spec"]["nodeName"].as_str().unwrap();
+    let drain = of_label("m", "Drain", "kubernetes.io/hostname", &[node]);
+    let mut drains = false;
+    for _ in 0..20 {
+        // As long as nobody answers for admission.
+        drains = drains || scene.living.create(MAINTENANCES, &drain).await.is_ok();
+        sleep(Duration::from_secs(1)).await;
+    }
+    for kind in ["Pod", "NodeMaintenance"] {
+        let is_told = |list: &Value| {
+            list["items"].as_array().into_iter().flatten().any(|event| {
+                event["involvedObject"]["kind"] == kind
+                    && event["reason"] == "EvictionRequestNotWritten"
+                    && event["message"].as_str().is_some_and(|said| said.contains("not in this house"))
+            })
+        };
+        assert!(scene.becomes(SOON, "/api/v1/events", is_told).await, "{kind}");
+    }
+}
+
 /// Its interceptor is on, and its role is missing: requests do not wait without a word.
 #[tokio::test(start_paused = true)]
 async fn a_manager_without_the_role_of_deployments_says_so_and_goes_on_once_it_has_it() {

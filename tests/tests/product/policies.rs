@@ -169,6 +169,9 @@ async fn conditions_are_limited_and_those_of_the_manager_are_its_own(cluster: Te
     }
     // What is there already is nobody's obstacle.
     scene.expect("progress", TENANT, &path, &json!({"status": {"message": "going on"}}), 200, "").await;
+    // The last one of one's own may go, and the field with it.
+    scene.expect("one", MANAGER, &path, &status(many(1, 1)), 200, "").await;
+    scene.expect("none", TENANT, &path, &json!({"status": {"conditions": null}}), 200, "").await;
 
     let selector = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]});
     let maintenance = json!({"apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",

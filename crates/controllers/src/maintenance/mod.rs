@@ -195,11 +195,11 @@ impl Reconciler for Controller {
     fn tell_failure(&mut self, item: &Item, failure: &Failure) {
         match failure {
             Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
-            // Its words are in a condition and an event.
-            Failure::Refused { reason, .. } if matches!(item, Item::Maintenance(_)) => {
-                tracing::error!(?item, reason, "its status was refused");
+            // Its words are in an event, and those on a status in a condition too.
+            Failure::Refused { reason, .. } => {
+                tracing::error!(?item, reason, "the server refuses what is written");
             }
-            Failure::Refused { .. } | Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
+            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
         }
     }
 
@@ -240,10 +240,10 @@ impl Controller {
             return Reconciled::waits(again);
         }
         let told_fight = effects.iter().any(|effect| matches!(effect, NodeEffect::Tell(it) if it.is_warning));
-        let apply = self.apply.clone();
+        let (apply, holders) = (self.apply.clone(), self.index.holders(name));
         let span = spans::work("reconcile Node", "", name);
         let work = async move {
-            let outcome = apply.node(&node, &effects, now).await;
+            let outcome = apply.node(&node, &effects, &holders, now).await;
             let fresh = outcome.fresh.map(|node| Fresh::Node(Box::new(node)));
             Done { fresh, failure: outcome.failure, told_fight, ..Done::default() }
         };
@@ -255,10 +255,10 @@ impl Controller {
             return Reconciled::waits(None);
         };
         tracing::debug!(pod = %key, ?effect, "eviction request");
-        let apply = self.apply.clone();
+        let (apply, holders) = (self.apply.clone(), self.index.holders(&pod.node));
         let span = spans::work("reconcile Pod", &key.namespace, &key.name);
         let work = async move {
-            let failure = apply.pod(&pod, request.as_deref(), effect).await.err();
+            let failure = apply.pod(&pod, request.as_deref(), effect, &holders).await.err();
             Done { failure, ..Done::default() }
         };
         Reconciled { again: None, work: Some(work.instrument(span).boxed()) }

@@ -1,6 +1,7 @@
 //! Eviction requests: CREATE, UPDATE (the status too) and DELETE.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, REQUESTER_FINALIZER_PREFIX};
 use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy, EvictionRequestStatus, Interceptor};
 
@@ -273,10 +274,12 @@ fn check_progress(old: &EvictionRequest, new: &EvictionRequest, now: Timestamp, 
     let class = |request: &EvictionRequest| {
         request.status.as_ref().and_then(|status| status.active_interceptor_class.clone())
     };
-    if let Some(before) = before
-        && class(old) == class(new)
-        && after.as_ref().is_none_or(|after| after.0.duration_since(before.0) < -2 * skew)
-    {
+    // The next turn begins after the one before it, too.
+    let is_undone = |before: &Time| match &after {
+        Some(after) => after.0.duration_since(before.0) < -2 * skew,
+        None => class(old) == class(new),
+    };
+    if let Some(before) = before.filter(is_undone) {
         let field = "status.progressTimestamp";
         let message = match &after {
             None => format!("{field} cannot be removed: leave {}, or set it to the present time", before.0),

@@ -436,7 +436,7 @@ fn all_broken_rules_are_told_at_once() {
 
 /// A full status PUT without the field, a time zone bug: neither ends a turn. Clocks may differ a little.
 #[test]
-fn progress_is_not_undone_during_a_turn() {
+fn progress_is_not_undone_during_a_turn_or_with_the_next_one() {
     let with = |class: &str, progress: Option<i64>| {
         started(|status| {
             status.active_interceptor_class = Some(class.to_owned());
@@ -459,7 +459,10 @@ fn progress_is_not_undone_during_a_turn() {
     }
     let mut completed = with("high.io", Some(10_000));
     completed.status.as_mut().unwrap().active_interceptor_completed = true;
-    assert_eq!(update(&completed, &with("middle.io", Some(9_000)), 10_010), [], "another turn, another time");
+    // Nor does the next one begin in the past, where it would be over at once.
+    for (progress, wanted) in [(9_945, vec![]), (9_000, vec![Rule::ProgressIsNotUndone])] {
+        assert_eq!(update(&completed, &with("middle.io", Some(progress)), 10_010), wanted, "{progress}");
+    }
 }
 
 #[test]

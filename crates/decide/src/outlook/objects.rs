@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 use usher_api::interceptor_rules::CONTROLLER_ROLE;
-use usher_api::names::INTERCEPTOR_ANNOTATION_PREFIX;
+use usher_api::names::{HAND_OVER_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX};
 use usher_api::workloads::BundledInterceptor;
 use usher_api::{Interceptor, PodType};
 
@@ -145,7 +145,10 @@ struct Light {
 fn light<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let light = Light::deserialize(from)?;
     let mut annotations = light.annotations.unwrap_or_default();
-    annotations.retain(|key, _| key == MIRROR_ANNOTATION || key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX));
+    annotations.retain(|key, _| {
+        [MIRROR_ANNOTATION, HAND_OVER_ANNOTATION].contains(&key.as_str())
+            || key.starts_with(INTERCEPTOR_ANNOTATION_PREFIX)
+    });
     Ok(ObjectMeta {
         name: light.name,
         namespace: light.namespace,

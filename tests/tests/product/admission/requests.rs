@@ -278,7 +278,7 @@ pub async fn outage(scene: &Scene, status: &str) {
             "undone",
             json!({"progressTimestamp": "2020-01-01T00:00:00Z"}),
             422,
-            "cannot be set back during a turn",
+            "cannot be set back, in a turn or with the next one",
         ),
         ("completed", json!({"activeInterceptorCompleted": true}), 200, ""),
         ("taken back", json!({"activeInterceptorCompleted": false}), 422, "cannot be taken back"),

@@ -521,7 +521,7 @@ mod marks {
         NotAsked,
     }
 
-    fn pods() -> impl Strategy<Value = Vec<(Turn, Option<i32>, bool, bool)>> {
+    fn pods() -> impl proptest::strategy::Strategy<Value = Vec<(Turn, Option<i32>, bool, bool)>> {
         let turn = prop_oneof![
             Just(Turn::Skipped),
             Just(Turn::CompletedLast),

@@ -179,17 +179,21 @@ impl Index {
             // That is put right first: once the node is touched, it could not be told any more.
             return Some((place.node.clone(), Decision::default()));
         }
-        let selecting = place.selected_by.iter().filter_map(|name| self.maintenances.get(name));
-        let holding = selecting.map(|entry| &entry.maintenance).filter(|maintenance| maintenance.holds());
-        let holders =
-            holding.map(|maintenance| (maintenance.name.clone(), maintenance.uid.clone())).collect();
         let case = hold::Case {
             node: &place.node,
-            holders: &holders,
+            holders: &self.holders(name),
             phase: self.phase(place),
             conflict: Some(&place.conflict),
         };
         Some((place.node.clone(), hold::decide(&case, now)))
+    }
+
+    /// The maintenances that hold a node, with their UIDs.
+    pub fn holders(&self, node: &str) -> BTreeMap<Arc<str>, Arc<str>> {
+        let selected_by = self.nodes.get(node).into_iter().flat_map(|place| &place.selected_by);
+        let selecting = selected_by.filter_map(|name| self.maintenances.get(name));
+        let holding = selecting.map(|entry| &entry.maintenance).filter(|maintenance| maintenance.holds());
+        holding.map(|maintenance| (maintenance.name.clone(), maintenance.uid.clone())).collect()
     }
 
     /// Somebody was told of the conflict over a node.
