@@ -76,6 +76,11 @@ pub fn parse(text: &str) -> Result<Gates, String> {
             return Err(format!("{name} is said to be both true and false"));
         }
     }
+    if gates.is_on(Gate::PodEvictPolicy) && !gates.is_on(Gate::EvictionRequestApi) {
+        return Err("PodEvictPolicy needs EvictionRequestAPI: its admission policy would refuse evictions that nobody carries out; \
+                    switch off both, and remove deploy/evict-policy"
+            .to_owned());
+    }
     Ok(gates)
 }
 
@@ -103,5 +108,6 @@ mod tests {
         assert!(wrong("EvictionRequestAPI").contains("EvictionRequestAPI=true or EvictionRequestAPI=false"));
         assert!(wrong("EvictionRequestAPI=yes").contains("true or false, not yes"));
         assert!(wrong("EvictionRequestAPI=true,EvictionRequestAPI=false").contains("both"));
+        assert!(wrong("EvictionRequestAPI=false,PodEvictPolicy=true").contains("switch off both"));
     }
 }
