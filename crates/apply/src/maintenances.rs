@@ -312,7 +312,7 @@ fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
     let reason = match status.code {
         413 => "StatusTooLarge",
         500 if is_too_large() => "StatusTooLarge",
-        401 | 403 | 422 => "StatusRefused",
+        403 | 422 => "StatusRefused",
         _ => return None,
     };
     // An answer may repeat what was sent.
@@ -386,7 +386,8 @@ mod tests {
             (422, "NodeMaintenance \"m\" is invalid: status.nodes: Invalid value", Some("StatusRefused")),
             (500, "etcdserver: request timed out", None),
             (409, "the object has been modified", None),
-            (403, "forbidden", None),
+            (403, "forbidden", Some("StatusRefused")),
+            (401, "unauthorized", None),
         ];
         for (code, message, wanted) in rows {
             let status =

@@ -17,10 +17,10 @@ use tokio::time::sleep;
 use crate::common::Scene;
 use crate::common::calls::{client_of, create_all, left, list, until_left};
 
-/// The nodes that are emptied.
+/// The nodes that are emptied: as many as USHER_NODES says.
 static OLD: LazyLock<usize> = LazyLock::new(|| {
     let wanted = std::env::var("USHER_NODES").ok();
-    wanted.map_or(20, |text| text.parse().expect("USHER_NODES is how many nodes are emptied"))
+    wanted.map_or(20, |text| text.parse().unwrap())
 });
 
 /// Those that take their pods.
