@@ -303,16 +303,8 @@ impl Known {
         }
         for profile in &mut self.profiles {
             for plugin in &mut profile.deschedule {
-                cycle.begin(&profile.name, plugin.name());
-                let mut run =
-                    Run { profile: &profile.name, evictor: &mut profile.evictor, fit: &mut self.fit };
-                let begun = Instant::now();
-                plugin.run(&mut cycle, &mut run);
-                self.took.push(Took {
-                    profile: profile.name.clone(),
-                    plugin: plugin.name(),
-                    time: begun.elapsed(),
-                });
+                let run = Run { profile: &profile.name, evictor: &mut profile.evictor, fit: &mut self.fit };
+                self.took.push(timed(&mut **plugin, &mut cycle, run));
             }
         }
         let mut forgotten = 0;
@@ -327,21 +319,21 @@ impl Known {
                 forgotten = cycle.gone().len();
                 let profile = &mut self.profiles[number];
                 let plugin = &mut profile.balance[plugin];
-                cycle.begin(&profile.name, plugin.name());
-                let mut run =
-                    Run { profile: &profile.name, evictor: &mut profile.evictor, fit: &mut self.fit };
-                let begun = Instant::now();
-                plugin.run(&mut cycle, &mut run);
-                self.took.push(Took {
-                    profile: profile.name.clone(),
-                    plugin: plugin.name(),
-                    time: begun.elapsed(),
-                });
+                let run = Run { profile: &profile.name, evictor: &mut profile.evictor, fit: &mut self.fit };
+                self.took.push(timed(&mut **plugin, &mut cycle, run));
             }
         }
         self.forgotten.extend(&cycle.gone()[..forgotten]);
         (cycle.plan, cycle.views)
     }
+}
+
+/// How long a plugin takes is for the metric of that name, and decides nothing.
+fn timed(plugin: &mut dyn Plugin, cycle: &mut Cycle<'_>, mut run: Run<'_>) -> Took {
+    cycle.begin(run.profile, plugin.name());
+    let begun = Instant::now();
+    plugin.run(cycle, &mut run);
+    Took { profile: run.profile.to_owned(), plugin: plugin.name(), time: begun.elapsed() }
 }
 
 impl ProfileState {
