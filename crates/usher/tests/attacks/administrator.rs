@@ -33,7 +33,11 @@ impl Answer {
     }
 }
 
-/// By the administrator, or as a user.
+/// A server that refuses without reading the body reads so much of what is left of it, and closes the connection on the rest:
+/// the one who still writes may see the reset instead of the answer.
+const READ_OF_A_REFUSED_BODY: usize = 256 << 10;
+
+/// By the administrator, or as a user. Code 0 is a refusal that was cut off.
 pub async fn send(client: &Client, user: Option<&str>, call: Call) -> Answer {
     let kind = match (&call.method, &call.body) {
         (&Method::PATCH, Value::Array(_)) => "application/json-patch+json",
@@ -45,7 +49,14 @@ pub async fn send(client: &Client, user: Option<&str>, call: Call) -> Answer {
         request = request.header("impersonate-user", user);
     }
     let body = if call.body.is_null() { Vec::new() } else { call.body.to_string().into_bytes() };
-    let answer = client.send(request.body(Body::from(body)).unwrap()).await.unwrap();
+    let is_long = body.len() > READ_OF_A_REFUSED_BODY;
+    let answer = match client.send(request.body(Body::from(body)).unwrap()).await {
+        Ok(answer) => answer,
+        Err(cut_off @ kube::Error::Service(_)) if is_long => {
+            return Answer { code: 0, text: cut_off.to_string() };
+        }
+        Err(error) => panic!("{error:?}"),
+    };
     let code = answer.status().as_u16();
     let warnings: Vec<String> = answer
         .headers()
