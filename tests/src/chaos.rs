@@ -12,6 +12,8 @@ use kube::Client;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::scenario::beside::manager;
+
 /// What one run of a program is given.
 pub struct Run {
     /// The name under which fault rules know it: that of the program and its place, such as `manager-1`.
@@ -61,7 +63,7 @@ impl Process {
     pub fn start(&mut self, place: usize) {
         self.kill(place);
         let name = format!("{}-{place}", self.name);
-        let client = Client::new(self.cluster.client(&name), "default");
+        let client = Client::new(self.cluster.client_as(&name, manager()), "default");
         let offset = self.place(place).skew;
         let clock = Arc::new(SkewedClock { right: self.cluster.clock(), offset });
         let run = (self.program)(Run { name, client, clock });

@@ -111,6 +111,7 @@ impl Scene {
     async fn fill(&self) -> Result<()> {
         let living = &self.living;
         living.install_crds().await?;
+        living.install_policies(&["policies.yaml"]).await?;
         let webhook = kube::Client::new(living.cluster.service(), "default");
         for (path, configuration) in answer_inside(&living.cluster, webhook, &WITHOUT_SURGES) {
             living.create(&path, &configuration).await?;

@@ -21,11 +21,11 @@ pub fn objects(file: &str) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// Creates an object where its kind and namespace say.
+/// Where an object is created, as its kind and namespace say.
 ///
 /// # Errors
-/// The cluster refuses it, or the kind is none that `deploy/` has.
-pub async fn create(cluster: &TestCluster, object: &Value) -> Result<()> {
+/// The kind is none that `deploy/` has.
+pub fn collection(object: &Value) -> Result<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let plural = match object["kind"].as_str().unwrap_or_default() {
         "Namespace" => "namespaces",
@@ -48,7 +48,15 @@ pub async fn create(cluster: &TestCluster, object: &Value) -> Result<()> {
         none if none.is_empty() => String::new(),
         namespace => format!("/namespaces/{namespace}"),
     };
-    cluster.created(&format!("{group}{namespace}/{plural}"), object).await.map(drop)
+    Ok(format!("{group}{namespace}/{plural}"))
+}
+
+/// Creates an object where its kind and namespace say.
+///
+/// # Errors
+/// The cluster refuses it, or the kind is none that `deploy/` has.
+pub async fn create(cluster: &TestCluster, object: &Value) -> Result<()> {
+    cluster.created(&collection(object)?, object).await.map(drop)
 }
 
 /// Creates the objects of files.

@@ -43,6 +43,7 @@ pub async fn calm_hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
     let living = Living::start_with(seed, 3, options).await?;
     let cluster = &living.cluster;
     living.install_crds().await?;
+    living.install_policies(&["policies.yaml"]).await?;
     let budgets =
         BudgetWatch::start(cluster, &[Watched { app: "web", least: 3 }], SignedDuration::from_mins(5));
     living.create(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 4}))).await?;
@@ -252,18 +253,38 @@ async fn intercept(living: &Living, path: &str, end: Instant) -> Result<()> {
             clock = SignedDuration::from_secs(i64::try_from(random(61)).unwrap_or(0) - SKEW);
         }
         let now = (living.cluster.now() + clock).to_string();
-        let patch = match random(8) {
+        let patch = match random(10) {
             // It falls silent.
             0 => return Ok(()),
             1..=4 => json!({"activeInterceptorCompleted": true, "progressTimestamp": now}),
             5 => json!({"activeInterceptorCompleted": true}),
+            6 | 7 => json!({"conditions": with_or_without_own(status, random(2) == 0, &now)}),
             _ => json!({"progressTimestamp": now}),
         };
-        let (code, answer) =
-            living.send(Method::PATCH, &format!("{path}/status"), &json!({"status": patch})).await?;
-        ensure!(matches!(code, 200 | 404 | 409), "clocks may differ: {answer}");
+        // A client that patches, or one that writes the whole object back as it read it.
+        let (code, answer) = if random(3) == 0 {
+            let mut whole = request.clone();
+            for (field, value) in patch.as_object().into_iter().flatten() {
+                whole["status"][field] = value.clone();
+            }
+            living.send(Method::PUT, &format!("{path}/status"), &whole).await?
+        } else {
+            living.send(Method::PATCH, &format!("{path}/status"), &json!({"status": patch})).await?
+        };
+        // A patch of conditions is a whole list, and the manager may have written its own meanwhile.
+        let overtaken = code == 422 && answer["message"].as_str().is_some_and(|said| said.contains("the manager's"));
+        ensure!(matches!(code, 200 | 404 | 409) || overtaken, "whoever has the turn may answer: {patch} {answer}");
     }
     Ok(())
+}
+
+/// The conditions of others, and one of the interceptor's own or none.
+fn with_or_without_own(status: &Value, with: bool, now: &str) -> Vec<Value> {
+    let all = status["conditions"].as_array().cloned().unwrap_or_default();
+    let own = json!({
+        "type": "DataMoved", "status": "False", "reason": "Copying", "message": "", "lastTransitionTime": now,
+    });
+    all.into_iter().filter(|of| of["type"] != own["type"]).chain(with.then_some(own.clone())).collect()
 }
 
 /// The owner of the application changes its budget, adds a second one, and takes them away.
@@ -319,6 +340,7 @@ async fn vandal(living: &Living, end: Instant) -> Result<()> {
         let removed = patch.get("progressTimestamp").is_some_and(Value::is_null);
         let had = !request["status"]["progressTimestamp"].is_null();
         ensure!(!(removed && had && code == 200), "progress was removed: {answer:#}");
+        ensure!(!answer["message"].as_str().is_some_and(|said| said.contains("expression")), "{answer:#}");
         // Whatever the server took: the manager puts progress right that was undone, or lies in the future.
         if patch["progressTimestamp"].is_string() && code == 200 && !class.is_null() {
             sleep(Duration::from_secs(90)).await;

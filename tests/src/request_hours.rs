@@ -42,6 +42,7 @@ pub async fn hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
     .await?;
     let cluster = &living.cluster;
     living.install_crds().await?;
+    living.install_policies(&["policies.yaml"]).await?;
     let watched = [Watched { app: "web", least: 3 }];
     let budgets = BudgetWatch::start(cluster, &watched, SignedDuration::from_mins(5));
     fill(&living).await?;

@@ -8,7 +8,7 @@ use usher_api::names::MANAGER_NAMESPACE;
 use usher_apply::Clock;
 use usher_controllers::eviction_request::{self, Nobody};
 
-use crate::crds;
+use crate::{crds, manifests};
 use crate::living::{Living, PODS};
 use crate::witness::Witness;
 
@@ -47,6 +47,20 @@ impl Living {
             self.create(DEFINITIONS, &definition).await?;
         }
         self.create("/api/v1/namespaces", &json!({"metadata": {"name": MANAGER_NAMESPACE}})).await?;
+        Ok(())
+    }
+
+    /// Installs the policies of files of `deploy/`, which take the manager for the account that [`Witness`] and
+    /// [`Process`](crate::chaos::Process) give it.
+    ///
+    /// # Errors
+    /// One was refused.
+    pub async fn install_policies(&self, files: &[&str]) -> Result<()> {
+        for file in files {
+            for object in manifests::objects(file)? {
+                self.create(&manifests::collection(&object)?, &object).await?;
+            }
+        }
         Ok(())
     }
 

@@ -21,6 +21,8 @@ use usher_api::names::{
     INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTORS_RESOLVED_ANNOTATION, MAINTENANCE_SCHEDULING_GATE,
 };
 
+use crate::scenario::beside::manager;
+
 /// What was seen, and what should not have been.
 #[derive(Debug, Default)]
 pub struct Seen {
@@ -58,7 +60,8 @@ impl Witness {
     /// A client of the cluster by that name, for fault rules, under the eyes of the witness.
     #[must_use]
     pub fn client(&self, name: &str) -> kube::Client {
-        kube::Client::new(Watched { witness: self.clone(), inner: self.cluster.client(name) }, "default")
+        let inner = self.cluster.client_as(name, manager());
+        kube::Client::new(Watched { witness: self.clone(), inner }, "default")
     }
 
     #[must_use]

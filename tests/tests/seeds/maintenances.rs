@@ -85,6 +85,7 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         living.cluster.faults().trace_to(trace);
     }
     living.install_crds().await?;
+    living.install_policies(&["policies.yaml"]).await?;
     living.create(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 12}))).await?;
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},

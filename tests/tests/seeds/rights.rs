@@ -268,6 +268,7 @@ async fn allow(living: &Living, user: &str, rules: Value) -> Result<()> {
 async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
     let living = Living::start(seed, 6).await?;
     living.install_crds().await?;
+    living.install_policies(&["policies.yaml"]).await?;
     let everything = json!({
         "apiGroups": ["nodemaintenance.k8s.io"], "resources": ["nodemaintenances", "nodemaintenances/status"],
         "verbs": ["*"],

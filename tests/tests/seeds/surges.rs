@@ -118,6 +118,7 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         living.cluster.faults().trace_to(trace);
     }
     living.install_crds().await?;
+    living.install_policies(&["policies.yaml"]).await?;
     let webhook = kube::Client::new(living.cluster.service(), "default");
     for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
         living.create(&path, &configuration).await?;
