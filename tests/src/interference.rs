@@ -61,7 +61,7 @@ pub async fn hands_everywhere(seed: u64, trace: Trace) -> Result<()> {
     let judge = witness.clone();
     let mut manager = Process::new(&scene.living.cluster, "manager", move |run| {
         let clock = run.clock.clone();
-        run_all(judge.client(&run.name), Clock::from_fn(move || clock.now()), &WITHOUT_SURGES)
+        run_all(judge.manager(&run.name), Clock::from_fn(move || clock.now()), &WITHOUT_SURGES)
     });
     let start = scene.living.cluster.now();
     scene.living.cluster.faults().set(scene.rules(start));

@@ -33,7 +33,7 @@ impl Drop for Manager {
 pub fn start_manager(cluster: &Cluster, witness: &Witness) -> Manager {
     let server = cluster.clone();
     let clock = Clock::from_fn(move || server.now());
-    Manager(tokio::spawn(run_all(witness.client("manager-1"), clock, &WITHOUT_SURGES)))
+    Manager(tokio::spawn(run_all(witness.manager("manager-1"), clock, &WITHOUT_SURGES)))
 }
 
 /// A living cluster with the definitions on it, and the manager if it is started.

@@ -1,12 +1,14 @@
 //! Hours of eviction requests in which nothing fails and everybody is difficult: interceptors that are done within the same
 //! second or whose clocks are wrong, budgets that come, go and overlap, people who tamper with status fields, requests made
-//! past admission, and a manager that is restarted. Whoever can go must go, and soon.
+//! past admission, and a manager that is restarted. Half of them have the webhooks, which are away now and then, so that what they
+//! would refuse is there when they come back. Whoever can go must go, and soon.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use cluster_simulator as life;
+use embedded_apiserver::faults::{Fault, Matcher, Outage, Rule, When};
 use futures::future::join_all;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
@@ -18,6 +20,7 @@ use crate::budget_watch::{BudgetWatch, Watched};
 use crate::living::{BUDGETS, DEPLOYMENTS, Living, PODS, TIMES, template, workload};
 use crate::request_hours::manager;
 use crate::requests::{DRAIN, REQUESTS};
+use crate::scenario::beside;
 use crate::seeds::Trace;
 use crate::witness::{Witness, admitted, names_interceptors};
 
@@ -44,6 +47,13 @@ pub async fn calm_hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
     let cluster = &living.cluster;
     living.install_crds().await?;
     living.install_policies(&["policies.yaml"]).await?;
+    let has_webhooks = seed.is_multiple_of(2);
+    if has_webhooks {
+        let webhook = kube::Client::new(cluster.service_as(beside::manager()), "default");
+        for (path, configuration) in beside::answer_inside(cluster, webhook, &[]) {
+            living.create(&path, &configuration).await?;
+        }
+    }
     let budgets =
         BudgetWatch::start(cluster, &[Watched { app: "web", least: 3 }], SignedDuration::from_mins(5));
     living.create(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 4}))).await?;
@@ -62,8 +72,9 @@ pub async fn calm_hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
     let witness = Witness::of(cluster);
     let mut manager = manager(cluster, &witness);
     manager.start(1);
+    cluster.faults().set(outages(&living));
     let end = Instant::now() + HOURS;
-    let people = join_all((0..6).map(|_| somebody(&living, end)));
+    let people = join_all((0..6).map(|_| somebody(&living, has_webhooks, end)));
     let restarts = async {
         while Instant::now() < end {
             sleep(Duration::from_secs(600 + cluster.faults().random(2400))).await;
@@ -173,6 +184,24 @@ fn can_go(request: &Value, pod: &Value, budgets: &[Value], now: Timestamp) -> bo
     wanted && alive && turn_is_over && (room || !is_last)
 }
 
+/// The webhooks are away some of the time, each by itself.
+fn outages(living: &Living) -> Vec<Rule> {
+    let random = |bound: u64| {
+        let seconds = i64::try_from(living.cluster.faults().random(bound)).unwrap_or(0);
+        SignedDuration::from_secs(seconds)
+    };
+    let start = living.cluster.now();
+    let of = |name: &'static str| {
+        let from = start + random(HOURS.as_secs());
+        Rule {
+            on: Matcher::webhook(&format!("{name}.evictionrequest.coordination.k8s.io")),
+            when: When::always().during(from, from + random(1800)),
+            fault: Fault::Webhook(Outage::Refused),
+        }
+    };
+    ["fill", "check", "status", "status", "status"].map(of).into()
+}
+
 async fn pause(living: &Living) {
     let random = |bound: u64| living.cluster.faults().random(bound);
     let time = match random(4) {
@@ -185,7 +214,7 @@ async fn pause(living: &Living) {
 }
 
 /// Names interceptors on a pod, asks for its eviction and plays them, again and again.
-async fn somebody(living: &Living, end: Instant) -> Result<()> {
+async fn somebody(living: &Living, has_webhooks: bool, end: Instant) -> Result<()> {
     let random = |bound: u64| living.cluster.faults().random(bound);
     while Instant::now() < end {
         sleep(Duration::from_secs(1 + random(600))).await;
@@ -205,10 +234,10 @@ async fn somebody(living: &Living, end: Instant) -> Result<()> {
         let annotated = json!({"metadata": {"annotations": annotations}});
         living.send(Method::PATCH, &format!("{PODS}/{name}"), &annotated).await?;
         // Without the webhook nobody copies them.
-        let past_admission = random(8) == 0;
+        let past_admission = !has_webhooks && random(8) == 0;
         let interceptors: Vec<Value> = classes
             .iter()
-            .filter(|_| !past_admission)
+            .filter(|_| !past_admission && !has_webhooks)
             .map(|(class, priority)| json!({"interceptorClass": class, "priority": priority}))
             .collect();
         let mut request = json!({
@@ -218,7 +247,7 @@ async fn somebody(living: &Living, end: Instant) -> Result<()> {
                 "podRef": {"name": name, "uid": uid}, "interceptors": interceptors, "progressDeadlineSeconds": DEADLINE,
             },
         });
-        if !past_admission {
+        if !past_admission && !has_webhooks {
             request["metadata"]["annotations"] =
                 json!({"evictionrequest.coordination.k8s.io/interceptors-resolved": "true"});
         }
@@ -226,6 +255,8 @@ async fn somebody(living: &Living, end: Instant) -> Result<()> {
         match code {
             201 => intercept(living, &format!("{REQUESTS}/{uid}"), end).await?,
             409 => {}
+            // The webhook is away, or the pod is gone.
+            422 | 500 if has_webhooks => {}
             _ => bail!("{answer}"),
         }
     }
@@ -271,9 +302,15 @@ async fn intercept(living: &Living, path: &str, end: Instant) -> Result<()> {
         } else {
             living.send(Method::PATCH, &format!("{path}/status"), &json!({"status": patch})).await?
         };
-        // A patch of conditions is a whole list, and the manager may have written its own meanwhile.
-        let overtaken = code == 422 && answer["message"].as_str().is_some_and(|said| said.contains("the manager's"));
-        ensure!(matches!(code, 200 | 404 | 409) || overtaken, "whoever has the turn may answer: {patch} {answer}");
+        // A patch of conditions is a whole list, and the manager may have written its own meanwhile; and it has still to put a time right
+        // that somebody set to the future.
+        let said = answer["message"].as_str().unwrap_or_default();
+        let overtaken =
+            code == 422 && ["the manager's", "set back", "back to"].iter().any(|words| said.contains(words));
+        ensure!(
+            matches!(code, 200 | 404 | 409) || overtaken,
+            "whoever has the turn may answer: {patch} {answer}"
+        );
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ pub(crate) fn manager(cluster: &Cluster, witness: &Witness) -> Process {
     let witness = witness.clone();
     Process::new(cluster, "manager", move |run| {
         let clock = Clock::from_fn(move || run.clock.now());
-        eviction_request::run(witness.client(&run.name), clock, Box::new(Nobody))
+        eviction_request::run(witness.manager(&run.name), clock, Box::new(Nobody))
     })
 }
 

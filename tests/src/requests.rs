@@ -8,9 +8,9 @@ use usher_api::names::MANAGER_NAMESPACE;
 use usher_apply::Clock;
 use usher_controllers::eviction_request::{self, Nobody};
 
-use crate::{crds, manifests};
 use crate::living::{Living, PODS};
 use crate::witness::Witness;
+use crate::{crds, manifests};
 
 pub const REQUESTS: &str =
     "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
@@ -34,7 +34,7 @@ impl Drop for Running {
 pub fn start_controller(cluster: &Cluster, witness: &Witness) -> Running {
     let server = cluster.clone();
     let clock = Clock::from_fn(move || server.now());
-    Running(tokio::spawn(eviction_request::run(witness.client("manager-1"), clock, Box::new(Nobody))))
+    Running(tokio::spawn(eviction_request::run(witness.manager("manager-1"), clock, Box::new(Nobody))))
 }
 
 impl Living {

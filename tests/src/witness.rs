@@ -60,7 +60,16 @@ impl Witness {
     /// A client of the cluster by that name, for fault rules, under the eyes of the witness.
     #[must_use]
     pub fn client(&self, name: &str) -> kube::Client {
-        let inner = self.cluster.client_as(name, manager());
+        self.watching(self.cluster.client(name))
+    }
+
+    /// The same for the manager, by its account.
+    #[must_use]
+    pub fn manager(&self, name: &str) -> kube::Client {
+        self.watching(self.cluster.client_as(name, manager()))
+    }
+
+    fn watching(&self, inner: ClientService) -> kube::Client {
         kube::Client::new(Watched { witness: self.clone(), inner }, "default")
     }
 

@@ -122,7 +122,7 @@ impl Refusal {
                 };
                 return format!("change the selectors of {names} so that one of them is left");
             }
-            RefusalReason::AdmissionWebhook => "ask the owner of the webhook; its message says why",
+            RefusalReason::AdmissionWebhook => "ask the owner of the webhook or policy; its message says why",
             RefusalReason::TooManyRequests => "wait; it is tried again by itself",
             RefusalReason::NotAllowed => {
                 "restore the ClusterRole of Usher's service account, which is part of its installation"

@@ -18,7 +18,7 @@ use usher_client::{Evicted, EvictionOptions, evict};
 use usher_decide::decision::limited;
 use usher_decide::snapshot::{Request, RequestOnWire};
 use usher_descheduler::requester::{Asked, Memory, PodId, Way, Withdrawal};
-use usher_descheduler::{PodRef, Policy, Proposal};
+use usher_descheduler::{OwnerRef, PodRef, Policy, Proposal};
 
 use crate::events::Events;
 use crate::requests::{Failure, failure_of, failure_of_write};
@@ -81,12 +81,12 @@ impl Descheduling {
         };
         match &asked {
             Ok(Asked::Requested | Asked::Evicted | Asked::InBackground) => {
-                self.events.tell_of(
-                    reference(pod),
-                    "Descheduled",
-                    format!("asked to leave {}: {reason}", pod.node),
-                    false,
-                );
+                let message = format!("asked to leave {}: {reason}", pod.node);
+                if let Some(owner) = &proposal.owner {
+                    let owner = owner_reference(owner, &pod.namespace);
+                    self.events.tell_owner(owner, "Descheduled", &pod.name, &message);
+                }
+                self.events.tell_of(reference(pod), "Descheduled", message, false);
             }
             Ok(_) => {}
             Err((_, why)) => {
@@ -236,6 +236,17 @@ fn reference(pod: &PodRef) -> ObjectReference {
         name: Some(pod.name.clone()),
         uid: Some(pod.uid.clone()),
         namespace: Some(pod.namespace.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+fn owner_reference(owner: &OwnerRef, namespace: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(owner.api_version.clone()),
+        kind: Some(owner.kind.clone()),
+        name: Some(owner.name.clone()),
+        uid: Some(owner.uid.clone()),
+        namespace: Some(namespace.to_owned()),
         ..ObjectReference::default()
     }
 }

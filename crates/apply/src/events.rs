@@ -97,6 +97,12 @@ impl Events {
         self.hand_in(PendingEvent { about, reason, message, is_warning, is_counted: false });
     }
 
+    /// Of the owner of a pod, of which it has many: another one is the same news.
+    pub(crate) fn tell_owner(&self, owner: ObjectReference, reason: &'static str, pod: &str, message: &str) {
+        let message = format!("pod {pod}: {message}");
+        self.hand_in(PendingEvent { about: owner, reason, message, is_warning: false, is_counted: true });
+    }
+
     fn hand_in(&self, news: PendingEvent) {
         if self.sender.try_send(Handed::Event(Box::new(news))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);

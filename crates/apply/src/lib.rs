@@ -28,4 +28,4 @@ pub use evict_policies::EvictPolicies;
 pub use interceptions::Interceptions;
 pub use maintenances::Maintenances;
 pub use requests::{Failure, Outcome, Requests};
-pub use usher_client::{Clock, kind_of};
+pub use usher_client::{Clock, kind_of, kubeconfig};

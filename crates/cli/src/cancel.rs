@@ -1,7 +1,7 @@
 //! `usher cancel`: withdraws eviction requests, and says what that means.
 
 use kube::{Api, Client, ResourceExt as _};
-use usher_api::names::requester_of;
+use usher_api::names::{NODE_MAINTENANCE_GROUP, requester_of};
 use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy as Policy};
 
 use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
@@ -122,6 +122,10 @@ fn tell(withdrawn: &Withdrawn, whose: &Whose, is_terminating: bool, program: &st
                     "withdrawn for {who}, but {} forbids cancellation: the eviction goes on until the pod is gone",
                     status.active_interceptor_class.as_deref().unwrap_or("its interceptor")
                 )
+            } else if who == NODE_MAINTENANCE_GROUP {
+                format!(
+                    "withdrawn for {who}; a maintenance that drains its node requests it again: see {program} maintenance list"
+                )
             } else {
                 format!("withdrawn for {who}; no requesters remain, so the pod stays")
             };
@@ -195,5 +199,8 @@ mod tests {
         ] {
             assert_eq!(told(withdrawn, terminating), (is_done, text.to_string()));
         }
+        let maintenance = Whose::One(arguments::requester(NODE_MAINTENANCE_GROUP).unwrap());
+        let (is_done, text) = tell(&Withdrawn::Now(request(&[], "Allow")), &maintenance, false, "usher");
+        assert!(is_done && text.contains("requests it again"), "{text}");
     }
 }

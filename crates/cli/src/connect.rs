@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use usher_client::kubeconfig::why_unusable;
 
 use crate::arguments::Connection;
 use crate::{Environment, Error};
@@ -67,7 +68,10 @@ impl Connection {
             KubeconfigError::LoadContext(context) => {
                 format!("the kubeconfig has no context {context:?}: see kubectl config get-contexts")
             }
-            other => format!("the kubeconfig cannot be used: {other}"),
+            other => {
+                let file = self.kubeconfig.as_ref().map(|file| format!(" {}", file.display()));
+                format!("the kubeconfig{} cannot be used: {}", file.unwrap_or_default(), why_unusable(other))
+            }
         }
     }
 }

@@ -1,14 +1,18 @@
 //! `usher cordon` and `usher uncordon`: like kubectl's, but they know of maintenances.
 
-use kube::api::{Patch, PatchParams};
+use std::collections::BTreeSet;
+
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
+use usher_api::NodeMaintenance;
 use usher_decide::snapshot::Node;
 
 use crate::arguments::Connection;
 use crate::ask::FIELD_MANAGER;
-use crate::maintenance::selection::{NodeArguments, read_nodes};
-use crate::reading::Read;
+use crate::error::MANAGER_PODS;
+use crate::maintenance::selection::NodeArguments;
+use crate::reading::{Read, names};
 use crate::{Ending, Environment, Error, Streams};
 
 #[derive(Debug, clap::Args)]
@@ -55,7 +59,8 @@ pub async fn uncordon(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(environment).await?.client;
-    let plan = |node: &Node| to_uncordon(node, arguments.force, &environment.program);
+    let known = known_maintenances(&client).await;
+    let plan = |node: &Node| to_uncordon(node, known.as_ref(), arguments.force, &environment.program);
     each(&client, &arguments.nodes, false, plan, streams).await
 }
 
@@ -66,7 +71,7 @@ async fn each(
     plan: impl Fn(&Node) -> Plan,
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
-    let all = read_nodes(client).await?;
+    let all = wanted.read(client).await?.nodes;
     let nodes: Api<Read<k8s_openapi::api::core::v1::Node>> = Api::all(client.clone());
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
     let mut ending = Ending::Done;
@@ -108,7 +113,22 @@ fn to_cordon(node: &Node, program: &str) -> Plan {
     Plan { changes: !node.unschedulable, told, warning, is_refused: false }
 }
 
-fn to_uncordon(node: &Node, force: bool, program: &str) -> Plan {
+/// The names of all maintenances, for who may see them.
+async fn known_maintenances(client: &Client) -> Option<BTreeSet<String>> {
+    let names = names::<NodeMaintenance>(client, None, &ListParams::default()).await.ok()?;
+    Some(names.into_iter().collect())
+}
+
+fn to_uncordon(node: &Node, known: Option<&BTreeSet<String>>, force: bool, program: &str) -> Plan {
+    let is_gone = |name: &&str| known.is_some_and(|known| !known.contains(*name));
+    if let Some(gone) = holders(node).filter(|holders| !force && holders.iter().all(is_gone)) {
+        let told = format!(
+            "cordoned by maintenance {}, which is gone: the manager uncordons it, so check that it runs, with {MANAGER_PODS}; \
+             --force does it now",
+            gone.join(", ")
+        );
+        return Plan { is_refused: true, told, ..Plan::default() };
+    }
     let Some(holders) = holders(node) else {
         let told = if node.unschedulable { "uncordoned" } else { "already uncordoned" }.to_string();
         return Plan { changes: node.unschedulable, told, ..Plan::default() };
@@ -192,23 +212,31 @@ mod tests {
 
     #[test]
     fn a_node_that_is_held_is_uncordoned_by_force_only() {
-        let free = to_uncordon(&state(true, &[], false), false, "usher");
+        let free = to_uncordon(&state(true, &[], false), None, false, "usher");
         assert_eq!((free.changes, free.told.as_str(), free.is_refused), (true, "uncordoned", false));
-        let open = to_uncordon(&state(false, &[], false), false, "usher");
+        let open = to_uncordon(&state(false, &[], false), None, false, "usher");
         assert_eq!((open.changes, open.told.as_str()), (false, "already uncordoned"));
-        let held = to_uncordon(&state(true, &["m"], false), false, "usher");
+        let held = to_uncordon(&state(true, &["m"], false), None, false, "usher");
         assert!(held.is_refused && !held.changes);
         assert_eq!(
             held.told,
             "maintenance m holds it and would cordon it again: end that with usher maintenance complete m"
         );
-        let both = to_uncordon(&state(true, &["a", "b"], true), false, "usher");
+        let both = to_uncordon(&state(true, &["a", "b"], true), None, false, "usher");
         assert_eq!(
             both.told,
             "the maintenances a, b hold it and would cordon it again: end that with usher maintenance complete a and usher \
              maintenance complete b; it was cordoned before the maintenance and stays cordoned afterwards"
         );
-        let forced = to_uncordon(&state(true, &["m"], false), true, "usher");
+        let none = BTreeSet::new();
+        let orphaned = to_uncordon(&state(true, &["m"], false), Some(&none), false, "usher");
+        assert!(
+            orphaned.is_refused && orphaned.told.contains("maintenance m, which is gone"),
+            "{orphaned:?}"
+        );
+        let others = BTreeSet::from(["m".to_owned()]);
+        assert_eq!(to_uncordon(&state(true, &["m"], false), Some(&others), false, "usher"), held);
+        let forced = to_uncordon(&state(true, &["m"], false), None, true, "usher");
         assert!(forced.changes && !forced.is_refused);
         assert!(forced.warning.unwrap().starts_with("maintenance m holds it, which cordons it again"));
     }

@@ -11,7 +11,7 @@ use crate::maintenance::draft::{DraftArguments, check};
 use crate::maintenance::follow::{Until, goes_on, until_drained};
 use crate::maintenance::guards::GuardArguments;
 use crate::maintenance::picture::plural;
-use crate::maintenance::selection::{read_nodes, told};
+use crate::maintenance::selection::{KnownNodes, told};
 use crate::outlook::{self, Flags};
 use crate::world::list;
 use crate::{Ending, Environment, Error, Streams};
@@ -179,9 +179,9 @@ async fn look_before(
     draft: &NodeMaintenance,
     err: &mut (dyn std::io::Write + Send),
 ) -> Result<Vec<Node>, Error> {
-    let nodes = read_nodes(client).await?;
+    let KnownNodes { nodes, are_all } = arguments.nodes.read(client).await?;
     let meant = arguments.nodes.among(&nodes)?;
-    for warning in check(draft, meant.len(), nodes.len())? {
+    for warning in check(draft, meant.len(), if are_all { nodes.len() } else { usize::MAX })? {
         writeln!(err, "warning: {warning}")?;
     }
     Ok(nodes)

@@ -120,6 +120,7 @@ pub async fn run(
 
 fn cancel_command(program: &str, namespace: &str, arguments: &Arguments) -> String {
     let pods = match &arguments.pods.selector {
+        Some(selector) if selector.contains([' ', '(', '!']) => format!("-l '{selector}'"),
         Some(selector) => format!("-l {selector}"),
         None => arguments.pods.pods.join(" "),
     };

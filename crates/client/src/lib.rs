@@ -4,7 +4,7 @@
 //! - [`requests`]: asks that a pod leaves, joins those who ask already, and takes it back, whoever else writes at the same time.
 //! - [`asks`]: the same for somebody who asks by plain evictions.
 //! - [`clock`]: the time, so that it can be virtual.
-//! - [`failure`]: what may be told of a call that failed.
+//! - [`failure`]: what may be told of a call that failed, and [`kubeconfig`] of a file that cannot be used.
 //!
 //! It depends on the types of the API and on a client. It decides nothing.
 
@@ -12,6 +12,7 @@ pub mod asks;
 pub mod clock;
 pub mod eviction;
 pub mod failure;
+pub mod kubeconfig;
 pub mod refusal;
 pub mod requests;
 

@@ -3,9 +3,12 @@
 use kube::core::Status;
 use usher_api::Refusal;
 
-/// How the server begins the message of a denial by a webhook or an admission policy. Its status has no field that
-/// would tell one from a denial by its own rules.
-const DENIALS: [&str; 2] = ["admission webhook ", "ValidatingAdmissionPolicy "];
+/// A denial by a webhook or an admission policy. The status has no field that would tell one from a denial by the server's own rules, but
+/// the message begins with the webhook, or, after what is forbidden, with the policy.
+fn is_denial(message: &str) -> bool {
+    let denier = message.split_once(" is forbidden: ").map_or(message, |(_, denier)| denier);
+    message.starts_with("admission webhook ") || denier.starts_with("ValidatingAdmissionPolicy ")
+}
 
 /// Tells refusals apart. `None`: the pod is not there any more.
 pub fn refusal_of(status: &Status) -> Option<Refusal> {
@@ -15,7 +18,7 @@ pub fn refusal_of(status: &Status) -> Option<Refusal> {
     let retry_after = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
     let message = if status.message.is_empty() { status.reason.clone() } else { status.message.clone() };
     // A webhook may choose any code, also those of budgets.
-    if DENIALS.iter().any(|start| status.message.starts_with(start)) {
+    if is_denial(&status.message) {
         return Some(Refusal::Webhook { message });
     }
     Some(match (status.code, cause) {
@@ -61,8 +64,19 @@ mod tests {
             refusal(json!({"code": 429, "message": "slow down", "details": {"retryAfterSeconds": 1}})),
             Some(Refusal::Throttled { retry_after: Some(1) })
         );
-        for code in [400, 403, 429, 500] {
-            let denial = "admission webhook \"hold.example.com\" denied the request: not now";
+        for (code, denial) in [
+            (400, "admission webhook \"hold.example.com\" denied the request: not now"),
+            (429, "admission webhook \"hold.example.com\" denied the request: not now"),
+            (500, "admission webhook \"hold.example.com\" denied the request: not now"),
+            (
+                403,
+                "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'hold' with binding 'hold' denied request: not now",
+            ),
+            (
+                422,
+                "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'hold' with binding 'hold' denied request: not now",
+            ),
+        ] {
             assert_eq!(
                 refusal(json!({"code": code, "message": denial})),
                 Some(Refusal::Webhook { message: denial.to_string() })

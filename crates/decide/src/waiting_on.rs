@@ -233,8 +233,7 @@ impl WaitingOn {
             Self::Finalizers { .. } => "ask the owners of the finalizers to remove them".to_string(),
             Self::Evicted { .. } | Self::PodLookup => "wait a moment".to_string(),
             Self::InterceptorsNotResolved => {
-                "install the webhook configurations, then cancel the request for each of its requesters and ask again; \
-                 a maintenance asks again by itself when its request is deleted"
+                "install the webhook configurations, then delete the request: a maintenance asks again by itself, others have to"
                     .to_string()
             }
             Self::UnknownInterceptor { .. } => "cancel the request and evict the pod again".to_string(),

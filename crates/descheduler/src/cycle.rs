@@ -13,7 +13,7 @@ use crate::evictor::Evictor;
 use crate::evictor::kept::Kept;
 use crate::in_progress::InProgress;
 use crate::nodes::NodeList;
-use crate::plan::{Plan, PluginCount, PodRef, Proposal, Reason, Stop, Stopped};
+use crate::plan::{OwnerRef, Plan, PluginCount, PodRef, Proposal, Reason, Stop, Stopped};
 use crate::planner::Differences;
 use crate::policy::{Limits, PluginName};
 
@@ -349,6 +349,12 @@ impl<'a> Cycle<'a> {
             plugin,
             reason,
             fits_on: target.and_then(name),
+            owner: shape.owners.iter().find(|owner| owner.is_controller).map(|owner| OwnerRef {
+                api_version: owner.api_version.to_string(),
+                kind: owner.kind.to_string(),
+                name: owner.name.to_string(),
+                uid: owner.uid.to_string(),
+            }),
         };
         if self.watched == Some(slot) {
             self.note(Some(proposal.reason.clone()), None, None, Some(&proposal));

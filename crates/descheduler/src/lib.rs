@@ -34,6 +34,6 @@ pub use cluster::{Cluster, Usage};
 pub use evictor::kept::Kept;
 pub use explain::{Explanation, PluginView, explain};
 pub use in_progress::InProgress;
-pub use plan::{Plan, PluginCount, PodRef, Problem, Proposal, Reason, Stop, Stopped};
+pub use plan::{OwnerRef, Plan, PluginCount, PodRef, Problem, Proposal, Reason, Stop, Stopped};
 pub use planner::{Differences, Planner, Took, plan};
 pub use policy::Policy;

@@ -38,6 +38,16 @@ pub struct Proposal {
     pub reason: Reason,
     /// A node on which it would fit now, beside all that was decided before it.
     pub fits_on: Option<String>,
+    /// Who makes it again.
+    pub owner: Option<OwnerRef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerRef {
+    pub api_version: String,
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
 }
 
 /// Why a plugin wants a pod to leave.

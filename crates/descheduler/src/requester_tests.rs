@@ -75,6 +75,7 @@ fn proposal(uid: &str) -> Proposal {
         plugin: PluginName::RemoveFailedPods,
         reason: Reason::Failed { reason: None },
         fits_on: None,
+        owner: None,
     }
 }
 

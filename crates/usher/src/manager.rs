@@ -128,14 +128,20 @@ impl Arguments {
         gates.into_iter().all(|gate| self.feature_gates.is_on(gate)).then_some(options)
     }
 
-    /// Those that are on. Without requests there is nothing to answer, and DaemonSets answer to maintenances alone.
-    fn interceptors(&self) -> Vec<BundledInterceptor> {
+    /// Those that requests are given. DaemonSets answer to maintenances alone. Requests that are made while nobody acts on them have their
+    /// interceptors, too, for the time when somebody does again.
+    fn interceptors_of_requests(&self) -> Vec<BundledInterceptor> {
         let is_on = |it: &BundledInterceptor| match it {
             BundledInterceptor::DaemonSet => self.feature_gates.is_on(Gate::DeclarativeNodeMaintenance),
             BundledInterceptor::StatefulSet | BundledInterceptor::Deployment => true,
         };
-        let all = self.interceptors.0.iter().copied().filter(is_on);
-        all.filter(|_| self.feature_gates.is_on(Gate::EvictionRequestApi)).collect()
+        self.interceptors.0.iter().copied().filter(is_on).collect()
+    }
+
+    /// Those that act.
+    fn interceptors(&self) -> Vec<BundledInterceptor> {
+        let is_on = self.feature_gates.is_on(Gate::EvictionRequestApi);
+        self.interceptors_of_requests().into_iter().filter(|_| is_on).collect()
     }
 }
 

@@ -291,18 +291,18 @@ async fn a_node_that_joins_a_drained_maintenance_is_waited_for() {
     assert!(scene.pods_on("n2").await.unwrap().is_empty());
 }
 
-/// A person who may do all but list eviction requests.
-fn without_requests(scene: &Scene) -> Environment {
+/// A person who may do all but read what is below these paths.
+fn without(scene: &Scene, hidden: fn(&str) -> bool) -> Environment {
     let inner = scene.witness.client("person");
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let inner = inner.clone();
         async move {
-            if !request.uri().path().contains("/evictionrequests") {
+            if !hidden(request.uri().path()) {
                 return inner.send(request).await;
             }
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
-                "message": "evictionrequests is forbidden", "metadata": {},
+                "message": "that is forbidden", "metadata": {},
             });
             let body = kube::client::Body::from(status.to_string().into_bytes());
             Ok(http::Response::builder().status(403).body(body).unwrap())
@@ -315,7 +315,7 @@ fn without_requests(scene: &Scene) -> Environment {
 async fn whoever_may_not_list_eviction_requests_follows_a_drain_without_them() {
     let scene = Scene::new(3).await.unwrap();
     scene.deployment("web", 3, 2).await.unwrap();
-    let environment = without_requests(&scene);
+    let environment = without(&scene, |path| path.contains("/evictionrequests"));
     let note = "note: you may not list evictionrequests here, so which pods are being evicted and what they wait on is not \
                 shown\n";
     let drained = typed::usher("drain n1", &environment).await.unwrap();
@@ -325,6 +325,43 @@ async fn whoever_may_not_list_eviction_requests_follows_a_drain_without_them() {
     assert_eq!((described.code(), described.err.as_str()), (0, note), "{described:?}");
     let described = typed::usher("maintenance describe drain-n1", &environment).await.unwrap();
     assert!(described.err.starts_with("note: what the pods wait on is not shown: "), "{described:?}");
+}
+
+/// A team whose role names its nodes: kubectl needs no more for a node that is named.
+#[tokio::test(start_paused = true)]
+async fn whoever_may_not_list_nodes_cordons_and_drains_those_that_they_name() {
+    let scene = Scene::new(3).await.unwrap();
+    scene.deployment("web", 3, 2).await.unwrap();
+    let environment = without(&scene, |path| path == NODES);
+    let cordoned = typed::usher("cordon n2", &environment).await.unwrap();
+    assert_eq!((cordoned.code(), cordoned.out.as_str()), (0, "node/n2: cordoned\n"), "{cordoned:?}");
+    let drained = typed::usher("drain n1", &environment).await.unwrap();
+    assert_eq!((drained.code(), drained.err.as_str()), (0, ""), "{drained:?}");
+    assert!(drained.out.contains("\nn1 drained: 1 pod left in "), "{drained:?}");
+    let missing = typed::usher("cordon n9", &environment).await.unwrap();
+    assert_eq!(missing.error(), "node \"n9\" is not in this cluster: see kubectl get nodes", "{missing:?}");
+    let labels = typed::usher("cordon -l pool=blue", &environment).await.unwrap();
+    assert!(labels.error().contains("forbidden"), "{labels:?}");
+}
+
+/// Somebody else's finalizer keeps the object, not the nodes.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_maintenance_with_a_foreign_finalizer_says_who_keeps_it() {
+    let scene = Scene::new(2).await.unwrap();
+    assert_eq!(usher(&scene, "maintenance start n1 --name disks --stage cordon").await.code(), 0);
+    sleep(Duration::from_secs(30)).await;
+    let disks = format!("{MAINTENANCES}/disks");
+    let mut finalizers = scene.get(&disks).await.unwrap()["metadata"]["finalizers"].clone();
+    finalizers.as_array_mut().unwrap().push(json!("example.com/stay"));
+    scene.patch(&disks, &json!({"metadata": {"finalizers": finalizers}})).await.unwrap();
+    let cancelled = usher(&scene, "maintenance cancel disks").await;
+    let told = "maintenance disks is being deleted; it was in stage Cordon\nnode/n1: uncordoned\n\
+                maintenance disks is gone once the owners of its finalizers remove them: example.com/stay\n";
+    assert_eq!((cancelled.code(), cancelled.out.as_str()), (0, told), "{cancelled:?}");
+    let described = usher(&scene, "maintenance describe disks").await.out;
+    let headline = "Maintenance disks has released its nodes; it is gone once the owners of its finalizers remove them: \
+                    example.com/stay.\n";
+    assert!(described.starts_with(headline), "{described}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use usher_apply::Clock;
 use usher_controllers::descheduler::Options;
 use usher_descheduler::{Policy, requester};
 use usher_tests::descheduler::{deschedule, named};
-use usher_tests::living::{Living, NODES, PODS, bare_pod};
+use usher_tests::living::{DEPLOYMENTS, Living, NODES, PODS, bare_pod, workload};
 
 const URL: &str = "https://migration.example.internal/evict";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -192,4 +192,33 @@ async fn a_descheduler_that_runs_once_again_and_again_asks_once_waits_and_gives_
     let asked = scene.asked();
     assert_eq!(asked.len(), 2, "it took too long, and the other one has its turn: {asked:?}");
     assert_ne!(asked[0], asked[1]);
+}
+
+/// People look at their Deployment or ReplicaSet, whose pods come and go.
+#[tokio::test(start_paused = true)]
+async fn the_pod_and_its_owner_are_told_why_it_was_asked_to_leave() {
+    let scene = Migration::new(&[], "").await;
+    let living = &scene.living;
+    living.patch(&format!("{NODES}/n1"), &json!({"spec": {"taints": null}})).await.unwrap();
+    living.patch(&format!("{NODES}/n2"), &json!({"spec": {"unschedulable": true}})).await.unwrap();
+    living.create(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 2}))).await.unwrap();
+    living.rolled_out("web").await.unwrap();
+    let taints = json!({"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}});
+    living.patch(&format!("{NODES}/n1"), &taints).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    scene.deschedule_once("").await;
+    let events = living.get("/api/v1/namespaces/default/events").await.unwrap();
+    let told: Vec<(&str, &str)> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["reason"] == "Descheduled")
+        .map(|event| (event["involvedObject"]["kind"].as_str().unwrap(), event["message"].as_str().unwrap()))
+        .collect();
+    let why = "asked to leave n1: RemovePodsViolatingNodeTaints: does not tolerate the taint broken:NoSchedule of its node";
+    assert_eq!(told.iter().filter(|told| **told == ("Pod", why)).count(), 2, "{told:#?}");
+    // Of the many pods of an owner one is told, and the others are counted.
+    let of_owner: Vec<_> = told.iter().filter(|(kind, _)| *kind == "ReplicaSet").collect();
+    assert_eq!(of_owner.len(), 1, "{told:#?}");
+    assert!(of_owner[0].1.starts_with("pod web-") && of_owner[0].1.ends_with(why), "{told:#?}");
 }

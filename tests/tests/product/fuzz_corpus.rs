@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 #[path = "../../../fuzz/entries/annotations.rs"]
 mod annotations;
@@ -58,4 +59,70 @@ fn every_input_of_the_corpus_is_still_taken_by_its_target() {
             }
         }
     }
+}
+
+/// What `make fuzz` does with the compiler's counters, without them, whose build takes ten times as long as this: 60 seconds of inputs
+/// that are made from those of the corpus.
+#[test]
+fn a_minute_of_inputs_made_from_the_corpus_breaks_no_target() {
+    let share = Duration::from_secs(60 / TARGETS.len() as u64);
+    for (name, run) in TARGETS {
+        let seed = std::env::var("USHER_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+        let mut random = fastrand::Rng::with_seed(seed);
+        let corpus: Vec<Vec<u8>> =
+            files(&fuzz().join("corpus").join(name)).iter().map(|path| fs::read(path).unwrap()).collect();
+        let (begun, mut tried) = (Instant::now(), 0_u64);
+        while begun.elapsed() < share {
+            let input = mutated(&corpus, &mut random);
+            tried += 1;
+            if catch_unwind(|| run(&input)).is_err() {
+                let text = String::from_utf8_lossy(&input);
+                panic!("{name} breaks on input {tried} of USHER_SEED={seed}: {text:?}");
+            }
+        }
+        println!("{name}: {tried} inputs of USHER_SEED={seed}");
+        assert!(tried > 100, "{name} took too long: {tried} inputs");
+    }
+}
+
+/// An input of the corpus, changed in up to eight places.
+fn mutated(corpus: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut input = random.choice(corpus).cloned().unwrap_or_default();
+    for _ in 0..random.usize(1..=8) {
+        let at = random.usize(..=input.len());
+        let end = (at + random.usize(..64)).min(input.len());
+        match random.u8(..6) {
+            0 if at < input.len() => input[at] ^= 1 << random.u8(..8),
+            1 if at < input.len() => input[at] = random.u8(..),
+            2 => drop(input.drain(at..end)),
+            3 => {
+                let again = input[at..end].to_vec();
+                input.splice(at..at, again);
+            }
+            4 => {
+                let words = [
+                    "null",
+                    "-1",
+                    "1e400",
+                    "9999-12-31T23:59:59Z",
+                    "\"\"",
+                    "{}",
+                    "[]",
+                    "\u{0}",
+                    "\u{202e}",
+                    "/",
+                ];
+                input.splice(at..end, random.choice(words).into_iter().flat_map(str::bytes));
+            }
+            _ => {
+                let other = random.choice(corpus).map(Vec::as_slice).unwrap_or_default();
+                let from = random.usize(..=other.len());
+                let to = (from + random.usize(..256)).min(other.len());
+                input.splice(at..end, other[from..to].iter().copied());
+            }
+        }
+    }
+    input.truncate(16_384);
+    input
 }

@@ -293,6 +293,38 @@ async fn the_manager_needs_no_right_to_delete_pods_to_write_a_status(cluster: Te
     scene.expect("written", MANAGER, &path, &report, 200, "").await;
 }
 
+/// Also while no webhook is registered, which checks the same and more.
+async fn evictions_are_requested_by_who_may_delete_the_pod(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+    let rule = json!([{"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["evictionrequests"], "verbs": ["*"]}]);
+    scene.role("asks", &rule).await;
+    scene.bind(None, "asks", "asker").await;
+    let path = scene.request("web", &[requester("a.example.com")], &json!([])).await;
+    let mark = |value: Value| json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/interceptors-resolved": value}}});
+    scene.until_refused("asker", &path, &mark(json!("true"))).await;
+    for (what, user, patch, code, part) in [
+        ("marked", "asker", mark(json!("true")), 422, "is set by admission alone"),
+        ("marked", TENANT, mark(json!("true")), 422, "is set by admission alone"),
+        ("another annotation", "asker", json!({"metadata": {"annotations": {"team": "shop"}}}), 200, ""),
+        ("marked by the manager", MANAGER, mark(json!("true")), 200, ""),
+        ("taken off", TENANT, mark(Value::Null), 422, "is set by admission alone"),
+    ] {
+        scene.expect(what, user, &path, &patch, code, part).await;
+    }
+    let request = |name: &str| {
+        json!({
+            "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+            "metadata": {"name": name, "finalizers": [requester("a.example.com")]},
+            "spec": {"podRef": {"name": "web", "uid": name}},
+        })
+    };
+    let uid = "11111111-1111-4111-8111-111111111111";
+    scene
+        .expect("asked", "asker", REQUESTS, &request(uid), 403, "may not delete pod web in namespace shop")
+        .await;
+    scene.expect("asked", TENANT, REQUESTS, &request(uid), 201, "").await;
+}
+
 async fn strict_requesters_are_who_they_say_they_are(cluster: TestCluster) {
     let scene = Scene::new(cluster, &["policies.yaml", "strict/policies.yaml"]).await;
     let (a, b) = (requester("a.example.com"), requester("b.example.com"));
@@ -779,6 +811,7 @@ on_both_clusters! {
     the_manager_changes_nothing_of_webhook_configurations_but_the_bundle "policies: webhook configurations"
     what_the_gateway_remembers_is_the_managers "policies: what the gateway remembers"
     the_manager_needs_no_right_to_delete_pods_to_write_a_status "policies: the manager's own status"
+    evictions_are_requested_by_who_may_delete_the_pod "policies: who requests evictions"
     strict_requesters_are_who_they_say_they_are "policies: strict requesters"
     strict_interceptors_answer_for_their_own_class "policies: strict interceptors"
     strict_mirror_pods_are_made_by_their_node "policies: strict mirror pods"

@@ -154,7 +154,7 @@ fn a_webhook_that_refuses_is_tried_again_at_a_time() {
     request["status"] = blocked("AdmissionWebhook", sentence, 6);
     let refused = "Waiting on    admission webhook \"hold.example.com\" denied the request: not now\n\
                    Since         12m ago (2026-01-01 11:48:00Z)\n";
-    let advice = "What to do    ask the owner of the webhook; its message says why\n";
+    let advice = "What to do    ask the owner of the webhook or policy; its message says why\n";
 
     let unknown = told(&found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]));
     let until = "Until         retried automatically, up to 15m apart\n";

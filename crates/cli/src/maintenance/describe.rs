@@ -9,7 +9,7 @@ use super::description::{Found, render};
 use super::follow::{Until, until_drained};
 use super::progress::Progress;
 use super::read;
-use super::selection::read_nodes;
+use super::selection::{self, read_nodes};
 use crate::arguments::Connection;
 use crate::explain::events_of;
 use crate::live::{Live, OnNodes, Scope};
@@ -21,7 +21,7 @@ use crate::{Ending, Environment, Error, Streams};
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The maintenance.
-    #[arg(value_name = "MAINTENANCE")]
+    #[arg(value_name = "MAINTENANCE", value_parser = selection::maintenance)]
     name: String,
     /// Then follow its drain; exit codes as those of `drain`.
     #[arg(short, long, conflicts_with = "output")]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::core::Selector;
-use usher_api::names::DRAINED_CONDITION;
+use usher_api::names::{DRAINED_CONDITION, MAINTENANCE_COMPLETION_FINALIZER};
 use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage as Stage};
 use usher_decide::maintenance::plan::with_defaults;
 use usher_decide::maintenance::targets::Targets;
@@ -76,6 +76,13 @@ fn headline(maintenance: &NodeMaintenance) -> String {
     let nodes = maintenance.status.as_ref().map(|status| usize::try_from(status.nodes).unwrap_or(0));
     let nodes = nodes.map_or("its nodes".to_string(), |nodes| plural(nodes, "node"));
     if maintenance.metadata.deletion_timestamp.is_some() {
+        let finalizers = maintenance.finalizers();
+        if !finalizers.iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER) {
+            let kept = finalizers.join(", ");
+            return format!(
+                "Maintenance {name} has released its nodes; it is gone once the owners of its finalizers remove them: {kept}."
+            );
+        }
         return format!("Maintenance {name} is being deleted and releases {nodes}.");
     }
     match maintenance.spec.stage {

@@ -26,6 +26,13 @@ pub struct NodeArguments {
     selector: Option<Labels>,
 }
 
+/// The nodes that somebody may see.
+pub struct KnownNodes {
+    pub nodes: Vec<Node>,
+    /// They are those of the whole cluster.
+    pub are_all: bool,
+}
+
 /// A label selector as it was typed, and what it means for nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Labels {
@@ -60,6 +67,22 @@ impl NodeArguments {
             (None, []) => String::new(),
             (None, [one]) => one.clone(),
             (None, [first, others @ ..]) => format!("{first}-and-{}-more", others.len()),
+        }
+    }
+
+    /// The nodes of the cluster; to who may not see all of them, those that are named.
+    pub async fn read(&self, client: &Client) -> Result<KnownNodes, Error> {
+        match read_nodes(client).await {
+            Ok(nodes) => Ok(KnownNodes { are_all: true, nodes }),
+            Err(Error::Forbidden(_)) if self.selector.is_none() => {
+                let api: Api<NodeOnWire> = Api::all(client.clone());
+                let mut nodes = Vec::new();
+                for name in self.names() {
+                    nodes.extend(api.get_opt(&name).await?.map(Node::from));
+                }
+                Ok(KnownNodes { are_all: false, nodes })
+            }
+            Err(why) => Err(why),
         }
     }
 
@@ -179,6 +202,20 @@ fn told_requirement(need: &NodeSelectorRequirement) -> String {
         ("Gt", [one]) => format!("{key}>{one}"),
         ("Lt", [one]) => format!("{key}<{one}"),
         (other, many) => format!("{key} {other} ({})", many.join(",")),
+    }
+}
+
+/// A maintenance by name, also as `list -o name` and kubectl print it.
+pub fn maintenance(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        None => Ok(text.to_string()),
+        Some((
+            "nm" | "nodemaintenance" | "nodemaintenances" | "nodemaintenance.nodemaintenance.k8s.io",
+            name,
+        )) => Ok(name.to_string()),
+        Some((other, name)) => {
+            Err(format!("{other:?} is not a maintenance: name one, as in nodemaintenance/{name}"))
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 use super::create::names_of;
 use super::guards::GuardArguments;
 use super::release;
-use super::selection::read_nodes;
+use super::selection::{self, read_nodes};
 use super::{get, missing, read};
 use crate::arguments::Connection;
 use crate::ask::FIELD_MANAGER;
@@ -25,7 +25,7 @@ use crate::{Ending, Environment, Error, Streams};
 #[derive(Debug, clap::Args)]
 pub struct CordonArguments {
     /// The maintenance.
-    #[arg(value_name = "MAINTENANCE")]
+    #[arg(value_name = "MAINTENANCE", value_parser = selection::maintenance)]
     name: String,
     #[command(flatten)]
     connection: Connection,
@@ -34,7 +34,7 @@ pub struct CordonArguments {
 #[derive(Debug, clap::Args)]
 pub struct DrainArguments {
     /// The maintenance.
-    #[arg(value_name = "MAINTENANCE")]
+    #[arg(value_name = "MAINTENANCE", value_parser = selection::maintenance)]
     name: String,
     #[command(flatten)]
     guards: GuardArguments,
@@ -57,7 +57,7 @@ pub struct DrainArguments {
 #[derive(Debug, clap::Args)]
 pub struct EndArguments {
     /// The maintenance.
-    #[arg(value_name = "MAINTENANCE")]
+    #[arg(value_name = "MAINTENANCE", value_parser = selection::maintenance)]
     name: String,
     /// Wait until it has released its nodes, and say which are uncordoned.
     #[arg(
@@ -132,11 +132,12 @@ pub async fn complete(
     let moved = move_to(&client, &arguments.name, Stage::Complete, false, &environment.program).await?;
     writeln!(streams.out, "{}", told(&moved, Stage::Complete))?;
     streams.out.flush()?;
-    let is_over = |maintenance: Option<&NodeMaintenance>| {
-        let finalizer = MAINTENANCE_COMPLETION_FINALIZER.to_string();
-        maintenance.is_none_or(|one| !one.finalizers().contains(&finalizer))
-    };
+    let is_over = |maintenance: Option<&NodeMaintenance>| maintenance.is_none_or(has_released);
     end(&client, &arguments, &before, is_over, environment, streams).await
+}
+
+fn has_released(maintenance: &NodeMaintenance) -> bool {
+    !maintenance.finalizers().iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER)
 }
 
 pub async fn cancel(
@@ -160,7 +161,10 @@ pub async fn cancel(
     }
     let was = known.object().map(|known| format!("; it was in stage {:?}", known.spec.stage));
     writeln!(streams.out, "maintenance {name} is being deleted{}", was.unwrap_or_default())?;
-    let is_gone = move |one: Option<&NodeMaintenance>| one.is_none_or(|one| one.metadata.uid != uid);
+    // What others have put on it is theirs to take off.
+    let is_gone = move |one: Option<&NodeMaintenance>| {
+        one.is_none_or(|one| one.metadata.uid != uid || has_released(one))
+    };
     end(&client, &arguments, &before, is_gone, environment, streams).await
 }
 
@@ -202,8 +206,20 @@ async fn end(
         writeln!(streams.out, "{line}")?;
     }
     match ending {
-        Ending::Done if told.is_empty() => writeln!(streams.out, "it held no nodes")?,
-        Ending::Done => {}
+        Ending::Done => {
+            if told.is_empty() {
+                writeln!(streams.out, "it held no nodes")?;
+            }
+            let left = read(client, name).await.ok();
+            let left = left.as_ref().and_then(Read::as_object);
+            if let Some(left) = left.filter(|left| left.metadata.deletion_timestamp.is_some()) {
+                let finalizers = left.finalizers().join(", ");
+                writeln!(
+                    streams.out,
+                    "maintenance {name} is gone once the owners of its finalizers remove them: {finalizers}"
+                )?;
+            }
+        }
         _ => writeln!(
             streams.err,
             "maintenance {name} has not released all of its nodes yet, and continues; see {} maintenance describe {name}, and \

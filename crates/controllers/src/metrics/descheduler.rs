@@ -195,6 +195,7 @@ mod tests {
             plugin: PluginName::RemoveFailedPods,
             reason: Reason::Failed { reason: None },
             fits_on: None,
+            owner: None,
         };
         let took = Took {
             profile: "default".into(),

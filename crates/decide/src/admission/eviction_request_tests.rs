@@ -465,6 +465,33 @@ fn progress_is_not_undone_during_a_turn_or_with_the_next_one() {
     }
 }
 
+/// Written while no webhook was asked: the manager, or whoever has the turn, puts it right, and the next turn begins.
+#[test]
+fn progress_in_the_future_is_set_to_the_present() {
+    let old = started(|status| status.progress_timestamp = time(1_000_000));
+    let rows = [
+        (Some(10_000), vec![]),
+        (Some(9_951), vec![]),
+        (Some(9_000), vec![Rule::ProgressIsNotUndone]),
+        (None, vec![Rule::ProgressIsNotUndone]),
+        (Some(999_999), vec![Rule::ProgressNotInFuture]),
+    ];
+    for (progress, wanted) in rows {
+        let new = started(|status| status.progress_timestamp = progress.and_then(time));
+        assert_eq!(update(&old, &new, 10_010), wanted, "{progress:?}");
+    }
+    let completed = started(|status| {
+        status.active_interceptor_class = Some("high.io".to_owned());
+        status.progress_timestamp = time(13_600);
+        status.active_interceptor_completed = true;
+    });
+    let next = started(|status| {
+        status.active_interceptor_class = Some("middle.io".to_owned());
+        status.progress_timestamp = time(10_010);
+    });
+    assert_eq!(update(&completed, &next, 10_010), [], "its clock was an hour ahead");
+}
+
 #[test]
 fn a_request_whose_pod_names_no_interceptor_is_marked_so() {
     let changes =

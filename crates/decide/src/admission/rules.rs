@@ -145,7 +145,7 @@ impl Rule {
     pub fn code(self) -> u16 {
         match self {
             Self::PodExists => 404,
-            Self::PodHasUid | Self::PodIsNotTerminal | Self::CopiedFromPod => 409,
+            Self::PodHasUid | Self::PodIsNotTerminal => 409,
             Self::DeletionForbidden | Self::CallerMayDeletePod | Self::CallerMayDeleteNodes => 403,
             _ => 422,
         }

@@ -35,9 +35,12 @@ pub struct Shape {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner {
+    pub api_version: Box<str>,
     pub kind: Box<str>,
     pub name: Box<str>,
     pub uid: Box<str>,
+    /// It is the one that makes the pod again.
+    pub is_controller: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -165,6 +168,8 @@ pub fn placement_of(pod: &core::Pod) -> super::node_affinity::Placement {
 impl Owner {
     fn of(owner: &OwnerReference) -> Self {
         Self {
+            api_version: owner.api_version.as_str().into(),
+            is_controller: owner.controller == Some(true),
             kind: owner.kind.as_str().into(),
             name: owner.name.as_str().into(),
             uid: owner.uid.as_str().into(),

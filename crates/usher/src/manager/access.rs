@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use anyhow::{Context as _, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use usher_apply::kubeconfig::why_unusable;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -28,21 +29,23 @@ impl Arguments {
 
     async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        match &self.kubeconfig {
-            Some(file) => {
-                let read = Kubeconfig::read_from(file);
-                let kubeconfig = read.with_context(|| format!("cannot read {}", file.display()))?;
-                Config::from_custom_kubeconfig(kubeconfig, &options)
-                    .await
-                    .with_context(|| format!("{} cannot be used", file.display()))
-            }
-            None if self.context.is_some() => Config::from_kubeconfig(&options)
-                .await
-                .context("the kubeconfig cannot be used with --context"),
-            // What it says holds its causes already.
-            None => Config::infer().await.map_err(|why| {
+        let unusable = |why: &KubeconfigError| match &self.kubeconfig {
+            Some(file) => format!("the kubeconfig {} cannot be used: {}", file.display(), why_unusable(why)),
+            None => format!("the kubeconfig cannot be used: {}", why_unusable(why)),
+        };
+        let read = match &self.kubeconfig {
+            Some(file) => match Kubeconfig::read_from(file) {
+                Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
+                Err(why) => Err(why),
+            },
+            None => Config::from_kubeconfig(&options).await,
+        };
+        match read {
+            Ok(config) => Ok(config),
+            Err(why) if self.kubeconfig.is_some() || self.context.is_some() => bail!(unusable(&why)),
+            Err(why) => Config::incluster().map_err(|in_pod| {
                 let help = "name a file with --kubeconfig, or run in a pod with a service account";
-                anyhow::anyhow!("no cluster: {help} ({why})")
+                anyhow::anyhow!("no cluster: {help} ({}; {in_pod})", unusable(&why))
             }),
         }
     }

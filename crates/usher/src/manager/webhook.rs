@@ -85,7 +85,7 @@ pub async fn run(parts: &Parts, listener: TcpListener) -> anyhow::Result<()> {
         .with_gateway(gateway)
         .with_clock(clock.clone())
         .with_gate(gate)
-        .with_interceptors(arguments.interceptors())
+        .with_interceptors(arguments.interceptors_of_requests())
         .in_namespace(&arguments.namespace);
     let clients = parts.clients.clone();
     // API servers that show a certificate need no key.

@@ -150,6 +150,15 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     assert!(
         manager.page(manager.health, "/healthz").is_some_and(|(code, _)| code == 200) && !manager.leads()
     );
+    // What is asked for meanwhile has its interceptors, for the time when it is on again.
+    scene.kubectl(&["create", "deployment", "shop", "--image=i:1"], None).await;
+    scene.until("runs", "deployment", "shop", |deployment| deployment["status"]["readyReplicas"] == 1).await;
+    let pods = ["get", "pods", "-l", "app=shop", "-o=jsonpath={.items[0].metadata.name}"];
+    let shop = scene.kubectl(&pods, None).await;
+    let request = scene.request(&shop).await;
+    let interceptors = scene.get(REQUEST, &request).await["spec"]["interceptors"].to_string();
+    assert!(interceptors.contains("deployment.apps.k8s.io"), "{interceptors}");
+    scene.kubectl(&["delete", "deployment", "shop", "--cascade=foreground"], None).await;
     manager.end().await;
 
     // Steps 7 and 8: on again, in two replicas. Pod B leaves, and its request is collected.
@@ -312,6 +321,21 @@ async fn uninstalling_stops_the_manager_before_its_webhooks_and_leaves_nothing_b
         scene.until("is held", "node", node, is_held).await;
     }
 
+    // Its pods are there for as long as its process, which runs beside them.
+    let manager_pods = ["-n", "usher-system", "-l", "app.kubernetes.io/component=manager"];
+    let of_pods = [&["get", "pods", "-o=name"][..], &manager_pods].concat();
+    while scene.kubectl(&of_pods, None).await.is_empty() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let manager_pods = scene.kubectl(&of_pods, None).await;
+    let keep = async |finalizers: &str| {
+        let patch = format!(r#"{{"metadata": {{"finalizers": {finalizers}}}}}"#);
+        for pod in manager_pods.lines() {
+            scene.kubectl(&["patch", pod, "-n", "usher-system", "--type=merge", "-p", &patch], None).await;
+        }
+    };
+    keep(r#"["example.com/process"]"#).await;
+
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut path = scene.plane.kubectl().parent().unwrap().as_os_str().to_owned();
     path.push(":");
@@ -329,8 +353,11 @@ async fn uninstalling_stops_the_manager_before_its_webhooks_and_leaves_nothing_b
         while scene.kubectl(&namespace, None).await != "0" {
             sleep(Duration::from_millis(100)).await;
         }
+        // Longer than it would take who does not wait.
+        sleep(Duration::from_secs(3)).await;
         let webhooks = scene.get("validatingwebhookconfiguration", "usher").await;
         manager.end().await;
+        keep("null").await;
         webhooks
     };
     let ended = async { uninstall.wait_with_output().await.unwrap().status };
