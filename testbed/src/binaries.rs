@@ -20,6 +20,8 @@ pub enum Binary {
     /// kubectl of older versions, which drains as it did then.
     Kubectl133,
     Kubectl135,
+    /// The eviction code of drainers that know nothing of eviction requests.
+    Drainers,
     /// Runs the pods of a real node.
     Kubelet,
     /// Is in the image of the pods of real nodes.
@@ -54,6 +56,7 @@ impl Binary {
             Self::DeschedulerJudge => "descheduler-judge",
             Self::Kubectl133 => "kubectl-1.33",
             Self::Kubectl135 => "kubectl-1.35",
+            Self::Drainers => "drainers",
             Self::Kubelet => "kubelet",
             Self::PodServer => "pod-server",
         }
@@ -72,6 +75,7 @@ impl Binary {
             Self::DeschedulerJudge => "usher.dev/testbed/descheduler",
             Self::Kubectl133 => "usher.dev/testbed/kubectl-1.33",
             Self::Kubectl135 => "usher.dev/testbed/kubectl-1.35",
+            Self::Drainers => "usher.dev/testbed/drainers",
             Self::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
             Self::PodServer => "usher.dev/testbed/pod-server",
         }
@@ -91,6 +95,7 @@ impl Binary {
             Self::DeschedulerJudge => &DESCHEDULER,
             Self::Kubectl133 => &KUBECTL_133,
             Self::Kubectl135 => &KUBECTL_135,
+            Self::Drainers => &DRAINERS,
             Self::PodServer => &POD_SERVER,
         }
     }
@@ -148,6 +153,7 @@ const KWOK: Module = module!("kwok", "tools.go");
 const HELM: Module = module!("helm", "tools.go");
 const KUBECTL_133: Module = module!("kubectl-1.33", "main.go");
 const KUBECTL_135: Module = module!("kubectl-1.35", "main.go");
+const DRAINERS: Module = module!("drainers", "main.go", "karpenter.go", "cluster_api.go");
 const DESCHEDULER: Module = module!("descheduler", "main.go", "question.go", "run.go", "usage.go");
 const POD_SERVER: Module = module!("pod-server", "main.go");
 
@@ -184,6 +190,13 @@ pub(crate) const OLDER_CLIENTS: Set = Set {
     modules: &[&KUBECTL_133, &KUBECTL_135],
     binaries: &[Binary::Kubectl133, Binary::Kubectl135],
     title: "older versions of kubectl, once; the first time takes a few minutes",
+};
+
+/// Apart from all others: only the test of the gateway with foreign drainers asks for it.
+pub(crate) const FOREIGN_DRAINERS: Set = Set {
+    modules: &[&DRAINERS],
+    binaries: &[Binary::Drainers],
+    title: "program with the drains of Karpenter and Cluster API, once; the first time takes a few minutes",
 };
 
 /// Apart from the control plane as well: only real nodes need them.
@@ -259,7 +272,7 @@ mod tests {
         assert!(
             DESCHEDULER.files[0].1.starts_with(&format!("module {}\n", Binary::DeschedulerJudge.package()))
         );
-        for binary in OLDER_CLIENTS.binaries {
+        for binary in [OLDER_CLIENTS, FOREIGN_DRAINERS].into_iter().flat_map(|set| set.binaries) {
             let module = binary.module().files[0].1;
             assert!(module.starts_with(&format!("module {}\n", binary.package())), "{binary}");
         }
@@ -271,5 +284,6 @@ mod tests {
         assert!(required_go(&CHARTS) >= GoVersion(1, 20, 0));
         assert!(required_go(&DESCHEDULERS) >= GoVersion(1, 20, 0));
         assert!(required_go(&OLDER_CLIENTS) >= GoVersion(1, 20, 0));
+        assert!(required_go(&FOREIGN_DRAINERS) >= GoVersion(1, 20, 0));
     }
 }

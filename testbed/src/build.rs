@@ -2,7 +2,8 @@
 
 use crate::Error;
 use crate::binaries::{
-    Binary, CHARTS, CONTROL_PLANE, DESCHEDULERS, GoVersion, OLDER_CLIENTS, REAL_NODES, Set, required_go,
+    Binary, CHARTS, CONTROL_PLANE, DESCHEDULERS, FOREIGN_DRAINERS, GoVersion, OLDER_CLIENTS, REAL_NODES, Set,
+    required_go,
 };
 use crate::cache::{self, BUILD_ENVIRONMENT, CACHE_VARIABLE};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -107,6 +108,16 @@ pub async fn older_kubectl_paths() -> Result<Vec<(&'static str, PathBuf)>, Error
     let set = &OLDER_CLIENTS;
     let built = tokio::task::spawn_blocking(|| built(set, set.binaries, None)).await??;
     Ok(built.into_iter().map(|(binary, path)| (binary.name(), path)).collect())
+}
+
+/// The path of the program that drains as Karpenter and Cluster API do, built where it is not cached. Nothing else is built, and nothing else
+/// builds it.
+///
+/// # Errors
+/// As for [`toolbox`].
+pub async fn drainers_path() -> Result<PathBuf, Error> {
+    let built = tokio::task::spawn_blocking(|| built(&FOREIGN_DRAINERS, &[Binary::Drainers], None)).await??;
+    Ok(built.into_values().next().unwrap_or_default())
 }
 
 /// The path of the program that asks the Go descheduler, built where it is not cached. Nothing else is built, and nothing else builds it.

@@ -28,7 +28,9 @@ pub mod real_nodes;
 mod watchdog;
 
 pub use binaries::Binary;
-pub use build::{Toolbox, descheduler_judge_path, helm_path, kubectl_path, older_kubectl_paths, toolbox};
+pub use build::{
+    Toolbox, descheduler_judge_path, drainers_path, helm_path, kubectl_path, older_kubectl_paths, toolbox,
+};
 pub use control_plane::ControlPlane;
 pub use error::Error;
 pub use instance::{Instance, find_instance, instances, stop_instance};

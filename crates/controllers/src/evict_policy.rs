@@ -58,6 +58,15 @@ pub fn run_until<S: Future<Output = ()>>(
     reconcile::run(controller, events, clock, stop)
 }
 
+/// The controller alone on watches of its own, with nobody to measure it, until the future is dropped.
+pub async fn run(client: Client, clock: Clock, options: Options, interceptors: Vec<BundledInterceptor>) {
+    let mut feeds = Feeds::default();
+    let (on, nobody) = (client.clone(), Box::new(Nobody));
+    let running = run_until(&mut feeds, on, clock, options, interceptors, nobody, std::future::pending());
+    let _watches = feeds.start(&client);
+    running.await;
+}
+
 /// What the watches tell.
 enum Event {
     Pod(WatchEvent<Arc<Pod>, Key>),

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use usher_api::gateway::GatewayMode;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_controllers::run_all;
+use usher_controllers::{evict_policy, eviction_request, run_all};
 use usher_webhook::configurations::{self, Target};
 use usher_webhook::{Admission, Endpoint, GatewayOptions};
 
@@ -21,7 +21,7 @@ use crate::manifests;
 const WEBHOOK: &str = "https://webhook.usher.internal";
 
 /// What the API server itself enforces.
-const POLICIES: [(&str, &str); 5] = [
+const POLICIES: [(&str, &str); 6] = [
     ("deploy/policies.yaml", include_str!("../../../deploy/policies.yaml")),
     (
         "deploy/workloads/daemonset-policies.yaml",
@@ -39,6 +39,7 @@ const POLICIES: [(&str, &str); 5] = [
         "deploy/workloads/deployment-policies.yaml",
         include_str!("../../../deploy/workloads/deployment-policies.yaml"),
     ),
+    ("deploy/evict-policy/policies.yaml", include_str!("../../../deploy/evict-policy/policies.yaml")),
 ];
 
 /// Usher at work; it ends when this is dropped.
@@ -79,7 +80,12 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     let client = Client::new(cluster.service_as(manager), "default");
     let clock = clock_of(cluster);
     let gateway = GatewayMode::Request;
-    let options = GatewayOptions::in_mode(gateway);
+    let evicting = evict_policy::Options {
+        withdraw_after: Some(eviction_request::WITHDRAW_AFTER),
+        ..evict_policy::Options::default()
+    };
+    let options =
+        GatewayOptions { evict_timeout: Some(evicting.timeout), ..GatewayOptions::in_mode(gateway) };
     let admission = Admission::new(client.clone()).with_clock(clock.clone()).with_gateway(options);
     let admission = Arc::new(admission);
     for endpoint in Endpoint::ALL {
@@ -101,7 +107,14 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     ] {
         manifests::create(cluster, &configuration).await.context("the webhook cannot be registered")?;
     }
-    Ok(Resident { running: tokio::spawn(run_all(client, clock, &BundledInterceptor::ALL)) })
+    let interceptors = &BundledInterceptor::ALL;
+    let takeovers = evict_policy::run(client.clone(), clock.clone(), evicting, interceptors.to_vec());
+    let all = run_all(client, clock, interceptors);
+    Ok(Resident {
+        running: tokio::spawn(async {
+            tokio::join!(all, takeovers);
+        }),
+    })
 }
 
 #[cfg(test)]
@@ -138,5 +151,33 @@ mod tests {
             message.ends_with("the conditions Drained and StatusComplete are the manager's"),
             "{message}"
         );
+    }
+
+    #[tokio::test]
+    async fn workloads_take_over_pods_in_the_sandbox_as_well() {
+        let cluster = Cluster::new(Options::default());
+        let _resident = move_in(&cluster).await.unwrap();
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "p", "namespace": "default",
+                "annotations": {"evictionrequest.coordination.k8s.io/evict-policy": "ControllerTakeOver"},
+            },
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+        });
+        manifests::create(&cluster, &pod).await.unwrap();
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+        let path = "/api/v1/namespaces/default/pods/p";
+        let request = Request::post(format!("{path}/eviction"))
+            .header("content-type", "application/json")
+            .body(Full::new(bytes::Bytes::from(eviction.to_string())))
+            .unwrap();
+        let Ok(response) = cluster.service().oneshot(request).await;
+        assert_eq!(response.status(), 429);
+        let request = Request::get(path).body(Full::new(bytes::Bytes::new())).unwrap();
+        let Ok(response) = cluster.service().oneshot(request).await;
+        let Ok(body) = response.into_body().collect().await;
+        let marked: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
+        assert_eq!(marked["metadata"]["annotations"]["kubernetes.io/pod-evict-wanted"], "true", "{marked}");
     }
 }

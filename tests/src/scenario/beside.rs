@@ -21,8 +21,6 @@ use tokio::task::JoinSet;
 use usher_api::gateway::GatewayMode;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_controllers::feeds::Feeds;
-use usher_controllers::observer::Nobody;
 use usher_controllers::{descheduler, evict_policy, eviction_request, run_all};
 use usher_descheduler::{Policy, requester};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
@@ -147,26 +145,14 @@ impl Usher {
             }
         };
         if self.which == Controllers::EvictPolicy {
-            let mut feeds = Feeds::default();
             let (client, clock) = (self.client.clone(), self.clock.clone());
             let options = evict_policy::Options {
                 timeout: EVICT_TIMEOUT,
                 withdraw_after: Some(eviction_request::WITHDRAW_AFTER),
                 interceptors_limit: None,
             };
-            let running = evict_policy::run_until(
-                &mut feeds,
-                client.clone(),
-                clock,
-                options,
-                self.which.interceptors().to_vec(),
-                Box::new(Nobody),
-                std::future::pending(),
-            );
-            controllers.spawn(async move {
-                let _watches = feeds.start(&client);
-                running.await;
-            });
+            let interceptors = self.which.interceptors().to_vec();
+            controllers.spawn(evict_policy::run(client, clock, options, interceptors));
         }
         if let Some((policy, options)) = self.descheduling.lock().clone() {
             let (client, clock) = (self.client.clone(), self.clock.clone());

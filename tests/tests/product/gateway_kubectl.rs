@@ -39,7 +39,7 @@ pub(crate) fn deployment(name: &str, node: &str) -> Value {
     })
 }
 
-async fn deployments_available(cluster: &TestCluster) -> usize {
+pub(crate) async fn deployments_available(cluster: &TestCluster) -> usize {
     let list = cluster.get("/apis/apps/v1/namespaces/default/deployments").await.unwrap();
     let all = list.body["items"].as_array().unwrap();
     all.iter().filter(|it| it["status"]["availableReplicas"].as_i64().unwrap_or(0) >= 1).count()

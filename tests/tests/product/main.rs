@@ -13,6 +13,7 @@ mod descheduler_judge;
 mod descheduler_policies;
 mod eviction_requests;
 mod fuzz_corpus;
+mod gateway_drainers;
 mod gateway_kubectl;
 mod gateway_outages;
 mod hand_over;
