@@ -12,7 +12,7 @@ ATTACK_SECONDS ?= 600
 # The version of cargo-deny that `make deny` was tried with.
 DENY = 0.19.0
 
-.PHONY: help demo test test-fast seeds soak attacks check deny fuzz bench record image
+.PHONY: help demo test test-fast installed seeds soak attacks check deny fuzz bench record image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,12 @@ test: toolchain ## all tests, on the embedded cluster and on a real control plan
 test-fast: toolchain ## the tests that need no real control plane
 	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
 	USHER_SKIP_REAL=1 $(CARGO) test --locked --workspace
+
+installed: toolchain ## the image of 'make image' on real nodes, by kustomize and by the chart: drained, upgraded, uninstalled (needs root)
+	hack/image "" target/usher.tar
+	$(CARGO) test --locked --workspace --no-run
+	$(TESTBED) build
+	USHER_INSTALLED=all USHER_IMAGE=$(CURDIR)/target/usher.tar $(CARGO) test --locked --workspace --test installed -- --nocapture
 
 seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, surges, interference and callers with few rights, in virtual time
 	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test seeds
@@ -71,8 +77,8 @@ record: toolchain ## ask the real control plane for the corpus' answers and the 
 	USHER_RECORD=1 $(CARGO) test --locked --workspace --test scenarios real_cluster_and
 	USHER_RECORD=1 $(CARGO) test --locked --workspace --test product the_recordings_of
 
-image: toolchain ## the container image of the manager, with docker, podman or buildah
-	hack/image
+image: toolchain ## the container image of the manager, with docker, podman or buildah; ARCHIVE=usher.tar also saves it
+	hack/image "" "$(ARCHIVE)"
 
 .PHONY: toolchain
 toolchain:

@@ -24,6 +24,8 @@ pub enum Binary {
     Drainers,
     /// Runs the pods of a real node.
     Kubelet,
+    /// Leads from Services to pods in the network of real nodes.
+    KubeProxy,
     /// Is in the image of the pods of real nodes.
     PodServer,
 }
@@ -58,6 +60,7 @@ impl Binary {
             Self::Kubectl135 => "kubectl-1.35",
             Self::Drainers => "drainers",
             Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
             Self::PodServer => "pod-server",
         }
     }
@@ -77,6 +80,7 @@ impl Binary {
             Self::Kubectl135 => "usher.dev/testbed/kubectl-1.35",
             Self::Drainers => "usher.dev/testbed/drainers",
             Self::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
+            Self::KubeProxy => "k8s.io/kubernetes/cmd/kube-proxy",
             Self::PodServer => "usher.dev/testbed/pod-server",
         }
     }
@@ -89,7 +93,8 @@ impl Binary {
             | Self::Kubectl
             | Self::KubeControllerManager
             | Self::KubeScheduler
-            | Self::Kubelet => &KUBERNETES,
+            | Self::Kubelet
+            | Self::KubeProxy => &KUBERNETES,
             Self::Kwok => &KWOK,
             Self::Helm => &HELM,
             Self::DeschedulerJudge => &DESCHEDULER,
@@ -202,7 +207,7 @@ pub(crate) const FOREIGN_DRAINERS: Set = Set {
 /// Apart from the control plane as well: only real nodes need them.
 pub(crate) const REAL_NODES: Set = Set {
     modules: &[&KUBERNETES, &POD_SERVER],
-    binaries: &[Binary::Kubelet, Binary::PodServer],
+    binaries: &[Binary::Kubelet, Binary::KubeProxy, Binary::PodServer],
     title: "programs for real nodes, once; the first time takes a few minutes",
 };
 

@@ -129,10 +129,10 @@ pub fn descheduler_judge_path() -> Result<PathBuf, Error> {
     Ok(built.into_values().next().unwrap_or_default())
 }
 
-/// The kubelet, and the program in the image of its pods. Nothing else is built, and nothing else builds them.
+/// The kubelet, kube-proxy, and the program in the image of pods. Nothing else is built, and nothing else builds them.
 pub(crate) async fn real_node_toolbox() -> Result<Toolbox, Error> {
-    let needed = [Binary::Kubelet, Binary::PodServer];
-    let paths = tokio::task::spawn_blocking(move || built(&REAL_NODES, &needed, None)).await??;
+    let set = &REAL_NODES;
+    let paths = tokio::task::spawn_blocking(|| built(set, set.binaries, None)).await??;
     Ok(Toolbox { paths })
 }
 

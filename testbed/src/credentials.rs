@@ -20,8 +20,10 @@ pub(crate) const SCHEDULER: &str = "system:kube-scheduler";
 pub(crate) const KWOK: &str = "testbed:kwok";
 
 /// Names a serving certificate is good for: all parts run on loopback, and the API server is `kubernetes` inside.
-const SERVING_NAMES: [&str; 6] = [
+const SERVING_NAMES: [&str; 7] = [
     "127.0.0.1",
+    // Its Service, as pods have it in their environment.
+    "10.96.0.1",
     "localhost",
     "kubernetes",
     "kubernetes.default",

@@ -15,17 +15,20 @@ use crate::build::real_node_toolbox;
 use crate::options::User;
 use crate::packages::{install_missing, is_root};
 use crate::watchdog::Watchdog;
-use crate::{Error, ports};
+use crate::{Error, image, network, ports};
 
 /// The image that pods of real nodes may have. It cannot be pulled: `imagePullPolicy: Never`. See `modules/pod-server` for what it does.
 pub const IMAGE: &str = "testbed.usher.dev/pod-server:1";
+/// Where the kubelet of a node reads manifests of static pods. Each node has its own there.
+pub const MANIFESTS: &str = "/etc/kubernetes/manifests";
 const PLUGINS: &str = "/usr/lib/cni";
 /// Program, and the Debian package that has it.
-const NEEDED: [(&str, &str); 5] = [
+const NEEDED: [(&str, &str); 6] = [
     ("/usr/bin/containerd", "containerd"),
     ("/usr/bin/ctr", "containerd"),
     ("/usr/sbin/runc", "runc"),
     ("/usr/lib/cni/bridge", "containernetworking-plugins"),
+    ("/usr/sbin/iptables", "iptables"),
     ("/usr/bin/unshare", "util-linux"),
 ];
 
@@ -34,10 +37,14 @@ const INIT: &str = r#"
 set -e
 folder=$1; image=$2; shift 2
 # Nothing of the machine that runs this: what a node leaves here is gone with it.
-for own in /run/netns /run/containerd /var/lib/cni /var/lib/kubelet /var/log/pods /var/log/containers; do
+for own in /run/netns /run/containerd /run/dbus /var/lib/cni /var/lib/kubelet /var/log/pods /var/log/containers /etc/kubernetes; do
     mkdir -p $own
     mount -t tmpfs tmpfs $own
 done
+# Where nodes mostly have them, and so agents in pods look for them there.
+mkdir /etc/kubernetes/manifests
+mount --bind "$folder/manifests" /etc/kubernetes/manifests
+cp "$folder/kubelet.yaml" /var/lib/kubelet/config.yaml
 rm -rf "$folder/containerd/state" "$folder/containerd.sock"
 containerd --config "$folder/containerd.toml" >>"$folder/containerd.log" 2>&1 &
 until ctr --address "$folder/containerd.sock" version >/dev/null 2>&1; do sleep 0.1; done
@@ -45,10 +52,11 @@ ctr --address "$folder/containerd.sock" --namespace k8s.io images import "$image
 exec "$@"
 "#;
 
-/// The users as whom the kubelets of so many nodes call the API server: to be among [`crate::Options::users`].
+/// The users as whom so many nodes call the API server: to be among [`crate::Options::users`].
 #[must_use]
 pub fn users(count: usize) -> Vec<User> {
-    (1..=count).map(|number| User::new(&user_of(&name_of(number))).with_group("system:nodes")).collect()
+    let nodes = (1..=count).map(|number| User::new(&user_of(&name_of(number))).with_group("system:nodes"));
+    nodes.chain([User::new(network::PROXY_USER)]).collect()
 }
 
 fn name_of(number: usize) -> String {
@@ -75,6 +83,14 @@ pub fn prepare() -> Result<(), Error> {
     }
 }
 
+/// Builds what real nodes need, where it is not cached.
+///
+/// # Errors
+/// As for [`crate::toolbox`].
+pub async fn build() -> Result<(), Error> {
+    real_node_toolbox().await.map(|_| ())
+}
+
 /// Real nodes of one cluster, until this is dropped.
 pub struct RealNodes {
     folder: PathBuf,
@@ -82,6 +98,7 @@ pub struct RealNodes {
     image: PathBuf,
     cgroup: String,
     nodes: Vec<RealNode>,
+    proxy: Option<Child>,
     watchdog: Watchdog,
 }
 
@@ -116,8 +133,19 @@ impl RealNodes {
         let image = make_image(&folder, &path(Binary::PodServer))?;
         let watchdog = Watchdog::start(&folder)?;
         let cgroup = format!("/usher-real-{process}");
-        let mut real =
-            Self { kubelet: path(Binary::Kubelet), folder, image, cgroup, nodes: Vec::new(), watchdog };
+        let mut real = Self {
+            kubelet: path(Binary::Kubelet),
+            folder,
+            image,
+            cgroup,
+            nodes: Vec::new(),
+            proxy: None,
+            watchdog,
+        };
+        if network::is_own() {
+            let token = token_of(network::PROXY_USER)?;
+            real.start_proxy(&path(Binary::KubeProxy), &kubeconfig(url, ca_pem, &token))?;
+        }
         for number in 1..=count {
             let name = name_of(number);
             let token = token_of(&user_of(&name))?;
@@ -135,7 +163,41 @@ impl RealNodes {
         self.nodes.iter().map(|node| node.name.clone()).collect()
     }
 
-    /// Where the kubelet of a node reads manifests of static pods.
+    /// Services lead to their pods.
+    fn start_proxy(&mut self, program: &Path, kubeconfig: &str) -> Result<(), Error> {
+        let path = self.folder.join("kube-proxy.kubeconfig");
+        fs::write(&path, kubeconfig).map_err(Error::io("cannot write", &path))?;
+        let mut command = self.watchdog.command(program, &self.folder.join("kube-proxy.log"))?;
+        command.args(network::proxy_flags(&path));
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", &self.folder);
+        self.proxy = Some(command.spawn().map_err(Error::io("cannot start", program))?);
+        Ok(())
+    }
+
+    /// Gives a node an image, as `docker save` or [`image::pack`] makes it. It has it until its disk goes.
+    ///
+    /// # Errors
+    /// containerd does not take it, or does not run yet.
+    pub fn import_image(&self, node: &str, archive: &Path) -> Result<(), Error> {
+        self.ctr(node, &["import", &archive.display().to_string()])
+    }
+
+    /// Gives an image that a node has another name. Both are whole: `docker.io/library/web:1`.
+    ///
+    /// # Errors
+    /// There is no such image.
+    pub fn tag_image(&self, node: &str, name: &str, another: &str) -> Result<(), Error> {
+        self.ctr(node, &["tag", "--force", name, another])
+    }
+
+    fn ctr(&self, node: &str, arguments: &[&str]) -> Result<(), Error> {
+        let socket = self.folder.join(node).join("containerd.sock");
+        let mut command = Command::new("/usr/bin/ctr");
+        command.arg("--address").arg(socket).args(["--namespace", "k8s.io", "images"]).args(arguments);
+        image::run(&mut command).map(|_| ())
+    }
+
+    /// Where manifests of static pods of a node are, seen from outside: the kubelet has them in [`MANIFESTS`].
     #[must_use]
     pub fn manifests(&self, node: &str) -> PathBuf {
         self.folder.join(node).join("manifests")
@@ -151,6 +213,16 @@ impl RealNodes {
     #[must_use]
     pub fn kubelet_log(&self, node: &str) -> PathBuf {
         self.folder.join(node).join("kubelet.log")
+    }
+
+    /// The logs of everything that runs here.
+    #[must_use]
+    pub fn logs(&self) -> Vec<PathBuf> {
+        let of_nodes = self
+            .names()
+            .into_iter()
+            .flat_map(|node| ["kubelet.log", "containerd.log"].map(|log| self.folder.join(&node).join(log)));
+        of_nodes.chain([self.folder.join("kube-proxy.log")]).collect()
     }
 
     /// Starts a node that is off.
@@ -182,6 +254,9 @@ impl RealNodes {
             format!("--hostname-override={name}"),
             "--node-labels=testbed.usher.dev/real=true".to_owned(),
         ]);
+        if network::is_own() {
+            command.arg(format!("--node-ip={}", network::MACHINE));
+        }
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", &folder);
         let started = command.spawn().map_err(Error::io("cannot start", &folder))?;
         if let Some(node) = self.nodes.iter_mut().find(|node| node.name == name) {
@@ -228,7 +303,7 @@ impl RealNodes {
             "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": false}},
             "authorization": {"mode": "AlwaysAllow"},
             "containerRuntimeEndpoint": format!("unix://{folder}/containerd.sock"),
-            "staticPodPath": format!("{folder}/manifests"),
+            "staticPodPath": MANIFESTS,
             "fileCheckFrequency": "1s",
             "nodeStatusUpdateFrequency": "2s",
             "cgroupDriver": "cgroupfs", "cgroupsPerQOS": false, "enforceNodeAllocatable": [], "cgroupRoot": self.cgroup,
@@ -245,6 +320,10 @@ impl Drop for RealNodes {
     fn drop(&mut self) {
         for name in self.names() {
             self.power_off(&name);
+        }
+        if let Some(mut proxy) = self.proxy.take() {
+            let _ = proxy.kill();
+            let _ = proxy.wait();
         }
         for node in &self.nodes {
             let _ = quietly(Command::new("ip").args(["link", "delete", &node.bridge]));
@@ -312,43 +391,11 @@ conf_dir = "{folder}/network"
     )
 }
 
-/// An image is an archive of its layers, which are archives too, its configuration and a list of both.
 fn make_image(folder: &Path, program: &Path) -> Result<PathBuf, Error> {
-    let build = folder.join("image");
-    fs::create_dir_all(&build).map_err(Error::io("cannot create", &build))?;
-    let copy = build.join("pod-server");
-    fs::copy(program, &copy).map_err(Error::io("cannot copy", program))?;
-    run(Command::new("tar").args(["--create", "--file=layer.tar", "pod-server"]).current_dir(&build))?;
-    let sum = run(Command::new("sha256sum").arg("layer.tar").current_dir(&build))?;
-    let digest = sum.split_whitespace().next().unwrap_or_default();
-    let config = json!({
-        "architecture": architecture(), "os": "linux", "config": {"Entrypoint": ["/pod-server"]},
-        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
-    });
-    let list = json!([{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]);
-    for (file, text) in [("config.json", config), ("manifest.json", list)] {
-        let path = build.join(file);
-        fs::write(&path, text.to_string()).map_err(Error::io("cannot write", path))?;
-    }
-    let files = ["manifest.json", "config.json", "layer.tar"];
-    run(Command::new("tar").args(["--create", "--file=image.tar"]).args(files).current_dir(&build))?;
-    Ok(build.join("image.tar"))
-}
-
-fn architecture() -> &'static str {
-    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
-}
-
-/// What a program says, if it ends well.
-fn run(command: &mut Command) -> Result<String, Error> {
-    let program = command.get_program().to_owned();
-    let output =
-        command.stdin(Stdio::null()).output().map_err(Error::io("cannot run", Path::new(&program)))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(Error::NoRealNodes(format!("{}: {why}", program.display())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let (build, root) = (folder.join("image"), folder.join("image/root"));
+    fs::create_dir_all(&root).map_err(Error::io("cannot create", &root))?;
+    fs::copy(program, root.join("pod-server")).map_err(Error::io("cannot copy", program))?;
+    image::pack(&build, &root, &json!({"Entrypoint": ["/pod-server"]}), &[IMAGE])
 }
 
 fn quietly(command: &mut Command) -> std::io::Result<std::process::ExitStatus> {

@@ -25,6 +25,7 @@ pub mod report;
 pub mod request_calm;
 pub mod request_hours;
 pub mod requests;
+pub mod rights;
 pub mod scenario;
 pub mod seeds;
 pub mod typed;

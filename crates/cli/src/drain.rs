@@ -68,8 +68,8 @@ pub struct Waiting {
     timeout: Option<SignedDuration>,
     /// Be done when only DaemonSet and static pods are left.
     ///
-    /// They come last in every plan: DaemonSets take their pods off when it reaches them, and static pods stay. The maintenance goes on
-    /// with them; complete it when the work on the nodes is done.
+    /// They come last in every plan: DaemonSets take their pods off when it reaches them, and node agents static pods. The maintenance
+    /// goes on with them; complete it when the work on the nodes is done.
     #[arg(long)]
     ignore_daemonsets: bool,
 }

@@ -20,6 +20,18 @@ trait Manager {
     fn preparing_for_shutdown(&self) -> zbus::Result<bool>;
 }
 
+#[zbus::proxy(
+    interface = "org.freedesktop.systemd1.Manager",
+    default_service = "org.freedesktop.systemd1",
+    default_path = "/org/freedesktop/systemd1"
+)]
+trait Systemd {
+    fn kill_unit(&self, name: &str, whom: &str, signal: i32) -> zbus::Result<()>;
+}
+
+/// By which logind reads its files anew. It has no call for that.
+const SIGHUP: i32 = 1;
+
 #[derive(Debug, thiserror::Error)]
 #[error(
     "systemd-logind cannot be used: {0}; shutdowns of the node are not delayed. See that D-Bus is reachable, or switch it off with --delay-shutdown=false"
@@ -60,6 +72,15 @@ impl Logind {
     /// logind does not answer.
     pub async fn longest_delay(&self) -> Result<Duration, LogindError> {
         Ok(Duration::from_micros(self.0.inhibit_delay_max_usec().await?))
+    }
+
+    /// Its files are read anew, a moment later.
+    ///
+    /// # Errors
+    /// systemd does not answer, or refuses.
+    pub async fn reload(&self) -> Result<(), LogindError> {
+        let systemd = SystemdProxy::new(self.0.inner().connection()).await?;
+        Ok(systemd.kill_unit("systemd-logind.service", "all", SIGHUP).await?)
     }
 
     /// # Errors

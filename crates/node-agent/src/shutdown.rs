@@ -23,6 +23,7 @@ use usher_decide::snapshot::{Node, NodeOnWire, Owner, Pod, PodOnWire};
 
 use crate::kubelet::GracePeriod;
 use crate::logind::{Inhibitor, Logind, LogindError};
+use crate::shutdown_limit::ShutdownLimit;
 
 /// How often it is looked whether the pods have ended, and how long the API server is waited for each time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -155,6 +156,8 @@ pub struct Options {
     pub boot: String,
     pub periods: Vec<GracePeriod>,
     pub complete_after_boot: bool,
+    /// If logind is to let shutdowns wait longer than it does by itself.
+    pub limit: Option<ShutdownLimit>,
 }
 
 /// The name of the maintenance that an agent makes for its node. Policies let it have no other.
@@ -238,6 +241,11 @@ impl Shutdown {
         state: &watch::Sender<Result<(), String>>,
     ) -> Result<(), LogindError> {
         let logind = Logind::connect(bus).await?;
+        if let Some(limit) = &self.options.limit
+            && let Err(why) = limit.raise(&logind).await
+        {
+            tracing::warn!(%why, "the time that logind lets shutdowns wait is not raised");
+        }
         let mut signals = logind.shutdowns().await?;
         let mut inhibitor = Some(logind.inhibit().await?);
         let _ = state.send_replace(Ok(()));

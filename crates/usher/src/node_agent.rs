@@ -14,6 +14,7 @@ use usher_node_agent::agent::{self, Beside, Options};
 use usher_node_agent::folder::{Folder, put_back};
 use usher_node_agent::kubelet::{GracePeriod, KubeletConfig};
 use usher_node_agent::shutdown::{self, Shutdown, maintenance_name};
+use usher_node_agent::shutdown_limit::ShutdownLimit;
 
 use crate::interruption::interruption;
 use crate::manager::{END_WITHIN, access, duration, http as pages, listen, logs};
@@ -86,7 +87,7 @@ impl Node {
         Ok(Shutdown {
             client,
             clock: Clock::system(),
-            options: shutdown::Options { node, boot, periods, complete_after_boot },
+            options: shutdown::Options { node, boot, periods, complete_after_boot, limit: None },
         })
     }
 }
@@ -105,6 +106,10 @@ struct Run {
     /// The system bus of the node. By default the socket run/dbus/system_bus_socket under --host-root.
     #[arg(long, value_name = "ADDRESS")]
     bus_address: Option<String>,
+    /// Let systemd-logind delay shutdowns for at least so long, such as 10m, if it does not: a drop-in etc/systemd/logind.conf.d under
+    /// --host-root is written for that, and logind reads it. By default no file of the system is changed.
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "delay_shutdown")]
+    raise_shutdown_limit: Option<SignedDuration>,
     /// Where /metrics and /healthz are served, over plain HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10259")]
     metrics_address: SocketAddr,
@@ -234,7 +239,12 @@ async fn start(arguments: Run) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     let client = arguments.access.client().await?;
-    let shutdown = arguments.node.shutdown(client.clone(), &config, arguments.complete_after_boot)?;
+    let mut shutdown = arguments.node.shutdown(client.clone(), &config, arguments.complete_after_boot)?;
+    if let Some(limit) = arguments.raise_shutdown_limit {
+        let at_least = limit.try_into().context("--raise-shutdown-limit is no length of time")?;
+        let folder = arguments.files.on_host(Path::new("/etc/systemd/logind.conf.d"));
+        shutdown.options.limit = Some(ShutdownLimit { at_least, folder });
+    }
     let options = Options {
         node: arguments.node.name.clone(),
         folder,

@@ -41,7 +41,13 @@ impl TestCluster {
     /// See [`ControlPlane::start`].
     pub async fn real_living_with(users: Vec<User>) -> Result<Self> {
         let alone = planes::alone().await?;
-        Self::of_plane(Options { controllers: true, users, ..Options::default() }, alone).await
+        let options = Options {
+            controllers: true,
+            users,
+            api_server_flags: usher_testbed::network::api_server_flags(),
+            ..Options::default()
+        };
+        Self::of_plane(options, alone).await
     }
 
     async fn of_plane(options: Options, turn: SemaphorePermit<'static>) -> Result<Self> {

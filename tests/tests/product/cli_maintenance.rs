@@ -221,13 +221,13 @@ async fn pods_of_daemon_sets_are_said_to_be_all_that_is_left() {
     assert_eq!(waited.code(), 3, "{waited:?}");
     assert!(
         waited.err.starts_with(
-            "not drained after 10m: 1 pod remains on 1 node\nonly DaemonSet and static pods remain: daemons leave now, static pods \
-             stay; --ignore-daemonsets waits for neither\n"
+            "not drained after 10m: 1 pod remains on 1 node\nonly DaemonSet and static pods remain: daemons leave now, static pods if a \
+             node agent runs there; --ignore-daemonsets waits for neither\n"
         ),
         "{waited:?}"
     );
     assert!(waited.err.contains("the pod belongs to a DaemonSet"), "{waited:?}");
-    let line = "drain-n1: only DaemonSet and static pods remain: daemons leave now, static pods stay; --ignore-daemonsets waits \
+    let line = "drain-n1: only DaemonSet and static pods remain: daemons leave now, static pods if a node agent runs there; --ignore-daemonsets waits \
                 for neither\n";
     assert_eq!(waited.out.matches(line).count(), 1, "{waited:?}");
     let ended = usher(&scene, "drain n1 --ignore-daemonsets").await;

@@ -20,6 +20,7 @@ mod hand_over;
 mod interceptor_sdk;
 mod manager_rights;
 mod node_agent;
+mod node_agent_rights;
 mod node_maintenance;
 mod node_shutdown;
 mod policies;

@@ -2,7 +2,6 @@
 //! cluster, in virtual time, with the roles as they are checked in.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use usher_tests::living::{
     BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, STATEFUL_SETS, bare_pod, workload,
 };
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
-use usher_tests::manifests;
+use usher_tests::rights::{Right, Roles};
 use usher_tests::scenario::beside::answer_inside;
 use usher_webhook::configurations::{NAMESPACE, SECRET, manager_user};
 use usher_webhook::{Keeper, ServingCertificate};
@@ -133,45 +132,8 @@ const NEEDED: [(&str, &str); 59] = [
     ("secrets update", "certificates are made anew"),
 ];
 
-/// A verb on a resource.
-type Right = (String, String);
-
-fn roles() -> Vec<Value> {
-    ROLES.iter().flat_map(|file| manifests::objects(file).unwrap()).collect()
-}
-
-/// All rights of the roles.
-fn rights() -> Vec<Right> {
-    let mut all = Vec::new();
-    for rule in roles().iter().flat_map(|role| role["rules"].as_array().cloned().unwrap_or_default()) {
-        for resource in rule["resources"].as_array().unwrap() {
-            for verb in rule["verbs"].as_array().unwrap() {
-                all.push((resource.as_str().unwrap().to_owned(), verb.as_str().unwrap().to_owned()));
-            }
-        }
-    }
-    all
-}
-
-/// The role without a right: a rule of several resources is taken apart.
-fn without(role: &Value, (resource, verb): &Right) -> Value {
-    let mut role = role.clone();
-    let Some(rules) = role["rules"].as_array() else { return role };
-    let mut kept = Vec::new();
-    for rule in rules {
-        for one in rule["resources"].as_array().unwrap() {
-            let mut rule = rule.clone();
-            rule["resources"] = json!([one]);
-            if one == resource.as_str() {
-                rule["verbs"].as_array_mut().unwrap().retain(|known| known != verb.as_str());
-            }
-            if rule["verbs"].as_array().is_some_and(|verbs| !verbs.is_empty()) {
-                kept.push(rule);
-            }
-        }
-    }
-    role["rules"] = kept.into();
-    role
+fn roles() -> Roles {
+    Roles::of(&ROLES).unwrap()
 }
 
 struct Scene {
@@ -185,14 +147,7 @@ impl Scene {
     async fn new(missing: Option<&Right>) -> Self {
         let living = Living::start(1, 2).await.unwrap();
         living.install_crds().await.unwrap();
-        for role in roles() {
-            let role = missing.map_or(role.clone(), |right| without(&role, right));
-            let plural = role["kind"].as_str().unwrap().to_lowercase() + "s";
-            let namespace = role["metadata"]["namespace"].as_str().map(|name| format!("/namespaces/{name}"));
-            let path =
-                format!("/apis/rbac.authorization.k8s.io/v1{}/{plural}", namespace.unwrap_or_default());
-            living.create(&path, &role).await.unwrap();
-        }
+        roles().install(&living, missing).await.unwrap();
         let account = User {
             name: manager_user(NAMESPACE),
             groups: vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()],
@@ -490,27 +445,7 @@ fn first_failure(missing: Option<Right>) -> Option<&'static str> {
 
 #[test]
 fn every_right_of_the_manager_is_needed() {
-    assert_eq!(first_failure(None), None, "with all its rights");
-    let expected: BTreeMap<String, &str> =
-        NEEDED.iter().map(|(right, what)| ((*right).to_owned(), *what)).collect();
-    let left = parking_lot::Mutex::new(rights());
-    let failures = parking_lot::Mutex::new(BTreeMap::new());
-    let work = || loop {
-        let Some(right) = left.lock().pop() else { return };
-        let name = format!("{} {}", right.0, right.1);
-        let failure = first_failure(Some(right));
-        failures.lock().insert(name, failure.unwrap_or("nothing"));
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
-    });
-    let failures = failures.into_inner();
-    let unlike = |(right, what): &(&String, &&str)| expected.get(*right) != Some(*what);
-    let surprises: Vec<_> = failures.iter().filter(unlike).collect();
-    assert!(surprises.is_empty(), "this is what fails without these rights: {surprises:#?}");
-    assert_eq!(failures.len(), expected.len(), "all rights were tried: {failures:#?}");
+    roles().are_all_needed(&NEEDED, first_failure).unwrap();
 }
 
 /// The rights and the interceptor of DaemonSets go together, and whatever it had held is let through all the same.
@@ -618,10 +553,9 @@ async fn a_manager_without_the_role_of_deployments_says_so_and_goes_on_once_it_h
     assert!(scene.becomes(SOON, &request, told).await, "{}", scene.living.get(&request).await.unwrap());
     assert!(scene.becomes(Duration::ZERO, &request, says("deploy/workloads/deployment-role.yaml")).await);
 
-    let role = roles().into_iter().find(|role| {
-        role["kind"] == "ClusterRole" && role["metadata"]["name"] == "usher-interceptor-deployment"
-    });
-    scene.living.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role.unwrap()).await.unwrap();
+    let (all, kind) = (roles(), "ClusterRole");
+    let role = all.named(kind, "usher-interceptor-deployment").unwrap();
+    scene.living.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await.unwrap();
     let replaced = |list: &Value| {
         list["items"]
             .as_array()

@@ -18,15 +18,15 @@ use usher_node_agent::folder::Folder;
 use usher_tests::living::{Living, NODES, PODS};
 use usher_tests::scenario::beside::{answer_inside, manager};
 
-const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
+pub(super) const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
 const REQUESTS: &str =
     "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
-const MIRROR: &str = "/api/v1/namespaces/default/pods/proxy-n1";
+pub(super) const MIRROR: &str = "/api/v1/namespaces/default/pods/proxy-n1";
 
-struct Scene {
-    living: Arc<Living>,
+pub(super) struct Scene {
+    pub(super) living: Arc<Living>,
     client: kube::Client,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     _tasks: JoinSet<()>,
 }
 
@@ -61,7 +61,7 @@ async fn kubelet(living: Arc<Living>, folder: PathBuf) {
 
 impl Scene {
     /// Two nodes, one with a static pod from a folder, and a manager.
-    async fn start(name: &str) -> Self {
+    pub(super) async fn start(name: &str) -> Self {
         let living = Arc::new(Living::start(1, 2).await.unwrap());
         living.install_crds().await.unwrap();
         let client = kube::Client::new(living.cluster.service_as(manager()), "default");
@@ -86,7 +86,7 @@ impl Scene {
         self.agent_with(self.client.clone(), Beside::nothing())
     }
 
-    fn agent_with(&self, client: kube::Client, beside: Beside) -> JoinSet<()> {
+    pub(super) fn agent_with(&self, client: kube::Client, beside: Beside) -> JoinSet<()> {
         let options = Options {
             node: "n1".into(),
             folder: Some(Folder::new(&self.folder)),
@@ -106,7 +106,7 @@ impl Scene {
         list.unwrap()["items"][0].clone()
     }
 
-    async fn drain(&self, name: &str) {
+    pub(super) async fn drain(&self, name: &str) {
         let maintenance = json!({
             "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": name},
             "spec": {"stage": "Drain", "reason": "OS upgrade", "nodeSelector": {"nodeSelectorTerms": [
@@ -116,7 +116,7 @@ impl Scene {
         self.living.create(MAINTENANCES, &maintenance).await.unwrap();
     }
 
-    async fn drained(&self, name: &str) {
+    pub(super) async fn drained(&self, name: &str) {
         let is_drained = |it: &Value| {
             let conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
             conditions.iter().any(|it| it["type"] == "Drained" && it["status"] == "True")
@@ -144,7 +144,7 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-fn clock(living: &Living) -> Clock {
+pub(super) fn clock(living: &Living) -> Clock {
     let (now, timers) = (living.cluster.clone(), living.cluster.clone());
     Clock::with_timers(move || now.now(), move |at| timers.time_until(at))
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cluster_simulator::{self as life, Times};
@@ -20,7 +20,9 @@ use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
 use usher_node_agent::kubelet::GracePeriod;
+use usher_node_agent::logind::Logind;
 use usher_node_agent::shutdown::{Alone, Options, Shutdown};
+use usher_node_agent::shutdown_limit::{LimitError, ShutdownLimit};
 use usher_testbed::packages::{install_missing, is_root};
 use usher_tests::living::{Living, NODES, PODS, bare_pod};
 use usher_tests::scenario::beside::{answer_inside, manager};
@@ -106,10 +108,17 @@ impl Machine {
         };
         let (begun, reboots) = unbounded_channel();
         let mut tasks = JoinSet::new();
-        tasks.spawn(stand_in(systemd.clone(), begun));
+        let pid = Arc::new(AtomicU32::new(0));
+        tasks.spawn(stand_in(systemd.clone(), begun, pid.clone()));
+        // It has files of its own, and not those of the machine.
+        fs::create_dir_all(folder.join("systemd/logind.conf.d")).unwrap();
+        let own_files = r#"mount --bind "$0/systemd" /etc/systemd && exec "$1""#;
         let logind = run(Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", LOGIND])
+            .args(["--pdeathsig", "KILL", "unshare", "--mount", "/bin/sh", "-c", own_files])
+            .arg(&folder)
+            .arg(LOGIND)
             .env("DBUS_SYSTEM_BUS_ADDRESS", &address));
+        pid.store(logind.0.id(), Ordering::SeqCst);
         let machine =
             Self { address, folder, reboots, _systemd: tasks, _processes: [bus, logind], _alone: alone };
         for _ in 0..100 {
@@ -151,7 +160,8 @@ impl Machine {
 }
 
 /// Refuses to reboot, which logind tells everybody as a cancellation.
-async fn stand_in(connection: zbus::Connection, begun: UnboundedSender<Instant>) {
+/// `logind` is the process that gets signals.
+async fn stand_in(connection: zbus::Connection, begun: UnboundedSender<Instant>, logind: Arc<AtomicU32>) {
     let mut messages = zbus::MessageStream::from(&connection);
     while let Some(Ok(message)) = messages.next().await {
         if message.message_type() != zbus::message::Type::MethodCall {
@@ -166,6 +176,14 @@ async fn stand_in(connection: zbus::Connection, begun: UnboundedSender<Instant>)
                 let error =
                     zbus::names::ErrorName::try_from("org.freedesktop.DBus.Error.AccessDenied").unwrap();
                 connection.reply_error(&header, error, &"nothing powers off here").await
+            }
+            "KillUnit" => {
+                let (unit, whom, signal): (String, String, i32) = message.body().deserialize().unwrap();
+                assert_eq!((unit.as_str(), whom.as_str()), ("systemd-logind.service", "all"));
+                let pid = logind.load(Ordering::SeqCst).to_string();
+                let sent = Command::new("kill").arg(format!("-{signal}")).arg(pid).status().unwrap();
+                assert!(sent.success());
+                connection.reply(&header, &()).await
             }
             _ => connection.reply(&header, &()).await,
         };
@@ -223,8 +241,13 @@ impl Scene {
 
     fn shutdown(&self, boot: &str, complete_after_boot: bool) -> Shutdown {
         let periods = [0, 1000].map(|priority| GracePeriod { priority, shutdown_grace_period_seconds: 5 });
-        let options =
-            Options { node: "n1".into(), boot: boot.into(), periods: periods.to_vec(), complete_after_boot };
+        let options = Options {
+            node: "n1".into(),
+            boot: boot.into(),
+            periods: periods.to_vec(),
+            complete_after_boot,
+            limit: None,
+        };
         Shutdown { client: self.client.clone(), clock: clock(&self.living), options }
     }
 
@@ -347,4 +370,42 @@ async fn after_a_boot_the_maintenance_stays_for_an_administrator_or_goes_at_once
     scene.living.get(MAINTENANCE).await.unwrap();
     scene.agent("boot-3", true).await;
     scene.no_maintenance().await;
+}
+
+/// What the agent writes, beside a drop-in of the administrator.
+#[tokio::test]
+async fn the_limit_of_logind_is_raised_where_that_is_allowed_and_no_other_file_is_changed() {
+    let Some(machine) = Machine::start("limit").await else { return };
+    let logind = Logind::connect(&machine.address).await.unwrap();
+    let folder = machine.folder.join("systemd/logind.conf.d");
+    let own = folder.join("99-usher-node-agent.conf");
+    let limit = |seconds| ShutdownLimit { at_least: Duration::from_secs(seconds), folder: folder.clone() };
+    let granted = logind.longest_delay().await.unwrap();
+    limit(granted.as_secs()).raise(&logind).await.unwrap();
+    assert!(!own.exists(), "what is long enough is left as it is");
+
+    let theirs = "[Login]\nInhibitDelayMaxSec=7s\n";
+    fs::write(folder.join("50-usher.conf"), theirs).unwrap();
+    limit(90).raise(&logind).await.unwrap();
+    assert_eq!(logind.longest_delay().await.unwrap(), Duration::from_secs(90));
+    limit(120).raise(&logind).await.unwrap();
+    assert_eq!(
+        logind.longest_delay().await.unwrap(),
+        Duration::from_secs(120),
+        "what is its own is written again"
+    );
+    assert_eq!(fs::read_to_string(folder.join("50-usher.conf")).unwrap(), theirs);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "and no draft");
+
+    fs::write(folder.join("99-z.conf"), theirs).unwrap();
+    let unheeded = limit(300).raise(&logind).await.unwrap_err();
+    assert!(
+        matches!(unheeded, LimitError::Unheeded { granted } if granted == Duration::from_secs(7)),
+        "{unheeded}"
+    );
+    fs::remove_file(folder.join("99-z.conf")).unwrap();
+    fs::write(&own, theirs).unwrap();
+    let foreign = limit(600).raise(&logind).await.unwrap_err();
+    assert!(matches!(foreign, LimitError::Foreign(_)), "{foreign}");
+    assert_eq!(fs::read_to_string(&own).unwrap(), theirs);
 }

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use usher_apply::Clock;
+use usher_cli::Environment;
 use usher_node_agent::agent::{self, Beside, Options};
 use usher_node_agent::folder::Folder;
 use usher_node_agent::kubelet::KubeletConfig;
@@ -26,6 +27,7 @@ use usher_tests::TestCluster;
 use usher_tests::kubectl::Kubectl;
 use usher_tests::scenario::ClusterUnderTest;
 use usher_tests::scenario::beside::{self, Controllers};
+use usher_tests::typed::usher;
 
 const NODES: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -70,7 +72,7 @@ impl Scene {
         let config = KubeletConfig::read(&self.real.kubelet_config(node)).unwrap();
         let options = Options {
             node: node.to_owned(),
-            folder: config.static_pod_folder().map(Folder::new),
+            folder: Some(Folder::new(self.real.manifests(node))),
             has_url: false,
             folder_name: config.static_pod_path.clone(),
             version: "test".into(),
@@ -138,6 +140,28 @@ impl Scene {
             }
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
+    }
+
+    async fn maintain(&self, name: &str, node: &str) {
+        self.apply(&json!({
+            "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": name},
+            "spec": {"stage": "Drain", "reason": "kernel update", "nodeSelector": {"nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
+            ]}},
+        }))
+        .await;
+        self.until(&format!("get nodemaintenance {name} -o json"), |it| has_condition(it, "Drained")).await;
+    }
+
+    /// Without --ignore-daemonsets.
+    async fn usher_drains(&self, name: &str, node: &str) {
+        let kubeconfig = self.plane.kubeconfig().display();
+        let line = format!("drain {node} --name {name} --timeout 2m --kubeconfig {kubeconfig}");
+        let ended = usher(&line, &Environment::plain()).await.unwrap();
+        assert_eq!(ended.code(), 0, "{ended:?}");
+        assert!(ended.out.contains(&format!("{node} drained: ")), "{ended:?}");
+        assert!(!ended.out.contains("pod stays") && !ended.out.contains("pods stay"), "{ended:?}");
+        println!("{}", ended.out);
     }
 
     async fn apply(&self, object: &Value) {
@@ -274,15 +298,11 @@ async fn a_rolling_maintenance_with_reboots_over_real_nodes_fails_no_request_and
         let mirror = format!("get pod proxy-{node} -n default -o json");
         scene.until(&mirror, is_ready).await;
         let name = format!("kernel-{node}");
-        scene
-            .apply(&json!({
-                "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": name},
-                "spec": {"stage": "Drain", "reason": "kernel update", "nodeSelector": {"nodeSelectorTerms": [
-                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
-                ]}},
-            }))
-            .await;
-        scene.until(&format!("get nodemaintenance {name} -o json"), |it| has_condition(it, "Drained")).await;
+        if node == scene.real.names()[0] {
+            scene.maintain(&name, &node).await;
+        } else {
+            scene.usher_drains(&name, &node).await;
+        }
         let left = scene.get(&format!("get pods -A --field-selector spec.nodeName={node} -o json")).await;
         assert_eq!(left, Value::Null, "static pods and daemons have left too");
         assert!(!scene.real.manifests(&node).join("proxy.yaml").exists());

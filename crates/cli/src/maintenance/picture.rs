@@ -23,7 +23,7 @@ const AROUND: usize = 8;
 const BAR: usize = 20;
 /// A screen has room for all columns from so many letters on.
 const WIDE: usize = 100;
-const DAEMONS: &str = "only DaemonSet and static pods remain: daemons leave now, static pods stay; --ignore-daemonsets waits for neither";
+const DAEMONS: &str = "only DaemonSet and static pods remain: daemons leave now, static pods if a node agent runs there; --ignore-daemonsets waits for neither";
 /// A manager that runs has taken a maintenance up by then.
 const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 

@@ -362,7 +362,7 @@ fn a_drain_that_waits_for_daemon_sets_says_once_how_to_go_on() {
     let pods = world(&[daemon("agent-1", "a")], &[], &[]);
     let mut progress = looked(&maintenance, &pods, &pods);
     let mut said = Said::default();
-    let wanted = "only DaemonSet and static pods remain: daemons leave now, static pods stay; --ignore-daemonsets waits for neither\n";
+    let wanted = "only DaemonSet and static pods remain: daemons leave now, static pods if a node agent runs there; --ignore-daemonsets waits for neither\n";
     assert_eq!(
         said.lines(&maintenance, &progress, now()),
         format!("node/a: 0 of 1 pod gone, 1 pending\nm: {wanted}")

@@ -323,3 +323,15 @@ fn no_right_is_a_wildcard_and_secrets_are_read_by_name() {
     }
     assert!(rules > 5, "the roles were found");
 }
+
+#[test]
+fn uninstalling_takes_all_classes_of_the_project_off_pods() {
+    let script = std::fs::read_to_string(deploy().join("uninstall")).unwrap();
+    let (_, list) = script.split_once("for class in ").unwrap();
+    let (list, _) = list.split_once(';').unwrap();
+    let mut listed: Vec<&str> = list.split_whitespace().filter(|word| *word != "\\").collect();
+    let mut all = usher_api::names::PROJECT_CLASSES.to_vec();
+    listed.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(listed, all);
+}

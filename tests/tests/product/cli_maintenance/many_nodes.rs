@@ -151,7 +151,7 @@ async fn of_many_nodes_it_is_told_that_only_pods_of_daemon_sets_are_left() {
     let line = format!("drain {} --name big", nodes(102));
     let waited = usher(&scene, &format!("{line} --timeout 10m")).await;
     assert_eq!(waited.code(), 3, "{waited:?}");
-    let told = "big: only DaemonSet and static pods remain: daemons leave now, static pods stay; --ignore-daemonsets waits for neither\n";
+    let told = "big: only DaemonSet and static pods remain: daemons leave now, static pods if a node agent runs there; --ignore-daemonsets waits for neither\n";
     assert_eq!(waited.out.matches(told).count(), 1, "{waited:?}");
     assert!(waited.err.starts_with("not drained after 10m: 102 pods remain on 102 nodes\n"), "{waited:?}");
     let ended = usher(&scene, &format!("{line} --ignore-daemonsets")).await;
