@@ -108,7 +108,7 @@ struct Run {
     bus_address: Option<String>,
     /// Let systemd-logind delay shutdowns for at least so long, such as 10m, if it does not: a drop-in etc/systemd/logind.conf.d under
     /// --host-root is written for that, and logind reads it. By default no file of the system is changed.
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "delay_shutdown")]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     raise_shutdown_limit: Option<SignedDuration>,
     /// Where /metrics and /healthz are served, over plain HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10259")]
@@ -298,6 +298,22 @@ async fn start(arguments: Run) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_limit_of_shutdowns_is_raised_only_if_somebody_says_so() {
+        let limit = |words: &[&str]| {
+            let line = <Line as clap::Parser>::try_parse_from([&["node-agent"][..], words].concat()).unwrap();
+            line.arguments.run.raise_shutdown_limit
+        };
+        assert_eq!(limit(&[]), None);
+        assert_eq!(limit(&["--raise-shutdown-limit=10m"]), Some(SignedDuration::from_mins(10)));
+    }
 
     #[test]
     fn metrics_say_what_is_taken_and_whether_shutdowns_wait() {

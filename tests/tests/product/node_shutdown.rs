@@ -375,7 +375,9 @@ async fn after_a_boot_the_maintenance_stays_for_an_administrator_or_goes_at_once
 /// What the agent writes, beside a drop-in of the administrator.
 #[tokio::test]
 async fn the_limit_of_logind_is_raised_where_that_is_allowed_and_no_other_file_is_changed() {
-    let Some(machine) = Machine::start("limit").await else { return };
+    let Some(mut scene) = Scene::start("limit").await else { return };
+    let mut shutdown = scene.shutdown("b", false);
+    let machine = &scene.machine;
     let logind = Logind::connect(&machine.address).await.unwrap();
     let folder = machine.folder.join("systemd/logind.conf.d");
     let own = folder.join("99-usher-node-agent.conf");
@@ -386,7 +388,11 @@ async fn the_limit_of_logind_is_raised_where_that_is_allowed_and_no_other_file_i
 
     let theirs = "[Login]\nInhibitDelayMaxSec=7s\n";
     fs::write(folder.join("50-usher.conf"), theirs).unwrap();
-    limit(90).raise(&logind).await.unwrap();
+    shutdown.options.limit = Some(limit(90));
+    let (bus, alone) = (machine.address.clone(), scene.for_agent.clone());
+    let state = watch::channel(Err(String::new())).0;
+    scene.tasks.spawn(async move { shutdown.run(bus, alone, state).await });
+    machine.inhibited().await;
     assert_eq!(logind.longest_delay().await.unwrap(), Duration::from_secs(90));
     limit(120).raise(&logind).await.unwrap();
     assert_eq!(

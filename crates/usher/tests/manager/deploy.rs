@@ -335,3 +335,20 @@ fn uninstalling_takes_all_classes_of_the_project_off_pods() {
     all.sort_unstable();
     assert_eq!(listed, all);
 }
+
+#[tokio::test]
+async fn agents_see_the_files_of_logind_only_if_they_are_to_raise_its_limit() {
+    if usher_testbed::skip_real("agents_see_the_files_of_logind_only_if_they_are_to_raise_its_limit") {
+        return;
+    }
+    for (choice, is_raised) in
+        [("nodeAgent.raiseShutdownLimit=", false), ("nodeAgent.raiseShutdownLimit=10m", true)]
+    {
+        let chart = rendered(&["--set", "nodeAgent.enabled=true", "--set", choice]).await;
+        let pod = &chart["DaemonSet usher-system usher-node-agent"]["spec"]["template"]["spec"];
+        let says = |part: &Value, text: &str| part.to_string().contains(text);
+        assert_eq!(says(&pod["containers"][0]["args"], "--raise-shutdown-limit=10m"), is_raised);
+        assert_eq!(says(&pod["containers"][0]["volumeMounts"], "/host/etc/systemd/logind.conf.d"), is_raised);
+        assert_eq!(says(&pod["volumes"], r#""path":"/etc/systemd/logind.conf.d""#), is_raised);
+    }
+}
