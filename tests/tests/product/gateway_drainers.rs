@@ -95,7 +95,9 @@ async fn karpenters_eviction_queue_drains_through_the_gateway_on_the_real_cluste
     let tries = refusals(&told, "taken");
     assert!(tries > 1, "{told}");
     if tries <= TRIES_OF_CLIENT_GO {
-        eprintln!("!! a slow machine: client-go was still repeating when the pod went, what Karpenter tells is not looked at");
+        eprintln!(
+            "!! a slow machine: client-go was still repeating when the pod went, what Karpenter tells is not looked at"
+        );
         return;
     }
     let events = plane.get("/api/v1/namespaces/default/events").await.unwrap();
