@@ -9,7 +9,7 @@ mod left_behind;
 mod scene;
 
 use std::io::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use usher_testbed::{network, real_nodes, skip_real};
@@ -19,6 +19,9 @@ use left_behind::Inventory;
 use scene::{Scene, has_condition, is_ready};
 
 const TEST: &str = "usher_is_installed_on_real_nodes_drains_them_is_upgraded_and_leaves_nothing_behind";
+
+/// Longer than it takes on a busy machine.
+const AT_MOST: Duration = Duration::from_secs(400);
 
 /// In full: the API server has others of that name.
 const REQUESTS: &str = "evictionrequests.evictionrequest.coordination.k8s.io";
@@ -46,12 +49,22 @@ async fn usher_is_installed_on_real_nodes_drains_them_is_upgraded_and_leaves_not
         usher_testbed::helm_path().await.unwrap();
         usher_testbed::toolbox(&usher_testbed::Binary::ALL).unwrap();
         real_nodes::build().await.unwrap();
-        let ended = network::run_again(&[TEST, "--exact", "--nocapture"]).unwrap();
-        let said = String::from_utf8_lossy(&ended.stdout);
-        println!("{said}");
-        assert!(ended.status.success() && said.contains("1 passed"), "see above");
-        return;
+        for is_last in [false, true] {
+            let ended = network::run_again(&[TEST, "--exact", "--nocapture"]).unwrap();
+            let said = String::from_utf8_lossy(&ended.stdout);
+            println!("{said}");
+            if ended.status.success() && said.contains("1 passed") {
+                return;
+            }
+            assert!(!is_last, "see above");
+            let _ = std::io::stderr()
+                .write_all(format!("FAILED, AND IS TRIED ONCE MORE: {TEST}\n{said}").as_bytes());
+        }
     }
+    tokio::time::timeout(AT_MOST, both_ways()).await.unwrap();
+}
+
+async fn both_ways() {
     let mut scene = Scene::start().await;
     for way in [Way::Kustomize, Way::Chart] {
         let begun = Instant::now();
