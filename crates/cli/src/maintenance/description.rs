@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::core::Selector;
-use usher_api::names::{DRAINED_CONDITION, MAINTENANCE_COMPLETION_FINALIZER};
+use usher_api::names::DRAINED_CONDITION;
 use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage as Stage};
 use usher_decide::maintenance::plan::with_defaults;
 use usher_decide::maintenance::targets::Targets;
@@ -16,6 +16,7 @@ use super::picture::{cause, eta, plural};
 use super::progress::{NodeProgress, Progress};
 use super::rows::{limit, one_line};
 use super::selection;
+use super::stage::has_released;
 use crate::explain::event_time;
 use crate::sheet::Sheet;
 use crate::table::Table;
@@ -76,9 +77,8 @@ fn headline(maintenance: &NodeMaintenance) -> String {
     let nodes = maintenance.status.as_ref().map(|status| usize::try_from(status.nodes).unwrap_or(0));
     let nodes = nodes.map_or("its nodes".to_string(), |nodes| plural(nodes, "node"));
     if maintenance.metadata.deletion_timestamp.is_some() {
-        let finalizers = maintenance.finalizers();
-        if !finalizers.iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER) {
-            let kept = finalizers.join(", ");
+        if has_released(maintenance) {
+            let kept = maintenance.finalizers().join(", ");
             return format!(
                 "Maintenance {name} has released its nodes; it is gone once the owners of its finalizers remove them: {kept}."
             );

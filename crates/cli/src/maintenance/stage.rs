@@ -136,7 +136,8 @@ pub async fn complete(
     end(&client, &arguments, &before, is_over, environment, streams).await
 }
 
-fn has_released(maintenance: &NodeMaintenance) -> bool {
+/// Whatever else keeps the object, its nodes are free.
+pub fn has_released(maintenance: &NodeMaintenance) -> bool {
     !maintenance.finalizers().iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER)
 }
 
