@@ -211,6 +211,7 @@ impl Usher {
             interval: Some(signed(how.every)?),
             on_change: false,
             dry_run: false,
+            knows_requests: true,
             requester: requester::Options {
                 time_to_live: Some(signed(how.ttl)?),
                 cool_down: signed(how.cool_down)?,

@@ -82,6 +82,7 @@ impl Migration {
             interval,
             on_change: false,
             dry_run: false,
+            knows_requests: true,
             requester: requester::Options::default(),
             name: named("default"),
         };

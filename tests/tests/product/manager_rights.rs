@@ -182,6 +182,7 @@ impl Scene {
                     interval: Some(SignedDuration::from_secs(20)),
                     on_change: false,
                     dry_run: false,
+                    knows_requests: true,
                     requester: requester::Options::default(),
                     name: named(NAMESPACE),
                 };

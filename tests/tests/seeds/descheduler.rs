@@ -66,6 +66,7 @@ async fn descheduler(run: Run) {
         interval: Some(INTERVAL),
         on_change: true,
         dry_run: false,
+        knows_requests: true,
         requester: requester::Options {
             time_to_live: Some(TTL),
             cool_down: COOL_DOWN,

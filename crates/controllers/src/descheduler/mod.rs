@@ -44,6 +44,8 @@ pub struct Options {
     pub on_change: bool,
     /// It plans, tells, and asks nobody.
     pub dry_run: bool,
+    /// The cluster knows eviction requests; otherwise there are none to count.
+    pub knows_requests: bool,
     pub requester: RequesterOptions,
     pub name: DeschedulerName,
 }
@@ -87,7 +89,7 @@ pub fn run_until<S: Future<Output = ()>>(
 ) -> impl Future<Output = ()> + use<S> {
     let apply =
         Descheduling::new(client.clone(), Events::start(client.clone(), clock.clone()), options.name.clone());
-    let streams: Vec<EventStream<Event>> = vec![
+    let mut streams: Vec<EventStream<Event>> = vec![
         watch::<Node, Whole<Node>>(client.clone()).map(Event::Node).boxed(),
         watch::<Pod, Whole<Pod>>(client.clone()).map(Event::Pod).boxed(),
         watch::<Namespace, Whole<Namespace>>(client.clone()).map(Event::Namespace).boxed(),
@@ -96,10 +98,12 @@ pub fn run_until<S: Future<Output = ()>>(
         watch::<PersistentVolumeClaim, Whole<PersistentVolumeClaim>>(client.clone())
             .map(Event::Claim)
             .boxed(),
-        feeds.requests().map(Event::Request).boxed(),
         policies.map(|policy| Event::Policy(Box::new(policy))).boxed(),
         remembered(apply.clone()),
     ];
+    if options.knows_requests {
+        streams.push(feeds.requests().map(Event::Request).boxed());
+    }
     let (ended, mut end) = signal::channel(false);
     let controller = Controller {
         requester: Requester::new(RequesterOptions {

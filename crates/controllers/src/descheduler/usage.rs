@@ -159,6 +159,8 @@ fn sum(containers: Vec<Container>) -> BTreeMap<String, Quantity> {
 async fn provider_client(client: &Client, provider: &PrometheusProvider) -> Result<Client, String> {
     let url = provider.url.parse().map_err(|_| format!("{} is no URL", provider.url))?;
     let mut config = Config::new(url);
+    // In a pod, servers are known by the cluster's authority, as the Go descheduler has it.
+    config.root_cert = Config::incluster().ok().and_then(|own| own.root_cert);
     let token = match &provider.auth_token {
         Some((namespace, name)) => {
             let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);

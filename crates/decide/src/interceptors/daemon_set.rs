@@ -23,7 +23,7 @@ use crate::maintenance::plan::PodClass;
 use crate::snapshot::{DaemonSet, Key, Maintenance, Owner, Pod, Request};
 use crate::waiting_on::{Unevictable, WaitingOn};
 
-/// Between two writes of the nodes that are held, and before pods are let through: the API server needs a moment to know.
+/// Between two writes of the nodes that are held, and before pods go or are let through: the API server needs a moment to know.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 /// A DaemonSet whose pod came back is asked again after this, then after twice as long each time.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
@@ -43,8 +43,8 @@ pub struct Case<'a> {
     pub strategy: Strategy,
     /// A maintenance of the pod's node that has reached the pod.
     pub maintenance: Option<&'a Maintenance>,
-    /// Admission keeps the next pod off the node, as far as it can.
-    pub is_held: bool,
+    /// From when on admission keeps the next pod off the node, as far as it can; `None`: it was not told yet.
+    pub held_from: Option<Timestamp>,
     /// Pods of the same DaemonSet that were taken off the node before.
     pub removals: Option<&'a Removals>,
 }
@@ -97,12 +97,13 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         return decision;
     }
     let Some(maintenance) = case.maintenance else { return waits(Wait::NotReached, None) };
-    if !case.is_held {
-        return waits(Wait::HeldNodes, None);
-    }
+    let Some(held_from) = case.held_from else { return waits(Wait::HeldNodes, None) };
     let again = case.removals.filter(|removals| removals.uid != pod.uid);
     if let Some(until) = again.map(Removals::next_at).filter(|until| now < *until) {
         return waits(Wait::CameBack { until }, Some(until));
+    }
+    if now < held_from {
+        return waits(Wait::HeldNodes, Some(held_from));
     }
     let reason = if maintenance.reason.is_empty() { &*maintenance.name } else { &maintenance.reason };
     let message = format!("{name} is terminating the pod due to node maintenance ({reason}).");
@@ -180,6 +181,8 @@ pub struct DaemonSets {
 struct Held {
     /// What is in the ConfigMap; `None`: not written by this process yet.
     written: Option<Arc<BTreeMap<String, String>>>,
+    /// What was in it before, which the API server knows by now.
+    before: Option<Arc<BTreeMap<String, String>>>,
     at: Option<Timestamp>,
     /// So often the server did not take it, one time after the other: pods go all the same, and may come back.
     refusals: u32,
@@ -289,7 +292,7 @@ impl BundledInterceptor for DaemonSets {
                 self.held.at = Some(now);
                 match outcome {
                     Outcome::Done => {
-                        self.held.written = Some(data.clone());
+                        self.held.before = self.held.written.replace(data.clone());
                         self.held.refusals = 0;
                         self.told_refusals.clear();
                     }
@@ -464,18 +467,23 @@ impl DaemonSets {
             set: set.map(|set| &**set),
             strategy: set.map(|set| self.effective(set)).unwrap_or_default(),
             maintenance: maintenance.map(|it| &**it),
-            is_held: pod.is_some_and(|pod| self.is_held(pod)),
+            held_from: pod.and_then(|pod| self.held_from(pod)),
             removals,
         };
         decide(&case, now)
     }
 
-    /// Admission was told of the node, or need not be: a part of a plan with a selector cannot be told, and the whole of it comes later.
-    fn is_held(&self, pod: &Pod) -> bool {
+    /// From when on admission keeps the next pod off the node. It need not be told of a part of a plan with a selector, and cannot be:
+    /// the whole of that type comes later.
+    fn held_from(&self, pod: &Pod) -> Option<Timestamp> {
+        let holds = |data: &Option<Arc<BTreeMap<String, String>>>| {
+            data.as_ref().is_some_and(|data| holds(data, &pod.node, pod.priority))
+        };
         let wanted = self.reached_on(&pod.node).is_some_and(|priority| pod.priority <= priority);
-        !wanted
-            || self.held.refusals > 0
-            || self.held.written.as_ref().is_some_and(|data| holds(data, &pod.node, pod.priority))
+        if !wanted || self.held.refusals > 0 || (holds(&self.held.written) && holds(&self.held.before)) {
+            return Some(Timestamp::MIN);
+        }
+        self.held.at.filter(|_| holds(&self.held.written)).map(|at| at + PAUSE)
     }
 
     /// Up to which priority pods of DaemonSets are to leave a node, whatever their labels.

@@ -37,7 +37,7 @@ fn example() -> DaemonSets {
     ] {
         known.learn(event, at(0));
     }
-    tell_admission(&mut known, 0);
+    tell_admission(&mut known, -1);
     known
 }
 
@@ -236,7 +236,14 @@ fn the_first_pod_goes_when_admission_keeps_the_next_one_off() {
     assert!(known.pending().now.contains(&Item::HeldNodes));
     assert_eq!(tell_admission(&mut known, 0), BTreeMap::from([("six".to_owned(), "5000".to_owned())]));
     assert!(known.pending().now.contains(&Item::Request(Key::new("ns", "p"))));
-    assert!(deletes(&decided(&mut known, 0)));
+    let learns = decided(&mut known, 0);
+    assert_eq!((learns.waiting_on, learns.recheck_at), (Some(Wait::HeldNodes), Some(at(1))));
+    assert!(deletes(&decided(&mut known, 1)), "the API server knows by now");
+    // Other nodes that are held make nobody wait again.
+    let both = maintenance("m", "Drain", &[("six", targets()), ("seven", targets())]);
+    known.learn(Event::Maintenance(applied(both)), at(1));
+    assert_eq!(tell_admission(&mut known, 1).len(), 2);
+    assert!(deletes(&decided(&mut known, 1)));
 }
 
 #[test]
@@ -377,9 +384,9 @@ fn admission_is_told_at_most_once_a_second() {
     let mut known = example();
     let both = maintenance("m", "Drain", &[("six", targets()), ("seven", targets())]);
     known.learn(Event::Maintenance(applied(both)), at(0));
-    let decision = known.decide(&Item::HeldNodes, at(0));
-    assert_eq!((decision.effects.len(), decision.recheck_at), (0, Some(at(1))));
-    assert_eq!(tell_admission(&mut known, 1).len(), 2);
+    let decision = known.decide(&Item::HeldNodes, at(-1));
+    assert_eq!((decision.effects.len(), decision.recheck_at), (0, Some(at(0))));
+    assert_eq!(tell_admission(&mut known, 0).len(), 2);
 }
 
 #[test]

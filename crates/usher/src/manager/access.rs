@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tower::limit::RateLimitLayer;
 use usher_apply::kubeconfig::why_unusable;
 
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Arguments {
     /// The kubeconfig to use. By default $KUBECONFIG or the one in the home folder, else the service account of the pod.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "client-connection-kubeconfig", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig.
     #[arg(long, value_name = "NAME")]
@@ -20,11 +22,21 @@ pub struct Arguments {
 
 impl Arguments {
     pub async fn client(&self) -> anyhow::Result<Client> {
+        self.limited_client(None).await
+    }
+
+    /// A client that asks the API server no oftener than that.
+    pub async fn limited_client(&self, limit: Option<RateLimitLayer>) -> anyhow::Result<Client> {
         let mut config = self.config().await?;
         // The client would repeat what is answered with 429 by itself: evictions that a budget refuses.
         config.default_retry = false;
         tracing::info!(server = %config.cluster_url, "API server");
-        Client::try_from(config).context("the API server's address or credentials cannot be used")
+        let builder = ClientBuilder::try_from(config)
+            .context("the API server's address or credentials cannot be used")?;
+        Ok(match limit {
+            Some(limit) => builder.with_layer(&limit).build(),
+            None => builder.build(),
+        })
     }
 
     async fn config(&self) -> anyhow::Result<Config> {

@@ -46,6 +46,7 @@ impl Arguments {
             interval: some(self.descheduling_interval.unwrap_or(interval)),
             on_change: self.descheduling_on_change,
             dry_run,
+            knows_requests: true,
             requester: requester::Options {
                 requests: gates.is_on(Gate::DeschedulerEvictionRequests),
                 in_background: gates.is_on(Gate::EvictionsInBackground),

@@ -12,11 +12,25 @@ use super::traces::Traces;
 #[group(skip)]
 pub struct Arguments {
     /// How log lines are written.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, alias = "logging-format", value_enum, default_value_t = Format::Text)]
     log_format: Format,
     /// What is logged: error, warn, info, debug or trace, or by module, such as warn,usher_controllers=debug.
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level)]
     log_level: Targets,
+    /// The same as a number, as programs of Kubernetes have it: from 4 on debug, from 6 on trace.
+    #[arg(long, short = 'v', value_name = "NUMBER", conflicts_with = "log_level")]
+    v: Option<u32>,
+}
+
+impl Arguments {
+    fn levels(&self) -> Targets {
+        match self.v {
+            Some(0..=3) => Targets::new().with_default(LevelFilter::INFO),
+            Some(4..=5) => Targets::new().with_default(LevelFilter::DEBUG),
+            Some(6..) => Targets::new().with_default(LevelFilter::TRACE),
+            None => self.log_level.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -63,7 +77,7 @@ pub fn start(arguments: &Arguments, traces: Option<&Traces>) -> anyhow::Result<(
         Format::Json => to_stderr.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry()
-        .with(lines.with_filter(filter(arguments.log_level.clone())))
+        .with(lines.with_filter(filter(arguments.levels())))
         .with(traces.map(Traces::layer))
         .try_init()?;
     Ok(())
