@@ -4,7 +4,6 @@
 //! read when there is something to decide.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,13 +28,15 @@ use usher_decide::snapshot::{
     Key, Maintenance, Node, NodeOnWire, Owner, Pod, PodOnWire, Request, RequestOnWire,
 };
 
-use crate::folder::{Contents, Folder};
+use crate::folder::{Contents, Folder, FolderError, Lock};
 use crate::kubelet::GracePeriod;
-use crate::shutdown::{self, Alone};
+use crate::shutdown::{self, ShutdownState};
 use crate::static_pods::{self, ControlPlane, Effect, World};
 
 /// What could not be read or written is tried again after this.
 const TRY_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// So long the API server is waited for after the start, before what was taken without it comes back without it.
+const SYNCED_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 const FIELD_MANAGER: &str = "usher-node-agent";
 
@@ -57,7 +58,7 @@ pub struct Options {
 /// What goes on beside it: see [`crate::shutdown`].
 #[derive(Debug, Clone)]
 pub struct Beside {
-    pub alone: watch::Receiver<Alone>,
+    pub shutdown: watch::Receiver<ShutdownState>,
     /// Shutdowns are delayed, or why not.
     pub delays: watch::Receiver<Result<(), String>>,
     pub periods: Vec<GracePeriod>,
@@ -70,7 +71,7 @@ impl Beside {
     pub fn nothing() -> Self {
         let delays = watch::channel(Err(String::new())).1;
         let shown = Arc::new(watch::Sender::default());
-        Self { alone: watch::channel(None).1, delays, periods: Vec::new(), shown }
+        Self { shutdown: watch::channel(ShutdownState::default()).1, delays, periods: Vec::new(), shown }
     }
 }
 
@@ -96,6 +97,8 @@ pub async fn run_until(
         requests: HashMap::new(),
         following: HashMap::new(),
         mark: None,
+        said: NodeAgentMark::default(),
+        marked: None,
         told: BTreeMap::new(),
         beside: beside.clone(),
     };
@@ -103,7 +106,8 @@ pub async fn run_until(
     let mut streams: SelectAll<BoxStream<'static, Told>> = SelectAll::new();
     streams.push(agent.follow_node());
     streams.push(agent.follow_pods());
-    let mut again: Option<Timestamp> = None;
+    let synced_by = agent.clock.now() + SYNCED_WITHIN;
+    let mut again: Option<Timestamp> = Some(synced_by);
     loop {
         let pause = again.map_or(Duration::from_secs(3600), |at| agent.clock.time_until(at));
         tokio::select! {
@@ -115,7 +119,7 @@ pub async fn run_until(
                     agent.learn(told);
                 }
             }
-            Ok(()) = beside.alone.changed() => {}
+            Ok(()) = beside.shutdown.changed() => {}
             Ok(()) = beside.delays.changed() => {}
             () = tokio::time::sleep(pause) => again = None,
         }
@@ -130,11 +134,16 @@ pub async fn run_until(
                     again = next;
                     break;
                 }
-                Ok(()) = beside.alone.changed() => {}
+                Ok(()) = beside.shutdown.changed() => {}
                 () = &mut stop => return,
             }
         }
+        if !agent.has_synced() && agent.clock.now() >= synced_by {
+            agent.give_back_alone().await;
+            again = Some(agent.clock.now() + TRY_AGAIN);
+        }
     }
+    agent.leave().await;
     events.written().await;
 }
 
@@ -168,7 +177,7 @@ struct Agent {
     apply: Interceptions,
     options: Options,
     /// Held from the first time that the folder is looked at.
-    lock: Option<File>,
+    lock: Option<Lock>,
     /// `None`: not told yet. The node may not be there.
     node: Option<Option<Node>>,
     pods: Known,
@@ -176,8 +185,12 @@ struct Agent {
     unregistered: BTreeSet<Key>,
     requests: HashMap<Key, Arc<Request>>,
     following: HashMap<Key, Following>,
-    /// What was written on the node last.
+    /// What is written on the node, if it is what was written last.
     mark: Option<NodeAgentMark>,
+    /// What the node says.
+    said: NodeAgentMark,
+    /// What was written last, and when.
+    marked: Option<(NodeAgentMark, Timestamp)>,
     /// What went wrong and was told, so that it is told once.
     told: BTreeMap<&'static str, String>,
     beside: Beside,
@@ -241,6 +254,7 @@ impl Agent {
                     let says = annotations.and_then(|all| all.get(NODE_AGENT_ANNOTATION));
                     // Agents of other nodes go by it: what somebody has made of it is set right.
                     self.mark.take_if(|mark| says != Some(&mark.text()));
+                    self.said = says.and_then(|text| NodeAgentMark::read(text)).unwrap_or_default();
                     self.node = Some(Some(node.into()));
                 }
             }
@@ -311,21 +325,29 @@ impl Agent {
     /// One look at everything. When the next one is due.
     async fn reconcile(&mut self) -> Option<Timestamp> {
         let soon = Some(self.clock.now() + TRY_AGAIN);
-        let contents = match self.contents() {
+        let is_alone = self.beside.shutdown.borrow().alone_since.is_some();
+        let mut contents = match self.contents() {
             Ok(contents) => contents,
+            Err(why) if why.is_in_use() => {
+                let why = format!("{}: another agent is at work there, and this one does nothing", why.path);
+                self.tell_once("StaticPodFolderInUse", why);
+                return soon;
+            }
             Err(why) => {
                 self.tell_once(
                     "StaticPodFolderUnusable",
                     format!("{why}: static pods stay until it can be used"),
                 );
-                if self.beside.alone.borrow().is_none() {
-                    self.mark(&[]).await;
+                if !is_alone {
+                    // What is in it nobody knows: others go on by what was said last.
+                    self.mark(&self.said.taken.clone()).await;
                 }
                 return soon;
             }
         };
+        self.told.remove("StaticPodFolderInUse");
         self.told.remove("StaticPodFolderUnusable");
-        let is_alone = self.beside.alone.borrow().is_some();
+        self.tell_missing_folder();
         if !is_alone {
             self.register().await;
         }
@@ -364,10 +386,15 @@ impl Agent {
                 was_done = false;
                 continue;
             }
-            let done = self.carry_out(effect).await;
+            let done = self.carry_out(effect, &contents).await;
             was_done = done.is_ok();
             match done {
-                Ok(moved) => has_moved |= moved,
+                Ok(moved) => {
+                    has_moved |= moved;
+                    if moved && let Ok(now_there) = self.contents() {
+                        contents = now_there;
+                    }
+                }
                 Err(why) => {
                     tracing::warn!(%why, "not done, and tried again");
                     has_failed = true;
@@ -375,11 +402,10 @@ impl Agent {
                 }
             }
         }
-        let now_there = self.contents().unwrap_or(contents);
         if is_alone {
             return soon;
         }
-        let is_marked = self.mark(&taken(&now_there, &[])).await;
+        let is_marked = self.mark(&taken(&contents, &[])).await;
         let now = self.clock.now();
         let mut again = decision.recheck_at.filter(|at| *at > now);
         if has_moved && announced.is_empty() {
@@ -391,13 +417,12 @@ impl Agent {
         again
     }
 
-    fn contents(&mut self) -> Result<Contents, crate::folder::FolderError> {
+    fn contents(&mut self) -> Result<Contents, FolderError> {
         let Some(folder) = &self.options.folder else { return Ok(Contents::default()) };
-        let contents = folder.read()?;
         if self.lock.is_none() && folder.path().is_dir() {
             self.lock = Some(folder.lock()?);
         }
-        Ok(contents)
+        folder.read()
     }
 
     fn decide(
@@ -406,7 +431,7 @@ impl Agent {
         maintenances: Option<&[Maintenance]>,
         control_plane: ControlPlane,
     ) -> static_pods::Decision {
-        let (alone, now) = (*self.beside.alone.borrow(), self.clock.now());
+        let (shutdown, now) = (*self.beside.shutdown.borrow(), self.clock.now());
         let world = World {
             node: &self.options.node,
             pods: &self.pods.pods,
@@ -416,14 +441,16 @@ impl Agent {
             path: &self.options.folder_name,
             has_url: self.options.has_url,
             control_plane,
-            alone_up_to: alone
+            is_shutting_down: shutdown.is_under_way,
+            alone_up_to: shutdown
+                .alone_since
                 .map(|since| shutdown::alone_up_to(&self.beside.periods, now.duration_since(since))),
         };
         static_pods::decide(&world, now)
     }
 
     /// Whether something in the folder has moved.
-    async fn carry_out(&mut self, effect: Effect) -> Result<bool, String> {
+    async fn carry_out(&mut self, effect: Effect, decided_by: &Contents) -> Result<bool, String> {
         match effect {
             Effect::Report { request, report } => {
                 let done = self.apply.carry_out(&interceptors::Effect::Report { request, report }).await;
@@ -435,8 +462,19 @@ impl Agent {
                 }
             }
             Effect::Move { steps, .. } => {
-                let Some(folder) = &self.options.folder else { return Ok(false) };
-                folder.carry_out(&steps).map_err(|why| why.to_string())?;
+                let Some(folder) = self.options.folder.clone() else { return Ok(false) };
+                // The API server was asked since: an administrator may have changed something.
+                if folder.read().is_ok_and(|now_there| now_there != *decided_by) {
+                    return Err("the folder has changed meanwhile".to_owned());
+                }
+                if let Err(why) = folder.carry_out(&steps) {
+                    let message = format!("a manifest could not be moved, and is tried again: {why}");
+                    if self.tell_once("StaticPodNotMoved", message.clone()) {
+                        self.tell(true, "StaticPodNotMoved", message).await;
+                    }
+                    return Err(why.to_string());
+                }
+                self.told.remove("StaticPodNotMoved");
                 Ok(true)
             }
             Effect::Tell { is_warning, reason, message } => {
@@ -446,10 +484,58 @@ impl Agent {
         }
     }
 
-    fn tell_once(&mut self, reason: &'static str, message: String) {
-        if self.told.get(reason) != Some(&message) {
+    /// Whether it was not told before.
+    fn tell_once(&mut self, reason: &'static str, message: String) -> bool {
+        let is_new = self.told.get(reason) != Some(&message);
+        if is_new {
             tracing::error!(reason, message, "static pods");
             self.told.insert(reason, message);
+        }
+        is_new
+    }
+
+    fn tell_missing_folder(&mut self) {
+        match &self.options.folder {
+            Some(folder) if !folder.path().is_dir() => {
+                let message = format!(
+                    "there is no folder {}: no static pod is moved until there is; an agent in a pod sees it only if it is mounted there",
+                    self.options.folder_name
+                );
+                self.tell_once("StaticPodFolderMissing", message);
+            }
+            _ => drop(self.told.remove("StaticPodFolderMissing")),
+        }
+    }
+
+    /// Without the API server, what was taken without it comes back: no shutdown is under way any more.
+    async fn give_back_alone(&mut self) {
+        let Ok(contents) = self.contents() else { return };
+        for effect in self.decide(&contents, None, ControlPlane::default()).effects {
+            if let Err(why) = self.carry_out(effect, &contents).await {
+                tracing::warn!(why, "not done, and tried again");
+                return;
+            }
+        }
+    }
+
+    /// An agent that ends and has taken nothing leaves no trace: nobody waits for it.
+    async fn leave(&mut self) {
+        let has_taken = self.contents().map_or(true, |contents| !contents.taken.is_empty());
+        if has_taken || self.beside.shutdown.borrow().is_under_way {
+            return;
+        }
+        for pod in self.pods.pods.values().filter(|pod| !self.unregistered.contains(&pod.key)) {
+            let _ = self.name_interceptor(pod, None).await;
+        }
+        if self.mark.is_some() {
+            let patch = json!({"metadata": {"annotations": {NODE_AGENT_ANNOTATION: null}}});
+            let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
+            let _ = nodes
+                .patch(&self.options.node, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch))
+                .await;
+        }
+        if let Some(lock) = self.lock.take() {
+            lock.remove();
         }
     }
 
@@ -469,19 +555,22 @@ impl Agent {
 
     /// Mirror pods name the agent as their interceptor, so that requests know it.
     async fn register(&mut self) {
-        for key in std::mem::take(&mut self.unregistered) {
+        for key in self.unregistered.clone() {
             let Some(pod) = self.pods.pods.get(&key) else { continue };
-            let patch = json!({"metadata": {
-                "uid": &*pod.uid,
-                "annotations": {annotation(): "10000/controller"},
-            }});
-            let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &key.namespace);
-            let done = pods.patch(&key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch)).await;
-            // Without it the agent acts all the same, once nobody else is left to.
-            if let Err(why) = done {
-                tracing::warn!(pod = %key, why = kind_of(&why), "a static pod could not be given its interceptor");
+            match self.name_interceptor(pod, Some("10000/controller")).await {
+                Ok(()) => drop(self.unregistered.remove(&key)),
+                // Without it the agent acts all the same, once nobody else is left to.
+                Err(why) => {
+                    tracing::warn!(pod = %key, why = kind_of(&why), "a static pod could not be given its interceptor");
+                }
             }
         }
+    }
+
+    async fn name_interceptor(&self, pod: &Pod, value: Option<&str>) -> Result<(), kube::Error> {
+        let patch = json!({"metadata": {"uid": &*pod.uid, "annotations": {annotation(): value}}});
+        let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &pod.key.namespace);
+        pods.patch(&pod.key.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch)).await.map(drop)
     }
 
     /// Those that hold the node, and those that manifests were taken for. `None` if one could not be read.
@@ -544,12 +633,20 @@ impl Agent {
         if self.mark.as_ref() == Some(&mark) {
             return true;
         }
+        let now = self.clock.now();
+        // Somebody else writes it too: that is no reason to write it without end.
+        if self.marked.as_ref().is_some_and(|(last, at)| *last == mark && now < *at + TRY_AGAIN) {
+            return false;
+        }
         let patch = json!({"metadata": {"annotations": {NODE_AGENT_ANNOTATION: mark.text()}}});
         let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
         let done =
             nodes.patch(&self.options.node, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(&patch)).await;
         match done {
-            Ok(_) => self.mark = Some(mark),
+            Ok(_) => {
+                self.marked = Some((mark.clone(), now));
+                self.mark = Some(mark);
+            }
             Err(why) => tracing::warn!(why = kind_of(&why), "the node could not be marked"),
         }
         self.mark.as_ref().is_some_and(|mark| mark.taken == taken)

@@ -47,6 +47,10 @@ pub struct Record {
     pub priority: i32,
     pub labels: BTreeMap<String, String>,
     pub taken_at: Timestamp,
+    /// It was taken for a shutdown of the node, without the API server: it comes back when that is over, whether the API server answers or
+    /// not.
+    #[serde(default)]
+    pub alone: bool,
 }
 
 /// A manifest that is not where the kubelet reads it.
@@ -68,7 +72,7 @@ pub enum Place {
     Linked,
     /// A copy of it, which is not the agent's.
     Copied,
-    /// Another one, which is not the agent's.
+    /// Another one, which is not the agent's; or another file makes its pod.
     Replaced,
 }
 
@@ -103,8 +107,10 @@ impl Contents {
 pub enum Step {
     /// Writes a file of the agent's own, in full, to the disk.
     Write(String, String),
-    /// Gives a file another name, which is the agent's own.
+    /// Gives a file of the agent's own another name of its own, whatever has that.
     Rename(String, String),
+    /// Gives a file another name, unless that is taken.
+    Move(String, String),
     /// Gives a file a second name, unless that is taken.
     Link(String, String),
     /// Removes a name of the agent's own.
@@ -120,6 +126,27 @@ pub struct FolderError {
     pub why: io::Error,
 }
 
+impl FolderError {
+    /// Another agent is at work in the folder.
+    pub fn is_in_use(&self) -> bool {
+        self.why.kind() == io::ErrorKind::WouldBlock
+    }
+}
+
+/// Keeps other agents out of the folder.
+#[derive(Debug)]
+pub struct Lock {
+    _held: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// For an agent that ends and leaves nothing behind.
+    pub fn remove(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 /// The folder itself.
 #[derive(Debug, Clone)]
 pub struct Folder(PathBuf);
@@ -133,16 +160,29 @@ impl Folder {
         &self.0
     }
 
-    /// Nobody else moves manifests while this is held.
+    /// Nobody else moves manifests while this is held. What another one was writing when it was killed is removed.
     ///
     /// # Errors
-    /// Another agent does, or the folder cannot be written.
-    pub fn lock(&self) -> Result<File, FolderError> {
+    /// Another agent does ([`FolderError::is_in_use`]), or the folder cannot be written.
+    pub fn lock(&self) -> Result<Lock, FolderError> {
         let path = self.0.join(LOCK);
         let error = |why| failed(&path, why);
-        let file = fs::OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
-        file.try_lock().map_err(|why| error(why.into()))?;
-        Ok(file)
+        let file = loop {
+            let file = fs::OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
+            file.try_lock().map_err(|why| error(why.into()))?;
+            // Who had it before may have removed it meanwhile: then it keeps nobody out.
+            let is_there = fs::metadata(&path).map(|it| (it.dev(), it.ino())).ok();
+            let held = file.metadata().map_err(error)?;
+            if is_there == Some((held.dev(), held.ino())) {
+                break file;
+            }
+        };
+        for entry in fs::read_dir(&self.0).map_err(error)?.flatten() {
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with(DRAFT)) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(Lock { _held: file, path })
     }
 
     /// # Errors
@@ -185,6 +225,13 @@ impl Folder {
             };
             let named = record.as_ref().map(|record| record.pod.clone());
             let pod = named.or_else(|| text.as_deref().and_then(pod_of));
+            let makes_it = |(other, makes): (&String, &Option<PodName>)| {
+                *other != file && makes.is_some() && *makes == pod
+            };
+            let place = match place {
+                Place::Free if contents.manifests.iter().any(makes_it) => Place::Replaced,
+                place => place,
+            };
             contents.taken.push(Taken { file, pod, record, place });
         }
         contents.stale_records = records;
@@ -211,6 +258,17 @@ impl Folder {
         is_small.then(|| fs::read_to_string(&path).ok()).flatten()
     }
 
+    fn rename_if_free(&self, from: &str, to: &str) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        let (from, to_path) = (self.0.join(from), self.0.join(to));
+        match renameat_with(CWD, &from, CWD, &to_path, RenameFlags::NOREPLACE) {
+            // Some file systems cannot.
+            Err(Errno::INVAL | Errno::NOSYS) if !self.has(to) => fs::rename(from, to_path),
+            done => Ok(done?),
+        }
+    }
+
     /// # Errors
     /// A step could not be done; those before it are.
     pub fn carry_out(&self, steps: &[Step]) -> Result<(), FolderError> {
@@ -229,10 +287,14 @@ impl Folder {
                 write().map_err(|why| failed(&at(name), why))
             }
             Step::Rename(from, to) => fs::rename(at(from), at(to)).map_err(|why| failed(&at(from), why)),
+            Step::Move(from, to) => self.rename_if_free(from, to).map_err(|why| failed(&at(to), why)),
             Step::Link(from, to) => match fs::hard_link(at(from), at(to)) {
                 // Links of others may not be linked to, and file systems without links know none.
-                Err(why) if why.kind() == io::ErrorKind::PermissionDenied && !self.has(to) => {
-                    fs::rename(at(from), at(to)).map_err(|why| failed(&at(to), why))
+                Err(why)
+                    if [io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported]
+                        .contains(&why.kind()) =>
+                {
+                    self.rename_if_free(from, to).map_err(|why| failed(&at(to), why))
                 }
                 done => done.map_err(|why| failed(&at(to), why)),
             },
@@ -267,7 +329,7 @@ pub fn take(file: &str, record: &Record) -> Vec<Step> {
         Step::Write(draft.clone(), text),
         Step::Rename(draft, record_name(file)),
         Step::Sync,
-        Step::Rename(file.to_owned(), taken_name(file)),
+        Step::Move(file.to_owned(), taken_name(file)),
         Step::Sync,
     ]
 }
@@ -278,7 +340,7 @@ pub fn put_back(contents: &Contents, taken: &Taken) -> Vec<Step> {
     let mut steps = match taken.place {
         Place::Free => vec![Step::Link(hidden.clone(), file.clone()), Step::Sync, Step::Remove(hidden)],
         Place::Linked | Place::Copied => vec![Step::Remove(hidden)],
-        Place::Replaced => vec![Step::Rename(hidden, kept_name(contents, file))],
+        Place::Replaced => vec![Step::Move(hidden, kept_name(contents, file))],
     };
     steps.extend(forget(file));
     steps

@@ -41,6 +41,7 @@ fn record() -> Record {
         priority: 7,
         labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
         taken_at: Timestamp::UNIX_EPOCH,
+        alone: false,
     }
 }
 
@@ -194,9 +195,13 @@ fn only_what_makes_a_pod_is_a_manifest_of_one() {
 #[test]
 fn one_agent_at_a_time_moves_manifests() {
     let (_scratch, folder) = Scratch::with(POD);
+    fs::write(folder.path().join(".usher-draft-web.yaml"), "").unwrap();
     let first = folder.lock().unwrap();
-    assert!(folder.lock().is_err());
+    assert!(folder.lock().unwrap_err().is_in_use());
+    assert_eq!(names(&folder), [".usher-lock", "web.yaml"], "what was left in the middle is gone");
     drop(first);
+    folder.lock().unwrap().remove();
+    assert!(!folder.path().join(".usher-lock").exists());
     assert!(folder.lock().is_ok());
     assert_eq!(folder.read().unwrap().manifests.len(), 1, "the lock is no manifest");
     assert_eq!(Folder::new(folder.path().join("missing")).read().unwrap(), Contents::default());
@@ -210,4 +215,25 @@ fn a_link_to_what_was_taken_does_not_lose_it() {
     assert_eq!(folder.read().unwrap().taken[0].place, Place::Replaced);
     settle(&folder, false);
     assert_eq!(fs::read_to_string(folder.path().join(".usher-kept-1-web.yaml")).unwrap(), POD);
+}
+
+#[test]
+fn what_is_taken_is_never_overwritten_by_another_of_its_name() {
+    let (_scratch, folder) = Scratch::with(POD);
+    settle(&folder, true);
+    fs::write(folder.path().join("web.yaml"), OTHER).unwrap();
+    let why = folder.carry_out(&take("web.yaml", &record())).unwrap_err();
+    assert_eq!(why.why.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(fs::read_to_string(folder.path().join(".usher-taken-web.yaml")).unwrap(), POD);
+    assert_eq!(fs::read_to_string(folder.path().join("web.yaml")).unwrap(), OTHER);
+}
+
+#[test]
+fn a_pod_that_has_another_manifest_meanwhile_does_not_get_its_old_one_back() {
+    let (_scratch, folder) = Scratch::with(POD);
+    settle(&folder, true);
+    fs::write(folder.path().join("web-v2.yaml"), OTHER).unwrap();
+    assert_eq!(folder.read().unwrap().taken[0].place, Place::Replaced);
+    settle(&folder, false);
+    assert_eq!(names(&folder), [".usher-kept-1-web.yaml", "web-v2.yaml"]);
 }

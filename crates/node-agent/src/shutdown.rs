@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSele
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
     NODE_AGENT_BOOT_ANNOTATION, NODE_AGENT_CAUSE_ANNOTATION, NODE_AGENT_DEADLINE_ANNOTATION,
@@ -29,6 +30,11 @@ use crate::shutdown_limit::ShutdownLimit;
 const PAUSE: Duration = Duration::from_secs(1);
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const TELL_WITHIN: Duration = Duration::from_secs(1);
+/// Some time is left for what comes after the last moment.
+const FOR_THE_END: SignedDuration = SignedDuration::from_millis(500);
+/// A maintenance of a shutdown that is over is looked for so often, for so long: a call that nobody waited for may still be carried out.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_FOR: Duration = Duration::from_secs(60);
 /// Between two tries to reach logind again.
 const RECONNECT: Duration = Duration::from_secs(10);
 /// So many priorities fit into a plan, beside those that every plan has.
@@ -68,10 +74,8 @@ pub struct Own {
 /// What is seen while the node is to go down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
-    /// The API server does not answer.
-    Nothing,
-    /// It answers, and refuses to tell, since then.
-    Refused {
+    /// The API server does not answer, or refuses to tell, since then.
+    Nothing {
         since: Timestamp,
     },
     Cluster {
@@ -80,10 +84,48 @@ pub enum Seen {
     },
 }
 
+/// A shutdown that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnderWay {
+    pub begun: Timestamp,
+    /// It goes on then, whoever is left.
+    pub until: Timestamp,
+    /// A maintenance was seen: the pods are asked to leave.
+    pub is_asked: bool,
+    /// No maintenance could be made, since then.
+    pub unmade_since: Option<Timestamp>,
+}
+
+impl UnderWay {
+    pub fn new(begun: Timestamp, until: Timestamp) -> Self {
+        Self { begun, until, is_asked: false, unmade_since: None }
+    }
+
+    /// How long the API server is waited for. One that is busy, or is being restarted, is back soon; pods that were asked are leaving
+    /// meanwhile.
+    fn patience(&self) -> SignedDuration {
+        let granted = self.until.duration_since(self.begun);
+        if self.is_asked { (granted / 2).min(SignedDuration::from_secs(30)) } else { self.patience_to_ask() }
+    }
+
+    fn patience_to_ask(&self) -> SignedDuration {
+        (self.until.duration_since(self.begun) / 4).min(SignedDuration::from_secs(10))
+    }
+
+    /// How long one call is waited for.
+    fn answer_within(&self, now: Timestamp) -> Duration {
+        let left = self.until.duration_since(now).min(self.patience_to_ask());
+        Duration::try_from(left).unwrap_or_default().clamp(Duration::from_millis(200), ANSWER_WITHIN)
+    }
+}
+
 /// What is done next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    Create,
+    /// Makes a maintenance. If that has been refused for long, what can be ended without it is.
+    Create {
+        is_alone: bool,
+    },
     /// The maintenance of an earlier time has to go first.
     Remove,
     Wait,
@@ -95,23 +137,21 @@ pub enum Step {
     GiveUp,
 }
 
-/// Refusals are waited out for so long.
-const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(10);
-
 /// A maintenance of the node that drains already is joined: there is one only if none does.
-pub fn decide(seen: &Seen, until: Timestamp, now: Timestamp) -> Step {
+pub fn decide(seen: &Seen, under_way: &UnderWay, now: Timestamp) -> Step {
+    let is_long = |since: Timestamp| now.duration_since(since) >= under_way.patience();
     match seen {
         Seen::Cluster { phase: Some(phase), .. } if phase == "Drained" => Step::Done,
-        _ if now >= until => Step::GiveUp,
-        Seen::Nothing => Step::EndAlone,
-        // A server that is busy, or is being restarted, is back soon.
-        Seen::Refused { since } if now.duration_since(*since) < REFUSED_FOR => Step::Wait,
-        Seen::Refused { .. } => Step::EndAlone,
+        _ if now >= under_way.until => Step::GiveUp,
+        Seen::Nothing { since } if is_long(*since) => Step::EndAlone,
+        Seen::Nothing { .. } => Step::Wait,
         Seen::Cluster { phase: Some(phase), .. } if phase == "Draining" => Step::Wait,
         Seen::Cluster { own: Some(own), .. } if own.is_active => Step::Wait,
         Seen::Cluster { own: Some(own), .. } if own.is_deleting => Step::Wait,
         Seen::Cluster { own: Some(_), .. } => Step::Remove,
-        Seen::Cluster { own: None, .. } => Step::Create,
+        Seen::Cluster { own: None, .. } => {
+            Step::Create { is_alone: under_way.unmade_since.is_some_and(is_long) }
+        }
     }
 }
 
@@ -203,10 +243,31 @@ pub enum NoNotice {
     Refused(String),
     #[error("the maintenance of the node could not be made until the deadline: {0}")]
     TooLate(String),
+    #[error("there is no node {0}: name it with --node")]
+    NoNode(String),
 }
 
-/// The agent is on its own: since when.
-pub type Alone = Option<Timestamp>;
+/// What came of a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noticed {
+    Made,
+    /// There is a maintenance of the node already, whose deadline stands.
+    Joined,
+    /// There is one of a shutdown, which goes if that is cancelled.
+    JoinedShutdown,
+}
+
+/// What the agent has to know of a shutdown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShutdownState {
+    pub is_under_way: bool,
+    /// The agent is on its own: since when.
+    pub alone_since: Option<Timestamp>,
+}
+
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    SignedDuration::try_from(by).ok().and_then(|by| time.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
+}
 
 /// What shutdowns do in the cluster.
 #[derive(Clone)]
@@ -221,15 +282,15 @@ impl Shutdown {
     pub async fn run(
         self,
         bus: String,
-        alone: watch::Sender<Alone>,
+        progress: watch::Sender<ShutdownState>,
         state: watch::Sender<Result<(), String>>,
     ) {
         loop {
-            if let Err(why) = self.follow(&bus, &alone, &state).await {
+            if let Err(why) = self.follow(&bus, &progress, &state).await {
                 tracing::warn!("{why}");
                 let _ = state.send_replace(Err(why.to_string()));
             }
-            alone.send_replace(None);
+            progress.send_replace(ShutdownState::default());
             tokio::time::sleep(RECONNECT).await;
         }
     }
@@ -237,7 +298,7 @@ impl Shutdown {
     async fn follow(
         &self,
         bus: &str,
-        alone: &watch::Sender<Alone>,
+        progress: &watch::Sender<ShutdownState>,
         state: &watch::Sender<Result<(), String>>,
     ) -> Result<(), LogindError> {
         let logind = Logind::connect(bus).await?;
@@ -251,20 +312,24 @@ impl Shutdown {
         let _ = state.send_replace(Ok(()));
         let longest = logind.longest_delay().await?;
         tracing::info!(?longest, "shutdowns of the node are delayed");
-        let mut is_tidy = logind.is_shutting_down().await? || self.tidy().await;
+        let (mut pause, mut look_until) = (Duration::ZERO, Instant::now() + LOOK_FOR);
         loop {
+            let look = async {
+                tokio::time::sleep(pause).await;
+                Ok::<_, LogindError>(logind.is_shutting_down().await? || self.tidy().await)
+            };
             tokio::select! {
-                signal = signals.next() => match signal {
-                    None => return Ok(()),
-                    Some(true) => {
-                        let until = self.clock.now() + logind.longest_delay().await?;
-                        self.shut_down(until, &mut inhibitor, &mut signals, alone).await;
-                        is_tidy = false;
+                biased;
+                signal = signals.next() => {
+                    match signal {
+                        None => return Ok(()),
+                        Some(true) => self.shut_down(&logind, &mut inhibitor, &mut signals, progress).await?,
+                        Some(false) => {}
                     }
-                    Some(false) => is_tidy = false,
-                },
-                () = tokio::time::sleep(PAUSE), if !is_tidy => {
-                    is_tidy = logind.is_shutting_down().await? || self.tidy().await;
+                    (pause, look_until) = (PAUSE, Instant::now() + LOOK_FOR);
+                }
+                is_tidy = look, if pause < LOOK_EVERY || Instant::now() < look_until => {
+                    pause = if is_tidy? { LOOK_EVERY } else { PAUSE };
                 }
             }
             if inhibitor.is_none() && !logind.is_shutting_down().await? {
@@ -276,70 +341,92 @@ impl Shutdown {
     /// From the signal until the shutdown goes on, or was cancelled.
     async fn shut_down(
         &self,
-        until: Timestamp,
+        logind: &Logind,
         inhibitor: &mut Option<Inhibitor>,
         signals: &mut (impl futures::Stream<Item = bool> + Unpin),
-        alone: &watch::Sender<Alone>,
-    ) {
-        self.tell(
-            false,
-            "NodeShutdown",
-            format!("the node shuts down: its pods are asked to leave until {until}"),
-        )
-        .await;
-        // Some time is left for what comes after the last moment.
-        let until = until - SignedDuration::from_millis(500);
-        let mut refused_since = None;
+        progress: &watch::Sender<ShutdownState>,
+    ) -> Result<(), LogindError> {
+        let begun = self.clock.now();
+        progress.send_replace(ShutdownState { is_under_way: true, alone_since: None });
+        let mut under_way = UnderWay::new(begun, self.end_of(logind, begun).await?);
+        let message = format!(
+            "the node shuts down: its pods are asked to leave until {}",
+            under_way.until + FOR_THE_END
+        );
+        self.tell_beside(false, "NodeShutdown", message);
+        let mut nothing_since = None;
+        // The bus may go before logind does, which holds on to the inhibitor.
+        let mut is_deaf = false;
         loop {
-            let mut seen = self.see().await;
-            match &mut seen {
-                Seen::Refused { since } => *since = *refused_since.get_or_insert(*since),
-                _ => refused_since = None,
-            }
-            match decide(&seen, until, self.clock.now()) {
-                Step::Create => {
-                    alone.send_replace(None);
-                    let deadline = Some(until);
-                    self.create(&maintenance(&self.options, Cause::Shutdown, "node shutdown", deadline))
-                        .await;
+            let asked_at = self.clock.now();
+            let seen = match self.see(under_way.answer_within(asked_at)).await {
+                Some((phase, own)) => {
+                    nothing_since = None;
+                    under_way.is_asked |= phase.is_some() || own.as_ref().is_some_and(|own| own.is_active);
+                    Seen::Cluster { phase, own }
+                }
+                None => Seen::Nothing { since: *nothing_since.get_or_insert(asked_at) },
+            };
+            let step = decide(&seen, &under_way, self.clock.now());
+            let is_alone = matches!(step, Step::EndAlone | Step::Create { is_alone: true });
+            let now = self.clock.now();
+            progress.send_if_modified(|state| {
+                let alone_since = if is_alone { state.alone_since.or(Some(now)) } else { None };
+                std::mem::replace(&mut state.alone_since, alone_since) != alone_since
+            });
+            match step {
+                Step::Create { .. } => {
+                    let new =
+                        maintenance(&self.options, Cause::Shutdown, "node shutdown", Some(under_way.until));
+                    let is_made = self.create(&new, under_way.answer_within(now)).await;
+                    under_way.unmade_since = (!is_made).then(|| under_way.unmade_since.unwrap_or(now));
                 }
                 Step::Remove => self.remove(&seen).await,
-                Step::Wait => {
-                    alone.send_replace(None);
-                }
-                Step::EndAlone => {
-                    let now = self.clock.now();
-                    alone.send_if_modified(|since| {
-                        since.is_none() && {
-                            *since = Some(now);
-                            true
-                        }
-                    });
-                }
+                Step::Wait | Step::EndAlone => {}
                 Step::Done => {
                     let message = "all pods have ended: the shutdown goes on".to_owned();
                     self.tell(false, "NodeShutdownGoesOn", message).await;
                     break;
                 }
                 Step::GiveUp => {
-                    let left = self.left().await;
+                    let left = self.left(Duration::try_from(FOR_THE_END / 2).unwrap_or_default()).await;
                     let message =
                         format!("there is no more time, and the shutdown goes on; left are: {left}");
-                    self.tell(true, "NodeShutdownGoesOn", message).await;
+                    self.tell_beside(true, "NodeShutdownGoesOn", message);
+                    tokio::time::sleep(Duration::try_from(FOR_THE_END / 2).unwrap_or_default()).await;
                     break;
                 }
             }
             tokio::select! {
-                signal = signals.next() => if signal != Some(true) {
-                    let message = "the shutdown was cancelled: the maintenance is withdrawn".to_owned();
-                    self.tell(false, "NodeShutdownCancelled", message).await;
-                    break;
+                signal = signals.next(), if !is_deaf => match signal {
+                    // Asked once more, logind gives the whole time again.
+                    Some(true) => under_way.until = self.end_of(logind, self.clock.now()).await?,
+                    Some(false) => {
+                        let message = "the shutdown was cancelled: what was begun for it is taken back".to_owned();
+                        self.tell_beside(false, "NodeShutdownCancelled", message);
+                        break;
+                    }
+                    None => {
+                        tracing::warn!("the bus is gone: whether the shutdown is cancelled is not heard any more");
+                        is_deaf = true;
+                    }
                 },
                 () = tokio::time::sleep(PAUSE) => {}
             }
         }
-        alone.send_replace(None);
+        progress.send_replace(ShutdownState::default());
         *inhibitor = None;
+        Ok(())
+    }
+
+    /// The last moment of a shutdown that logind has told of just now.
+    async fn end_of(&self, logind: &Logind, told: Timestamp) -> Result<Timestamp, LogindError> {
+        Ok(later(told, logind.longest_delay().await?) - FOR_THE_END)
+    }
+
+    fn tell_beside(&self, is_warning: bool, reason: &'static str, message: String) {
+        let this = self.clone();
+        tokio::spawn(async move { this.tell(is_warning, reason, message).await });
     }
 
     /// An event on the node, if the API server takes it at once: the shutdown does not wait for it.
@@ -361,26 +448,20 @@ impl Shutdown {
         let _ = tokio::time::timeout(TELL_WITHIN, telling).await;
     }
 
-    async fn see(&self) -> Seen {
+    /// What the node says, and its own maintenance. `None` if that is not told.
+    async fn see(&self, within: Duration) -> Option<(Option<String>, Option<Own>)> {
         let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
         let both =
             async { Ok::<_, kube::Error>((nodes.get_opt(&self.options.node).await?, self.own().await?)) };
-        match tokio::time::timeout(ANSWER_WITHIN, both).await {
-            Ok(Ok((node, own))) => {
-                let node: Option<Node> = node.and_then(|node| node.read().ok()).map(Node::from);
-                // What the node says counts while a maintenance holds it.
-                let phase = node.filter(|node| node.held_by.is_some()).and_then(|node| node.phase);
-                Seen::Cluster { phase, own }
-            }
-            Ok(Err(why)) => {
-                tracing::warn!(why = kind_of(&why), "the API server cannot be asked");
-                match why {
-                    kube::Error::Api(_) => Seen::Refused { since: self.clock.now() },
-                    _ => Seen::Nothing,
-                }
-            }
-            Err(_) => Seen::Nothing,
-        }
+        let (node, own) = tokio::time::timeout(within, both)
+            .await
+            .ok()?
+            .inspect_err(|why| tracing::warn!(why = kind_of(why), "the API server cannot be asked"))
+            .ok()?;
+        let node: Option<Node> = node.and_then(|node| node.read().ok()).map(Node::from);
+        // What the node says counts while a maintenance holds it.
+        let phase = node.filter(|node| node.held_by.is_some()).and_then(|node| node.phase);
+        Some((phase, own))
     }
 
     async fn own(&self) -> Result<Option<Own>, kube::Error> {
@@ -404,18 +485,19 @@ impl Shutdown {
     ///
     /// # Errors
     /// The server does not take it.
-    pub async fn give_notice(&self, reason: &str, deadline: Timestamp) -> Result<(), NoNotice> {
+    pub async fn give_notice(&self, reason: &str, deadline: Timestamp) -> Result<Noticed, NoNotice> {
         let new = maintenance(&self.options, Cause::Notice, reason, Some(deadline));
         loop {
             let why = match tokio::time::timeout(ANSWER_WITHIN, self.notify(&new)).await {
-                Ok(Ok(())) => return Ok(()),
+                Ok(Ok(Some(noticed))) => return Ok(noticed),
+                Ok(Ok(None)) => return Err(NoNotice::NoNode(self.options.node.clone())),
                 Ok(Err(kube::Error::Api(status))) if [401, 403, 422].contains(&status.code) => {
                     return Err(NoNotice::Refused(status.message));
                 }
                 Ok(Err(why)) => why.to_string(),
                 Err(_) => "the API server does not answer".to_owned(),
             };
-            if self.clock.now() + SignedDuration::from_secs(1) >= deadline {
+            if later(self.clock.now(), PAUSE) >= deadline {
                 return Err(NoNotice::TooLate(why));
             }
             tracing::warn!(why, "the notice is tried again");
@@ -423,25 +505,37 @@ impl Shutdown {
         }
     }
 
-    async fn notify(&self, new: &NodeMaintenance) -> Result<(), kube::Error> {
+    /// `None` if there is no such node.
+    async fn notify(&self, new: &NodeMaintenance) -> Result<Option<Noticed>, kube::Error> {
+        let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
+        if nodes.get_opt(&self.options.node).await?.is_none() {
+            return Ok(None);
+        }
         match self.own().await? {
-            Some(own) if own.is_active => return Ok(()),
+            Some(own) if own.is_active && own.is_of_shutdown => return Ok(Some(Noticed::JoinedShutdown)),
+            Some(own) if own.is_active => return Ok(Some(Noticed::Joined)),
             Some(own) if !own.is_deleting => self.delete(&own.uid).await?,
             _ => {}
         }
-        self.post(new).await
+        self.post(new).await.map(|()| Some(Noticed::Made))
     }
 
     /// Whether the node is drained, as far as is known.
     pub async fn is_drained(&self) -> bool {
-        matches!(self.see().await, Seen::Cluster { phase: Some(phase), .. } if phase == "Drained")
+        let seen = self.see(ANSWER_WITHIN).await;
+        seen.and_then(|(phase, _)| phase).is_some_and(|phase| phase == "Drained")
+    }
+
+    /// Whether there is no maintenance of this node, as far as is known.
+    pub async fn is_withdrawn(&self) -> bool {
+        self.see(ANSWER_WITHIN).await.is_some_and(|(_, own)| own.is_none())
     }
 
     /// The pods that are still on the node, for people.
-    pub async fn left(&self) -> String {
+    pub async fn left(&self, within: Duration) -> String {
         let pods: Api<Lenient<PodOnWire>> = Api::all(self.client.clone());
         let on_node = ListParams::default().fields(&format!("spec.nodeName={}", self.options.node));
-        let Ok(Ok(list)) = tokio::time::timeout(ANSWER_WITHIN, pods.list(&on_node)).await else {
+        let Ok(Ok(list)) = tokio::time::timeout(within, pods.list(&on_node)).await else {
             return "which pods are left cannot be found out".to_owned();
         };
         let pods = list.items.into_iter().filter_map(|pod| pod.read().ok()).map(Pod::from);
@@ -455,12 +549,18 @@ impl Shutdown {
         if more == 0 { named } else { format!("{named} and {more} more") }
     }
 
-    async fn create(&self, new: &NodeMaintenance) {
-        match tokio::time::timeout(ANSWER_WITHIN, self.post(new)).await {
-            Ok(Ok(())) => tracing::info!("the maintenance of the node was made"),
+    /// Whether it was made, or somebody was faster.
+    async fn create(&self, new: &NodeMaintenance, within: Duration) -> bool {
+        match tokio::time::timeout(within, self.post(new)).await {
+            Ok(Ok(())) => {
+                tracing::info!("the maintenance of the node was made");
+                return true;
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => return true,
             Ok(Err(why)) => tracing::warn!(%why, "the maintenance of the node could not be made"),
             Err(_) => tracing::warn!("the API server does not answer"),
         }
+        false
     }
 
     async fn post(&self, new: &NodeMaintenance) -> Result<(), kube::Error> {
@@ -522,9 +622,10 @@ mod tests {
     #[test]
     fn a_shutdown_makes_a_maintenance_or_joins_one_and_waits_until_all_pods_have_ended() {
         let seen = |phase: Option<&str>, own| Seen::Cluster { phase: phase.map(str::to_owned), own };
+        let create = Step::Create { is_alone: false };
         for (seen, now, wanted) in [
-            (seen(None, None), 0, Step::Create),
-            (seen(Some("Cordoned"), None), 0, Step::Create),
+            (seen(None, None), 0, create),
+            (seen(Some("Cordoned"), None), 0, create),
             (seen(Some("Draining"), None), 0, Step::Wait),
             (seen(None, own(true, false)), 0, Step::Wait),
             (seen(None, own(false, true)), 0, Step::Wait),
@@ -533,13 +634,37 @@ mod tests {
             (seen(Some("Drained"), None), 100, Step::Done),
             (seen(Some("Draining"), None), 60, Step::GiveUp),
             (seen(None, None), 60, Step::GiveUp),
-            (Seen::Nothing, 59, Step::EndAlone),
-            (Seen::Refused { since: at(40) }, 49, Step::Wait),
-            (Seen::Refused { since: at(40) }, 50, Step::EndAlone),
-            (Seen::Nothing, 60, Step::GiveUp),
+            (Seen::Nothing { since: at(40) }, 60, Step::GiveUp),
         ] {
-            assert_eq!(decide(&seen, at(60), at(now)), wanted, "{seen:?} at {now}");
+            assert_eq!(decide(&seen, &UnderWay::new(at(0), at(60)), at(now)), wanted, "{seen:?} at {now}");
         }
+    }
+
+    #[test]
+    fn an_api_server_that_is_away_for_a_moment_is_waited_for_and_longer_once_pods_were_asked() {
+        let nothing = Seen::Nothing { since: at(10) };
+        let asked = |until| UnderWay { is_asked: true, ..UnderWay::new(at(0), at(until)) };
+        let first_alone = |under_way: UnderWay| {
+            (10..200).find(|now| decide(&nothing, &under_way, at(*now)) == Step::EndAlone).unwrap()
+        };
+        assert_eq!(first_alone(UnderWay::new(at(0), at(600))), 20);
+        assert_eq!(first_alone(UnderWay::new(at(0), at(20))), 15, "there is less time in all");
+        assert_eq!(first_alone(asked(600)), 40);
+        assert_eq!(first_alone(asked(40)), 30);
+        // One that answers and takes no maintenance does not keep the node waiting for ever.
+        let unmade = UnderWay { unmade_since: Some(at(10)), ..UnderWay::new(at(0), at(600)) };
+        let empty = Seen::Cluster { phase: None, own: None };
+        assert_eq!(decide(&empty, &unmade, at(19)), Step::Create { is_alone: false });
+        assert_eq!(decide(&empty, &unmade, at(20)), Step::Create { is_alone: true });
+    }
+
+    #[test]
+    fn a_limit_without_end_is_none_and_calls_never_take_longer_than_there_is_time() {
+        assert_eq!(later(at(0), Duration::from_micros(u64::MAX)), Timestamp::MAX);
+        let short = UnderWay::new(at(0), at(4));
+        assert_eq!(short.answer_within(at(0)), Duration::from_secs(1));
+        assert_eq!(short.answer_within(at(4)), Duration::from_millis(200));
+        assert_eq!(UnderWay::new(at(0), Timestamp::MAX).answer_within(at(0)), ANSWER_WITHIN);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct World<'a> {
     pub path: &'a str,
     pub has_url: bool,
     pub control_plane: ControlPlane,
+    /// A shutdown of the node is under way.
+    pub is_shutting_down: bool,
     /// The node shuts down and nobody can be asked: static pods up to this priority end.
     pub alone_up_to: Option<i32>,
 }
@@ -132,13 +134,20 @@ impl Decision {
 
 pub fn decide(world: &World<'_>, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
+    let was_alone = |taken: &&Taken| taken.record.as_ref().is_some_and(|record| record.alone);
     let Some(maintenances) = world.maintenances else {
         if let Some(up_to) = world.alone_up_to {
             end_alone(world, up_to, now, &mut decision);
+        } else if !world.is_shutting_down {
+            for taken in world.folder.taken.iter().filter(was_alone) {
+                give_back(world, taken, &mut decision);
+            }
         }
         return decision;
     };
-    for taken in &world.folder.taken {
+    // What has ended for a shutdown does not start again while the node goes down.
+    let stays = |taken: &&Taken| !(world.is_shutting_down && was_alone(taken));
+    for taken in world.folder.taken.iter().filter(stays) {
         decide_taken(world, maintenances, taken, now, &mut decision);
     }
     for (file, record) in &world.folder.stale_records {
@@ -169,10 +178,18 @@ fn end_alone(world: &World<'_>, up_to: i32, now: Timestamp, decision: &mut Decis
     {
         let mirror = (&*pod.key.namespace, &*pod.key.name);
         let is_taken = world.folder.taken_of(mirror, world.node).is_some();
-        if let ([file], false) = (&world.folder.files_of(mirror, world.node)[..], is_taken) {
-            let record = record(world, pod, file, &maintenance_name(world.node), now);
-            decision.move_file(Some(pod.key.clone()), take(file, &record));
+        let ([file], false) = (&world.folder.files_of(mirror, world.node)[..], is_taken) else { continue };
+        // What has the name of one that was taken is somebody's own: it stays.
+        if world.folder.taken.iter().any(|taken| taken.file == *file) {
+            continue;
         }
+        let record = Record { alone: true, ..record(world, pod, file, &maintenance_name(world.node), now) };
+        decision.move_file(Some(pod.key.clone()), take(file, &record));
+        decision.tell(
+            true,
+            "StaticPodTaken",
+            format!("the manifest {file} of pod {} is taken: the node shuts down, and the API server does not answer", pod.key),
+        );
     }
 }
 
@@ -211,6 +228,10 @@ fn decide_taken(
         decision.again(now + LOOK_AGAIN);
         return;
     }
+    give_back(world, taken, decision);
+}
+
+fn give_back(world: &World<'_>, taken: &Taken, decision: &mut Decision) {
     let Taken { file, place, .. } = taken;
     decision.move_file(None, put_back(world.folder, taken));
     match place {
@@ -221,7 +242,7 @@ fn decide_taken(
         Place::Replaced => {
             let kept = kept_name(world.folder, file);
             let message = format!(
-                "somebody has put another manifest {file} in place while it was taken, which stays; the one before is kept as {kept} in {}",
+                "somebody has put another manifest in place while {file} was taken, which stays; the one before is kept as {kept} in {}",
                 world.path
             );
             decision.tell(true, "StaticPodManifestReplaced", message);
@@ -319,6 +340,7 @@ fn record(world: &World<'_>, pod: &Pod, file: &str, maintenance: &str, now: Time
         priority: pod.priority,
         labels: (*pod.labels).clone(),
         taken_at: now,
+        alone: false,
     }
 }
 

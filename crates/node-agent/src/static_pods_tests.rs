@@ -84,6 +84,7 @@ struct Scene {
     folder: Contents,
     has_url: bool,
     control_plane: ControlPlane,
+    is_shutting_down: bool,
     alone_up_to: Option<i32>,
 }
 
@@ -119,6 +120,7 @@ impl Scene {
             path: "/etc/kubernetes/manifests",
             has_url: self.has_url,
             control_plane: self.control_plane,
+            is_shutting_down: self.is_shutting_down,
             alone_up_to: self.alone_up_to,
         };
         decide(&world, now())
@@ -145,6 +147,7 @@ impl Scene {
             priority: pod.priority,
             labels: (*pod.labels).clone(),
             taken_at: now() - SignedDuration::from_secs(10),
+            alone: false,
         };
         if place == Place::Free {
             self.folder.manifests.clear();
@@ -183,7 +186,7 @@ fn the_status_is_updated_as_in_the_example_and_the_manifest_leaves() {
         })
     );
     assert_eq!(pod.as_ref(), Some(&request.pod_key()), "what was not reported is not done");
-    let moved = Step::Rename("critical.yaml".into(), ".usher-taken-critical.yaml".into());
+    let moved = Step::Move("critical.yaml".into(), ".usher-taken-critical.yaml".into());
     assert_eq!(steps.iter().position(|step| *step == moved), Some(3), "the record comes first");
     assert_eq!(*reason, "StaticPodTaken");
 }
@@ -285,7 +288,7 @@ fn a_manifest_that_was_replaced_is_the_administrators() {
     };
     assert_eq!(
         steps[0],
-        Step::Rename(".usher-taken-critical.yaml".into(), ".usher-kept-1-critical.yaml".into())
+        Step::Move(".usher-taken-critical.yaml".into(), ".usher-kept-1-critical.yaml".into())
     );
     assert_eq!(*reason, "StaticPodManifestReplaced");
 }
@@ -352,13 +355,47 @@ fn without_an_api_server_static_pods_end_by_priority_and_the_control_plane_is_le
     let moves = |scene: &Scene, up_to| {
         let (folder, pods) = (scene.folder.clone(), scene.pods.clone());
         let scene = Scene { alone_up_to: up_to, folder, pods, ..Scene::default() };
-        scene.decide_by(None).effects.len()
+        let is_move = |effect: &&Effect| matches!(effect, Effect::Move { .. });
+        scene.decide_by(None).effects.iter().filter(is_move).count()
     };
     let scene = Scene::critical(100, drains(7000));
     assert_eq!((moves(&scene, None), moves(&scene, Some(99)), moves(&scene, Some(100))), (0, 0, 1));
     assert_eq!(moves(&scene.take(Place::Free), Some(100)), 0, "once");
     let etcd = pod("etcd-six", 0, json!({"component": "etcd"}));
     assert_eq!(moves(&Scene::of(etcd, turn(), vec![]), Some(i32::MAX)), 0);
+}
+
+#[test]
+fn alone_a_manifest_with_the_name_of_one_that_was_taken_stays() {
+    // The administrator has put the manifest of another pod where the first one was.
+    let mut scene = Scene::critical(100, drains(7000)).take(Place::Replaced);
+    let other = Some(PodName { namespace: "critical-workloads".into(), name: "before".into() });
+    scene.folder.taken[0].pod = other;
+    scene.alone_up_to = Some(i32::MAX);
+    assert_eq!(scene.decide_by(None), Decision::default());
+}
+
+#[test]
+fn what_was_taken_alone_comes_back_when_the_shutdown_is_over_whether_the_api_server_answers_or_not() {
+    let taken = |alone| {
+        let mut scene = Scene::critical(100, drains(7000)).take(Place::Free);
+        scene.requests.clear();
+        scene.folder.taken[0].record.as_mut().unwrap().alone = alone;
+        scene
+    };
+    let returns = |decision: Decision| {
+        decision
+            .effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Tell { reason: "StaticPodReturned", .. }))
+    };
+    assert!(returns(taken(true).decide_by(None)));
+    assert!(!returns(taken(false).decide_by(None)), "of what was taken for a maintenance nobody knows");
+    assert!(!returns(taken(true).decide()), "a maintenance wants it gone");
+    let shutting_down = |scene: Scene| Scene { is_shutting_down: true, maintenances: Vec::new(), ..scene };
+    assert!(!returns(shutting_down(taken(true)).decide_by(None)));
+    assert!(!returns(shutting_down(taken(true)).decide()), "it would start on a node that goes down");
+    assert!(returns(shutting_down(taken(false)).decide()));
 }
 
 #[test]

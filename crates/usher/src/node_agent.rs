@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use http::StatusCode;
@@ -11,13 +12,16 @@ use tokio::sync::watch;
 use usher_api::node_agent::NodeAgentMark;
 use usher_apply::Clock;
 use usher_node_agent::agent::{self, Beside, Options};
-use usher_node_agent::folder::{Folder, put_back};
+use usher_node_agent::folder::{Folder, Place, kept_name, put_back};
 use usher_node_agent::kubelet::{GracePeriod, KubeletConfig};
-use usher_node_agent::shutdown::{self, Shutdown, maintenance_name};
+use usher_node_agent::shutdown::{self, Noticed, Shutdown, ShutdownState, maintenance_name};
 use usher_node_agent::shutdown_limit::ShutdownLimit;
 
 use crate::interruption::interruption;
 use crate::manager::{END_WITHIN, access, duration, http as pages, listen, logs};
+
+/// So long it is waited for the names of pods that are left.
+const LEFT_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -111,7 +115,7 @@ struct Run {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     raise_shutdown_limit: Option<SignedDuration>,
     /// Where /metrics and /healthz are served, over plain HTTP.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10259")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10271")]
     metrics_address: SocketAddr,
     /// Complete the maintenance of a shutdown as soon as the node has started again. By default that is left to an administrator.
     #[arg(long)]
@@ -175,12 +179,29 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 fn restore(files: &Files) -> anyhow::Result<()> {
     let folder = files.folder(&files.kubelet()?)?.context("the kubelet has no folder of static pods")?;
-    let _lock = folder.lock().context("an agent is at work: end it first")?;
-    for taken in folder.read()?.taken {
+    let lock = match folder.lock() {
+        Err(why) if why.is_in_use() => {
+            anyhow::bail!("an agent is at work in {}: end it first", folder.path().display())
+        }
+        lock => lock?,
+    };
+    let all = folder.read()?.taken;
+    if all.is_empty() {
+        println!("no manifest is taken");
+    }
+    for taken in all {
         let contents = folder.read()?;
         folder.carry_out(&put_back(&contents, &taken))?;
-        println!("{} is back", taken.file);
+        match taken.place {
+            Place::Replaced => println!(
+                "{} was replaced meanwhile, and is kept as {}",
+                taken.file,
+                kept_name(&contents, &taken.file)
+            ),
+            _ => println!("{} is back", taken.file),
+        }
     }
+    lock.remove();
     Ok(())
 }
 
@@ -203,20 +224,43 @@ fn metrics(mark: &NodeAgentMark) -> String {
 
 async fn give_notice(arguments: Notify) -> anyhow::Result<()> {
     logs::start(&arguments.logs, None)?;
-    let config = arguments.files.kubelet().unwrap_or_default();
+    anyhow::ensure!(
+        !arguments.deadline.is_zero(),
+        "--deadline is over already: give it some time, such as 2m"
+    );
+    let until = jiff::Timestamp::now().checked_add(arguments.deadline);
+    let until = until.ok().context("--deadline is too far away: give it a time such as 2m")?;
+    let config = arguments.files.kubelet().unwrap_or_else(|why| {
+        if arguments.node.shutdown_priorities.is_empty() {
+            tracing::warn!(%why, "pods leave in the order of the default plan: see --host-root, --kubelet-config or --shutdown-priorities");
+        }
+        KubeletConfig::default()
+    });
     let client = arguments.access.client().await?;
     let shutdown = arguments.node.shutdown(client, &config, false)?;
-    let until = jiff::Timestamp::now() + arguments.deadline;
-    shutdown.give_notice(&arguments.reason, until).await?;
-    println!("maintenance {} asks the pods to leave until {until}", maintenance_name(&arguments.node.name));
+    let name = maintenance_name(&arguments.node.name);
+    let mut noticed = shutdown.give_notice(&arguments.reason, until).await?;
+    match noticed {
+        Noticed::Made => println!("maintenance {name} asks the pods to leave until {until}"),
+        Noticed::Joined | Noticed::JoinedShutdown => {
+            println!(
+                "maintenance {name} is there already and asks the pods to leave, by its own deadline; it is waited for until {until}"
+            );
+        }
+    }
     while jiff::Timestamp::now() < until {
         if shutdown.is_drained().await {
             println!("all pods have left");
             return Ok(());
         }
-        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        // The maintenance of a shutdown goes if that is cancelled, and the notice stands.
+        if noticed == Noticed::JoinedShutdown && shutdown.is_withdrawn().await {
+            noticed = shutdown.give_notice(&arguments.reason, until).await?;
+            println!("the shutdown was cancelled: maintenance {name} asks the pods to leave until {until}");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    anyhow::bail!("the time is over, and these pods are left: {}", shutdown.left().await)
+    anyhow::bail!("the time is over, and these pods are left: {}", shutdown.left(LEFT_WITHIN).await)
 }
 
 async fn start(arguments: Run) -> anyhow::Result<()> {
@@ -253,12 +297,12 @@ async fn start(arguments: Run) -> anyhow::Result<()> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         warnings,
     };
-    let (alone, is_alone) = watch::channel(None);
+    let (progress, followed) = watch::channel(ShutdownState::default());
     let (delays, delayed) = watch::channel(Err(String::new()));
     let shown = Arc::new(watch::Sender::default());
     let mark = shown.subscribe();
     let periods = shutdown.options.periods.clone();
-    let beside = Beside { alone: is_alone, delays: delayed, periods, shown };
+    let beside = Beside { shutdown: followed, delays: delayed, periods, shown };
     let listener = listen("--metrics-address", arguments.metrics_address).await?;
     let scrapes = pages::serve(listener, None, move |path, _| {
         let found = match path.as_str() {
@@ -272,7 +316,7 @@ async fn start(arguments: Run) -> anyhow::Result<()> {
     let bus = arguments.bus_address.unwrap_or_else(|| format!("unix:path={}", socket.display()));
     let delaying = async {
         if arguments.delay_shutdown {
-            shutdown.run(bus, alone, delays).await;
+            shutdown.run(bus, progress, delays).await;
         } else {
             std::future::pending::<()>().await;
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use embedded_apiserver::faults::{Fault, Matcher, Rule, When};
+use embedded_apiserver::faults::{Fault, Matcher, Refusal, Rule, When};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use usher_api::names::NODE_AGENT_ANNOTATION;
@@ -15,6 +15,7 @@ use usher_apply::Clock;
 use usher_controllers::run_all;
 use usher_node_agent::agent::{self, Beside, Options};
 use usher_node_agent::folder::Folder;
+use usher_node_agent::shutdown::ShutdownState;
 use usher_tests::living::{Living, NODES, PODS};
 use usher_tests::scenario::beside::{answer_inside, manager};
 
@@ -87,17 +88,21 @@ impl Scene {
     }
 
     pub(super) fn agent_with(&self, client: kube::Client, beside: Beside) -> JoinSet<()> {
-        let options = Options {
+        let mut agent = JoinSet::new();
+        let clock = clock(&self.living);
+        agent.spawn(agent::run_until(client, clock, self.options(), beside, std::future::pending()));
+        agent
+    }
+
+    fn options(&self) -> Options {
+        Options {
             node: "n1".into(),
             folder: Some(Folder::new(&self.folder)),
             has_url: false,
             folder_name: "/etc/kubernetes/manifests".into(),
             version: "test".into(),
             warnings: Vec::new(),
-        };
-        let mut agent = JoinSet::new();
-        agent.spawn(agent::run_until(client, clock(&self.living), options, beside, std::future::pending()));
-        agent
+        }
     }
 
     async fn mirror_runs(&self) -> Value {
@@ -237,9 +242,9 @@ async fn a_manifest_that_the_administrator_put_in_place_meanwhile_survives() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_does_not_keep_the_agent_from_acting_alone() {
     let scene = Scene::start("hangs").await;
-    let (alone, is_alone) = tokio::sync::watch::channel(None);
+    let (progress, shutdown) = tokio::sync::watch::channel(ShutdownState::default());
     let client = kube::Client::new(scene.living.cluster.client("agent"), "default");
-    let _agent = scene.agent_with(client, Beside { alone: is_alone, ..Beside::nothing() });
+    let _agent = scene.agent_with(client, Beside { shutdown, ..Beside::nothing() });
     let hangs = Rule {
         on: Matcher::any().client("agent").resource("nodemaintenances"),
         when: When::always(),
@@ -249,9 +254,93 @@ async fn a_call_that_hangs_does_not_keep_the_agent_from_acting_alone() {
     scene.drain("m").await;
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(scene.files(), ["proxy.yaml"], "it waits for an answer");
-    alone.send_replace(Some(scene.living.cluster.now()));
+    let alone_since = Some(scene.living.cluster.now());
+    progress.send_replace(ShutdownState { is_under_way: true, alone_since });
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(scene.files(), [".usher-record-proxy.yaml", ".usher-taken-proxy.yaml"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_alone_comes_back_when_the_shutdown_is_cancelled_and_by_an_agent_that_starts_anew() {
+    let scene = Scene::start("cancelled").await;
+    let client = || kube::Client::new(scene.living.cluster.client("agent"), "default");
+    let (progress, shutdown) = tokio::sync::watch::channel(ShutdownState::default());
+    let agent = scene.agent_with(client(), Beside { shutdown, ..Beside::nothing() });
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let away = Rule {
+        on: Matcher::any().client("agent"),
+        when: When::always(),
+        fault: Fault::Refuse(Refusal::Unavailable),
+    };
+    scene.living.cluster.faults().set(vec![away]);
+    let alone_since = Some(scene.living.cluster.now());
+    let shuts_down = ShutdownState { is_under_way: true, alone_since };
+    progress.send_replace(shuts_down);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(scene.files().len(), 2);
+    progress.send_replace(ShutdownState::default());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(scene.files(), ["proxy.yaml"], "without the API server");
+
+    progress.send_replace(shuts_down);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(scene.files().len(), 2);
+    drop(agent);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let _agent = scene.agent_with(client(), Beside::nothing());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.files(), ["proxy.yaml"], "the node has started, and nobody answers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_agents_one_acts_and_the_node_is_not_written_without_end() {
+    let scene = Scene::start("two").await;
+    let version = async || {
+        let node = scene.living.get(&format!("{NODES}/n1")).await.unwrap();
+        node["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap()
+    };
+    let _first = scene.agent();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = version().await;
+    let _second = scene.agent();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(version().await, before, "the second one writes nothing");
+    // Somebody who takes the mark off again and again is answered every five seconds.
+    let without = json!({"metadata": {"annotations": {NODE_AGENT_ANNOTATION: null}}});
+    let mut marks = 0;
+    for _ in 0..300 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if scene.mark().await != Value::Null {
+            marks += 1;
+            scene.living.patch(&format!("{NODES}/n1"), &without).await.unwrap();
+        }
+    }
+    assert!((3..=8).contains(&marks), "{marks}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_asked_to_end_and_has_taken_nothing_leaves_no_trace() {
+    let scene = Scene::start("ends").await;
+    let (stop, mut stopping) = tokio::sync::watch::channel(false);
+    let asked = async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    let ended = tokio::spawn(agent::run_until(
+        scene.client.clone(),
+        clock(&scene.living),
+        scene.options(),
+        Beside::nothing(),
+        asked,
+    ));
+    let named = "interceptor.evictionrequest.coordination.k8s.io/priority_kubelet.k8s.io";
+    scene.living.until(MIRROR, |it| !it["metadata"]["annotations"][named].is_null()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_ne!(scene.mark().await, Value::Null);
+    stop.send_replace(true);
+    ended.await.unwrap();
+    assert_eq!(scene.mark().await, Value::Null);
+    assert!(scene.living.get(MIRROR).await.unwrap()["metadata"]["annotations"][named].is_null());
+    assert!(!scene.folder.join(".usher-lock").exists());
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ use usher_api::names::NODE_AGENT_ANNOTATION;
 use usher_node_agent::agent::Beside;
 use usher_node_agent::shutdown::{Options, Shutdown};
 use usher_tests::living::NODES;
+use usher_tests::manifests;
 use usher_tests::rights::{Right, Roles};
 
 use super::node_agent::{MAINTENANCES, MIRROR, Scene, clock};
@@ -22,7 +23,7 @@ const SOON: Duration = Duration::from_secs(120);
 const NAMES_THE_AGENT: &str = "interceptor.evictionrequest.coordination.k8s.io/priority_kubelet.k8s.io";
 
 /// What fails first without a right.
-const NEEDED: [(&str, &str); 17] = [
+const NEEDED: [(&str, &str); 18] = [
     ("nodes list", "the node is marked"),
     ("nodes watch", "a static pod leaves"),
     ("nodes patch", "the node is marked"),
@@ -33,12 +34,13 @@ const NEEDED: [(&str, &str); 17] = [
     ("evictionrequests list", "the node is marked"),
     ("evictionrequests watch", "a static pod leaves"),
     ("evictionrequests/status patch", "a static pod leaves"),
+    ("interceptorclasses intercept", "a static pod leaves"),
     ("nodemaintenances get", "a static pod leaves"),
     ("events create", "an event tells of it"),
     ("events patch", "the event is counted again"),
     ("nodes delete", "a notice becomes a maintenance"),
     ("nodemaintenances create", "a notice becomes a maintenance"),
-    ("nodes get", "it is known that the node is drained"),
+    ("nodes get", "a notice becomes a maintenance"),
     ("nodemaintenances delete", "a maintenance of an earlier time is removed for a new one"),
 ];
 
@@ -54,6 +56,11 @@ impl Watched {
         let name = missing.map_or("all".to_owned(), |(resource, verb)| format!("{resource}-{verb}"));
         let scene = Scene::start(&format!("rights-{}", name.replace('/', "-"))).await;
         roles().install(&scene.living, missing).await.unwrap();
+        // By the strict choice agents are interceptors as all others.
+        let policies = manifests::objects("strict/policies.yaml").unwrap();
+        for policy in policies.iter().filter(|it| it["metadata"]["name"] == "usher-strict-interceptors") {
+            scene.living.create(&manifests::collection(policy).unwrap(), policy).await.unwrap();
+        }
         let account = User {
             name: "system:serviceaccount:usher-system:usher-node-agent".to_owned(),
             groups: vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()],

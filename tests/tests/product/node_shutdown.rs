@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,9 +19,11 @@ use tower::ServiceExt as _;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
+use usher_node_agent::agent::{self, Beside};
+use usher_node_agent::folder::Folder;
 use usher_node_agent::kubelet::GracePeriod;
 use usher_node_agent::logind::Logind;
-use usher_node_agent::shutdown::{Alone, Options, Shutdown};
+use usher_node_agent::shutdown::{Options, Shutdown, ShutdownState};
 use usher_node_agent::shutdown_limit::{LimitError, ShutdownLimit};
 use usher_testbed::packages::{install_missing, is_root};
 use usher_tests::living::{Living, NODES, PODS, bare_pod};
@@ -197,8 +199,8 @@ struct Scene {
     /// The API server does not answer.
     is_away: Arc<AtomicBool>,
     client: kube::Client,
-    alone: watch::Receiver<Alone>,
-    for_agent: watch::Sender<Alone>,
+    progress: watch::Receiver<ShutdownState>,
+    for_agent: watch::Sender<ShutdownState>,
     tasks: JoinSet<()>,
 }
 
@@ -235,8 +237,8 @@ impl Scene {
             }
         });
         let client = kube::Client::new(unsteady, "default");
-        let (for_agent, alone) = watch::channel(None);
-        Some(Self { living, machine, is_away, client, alone, for_agent, tasks })
+        let (for_agent, progress) = watch::channel(ShutdownState::default());
+        Some(Self { living, machine, is_away, client, progress, for_agent, tasks })
     }
 
     fn shutdown(&self, boot: &str, complete_after_boot: bool) -> Shutdown {
@@ -257,6 +259,21 @@ impl Scene {
         let state = watch::channel(Err(String::new())).0;
         self.tasks.spawn(async move { shutdown.run(bus, alone, state).await });
         self.machine.inhibited().await;
+    }
+
+    /// The part of the agent that moves manifests, beside the one that delays shutdowns.
+    fn static_pods(&mut self, manifests: &Path) {
+        let options = agent::Options {
+            node: "n1".into(),
+            folder: Some(Folder::new(manifests)),
+            has_url: false,
+            folder_name: "/etc/kubernetes/manifests".into(),
+            version: "test".into(),
+            warnings: Vec::new(),
+        };
+        let beside = Beside { shutdown: self.progress.clone(), ..Beside::nothing() };
+        let (client, clock) = (self.client.clone(), clock(&self.living));
+        self.tasks.spawn(agent::run_until(client, clock, options, beside, std::future::pending()));
     }
 
     async fn reboot(&self) -> Instant {
@@ -340,13 +357,59 @@ async fn when_the_time_of_logind_is_over_the_shutdown_goes_on_and_a_maintenance_
 #[tokio::test]
 async fn without_an_api_server_the_agent_is_on_its_own_until_it_is_back() {
     let Some(mut scene) = Scene::start("alone").await else { return };
+    let manifests = scene.machine.folder.join("manifests");
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "proxy"},
+        "spec": {"containers": [{"name": "c", "image": "proxy:1"}]},
+    });
+    fs::create_dir_all(&manifests).unwrap();
+    fs::write(manifests.join("proxy.yaml"), manifest.to_string()).unwrap();
+    scene.living.life.run_static_pod("n1", manifest);
+    let running = |it: &Value| it["items"][0]["status"]["phase"] == "Running";
+    let mirror = format!("{PODS}?fieldSelector=metadata.name%3Dproxy-n1");
+    scene.living.until(&mirror, running).await.unwrap();
+    scene.static_pods(&manifests);
     scene.agent("boot-1", false).await;
+    let named = "interceptor.evictionrequest.coordination.k8s.io/priority_kubelet.k8s.io";
+    let is_known = |it: &Value| !it["items"][0]["metadata"]["annotations"][named].is_null();
+    scene.living.until(&mirror, is_known).await.unwrap();
+    let is_there = || manifests.join("proxy.yaml").exists();
+
     scene.is_away.store(true, Ordering::SeqCst);
     scene.reboot().await;
-    scene.alone.wait_for(Option::is_some).await.unwrap();
+    scene.progress.wait_for(|it| it.alone_since.is_some()).await.unwrap();
+    while is_there() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     scene.is_away.store(false, Ordering::SeqCst);
-    scene.alone.wait_for(Option::is_none).await.unwrap();
+    scene.progress.wait_for(|it| it.alone_since.is_none()).await.unwrap();
     scene.machine.reboots.recv().await.unwrap();
+    assert!(!is_there(), "it does not start again while the node goes down");
+    // The stand-in refuses to reboot.
+    scene.no_maintenance().await;
+    while !is_there() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_during_a_shutdown_lets_it_go_on_and_the_next_one_takes_back_what_it_began() {
+    let Some(mut scene) = Scene::start("killed").await else { return };
+    let mut stays = bare_pod("stays", "n1");
+    stays["metadata"]["annotations"] = json!({"testbed.usher.dev/terminate-delay": "40s"});
+    stays["spec"]["terminationGracePeriodSeconds"] = 60.into();
+    scene.living.create(PODS, &stays).await.unwrap();
+    let state = watch::channel(Err(String::new())).0;
+    let (shutdown, progress) = (scene.shutdown("boot-1", false), scene.for_agent.clone());
+    let agent = tokio::spawn(shutdown.run(scene.machine.address.clone(), progress, state));
+    scene.machine.inhibited().await;
+    let asked = scene.reboot().await;
+    let is_there = |it: &Value| it["items"][0]["metadata"]["name"] == "shutdown-n1";
+    scene.living.until(MAINTENANCES, is_there).await.unwrap();
+    agent.abort();
+    let begun = scene.machine.reboots.recv().await.unwrap();
+    assert!(begun - asked < Duration::from_secs(4), "nobody holds it any more: {:?}", begun - asked);
+    scene.agent("boot-1", false).await;
     scene.no_maintenance().await;
 }
 
