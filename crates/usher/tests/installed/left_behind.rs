@@ -77,6 +77,12 @@ impl Inventory {
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
+        for node in scene.real.names() {
+            let files = std::fs::read_dir(scene.real.manifests(&node)).unwrap();
+            let files: Vec<String> =
+                files.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+            assert_eq!(files, ["proxy.yaml"], "on {node}");
+        }
         let pods = scene.get("get pods -A -o json").await;
         for pod in pods["items"].as_array().unwrap() {
             let meta = json!([

@@ -30,7 +30,6 @@ const REQUESTS: &str = "evictionrequests.evictionrequest.coordination.k8s.io";
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Kustomize,
-    /// With the node agent.
     Chart,
 }
 
@@ -68,13 +67,13 @@ async fn both_ways() {
     let mut scene = Scene::start().await;
     for way in [Way::Kustomize, Way::Chart] {
         let begun = Instant::now();
-        scene.workloads(way).await;
+        scene.workloads().await;
         let before = Inventory::of(&scene).await;
         install(&scene, way).await;
         scene.told(way, "installed", begun);
         webhooks_answer(&scene).await;
         if way == Way::Chart || is_whole() {
-            the_node_of_the_leader_is_drained(&scene, way).await;
+            the_node_of_the_leader_is_drained(&scene).await;
             scene.told(way, "drained the node it ran on", begun);
             it_is_upgraded_while_it_drains(&scene, way).await;
             scene.told(way, "upgraded", begun);
@@ -98,8 +97,8 @@ fn is_whole() -> bool {
 async fn install(scene: &Scene, way: Way) {
     match way {
         Way::Kustomize => {
-            let applied = format!("apply --server-side -k {}", scene::deploy().display());
-            scene.kubectl.ok(&applied).await.unwrap();
+            let folder = scene.kustomization(env!("CARGO_PKG_VERSION"));
+            scene.kubectl.ok(&format!("apply --server-side -k {}", folder.display())).await.unwrap();
         }
         Way::Chart => {
             let chart = scene::deploy().join("helm/usher").display().to_string();
@@ -116,16 +115,12 @@ async fn install(scene: &Scene, way: Way) {
                 .await;
         }
     }
-    rolled_out(scene, way, env!("CARGO_PKG_VERSION")).await;
+    rolled_out(scene, env!("CARGO_PKG_VERSION")).await;
 }
 
 /// All pods run this version, on real nodes.
-async fn rolled_out(scene: &Scene, way: Way, tag: &str) {
-    let mut workloads = vec!["deployment/usher-manager"];
-    if way == Way::Chart {
-        workloads.push("daemonset/usher-node-agent");
-    }
-    for workload in workloads {
+async fn rolled_out(scene: &Scene, tag: &str) {
+    for workload in ["deployment/usher-manager", "daemonset/usher-node-agent"] {
         scene.rolled_out(workload).await;
     }
     let only = |it: &Value| {
@@ -179,13 +174,11 @@ async fn drain(scene: &Scene, name: &str, node: &str) {
         .await;
 }
 
-async fn the_node_of_the_leader_is_drained(scene: &Scene, way: Way) {
+async fn the_node_of_the_leader_is_drained(scene: &Scene) {
     let (leader, node) = scene.leader().await;
-    if way == Way::Chart {
-        let named = "interceptor.evictionrequest.coordination.k8s.io/priority_kubelet.k8s.io";
-        let is_looked_after = |it: &Value| !it["metadata"]["annotations"][named].is_null();
-        scene.until(&format!("get pod proxy-{node} -n default -o json"), is_looked_after).await;
-    }
+    let named = "interceptor.evictionrequest.coordination.k8s.io/priority_kubelet.k8s.io";
+    let is_looked_after = |it: &Value| !it["metadata"]["annotations"][named].is_null();
+    scene.until(&format!("get pod proxy-{node} -n default -o json"), is_looked_after).await;
     drain(scene, "kernel", &node).await;
     let is_drained = |it: &Value| has_condition(it, "Drained");
     scene.until("get nodemaintenance kernel -o json", is_drained).await;
@@ -193,11 +186,10 @@ async fn the_node_of_the_leader_is_drained(scene: &Scene, way: Way) {
     let is_agent = |pod: &Value| pod["metadata"]["labels"]["app.kubernetes.io/component"] == "node-agent";
     let has_ended =
         |pod: &Value| ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase);
-    let agents = usize::from(way == Way::Chart);
     let is_empty = |it: &Value| {
         let mut left = it["items"].as_array().cloned().unwrap_or_default();
         left.retain(|pod| !has_ended(pod));
-        left.len() == agents && left.iter().all(is_agent)
+        left.len() == 1 && left.iter().all(is_agent)
     };
     scene.until(&format!("get pods -A --field-selector spec.nodeName={node} -o json"), is_empty).await;
     let (another, elsewhere) = scene.leader().await;
@@ -207,9 +199,7 @@ async fn the_node_of_the_leader_is_drained(scene: &Scene, way: Way) {
     let is_free =
         |it: &Value| it["spec"]["unschedulable"].is_null() && it["metadata"]["finalizers"].is_null();
     scene.until(&format!("get node {node} -o json"), is_free).await;
-    if way == Way::Chart {
-        scene.until(&format!("get pod proxy-{node} -n default -o json"), is_ready).await;
-    }
+    scene.until(&format!("get pod proxy-{node} -n default -o json"), is_ready).await;
     scene.until("get daemonset logs -n default -o json", |it| it["status"]["numberReady"] == 2).await;
 }
 
@@ -236,7 +226,7 @@ async fn it_is_upgraded_while_it_drains(scene: &Scene, way: Way) {
             scene.run("helm", &[&["upgrade", "usher", &chart][..], &namespace].concat()).await;
         }
     }
-    rolled_out(scene, way, image::NEXT).await;
+    rolled_out(scene, image::NEXT).await;
     let held = scene.get("get nodemaintenance firmware -o json").await;
     assert!(!has_condition(&held, "Drained"), "{held:#}");
     assert!(is_ready(&scene.get("get pod guarded -n default -o json").await), "its budget keeps it");

@@ -79,8 +79,8 @@ impl Scene {
         scene
     }
 
-    /// A Deployment, a DaemonSet, and where there is an agent, static pods.
-    pub async fn workloads(&mut self, way: Way) {
+    /// A Deployment, a DaemonSet and static pods.
+    pub async fn workloads(&mut self) {
         let template = |name: &str| {
             json!({
                 "selector": {"matchLabels": {"app": name}},
@@ -95,14 +95,12 @@ impl Scene {
             }
             self.apply(&object).await;
         }
-        if way == Way::Chart {
-            for node in self.real.names() {
-                let manifest = json!({
-                    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "proxy", "namespace": "default"}, "spec": pod_spec(),
-                });
-                std::fs::write(self.real.manifests(&node).join("proxy.yaml"), manifest.to_string()).unwrap();
-                self.until(&format!("get pod proxy-{node} -n default -o json"), is_ready).await;
-            }
+        for node in self.real.names() {
+            let manifest = json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "proxy", "namespace": "default"}, "spec": pod_spec(),
+            });
+            std::fs::write(self.real.manifests(&node).join("proxy.yaml"), manifest.to_string()).unwrap();
+            self.until(&format!("get pod proxy-{node} -n default -o json"), is_ready).await;
         }
         self.until("get deployment web -n default -o json", |it| it["status"]["availableReplicas"] == 2)
             .await;
@@ -168,9 +166,9 @@ impl Scene {
         }
     }
 
-    /// What is installed, with another tag of the image.
+    /// What kustomize installs, with this tag of the image.
     pub fn kustomization(&self, tag: &str) -> PathBuf {
-        let folder = self.folder.join("upgrade");
+        let folder = self.folder.join("kustomization");
         std::fs::create_dir_all(&folder).unwrap();
         let folder = folder.canonicalize().unwrap();
         // It takes relative paths only.
@@ -178,7 +176,7 @@ impl Scene {
         let base = format!("{up}{}", deploy().display().to_string().trim_start_matches('/'));
         let text = json!({
             "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-            "resources": [base], "images": [{"name": "usher", "newTag": tag}],
+            "resources": [&base], "components": [format!("{base}/node-agent")], "images": [{"name": "usher", "newTag": tag}],
         });
         std::fs::write(folder.join("kustomization.yaml"), text.to_string()).unwrap();
         folder
