@@ -79,8 +79,7 @@ impl Inventory {
         }
         for node in scene.real.names() {
             let files = std::fs::read_dir(scene.real.manifests(&node)).unwrap();
-            let files: Vec<String> =
-                files.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+            let files: Vec<String> = files.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
             assert_eq!(files, ["proxy.yaml"], "on {node}");
         }
         let pods = scene.get("get pods -A -o json").await;

@@ -80,7 +80,7 @@ async fn both_ways() {
         } else {
             let what = "drain and upgrade of what kustomize installed: 'make installed' does both";
             let _ = std::io::stderr().write_all(format!("SKIPPED, NOT PASSED: {what}\n").as_bytes());
-            drain(&scene, "kernel", &scene.leader().await.1).await;
+            notice_is_given(&scene).await;
         }
         uninstall(&scene, way).await;
         before.is_all_that_is_left(&scene, way).await;
@@ -172,6 +172,34 @@ async fn drain(scene: &Scene, name: &str, node: &str) {
             ]}},
         }))
         .await;
+}
+
+/// With the account of an agent, whose token lets it make the maintenance of its own node alone.
+async fn notice_is_given(scene: &Scene) {
+    let (_, node) = scene.leader().await;
+    let other = scene.other_than(&node);
+    let notice = async |name: &str, of: &str| {
+        let container = json!({
+            "name": "c", "image": format!("usher:{}", env!("CARGO_PKG_VERSION")), "imagePullPolicy": "Never",
+            "command": ["usher", "node-agent", "notify", "--reason=spot", "--deadline=3s", "--node", of],
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        });
+        let spec = json!({
+            "nodeName": &node, "serviceAccountName": "usher-node-agent", "restartPolicy": "Never", "containers": [container],
+        });
+        let meta = json!({"name": name, "namespace": "usher-system"});
+        scene.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})).await;
+    };
+    notice("refused", &other).await;
+    let has_ended = |pod: &Value| !pod["status"]["containerStatuses"][0]["state"]["terminated"].is_null();
+    let refused = scene.until("get pod refused -n usher-system -o json", has_ended).await;
+    let said = refused["status"]["containerStatuses"][0]["state"]["terminated"]["message"].to_string();
+    assert!(said.contains("an agent makes and removes the maintenance of its own node"), "{said}");
+    // It is asked to leave as all others are.
+    notice("given", &node).await;
+    let path = format!("get nodemaintenance shutdown-{node} -o json");
+    scene.until(&path, |it| it["spec"]["reason"] == "spot").await;
+    scene.kubectl.ok("delete pods given refused -n usher-system --force --ignore-not-found").await.unwrap();
 }
 
 async fn the_node_of_the_leader_is_drained(scene: &Scene) {
