@@ -559,6 +559,52 @@ async fn pods_of_no_daemon_set_cost_no_read_of_the_held_nodes() {
     assert_eq!(reads().await, before);
 }
 
+/// When the last policy goes that has a ConfigMap as its parameter, the API server ends its watch of ConfigMaps and never begins another: what
+/// it knew then, it knows until it is restarted. So `deploy/uninstall` removes the ConfigMap first, and what is not known is read.
+#[tokio::test]
+async fn nodes_are_held_also_after_an_uninstallation_and_another_installation() {
+    if usher_testbed::skip_real("policies: held nodes after another installation") {
+        return;
+    }
+    let file = "workloads/daemonset-policies.yaml";
+    let scene = Scene::new(TestCluster::real().await.unwrap(), &[file]).await;
+    let maps = "/api/v1/namespaces/usher-system/configmaps";
+    let hold = async |node: &str| {
+        let held = json!({"metadata": {"name": "usher-held-nodes"}, "data": {node: "1000"}});
+        scene.cluster.created(maps, &held).await.unwrap();
+        let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+        let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "o", "uid": "u", "controller": true});
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "ownerReferences": [owner], "labels": {"controller-revision-hash": "6b59d9cb88"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+            }}},
+        });
+        for _ in 0..50 {
+            let made = scene.cluster.created(&format!("{PODS}?dryRun=All"), &pod).await.unwrap();
+            if made["spec"]["schedulingGates"].is_array() {
+                return true;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+        false
+    };
+    assert!(hold("n1").await);
+    let moment = std::time::Duration::from_secs(2);
+    let objects = manifests::objects(file).unwrap();
+    scene.cluster.delete(&format!("{maps}/usher-held-nodes")).await.unwrap();
+    tokio::time::sleep(moment).await;
+    for object in &objects {
+        let path = manifests::collection(object).unwrap();
+        let name = object["metadata"]["name"].as_str().unwrap();
+        scene.cluster.delete(&format!("{path}/{name}")).await.unwrap();
+    }
+    tokio::time::sleep(moment).await;
+    manifests::install(&scene.cluster, &[file]).await.unwrap();
+    assert!(hold("n2").await, "it knows what was held before the uninstallation only");
+}
+
 /// The API server takes a mirror pod from everybody who may create pods: with the annotation alone it is an ordinary pod to Usher, and
 /// with the node as its owner too, which takes the node's UID, only the strict choice stops it.
 async fn strict_mirror_pods_are_made_by_their_node(cluster: TestCluster) {

@@ -123,7 +123,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             reason: "DaemonSetPodCameBack",
             message: format!(
                 "pod {} came back to node {}, which is under maintenance, and is taken off again (for the {}. time): see whether the \
-                 policies of deploy/ are installed",
+                 policies of deploy/ are installed, and docs/workloads.md if they were removed and installed again",
                 pod.key.name, pod.node, again.count
             ),
         });
