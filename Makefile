@@ -48,11 +48,13 @@ attacks: toolchain ## ten minutes (ATTACK_SECONDS=) of users with few rights and
 	$(TESTBED) build
 	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test --locked --workspace --test attacks -- --nocapture
 
-check: toolchain ## format, lints, generated files, dependency direction
+check: toolchain ## format, lints, generated files, dependency direction; licences and sources of crates where cargo-deny is installed
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	hack/check-generated
 	hack/check-dependencies
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked --offline --workspace check --hide-inclusion-graph bans licenses sources; \
+	else echo "!! check: licences, bans and sources of crates are not checked, cargo-deny is missing; 'make deny' says how to install it"; fi
 
 deny: toolchain ## advisories, licences, bans and sources of the crates we depend on (needs the network for the advisories)
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: $(CARGO) install --locked cargo-deny --version $(DENY)"; exit 1; }
