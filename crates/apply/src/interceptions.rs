@@ -14,14 +14,14 @@ use tracing::Instrument as _;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
     DELETION_COST_BEFORE_ANNOTATION, HAND_OVER_ANNOTATION, HELD_NODES_CONFIG_MAP,
-    POD_DELETION_COST_ANNOTATION, SURGE_ANNOTATION,
+    POD_DELETION_COST_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
 };
 use usher_api::report::Report;
 use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 use usher_decide::decision::limited;
 use usher_decide::interceptors::{AvailablePods, Effect, NewHandOver};
 use usher_decide::snapshot::{
-    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request, RequestOnWire,
+    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request, RequestOnWire, Surge,
 };
 
 use crate::config_map;
@@ -88,10 +88,9 @@ impl Interceptions {
             }
             Effect::Resize { deployment, replicas, surge } => {
                 let span = spans::work("scale Deployment", &deployment.key.namespace, &deployment.key.name);
-                let patch = json!({
-                    "metadata": meta(&deployment.uid, &deployment.resource_version, surge.as_ref()),
-                    "spec": {"replicas": replicas},
-                });
+                let mut metadata = meta(&deployment.uid, &deployment.resource_version, surge.as_ref());
+                metadata["labels"] = json!({SURGE_LABEL: surge.as_ref().map(Surge::label)});
+                let patch = json!({"metadata": metadata, "spec": {"replicas": replicas}});
                 self.merge::<DeploymentOnWire>(&deployment.key, &patch).instrument(span).await
             }
             Effect::Limit { autoscaler, min_replicas, max_replicas, raised } => {

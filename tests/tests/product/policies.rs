@@ -702,10 +702,11 @@ async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cl
         .until_refused(MANAGER, &of_autoscaler, &json!({"spec": {"scaleTargetRef": {"name": "other"}}}))
         .await;
     let cost = "controller.kubernetes.io/pod-deletion-cost";
-    let grown = json!({"metadata": {"annotations": {surge: "{}"}}, "spec": {"replicas": 2}});
+    let grown = json!({"metadata": {"annotations": {surge: "{}"}, "labels": {surge: "1-2-0"}}, "spec": {"replicas": 2}});
+    let end = json!({"metadata": {"annotations": {surge: null}, "labels": {surge: null}}});
     for (what, path, patch, code, part) in [
         ("a surge", &of_deployment, grown, 200, ""),
-        ("its end", &of_deployment, annotation(surge, Value::Null), 200, ""),
+        ("its end", &of_deployment, end, 200, ""),
         ("code", &of_deployment, of_template("x"), 422, "nothing else of the spec"),
         ("a pause", &of_deployment, json!({"spec": {"paused": true}}), 422, "nothing else of the spec"),
         ("an annotation", &of_deployment, annotation("team", json!("x")), 422, "no other annotations"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::{Value, json};
 use usher_api::lenient::Lenient;
-use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, SURGE_ANNOTATION};
+use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL};
 use usher_api::{EvictionRequest, NodeMaintenance};
 use usher_apply::Clock;
 use usher_decide::snapshot::{
@@ -124,7 +124,7 @@ fn kinds() -> Vec<Kind> {
             path: "/apis/apps/v1/namespaces/default/deployments",
             object: json!({
                 "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"name": "w", "annotations": {SURGE_ANNOTATION: r#"{"by":1,"replicas":1}"#}},
+                "metadata": {"name": "w", "labels": {SURGE_LABEL: "1-1-0"}},
                 "spec": {
                     "replicas": 0, "minReadySeconds": 5, "paused": true,
                     "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},

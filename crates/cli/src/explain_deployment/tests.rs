@@ -31,8 +31,7 @@ fn json_patch(into: &mut Value, with: &Value) {
 }
 
 fn surging(by: u32, replicas: u32) -> Value {
-    let surge = json!({"by": by, "replicas": replicas}).to_string();
-    json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/surge": surge}}})
+    json!({"metadata": {"labels": {"evictionrequest.coordination.k8s.io/surge": format!("{by}-{replicas}-0")}}})
 }
 
 fn found(name: &str, has_turn: bool, is_ready: bool) -> Found {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::{Deserialize, Serialize};
 use usher_api::evict_policy::MaxUnavailable;
-use usher_api::names::{INTERCEPTOR_PRIORITY_ANNOTATION, SURGE_ANNOTATION};
+use usher_api::names::{INTERCEPTOR_PRIORITY_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL};
 use usher_api::workloads::strategy_annotation;
 
 use super::Key;
@@ -94,6 +94,20 @@ pub struct Surge {
     pub reverted: u32,
 }
 
+impl Surge {
+    /// As it is in the label of the Deployment.
+    pub fn label(&self) -> String {
+        format!("{}-{}-{}", self.by, self.replicas, self.reverted)
+    }
+
+    /// What cannot be read was not written here.
+    fn of_label(text: &str) -> Option<Self> {
+        let mut numbers = text.split('-').map(|number| number.parse().ok());
+        let (by, replicas, reverted) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        numbers.next().is_none().then_some(Self { by, replicas, reverted })
+    }
+}
+
 /// By how much the limits of an autoscaler are larger than its owner wants them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -175,7 +189,7 @@ impl From<DeploymentOnWire> for Deployment {
         let strategy = spec.strategy.unwrap_or_default();
         let update = strategy.rolling_update.unwrap_or_default();
         let annotations = meta.annotations.as_ref();
-        let surge = annotations.and_then(|all| all.get(SURGE_ANNOTATION));
+        let surge = meta.labels.as_ref().and_then(|all| all.get(SURGE_LABEL));
         let failure = status.conditions.into_iter().flatten();
         let mut failure = failure.filter(|it| it.kind == "ReplicaFailure" && it.status == "True");
         let replicas = count(spec.replicas, 1);
@@ -185,8 +199,7 @@ impl From<DeploymentOnWire> for Deployment {
             is_deleting: meta.deletion_timestamp.is_some(),
             strategy: strategy_with(annotations, at_a_time),
             at_a_time,
-            // What cannot be read was not written here.
-            surge: surge.and_then(|text| serde_json::from_str(text).ok()),
+            surge: surge.and_then(|text| Surge::of_label(text)),
             replicas,
             // Who says how many go at a time need not say how it is updated.
             rolling_update: (!recreates || at_a_time.is_some()).then(|| DeploymentUpdate {
@@ -262,11 +275,11 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn deployment(spec: Value, status: Value, annotation: &str) -> Deployment {
+    fn deployment(spec: Value, status: Value, label: &str) -> Deployment {
         let object = json!({
             "metadata": {
                 "name": "web", "namespace": "ns", "uid": "u", "generation": 3, "resourceVersion": "5",
-                "annotations": {SURGE_ANNOTATION: annotation},
+                "labels": {SURGE_LABEL: label},
             },
             "spec": spec, "status": status,
         });
@@ -299,18 +312,35 @@ mod tests {
                 {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"},
             ],
         });
-        let found = deployment(
-            json!({"replicas": 3, "minReadySeconds": 10, "paused": true}),
-            status,
-            r#"{"by": 1, "replicas": 3}"#,
-        );
+        let found =
+            deployment(json!({"replicas": 3, "minReadySeconds": 10, "paused": true}), status, "1-3-0");
         assert_eq!((found.replicas, found.min_ready_seconds, found.is_paused), (3, 10, true));
         assert!(found.is_observed && found.has_old_pods);
         assert_eq!(found.replica_failure.as_deref(), Some("exceeded quota"));
         assert_eq!(found.surge, Some(Surge { by: 1, replicas: 3, reverted: 0 }));
-        let plain = deployment(json!({"strategy": {"type": "Recreate"}}), json!({}), "one more");
+        let plain = deployment(json!({"strategy": {"type": "Recreate"}}), json!({}), "1-3-0-9");
         assert_eq!((plain.replicas, plain.rolling_update, plain.surge), (1, None, None));
         assert!(!plain.is_observed && !plain.has_old_pods);
+    }
+
+    #[test]
+    fn a_surge_is_what_the_label_says_and_not_an_annotation_that_came_back_from_a_replica_set() {
+        let object = json!({
+            "metadata": {"name": "web", "annotations": {SURGE_ANNOTATION: r#"{"by":1,"replicas":3}"#}},
+            "spec": {"replicas": 3},
+        });
+        let copied: Deployment = serde_json::from_value::<DeploymentOnWire>(object).unwrap().into();
+        assert_eq!(copied.surge, None);
+        for surge in [
+            Surge { by: 2, replicas: 7, reverted: 1 },
+            Surge { by: u32::MAX, replicas: u32::MAX, reverted: u32::MAX },
+        ] {
+            assert!(surge.label().len() <= 63);
+            assert_eq!(Surge::of_label(&surge.label()), Some(surge));
+        }
+        for nonsense in ["", "1", "1-2", "1--2", "-1-2-3", "a-b-c", "99999999999-1-1"] {
+            assert_eq!(Surge::of_label(nonsense), None, "{nonsense}");
+        }
     }
 
     #[test]

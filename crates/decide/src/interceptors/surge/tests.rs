@@ -1,9 +1,11 @@
 use serde_json::{Value, json};
-use usher_api::names::{DEPLOYMENT_CLASS, REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION};
+use usher_api::names::{
+    DEPLOYMENT_CLASS, REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
+};
 
 use super::super::samples::{self, at};
 use super::*;
-use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, PreferredForDeletion};
+use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, PreferredForDeletion, Surge};
 
 /// A Deployment `web` with the same UID, and what is asked of its pods.
 pub struct Scene {
@@ -48,9 +50,9 @@ impl Scene {
     }
 
     pub fn surge(self, by: u32, written: u32, replicas: u32, reverted: u32) -> Self {
-        let record = json!({"by": by, "replicas": written, "reverted": reverted}).to_string();
+        let record = Surge { by, replicas: written, reverted };
         self.with(|it| {
-            it["metadata"]["annotations"] = json!({SURGE_ANNOTATION: record});
+            it["metadata"]["labels"] = json!({SURGE_LABEL: record.label()});
             it["spec"]["replicas"] = replicas.into();
         })
     }
