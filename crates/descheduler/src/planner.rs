@@ -307,6 +307,12 @@ impl Known {
                 self.took.push(timed(&mut **plugin, &mut cycle, run));
             }
         }
+        for slot in cycle.replacements() {
+            for plugin in self.profiles.iter_mut().flat_map(|profile| &mut profile.balance) {
+                plugin.forget(*slot);
+            }
+        }
+        self.forgotten.extend(cycle.replacements());
         let mut forgotten = 0;
         for number in 0..self.profiles.len() {
             for plugin in 0..self.profiles[number].balance.len() {

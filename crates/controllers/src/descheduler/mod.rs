@@ -21,7 +21,7 @@ use usher_decide::snapshot::{Key, Request, WatchEvent};
 use usher_descheduler::requester::{
     Asked, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
 };
-use usher_descheduler::{Cluster, Plan, Planner, Policy, Proposal, Took};
+use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took, without_place};
 
 use crate::feeds::Feeds;
 use crate::observer::{Nobody, QueueObserver};
@@ -110,6 +110,8 @@ pub fn run_until<S: Future<Output = ()>>(
             instance: options.name.to_string(),
             // The next one may be hours away, and begins with nothing.
             unwanted_cycles: if options.interval.is_none() { 1 } else { options.requester.unwanted_cycles },
+            // Cycles that changes call for come in between.
+            interval: options.interval.unwrap_or_default(),
             ..options.requester.clone()
         }),
         options,
@@ -179,6 +181,7 @@ enum Done {
     Asked {
         outcomes: Vec<(Proposal, Way, Asked)>,
         not_asked: Vec<Proposal>,
+        not_withdrawn: Vec<Key>,
         is_saved: bool,
         failure: Option<Failure>,
     },
@@ -312,6 +315,17 @@ impl Controller {
         }
         self.requester.decide(&plan, now)
     }
+
+    /// Where the pods count whose requests are withdrawn, by the request.
+    fn places_of(&self, effects: &[Effect]) -> HashMap<Key, Place> {
+        let place = |effect: &Effect| {
+            let Effect::Withdraw { request, .. } = effect else { return None };
+            let namespace = request.key.namespace.to_string();
+            let node = self.cluster.node_of(&namespace, &request.pod_name).map(str::to_owned);
+            Some((request.key.clone(), Place { namespace, node }))
+        };
+        effects.iter().filter_map(place).collect()
+    }
 }
 
 impl Reconciler for Controller {
@@ -371,8 +385,14 @@ impl Reconciler for Controller {
                 }
             }
             Event::Request(event) => {
-                for (key, _) in event.store(&mut self.known.requests, |request| request.key.clone()) {
+                for (key, before) in event.store(&mut self.known.requests, |request| request.key.clone()) {
                     self.requester.request_changed(&key, self.known.requests.get(&key).cloned());
+                    let pod = |request: &Request| self.known.pods.get(&request.pod_key());
+                    let is_there =
+                        |request: &Arc<Request>| pod(request).is_some_and(|it| it.uid == request.pod_uid);
+                    if let Some(before) = before.filter(is_there) {
+                        self.requester.request_was(&before, now);
+                    }
                 }
                 self.observer.under_way(self.requester.under_way());
             }
@@ -407,10 +427,11 @@ impl Reconciler for Controller {
         }
         (self.last, self.is_wanted) = (Some(now), None);
         let effects = self.plan(&policy, now);
+        let places = self.places_of(&effects);
         let apply = self.apply.clone();
         let is_last = self.options.interval.is_none();
         let work = async move {
-            let done = carry_out(&apply, effects, &policy).await;
+            let done = carry_out(&apply, effects, &policy, &places).await;
             if is_last {
                 apply.told().await;
             }
@@ -432,12 +453,15 @@ impl Reconciler for Controller {
                 (self.usage_at, self.is_wanted) = (Some(now), Some(now));
                 Ok(())
             }
-            Done::Asked { outcomes, not_asked, is_saved, failure } => {
+            Done::Asked { outcomes, not_asked, not_withdrawn, is_saved, failure } => {
                 if is_saved {
                     self.requester.saved();
                 }
                 for proposal in &not_asked {
                     self.requester.not_asked(&proposal.pod);
+                }
+                for request in &not_withdrawn {
+                    self.requester.not_withdrawn(request);
                 }
                 for (proposal, by, asked) in &outcomes {
                     self.requester.asked(&proposal.pod, asked, now);
@@ -466,21 +490,31 @@ impl Reconciler for Controller {
     }
 }
 
-/// Remembers, withdraws, and asks, in this order. What is not remembered is neither withdrawn nor asked, and what is not given up leaves
+/// Remembers, withdraws, and asks, in this order. What is not remembered is neither withdrawn nor asked, and what cannot be withdrawn leaves
 /// no place for others.
-async fn carry_out(apply: &Descheduling, effects: Vec<Effect>, policy: &Policy) -> Done {
-    let (mut asks, mut failure, mut is_saved, mut may_ask) = (Vec::new(), None, None, true);
+async fn carry_out(
+    apply: &Descheduling,
+    effects: Vec<Effect>,
+    policy: &Policy,
+    places: &HashMap<Key, Place>,
+) -> Done {
+    let (mut asks, mut failure, mut is_saved) = (Vec::new(), None, None);
+    let (mut lost, mut not_withdrawn) = (Vec::new(), Vec::new());
     for effect in effects {
         let done = match effect {
             Effect::Remember(memory) => {
                 let done = apply.remember(&memory).await;
-                (is_saved, may_ask) = (Some(done.is_ok()), done.is_ok());
+                is_saved = Some(done.is_ok());
                 done
             }
             Effect::Withdraw { .. } if is_saved == Some(false) => Ok(()),
-            Effect::Withdraw { request, why } => {
+            Effect::Withdraw { request, why, gives_place } => {
                 let done = apply.withdraw(&request, why).await;
-                may_ask &= done.is_ok() || !why.gives_place();
+                if let Err(failure) = &done {
+                    tracing::warn!(request = %request.key, ?failure, "a request could not be withdrawn");
+                    lost.extend(places.get(&request.key).filter(|_| gives_place).cloned());
+                    not_withdrawn.push(request.key.clone());
+                }
                 done
             }
             Effect::Ask { proposal, by } => {
@@ -491,16 +525,19 @@ async fn carry_out(apply: &Descheduling, effects: Vec<Effect>, policy: &Policy) 
         // Somebody else has changed the request: the next cycle looks again.
         failure = failure.or(done.err().filter(|failure| *failure != Failure::Outdated));
     }
-    let mut not_asked = Vec::new();
-    if !may_ask {
-        not_asked.extend(asks.drain(..).map(|(proposal, _)| proposal));
-    }
+    let proposals: Vec<&Proposal> = asks.iter().map(|(proposal, _)| proposal).collect();
+    let waiting = match is_saved {
+        Some(false) => proposals,
+        _ => without_place(&proposals, &lost, policy.limits),
+    };
+    let not_asked: Vec<Proposal> = waiting.into_iter().cloned().collect();
+    asks.retain(|(proposal, _)| !not_asked.iter().any(|waiting| waiting.pod == proposal.pod));
     let asked = futures::stream::iter(asks).map(|(proposal, by)| async move {
         let asked = apply.ask(&proposal, by, policy).await;
         (proposal, by, asked)
     });
     let outcomes = asked.buffered(AT_A_TIME).collect().await;
-    Done::Asked { outcomes, not_asked, is_saved: is_saved == Some(true), failure }
+    Done::Asked { outcomes, not_asked, not_withdrawn, is_saved: is_saved == Some(true), failure }
 }
 
 fn id_of(pod: &Pod) -> PodId {
