@@ -354,7 +354,7 @@ impl<'a> Cycle<'a> {
             if self.watched == Some(slot) {
                 self.note(Some(reason), None, Some(stop.clone()), None);
             }
-            self.stopped(stop);
+            self.stopped(stop, pod.node, &shape.namespace);
             return outcome;
         }
         let target = evictor.fit.other_node(self, slot);
@@ -421,12 +421,17 @@ impl<'a> Cycle<'a> {
         Some((Stop::NamespaceLimit { namespace: namespace.to_owned(), limit }, Outcome::Refused))
     }
 
-    fn stopped(&mut self, by: Stop) {
+    fn stopped(&mut self, by: Stop, node: u32, namespace: &str) {
         let plugin = self.current.clone();
         let same = self.plan.stops.iter_mut().rev().find(|one| one.by == by && one.plugin == plugin);
+        let node = self.cluster.node(node).map(|node| node.name.to_string()).unwrap_or_default();
+        let place = (namespace.to_owned(), node);
         match same {
-            Some(stopped) => stopped.pods += 1,
-            None => self.plan.stops.push(Stopped { by, plugin, pods: 1 }),
+            Some(stopped) => {
+                stopped.pods += 1;
+                *stopped.places.entry(place).or_default() += 1;
+            }
+            None => self.plan.stops.push(Stopped { by, plugin, pods: 1, places: [(place, 1)].into() }),
         }
     }
 

@@ -4,7 +4,7 @@
 //! the time where something waits for it. Then all deschedule plugins of all profiles run, and after them all that balance.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -286,6 +286,7 @@ impl Known {
                 by: Stop::FewerThanTwoReadyNodes { ready },
                 plugin: None,
                 pods: 0,
+                places: BTreeMap::new(),
             });
             return (cycle.plan, cycle.views);
         }

@@ -261,8 +261,10 @@ pub enum Withdrawal {
 /// What came of asking a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// There is a request, of ours or of somebody else who was faster.
+    /// There is a request of ours.
     Requested,
+    /// Somebody else was faster, and the pod is asked.
+    ByOthers,
     /// The eviction API has taken it.
     Evicted,
     /// Somebody has promised to move it in the background.
@@ -598,7 +600,7 @@ impl Requester {
                 let pause = FIRST_PAUSE.checked_mul(1_i32 << (*times).min(10)).unwrap_or(LONGEST_PAUSE);
                 (*times, *until) = (times.saturating_add(1), later(now, pause.min(LONGEST_PAUSE)));
             }
-            Asked::Requested | Asked::Evicted => {
+            Asked::Requested | Asked::ByOthers | Asked::Evicted => {
                 self.failed.remove(&pod);
                 self.unseen.insert(pod, now);
             }

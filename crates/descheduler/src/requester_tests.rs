@@ -201,7 +201,7 @@ fn a_cycle_without_nodes_says_nothing_of_who_is_still_wanted_and_one_that_met_a_
     let stopped_by = |by: Stop| {
         let mut requester = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
         learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
-        let stops = vec![Stopped { by, plugin: None, pods: 0 }];
+        let stops = vec![Stopped { by, plugin: None, pods: 0, places: BTreeMap::new() }];
         withdrawn(&requester.decide(&Plan { stops, ..plan(&[]) }, at(1))).len()
     };
     assert_eq!(stopped_by(Stop::FewerThanTwoReadyNodes { ready: 1 }), 0);

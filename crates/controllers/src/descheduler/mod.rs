@@ -52,9 +52,14 @@ pub struct Options {
 
 /// Hears of what the descheduler does.
 pub trait Observer: QueueObserver {
-    /// A cycle was planned: how long that took in all, and each plugin in it.
-    fn planned(&mut self, plan: &Plan, took: std::time::Duration, plugins: &[Took]) {
-        let _ = (plan, took, plugins);
+    /// A cycle was planned, and so long each plugin took.
+    fn planned(&mut self, plan: &Plan, plugins: &[Took]) {
+        let _ = (plan, plugins);
+    }
+
+    /// A cycle has ended, which took so long with all that was read before and asked after it.
+    fn cycled(&mut self, took: std::time::Duration) {
+        let _ = took;
     }
 
     fn asked(&mut self, proposal: &Proposal, by: Way, asked: &Asked) {
@@ -127,6 +132,7 @@ pub fn run_until<S: Future<Output = ()>>(
         told: BTreeSet::new(),
         last: None,
         is_wanted: None,
+        begun: None,
         ended,
     };
     let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
@@ -177,7 +183,7 @@ struct Cycle;
 
 /// What came of it.
 enum Done {
-    Usage(Result<usage::Read, String>),
+    Usage(usage::Read),
     Asked {
         outcomes: Vec<(Proposal, Way, Asked)>,
         not_asked: Vec<Proposal>,
@@ -220,6 +226,8 @@ struct Controller {
     last: Option<Timestamp>,
     /// A cycle is wanted at this time, before the interval is over.
     is_wanted: Option<Timestamp>,
+    /// When the cycle that is under way began: for the metric of that name, and decides nothing.
+    begun: Option<std::time::Instant>,
     ended: signal::Sender<bool>,
 }
 
@@ -290,7 +298,7 @@ impl Controller {
         let begun = std::time::Instant::now();
         let in_progress = self.requester.in_progress(now);
         let plan = self.planner.plan(&self.cluster, policy, &in_progress, now);
-        self.observer.planned(&plan, begun.elapsed(), self.planner.took());
+        self.observer.planned(&plan, self.planner.took());
         for problem in &plan.problems {
             tracing::warn!("{problem}");
         }
@@ -418,6 +426,7 @@ impl Reconciler for Controller {
         if let Some(next) = self.next().filter(|next| *next > now) {
             return Reconciled::waits(Some(next));
         }
+        self.begun.get_or_insert_with(std::time::Instant::now);
         let sources = Sources::of(&policy);
         let is_fresh = self.usage_at.is_some_and(|at| self.last.is_none_or(|last| at > last));
         if !sources.is_empty() && !is_fresh {
@@ -443,12 +452,8 @@ impl Reconciler for Controller {
     fn finish(&mut self, _: &Cycle, done: Done, now: Timestamp) -> Result<(), Failure> {
         match done {
             Done::Usage(read) => {
-                match read {
-                    Ok(read) => read.tell(&mut self.cluster),
-                    Err(why) => {
-                        tracing::warn!("{why}; plugins that go by it do nothing in this cycle");
-                        self.cluster.clear_usage();
-                    }
+                for why in read.tell(&mut self.cluster) {
+                    tracing::warn!("{why}; plugins that go by it do nothing in this cycle");
                 }
                 (self.usage_at, self.is_wanted) = (Some(now), Some(now));
                 Ok(())
@@ -468,6 +473,9 @@ impl Reconciler for Controller {
                     self.observer.asked(proposal, *by, asked);
                 }
                 self.observer.under_way(self.requester.under_way());
+                if let Some(begun) = self.begun.take() {
+                    self.observer.cycled(begun.elapsed());
+                }
                 if self.options.interval.is_none() {
                     self.ended.send_replace(true);
                 }

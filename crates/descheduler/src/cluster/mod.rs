@@ -288,6 +288,12 @@ impl Cluster {
         self.nodes.iter().filter(|node| node.object.is_some()).count()
     }
 
+    /// Whether there is a node of that name.
+    pub fn has_node(&self, name: &str) -> bool {
+        let node = self.nodes_by_name.get(name).and_then(|index| self.node(*index));
+        node.is_some_and(|node| node.object.is_some())
+    }
+
     /// The node of a pod, if it is on one.
     pub fn node_of(&self, namespace: &str, name: &str) -> Option<&str> {
         let pod = self.pod(self.find(namespace, name)?)?;
