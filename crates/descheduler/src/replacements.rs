@@ -1,6 +1,10 @@
 //! Replacements of pods that are leaving: surge pods, and the targets of migrations.
 
+use std::collections::BTreeMap;
+
 use crate::cluster::{Cluster, Map, Set};
+
+type Timed<'a> = (i64, Option<&'a str>, u32);
 
 /// Pods that came after a pod of their owner was asked to leave, one for each at most.
 #[derive(Debug, Default)]
@@ -19,10 +23,12 @@ impl Replacements {
             return found;
         };
         let owner = |slot: u32| cluster.shape(cluster.pod(slot)?.shape)?.owners.first().map(|it| &*it.uid);
-        let mut owners: Map<&str, (Vec<(i64, u32)>, Vec<(i64, u32)>)> = Map::default();
+        let name = |slot: u32| cluster.pod(slot).map(|pod| &*pod.name);
+        // The pods that are leaving, and those that came since, with their times. Names decide where times do not.
+        let mut owners: BTreeMap<&str, (Vec<Timed<'_>>, Vec<Timed<'_>>)> = BTreeMap::new();
         for (slot, since) in since {
             if let Some(owner) = owner(*slot) {
-                owners.entry(owner).or_default().0.push((*since, *slot));
+                owners.entry(owner).or_default().0.push((*since, name(*slot), *slot));
             }
         }
         for (slot, pod) in cluster.pods() {
@@ -31,13 +37,13 @@ impl Replacements {
                 && !leaving.contains(&slot)
                 && let Some((_, young)) = owner(slot).and_then(|owner| owners.get_mut(owner))
             {
-                young.push((pod.created, slot));
+                young.push((pod.created, name(slot), slot));
             }
         }
         for (mut left, mut young) in owners.into_values() {
             left.sort_unstable();
             young.sort_unstable();
-            while let (Some((since, slot)), Some((created, replacement))) = (left.pop(), young.last()) {
+            while let (Some((since, _, slot)), Some((created, _, replacement))) = (left.pop(), young.last()) {
                 if *created >= since {
                     found.replaced.push(slot);
                     found.slots.push(*replacement);
@@ -45,8 +51,6 @@ impl Replacements {
                 }
             }
         }
-        found.slots.sort_unstable();
-        found.replaced.sort_unstable();
         for slot in &found.slots {
             if let Some(pod) = cluster.pod(*slot) {
                 found.on_node.entry(pod.node).or_default().push(*slot);
