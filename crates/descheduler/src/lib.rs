@@ -18,6 +18,7 @@ mod evictor;
 mod explain;
 mod in_progress;
 mod matching;
+mod memory;
 mod nodes;
 mod places;
 mod plan;

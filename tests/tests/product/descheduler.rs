@@ -83,8 +83,9 @@ impl Migration {
     fn run(&self, lines: &str, interval: Option<SignedDuration>) -> JoinSet<()> {
         let policy = format!(
             "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n{lines}\nprofiles:\n- name: p\n  \
-             pluginConfig: [{{name: RemovePodsViolatingNodeTaints}}]\n  plugins:\n    \
-             deschedule: {{enabled: [RemovePodsViolatingNodeTaints]}}\n"
+             pluginConfig: [{{name: RemovePodsViolatingNodeTaints}}, \
+             {{name: RemoveFailedPods, args: {{minPodLifetimeSeconds: 0}}}}]\n  plugins:\n    \
+             deschedule: {{enabled: [RemovePodsViolatingNodeTaints, RemoveFailedPods]}}\n"
         );
         let options = Options {
             interval,
@@ -95,7 +96,7 @@ impl Migration {
             name: named("default"),
         };
         let cluster = &self.living.cluster;
-        let client = kube::Client::new(cluster.service(), "default");
+        let client = kube::Client::new(cluster.client("descheduler"), "default");
         let (now, timers) = (cluster.clone(), cluster.clone());
         let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
         let mut work = JoinSet::new();
@@ -202,6 +203,18 @@ async fn the_grace_period_of_a_pod_holds_whatever_the_policy_says() {
     let scene = Migration::new(&["a"], "Eviction triggered evacuation").await;
     scene.deschedule_once("gracePeriodSeconds: 0").await;
     assert_eq!(*scene.graces.lock(), [Value::Null]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_failed_is_evicted_as_no_request_for_it_is_taken() {
+    let scene = Migration::new(&[], "").await;
+    scene.add_pod("a").await;
+    sleep(Duration::from_secs(30)).await;
+    let failed = json!({"status": {"phase": "Failed"}});
+    scene.living.patch(&format!("{PODS}/a/status"), &failed).await.unwrap();
+    scene.deschedule_once("").await;
+    assert_eq!(scene.asked(), ["a"]);
+    assert_eq!(scene.requested().await, [] as [&str; 0]);
 }
 
 #[tokio::test(start_paused = true)]

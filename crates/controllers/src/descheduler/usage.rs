@@ -38,8 +38,11 @@ const TOLD: usize = 5;
 pub struct Read {
     kubernetes: Option<Result<Measured, String>>,
     /// With their queries.
-    prometheus: Vec<(String, Result<Vec<(String, Usage)>, String>)>,
+    prometheus: Vec<(String, Result<Samples, String>)>,
 }
+
+/// Nodes, by the label that names them.
+type Samples = Vec<(String, Usage)>;
 
 /// What metrics.k8s.io tells.
 #[derive(Debug, Default)]
@@ -139,7 +142,7 @@ impl Sources {
         Read { kubernetes, prometheus }
     }
 
-    async fn ask_prometheus(&self, client: &Client, query: &str) -> Result<Vec<(String, Usage)>, String> {
+    async fn ask_prometheus(&self, client: &Client, query: &str) -> Result<Samples, String> {
         let provider = self.prometheus.as_ref().ok_or("the policy names no Prometheus server")?;
         ask(&provider_client(client, provider).await?, query).await
     }
@@ -264,7 +267,7 @@ struct Sample {
     value: (f64, String),
 }
 
-async fn ask(prometheus: &Client, query: &str) -> Result<Vec<(String, Usage)>, String> {
+async fn ask(prometheus: &Client, query: &str) -> Result<Samples, String> {
     let path = format!("/api/v1/query?query={}", escaped(query));
     let answer: Answer = get(prometheus, &path, LONGEST_OF_PROMETHEUS).await.map_err(|why| {
         let why = why.replace("the API server", "it");
@@ -274,7 +277,7 @@ async fn ask(prometheus: &Client, query: &str) -> Result<Vec<(String, Usage)>, S
 }
 
 /// By node, whose name is the label `instance`. One sample that cannot be right, and none is believed.
-fn fractions(answer: Answer, query: &str) -> Result<Vec<(String, Usage)>, String> {
+fn fractions(answer: Answer, query: &str) -> Result<Samples, String> {
     let read = |mut sample: Sample| {
         let wrong = |what: &str| format!("the query {query:?} of Prometheus gives {what}");
         let instance = sample.metric.remove("instance");
