@@ -241,7 +241,7 @@ fn where_nobody_has_room_any_more_those_who_are_leaving_are_still_wanted() {
     // Room for one on b, and its replacement has taken it.
     let nodes = || {
         let small = json!({"metadata": {"labels": {"disk": "ssd"}}, "status": {"allocatable": {"cpu": "3"}}});
-        vec![node("a", json!({})), node("b", small)]
+        vec![node("a", json!({"spec": {"unschedulable": true}})), node("b", small)]
     };
     let check = |more: Value, policy: &Policy, name: &str| {
         let mut more = more;

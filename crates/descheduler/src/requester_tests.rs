@@ -386,13 +386,20 @@ fn after_a_restart_marked_pods_are_known_and_they_too_are_given_up() {
         }
     }
     // The cool-down is not renewed: it may be asked once more, and counts again.
-    let mut last = Requester::default();
-    last.remembered(memory);
-    last.pod_changed(&id("a"), MOVING, at(7200));
-    let (told, _) = in_progress(&mut last, at(7200));
-    assert!(!told.is_leaving("a") && told.cools_until("a").is_none());
-    last.asked(&pod("a"), &Asked::InBackground, at(7200));
-    assert!(in_progress(&mut last, at(7201)).0.is_leaving("a"));
+    for is_remembered_first in [true, false] {
+        let mut last = Requester::default();
+        if is_remembered_first {
+            last.remembered(memory.clone());
+        }
+        last.pod_changed(&id("a"), MOVING, at(7200));
+        if !is_remembered_first {
+            last.remembered(memory.clone());
+        }
+        let (told, _) = in_progress(&mut last, at(7200));
+        assert!(!told.is_leaving("a") && told.cools_until("a").is_none());
+        last.asked(&pod("a"), &Asked::InBackground, at(7200));
+        assert!(in_progress(&mut last, at(7201)).0.is_leaving("a"));
+    }
     let (told, _) = in_progress(&mut requester, at(3600));
     assert!(!told.is_leaving("a") && told.cools_until("a").is_some());
     // It stays so for as long as it is marked, and may be asked once more when the cool-down is over.
