@@ -11,8 +11,8 @@ pub enum Refusal {
     BudgetNotReady { message: String, retry_after: Option<u32> },
     /// More than one budget speaks for the pod, and the server refuses that always.
     TwoBudgets { names: Vec<String> },
-    /// An admission webhook, or a policy, said no.
-    Webhook { message: String },
+    /// An admission webhook, or a policy, said no, with a code of its choice.
+    Webhook { code: u16, message: String },
     /// The server has too much to do.
     Throttled { retry_after: Option<u32> },
     /// The account of the manager lacks a right.
@@ -99,7 +99,7 @@ impl Refusal {
                     names.join(" and ")
                 )
             }
-            Self::Webhook { message } => message.clone(),
+            Self::Webhook { message, .. } => message.clone(),
             Self::Throttled { .. } => "the server is too busy to evict the pod now".to_string(),
             Self::NotAllowed { message } => format!("Usher may not evict the pod: {message}"),
             Self::Server { code, message } => format!("the server failed with {code}: {message}"),

@@ -113,8 +113,7 @@ impl Descheduling {
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match requests.create(&parameters, &request).await {
             Ok(_) => Ok(Asked::Requested),
-            // Somebody else was faster, and the pod is asked.
-            Err(Error::Api(status)) if status.code == 409 => Ok(Asked::Requested),
+            Err(Error::Api(status)) if status.code == 409 => Ok(Asked::ByOthers),
             Err(Error::Api(status)) if status.code == 404 => Ok(Asked::Gone),
             Err(why) => Err(not_asked(why)),
         }
@@ -126,10 +125,8 @@ impl Descheduling {
         in_background: bool,
         policy: &Policy,
     ) -> Result<Asked, (Asked, String)> {
-        let options = EvictionOptions {
-            grace_period_seconds: policy.grace_period_seconds,
-            ..EvictionOptions::default()
-        };
+        // The pod's own grace period holds, whatever the policy says.
+        let options = EvictionOptions::default();
         match evict(self.client.clone(), &pod.namespace, &pod.name, &pod.uid, options).await {
             Ok(Evicted::Accepted) => Ok(Asked::Evicted),
             Ok(Evicted::Gone) => Ok(Asked::Gone),
@@ -208,9 +205,9 @@ fn finalizer() -> String {
 
 const DENIED: &str = " denied the request: ";
 
-/// The refusal says that the eviction goes on in the background.
+/// The refusal says that the eviction goes on in the background: with the code that asks to come back later, and in words that are known.
 fn is_promise(refusal: &Refusal, policy: &Policy) -> bool {
-    let Refusal::Webhook { message } = refusal else { return false };
+    let Refusal::Webhook { code: 429, message } = refusal else { return false };
     // The server says which webhook it was first.
     let said = message.split_once(DENIED).map_or(message.as_str(), |(_, said)| said);
     policy.eviction_message_prefixes.iter().any(|prefix| said.starts_with(prefix.as_str()))
@@ -261,11 +258,14 @@ mod tests {
             "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nevictionMessagePrefixes: [Migration begun]\n",
         )
         .unwrap();
-        let webhook = |text: &str| Refusal::Webhook {
+        let webhook_with = |code: u16, text: &str| Refusal::Webhook {
+            code,
             message: format!("admission webhook \"v.example.com\" denied the request: {text}"),
         };
+        let webhook = |text: &str| webhook_with(429, text);
         assert!(is_promise(&webhook("Migration begun for vm-1"), &policy));
         assert!(!is_promise(&webhook("no Migration begun"), &policy));
+        assert!(!is_promise(&webhook_with(403, "Migration begun, and may not be"), &policy));
         assert!(!is_promise(&Refusal::Budget { message: "Migration begun".to_owned() }, &policy));
     }
 }

@@ -19,7 +19,7 @@ pub fn refusal_of(status: &Status) -> Option<Refusal> {
     let message = if status.message.is_empty() { status.reason.clone() } else { status.message.clone() };
     // A webhook may choose any code, also those of budgets.
     if is_denial(&status.message) {
-        return Some(Refusal::Webhook { message });
+        return Some(Refusal::Webhook { code: status.code, message });
     }
     Some(match (status.code, cause) {
         (404, _) => return None,
@@ -79,7 +79,7 @@ mod tests {
         ] {
             assert_eq!(
                 refusal(json!({"code": code, "message": denial})),
-                Some(Refusal::Webhook { message: denial.to_string() })
+                Some(Refusal::Webhook { code, message: denial.to_string() })
             );
         }
         assert_eq!(

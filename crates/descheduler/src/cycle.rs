@@ -16,6 +16,7 @@ use crate::nodes::NodeList;
 use crate::plan::{OwnerRef, Plan, PluginCount, PodRef, Proposal, Reason, Stop, Stopped};
 use crate::planner::Differences;
 use crate::policy::{Limits, PluginName};
+use crate::replacements::Replacements;
 
 pub struct Cycle<'a> {
     pub cluster: &'a Cluster,
@@ -25,6 +26,7 @@ pub struct Cycle<'a> {
     pub differences: Differences,
     limits: Limits,
     leaving: Set<u32>,
+    replacements: Replacements,
     cooling: Map<u32, Timestamp>,
     /// Pods that were decided on, and count as gone from then on.
     gone: Set<u32>,
@@ -87,6 +89,7 @@ impl<'a> Cycle<'a> {
             differences,
             limits,
             leaving: Set::default(),
+            replacements: Replacements::default(),
             cooling: Map::default(),
             gone: Set::default(),
             gone_in_order: Vec::new(),
@@ -102,28 +105,33 @@ impl<'a> Cycle<'a> {
             views: Vec::new(),
             current: None,
         };
-        for (namespace, name, asked) in in_progress.pods() {
+        let mut since = Vec::new();
+        for (namespace, name, uid, asked) in in_progress.pods() {
             let Some(slot) = cluster.find(namespace, name) else {
                 continue;
             };
-            let Some((pod, shape)) = cycle.pod(slot).filter(|(pod, _)| pod.uid.is(&asked.uid)) else {
+            let Some((pod, shape)) = cycle.pod(slot).filter(|(pod, _)| pod.uid.is(uid)) else {
                 continue;
             };
             let (node, namespace) = (pod.node, shape.namespace.clone());
             if !asked.by.is_empty() && cycle.leaving.insert(slot) {
                 cycle.count(node, namespace);
+                if let Some(asked) = asked.since.filter(|_| !pod.terminating) {
+                    since.push((slot, asked.as_second()));
+                }
                 // Its owner has one less, from the start.
                 for owner in &shape.owners {
                     *cycle.gone_of_owner.entry(owner.uid.clone()).or_default() += 1;
                 }
                 if !nodes.has(node) && !cluster.node(node).is_some_and(Node::is_ready) {
-                    cycle.plan.still_wanted.push(asked.uid.clone());
+                    cycle.plan.still_wanted.push(uid.to_owned());
                 }
             }
             if let Some(until) = asked.cools_until.filter(|until| *until > now) {
                 cycle.cooling.insert(slot, until);
             }
         }
+        cycle.replacements = Replacements::of(cluster, &since, &cycle.leaving);
         cycle
     }
 
@@ -166,14 +174,35 @@ impl<'a> Cycle<'a> {
         requested.saturating_add(shifted.unwrap_or(0))
     }
 
-    /// What pods on a node request, without those that were decided on; what is expected there does not count.
+    /// What pods on a node request, without those that were decided on; what is expected there does not count, nor do replacements.
     pub fn requested_by_present(&self, node: u32, resource: u16) -> i64 {
-        let expected = self.expected.get(&node).into_iter().flatten();
-        let expected = expected.filter_map(|slot| self.pod(*slot)).map(|(_, shape)| match resource {
+        let others = self.expected.get(&node).into_iter().flatten().chain(self.replacements.on(node));
+        let others = others.filter_map(|slot| self.pod(*slot)).map(|(_, shape)| match resource {
             PODS => 1,
             _ => shape.requests.get(resource).unwrap_or(0),
         });
-        self.requested(node, resource).saturating_sub(expected.sum())
+        self.requested(node, resource).saturating_sub(others.sum())
+    }
+
+    /// What replacements on a node use of a resource, as far as it is known.
+    pub fn used_by_replacements(&self, node: u32, resource: u16) -> i64 {
+        let replacements = self.replacements.on(node).iter();
+        replacements.filter_map(|slot| self.cluster.usage_of_pod(*slot)?.get(resource)).sum()
+    }
+
+    /// Pods that have come in the place of pods that are leaving: both are there for a while. Plugins that balance do not count them, or
+    /// what is under way would look as if it were not needed.
+    pub fn replacements(&self) -> &[u32] {
+        &self.replacements.slots
+    }
+
+    /// A plugin cannot tell what was before the replacements came: pods that have one go on leaving.
+    pub fn keep_replaced(&mut self) {
+        for slot in &self.replacements.replaced {
+            if let Some(pod) = self.cluster.pod(*slot) {
+                self.plan.still_wanted.push(pod.uid.to_string());
+            }
+        }
     }
 
     /// Nodes that a pod left, in the order of the decisions.
@@ -185,13 +214,14 @@ impl<'a> Cycle<'a> {
         self.expected.get(&node).into_iter().flatten().copied()
     }
 
-    /// The pods on a node that hold resources and were not decided on.
+    /// The pods on a node that hold resources, were not decided on and are nobody's replacement.
     pub fn active_on(&self, node: u32) -> Vec<u32> {
         let pods = self.cluster.node(node).map_or(&[][..], |node| &node.pods);
         let mut active: Vec<u32> = pods
             .iter()
             .copied()
-            .filter(|slot| !self.is_gone(*slot) && self.cluster.pod(*slot).is_some_and(Pod::is_active))
+            .filter(|slot| !self.is_gone(*slot) && !self.replacements.on(node).contains(slot))
+            .filter(|slot| self.cluster.pod(*slot).is_some_and(Pod::is_active))
             .collect();
         active.sort_by_key(|slot| self.name_of(*slot));
         active
@@ -324,7 +354,7 @@ impl<'a> Cycle<'a> {
             if self.watched == Some(slot) {
                 self.note(Some(reason), None, Some(stop.clone()), None);
             }
-            self.stopped(stop);
+            self.stopped(stop, pod.node, &shape.namespace);
             return outcome;
         }
         let target = evictor.fit.other_node(self, slot);
@@ -391,12 +421,17 @@ impl<'a> Cycle<'a> {
         Some((Stop::NamespaceLimit { namespace: namespace.to_owned(), limit }, Outcome::Refused))
     }
 
-    fn stopped(&mut self, by: Stop) {
+    fn stopped(&mut self, by: Stop, node: u32, namespace: &str) {
         let plugin = self.current.clone();
         let same = self.plan.stops.iter_mut().rev().find(|one| one.by == by && one.plugin == plugin);
+        let node = self.cluster.node(node).map(|node| node.name.to_string()).unwrap_or_default();
+        let place = (namespace.to_owned(), node);
         match same {
-            Some(stopped) => stopped.pods += 1,
-            None => self.plan.stops.push(Stopped { by, plugin, pods: 1 }),
+            Some(stopped) => {
+                stopped.pods += 1;
+                *stopped.places.entry(place).or_default() += 1;
+            }
+            None => self.plan.stops.push(Stopped { by, plugin, pods: 1, places: [(place, 1)].into() }),
         }
     }
 

@@ -85,9 +85,8 @@ pub fn explain(
         return Explanation::NotLookedAt { node };
     }
     let uid = pod.uid.to_string();
-    let asked = in_progress
-        .pods()
-        .find(|(one, other, asked)| *one == namespace && *other == name && asked.uid == uid);
+    let asked =
+        in_progress.pods().find(|(one, other, of, _)| *one == namespace && *other == name && *of == uid);
     let views = plan.counts.iter().map(|count| {
         let of_plugin = |one: &&Seen| one.profile == count.profile && one.plugin == count.plugin;
         // What a plugin came to in the end says more than a filter on the way.
@@ -106,7 +105,7 @@ pub fn explain(
         }
     });
     Explanation::Pod {
-        leaving: asked.map(|(_, _, asked)| asked.by.clone()).unwrap_or_default(),
+        leaving: asked.map(|(_, _, _, asked)| asked.by.clone()).unwrap_or_default(),
         plugins: views.collect(),
         problems: plan.problems,
     }

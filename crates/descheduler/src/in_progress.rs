@@ -8,21 +8,23 @@ use jiff::Timestamp;
 /// are not proposed again. Pods in cool-down are not proposed before their time.
 #[derive(Debug, Clone, Default)]
 pub struct InProgress {
-    /// By namespace and name.
-    pods: BTreeMap<(String, String), Asked>,
+    /// By namespace, name and UID: another pod of that name is another pod.
+    pods: BTreeMap<(String, String, String), Asked>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
-    pub uid: String,
     pub by: Vec<String>,
+    /// Since when it is leaving: what came later may be its replacement.
+    pub since: Option<Timestamp>,
     pub cools_until: Option<Timestamp>,
 }
 
 impl InProgress {
-    /// The pod is leaving, or was asked to, by this requester. Another pod of that name is another pod.
-    pub fn set_leaving(&mut self, namespace: &str, name: &str, uid: &str, by: &str) {
+    /// The pod is leaving, or was asked to, by this requester since that time.
+    pub fn set_leaving(&mut self, namespace: &str, name: &str, uid: &str, by: &str, since: Timestamp) {
         let asked = self.entry(namespace, name, uid);
+        asked.since = Some(asked.since.map_or(since, |before| before.min(since)));
         if !asked.by.iter().any(|one| one == by) {
             asked.by.push(by.to_owned());
         }
@@ -33,25 +35,17 @@ impl InProgress {
         self.entry(namespace, name, uid).cools_until = Some(until);
     }
 
-    /// Nothing is known of the pod any more.
-    pub fn remove(&mut self, namespace: &str, name: &str) {
-        self.pods.remove(&(namespace.to_owned(), name.to_owned()));
-    }
-
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
 
-    pub(crate) fn pods(&self) -> impl Iterator<Item = (&str, &str, &Asked)> {
-        self.pods.iter().map(|((namespace, name), asked)| (namespace.as_str(), name.as_str(), asked))
+    /// Namespace, name and UID of each pod, and what is known of it.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (&str, &str, &str, &Asked)> {
+        self.pods.iter().map(|((namespace, name, uid), asked)| (&**namespace, &**name, &**uid, asked))
     }
 
     fn entry(&mut self, namespace: &str, name: &str, uid: &str) -> &mut Asked {
-        let asked = self.pods.entry((namespace.to_owned(), name.to_owned())).or_default();
-        if asked.uid != uid {
-            *asked = Asked { uid: uid.to_owned(), ..Asked::default() };
-        }
-        asked
+        self.pods.entry((namespace.to_owned(), name.to_owned(), uid.to_owned())).or_default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a cycle came to: proposals with their reasons, what stopped them, and counts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::SignedDuration;
@@ -182,6 +183,8 @@ pub struct Stopped {
     pub plugin: Option<(String, PluginName)>,
     /// How many pods it kept from being proposed, where that is known.
     pub pods: usize,
+    /// The same, by their namespaces and nodes.
+    pub places: BTreeMap<(String, String), usize>,
 }
 
 /// What a plugin of a profile did in the cycle.

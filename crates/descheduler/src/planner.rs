@@ -4,7 +4,7 @@
 //! the time where something waits for it. Then all deschedule plugins of all profiles run, and after them all that balance.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -286,6 +286,7 @@ impl Known {
                 by: Stop::FewerThanTwoReadyNodes { ready },
                 plugin: None,
                 pods: 0,
+                places: BTreeMap::new(),
             });
             return (cycle.plan, cycle.views);
         }
@@ -307,6 +308,12 @@ impl Known {
                 self.took.push(timed(&mut **plugin, &mut cycle, run));
             }
         }
+        for slot in cycle.replacements() {
+            for plugin in self.profiles.iter_mut().flat_map(|profile| &mut profile.balance) {
+                plugin.forget(*slot);
+            }
+        }
+        self.forgotten.extend(cycle.replacements());
         let mut forgotten = 0;
         for number in 0..self.profiles.len() {
             for plugin in 0..self.profiles[number].balance.len() {

@@ -19,6 +19,8 @@ use usher_api::EvictionRequestCancellationPolicy as CancellationPolicy;
 use usher_api::names::{DESCHEDULER_REQUESTER as REQUESTER, INTERCEPTOR_ANNOTATION_PREFIX};
 use usher_decide::snapshot::{Key, Request};
 
+use crate::cluster::pod::Phase;
+pub use crate::memory::{Memory, Moving};
 use crate::{InProgress, Plan, PodRef, Proposal};
 
 /// On a pod whose eviction only begins something: somebody moves it in the background.
@@ -53,6 +55,8 @@ pub struct Options {
     pub cool_down: SignedDuration,
     /// A request that no plugin wants is withdrawn after so many cycles: what is counted may change from one to the next.
     pub unwanted_cycles: u32,
+    /// Cycles that are closer to each other count as one of them.
+    pub interval: SignedDuration,
 }
 
 impl Default for Options {
@@ -65,6 +69,7 @@ impl Default for Options {
             assumed_for: SignedDuration::from_mins(10),
             cool_down: SignedDuration::from_hours(1),
             unwanted_cycles: 2,
+            interval: SignedDuration::ZERO,
         }
     }
 }
@@ -120,6 +125,8 @@ pub struct PodMarks {
     pub in_progress: bool,
     pub names_interceptors: bool,
     pub is_terminating: bool,
+    /// It has succeeded or failed: nobody has to move it.
+    pub is_over: bool,
 }
 
 impl PodMarks {
@@ -132,7 +139,17 @@ impl PodMarks {
             names_interceptors: annotations
                 .is_some_and(|all| all.keys().any(|name| name.starts_with(INTERCEPTOR_ANNOTATION_PREFIX))),
             is_terminating: pod.metadata.deletion_timestamp.is_some(),
+            is_over: Phase::parse(pod.status.as_ref().and_then(|status| status.phase.as_deref())).is_over(),
         }
+    }
+
+    fn is_moving(self) -> bool {
+        self.request_evict_only && self.in_progress && !self.is_over
+    }
+
+    /// It goes by itself, or has no need to go anywhere.
+    fn is_ending(self) -> bool {
+        self.is_terminating || self.is_over
     }
 }
 
@@ -140,48 +157,7 @@ impl PodMarks {
 #[derive(Debug, Clone, Copy)]
 struct Background {
     since: Timestamp,
-    /// Somebody has marked it.
-    is_marked: bool,
-    is_given_up: bool,
-}
-
-/// What outlives the process.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Until when pods are not asked.
-    pub cooling: BTreeMap<PodId, Timestamp>,
-    /// Since when pods are moved in the background, and whether they are marked.
-    pub background: BTreeMap<PodId, (Timestamp, bool)>,
-}
-
-const MARKED: &str = "marked";
-const PROMISED: &str = "promised";
-
-impl Memory {
-    /// A line for each pod that is not asked, and for each that is moved in the background.
-    pub fn to_texts(&self) -> (String, String) {
-        let cooling = self.cooling.iter().map(|(pod, until)| format!("{pod} {until}"));
-        let background = self.background.iter().map(|(pod, (since, is_marked))| {
-            let word = if *is_marked { MARKED } else { PROMISED };
-            format!("{pod} {since} {word}")
-        });
-        (cooling.collect::<Vec<_>>().join("\n"), background.collect::<Vec<_>>().join("\n"))
-    }
-
-    /// What cannot be understood is left out.
-    pub fn of_texts(cooling: &str, background: &str) -> Self {
-        let of_line = |line: &str| {
-            let mut words = line.split(' ');
-            let (pod, time) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            Some((pod, time, words.next().map(str::to_owned)))
-        };
-        let cooling = cooling.lines().filter_map(of_line).map(|(pod, until, _)| (pod, until));
-        let background = background.lines().filter_map(of_line).filter_map(|(pod, since, word)| {
-            let is_marked = word? == MARKED;
-            Some((pod, (since, is_marked)))
-        });
-        Self { cooling: cooling.collect(), background: background.collect() }
-    }
+    state: Moving,
 }
 
 /// What is done.
@@ -193,6 +169,8 @@ pub enum Effect {
     Withdraw {
         request: Arc<Request>,
         why: Withdrawal,
+        /// The place of its pod is given to others in the same cycle: who needs it is not asked where the withdrawal fails.
+        gives_place: bool,
     },
     Ask {
         proposal: Box<Proposal>,
@@ -222,18 +200,13 @@ pub enum Withdrawal {
     Deleted,
 }
 
-impl Withdrawal {
-    /// The place of the pod is given to others in the same cycle: they are not asked where the withdrawal fails.
-    pub fn gives_place(self) -> bool {
-        self != Self::NotNeeded
-    }
-}
-
 /// What came of asking a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// There is a request, of ours or of somebody else who was faster.
+    /// There is a request of ours.
     Requested,
+    /// Somebody else was faster, and the pod is asked.
+    ByOthers,
     /// The eviction API has taken it.
     Evicted,
     /// Somebody has promised to move it in the background.
@@ -253,12 +226,14 @@ pub struct Requester {
     /// Pods with a mark.
     marks: HashMap<PodId, PodMarks>,
     background: BTreeMap<PodId, Background>,
-    /// In how many cycles nobody has wanted a pod that was asked.
-    unwanted: HashMap<PodId, u32>,
+    /// In how many cycles nobody has wanted a pod that was asked, and when that was counted.
+    unwanted: HashMap<PodId, (u32, Timestamp)>,
     /// Pods that were given up, and until when they are not asked.
     cooling: BTreeMap<PodId, Timestamp>,
     /// Requests that are to be withdrawn in this cycle, and do not count in it.
     given_up: Vec<(Arc<Request>, Withdrawal)>,
+    /// Requests that could not be withdrawn: they are tried again, and count.
+    stuck: HashSet<Key>,
     /// Something that should be remembered is not yet.
     is_unsaved: bool,
     /// How often pods could not be asked, and until when they are not tried.
@@ -275,10 +250,10 @@ impl Requester {
     /// What was remembered before this process began.
     pub fn remembered(&mut self, memory: Memory) {
         self.cooling = memory.cooling;
-        for (pod, (since, is_marked)) in memory.background {
-            let known = self.background.entry(pod);
-            let known = known.or_insert(Background { since, is_marked, is_given_up: false });
+        for (pod, (since, state)) in memory.background {
+            let known = self.background.entry(pod).or_insert(Background { since, state });
             known.since = known.since.min(since);
+            known.state = known.state.max(state);
         }
     }
 
@@ -295,8 +270,28 @@ impl Requester {
                 self.failed.remove(&pod);
                 self.requests.insert(key.clone(), request)
             }
-            None => self.requests.remove(key),
+            None => {
+                self.stuck.remove(key);
+                self.requests.remove(key)
+            }
         };
+    }
+
+    /// A request of ours was this before it changed, and its pod is still there. Who has withdrawn it, if it was not this descheduler,
+    /// had a reason: the pod is left alone for a while.
+    pub fn request_was(&mut self, before: &Request, now: Timestamp) {
+        let pod = PodId::of(before);
+        let is_there = self.requests.get(&before.key).is_some_and(|request| self.is_ours(request));
+        if self.is_ours(before) && !is_there && !self.is_ending(&pod) && !self.cooling.contains_key(&pod) {
+            self.cool_down(pod, now);
+        }
+    }
+
+    /// The request could not be withdrawn. It is tried again, and counts for as long as it is there.
+    pub fn not_withdrawn(&mut self, request: &Key) {
+        if self.requests.contains_key(request) {
+            self.stuck.insert(request.clone());
+        }
     }
 
     /// The keys of all requests that are known.
@@ -315,14 +310,17 @@ impl Requester {
             return;
         }
         let known = self.background.get_mut(pod);
-        match (known, marks.request_evict_only && marks.in_progress) {
-            (Some(known), true) if !known.is_marked => (known.is_marked, known.since) = (true, now),
+        match (known, marks.is_moving()) {
+            (Some(known), true) if known.state == Moving::Promised => {
+                *known = Background { since: now, state: Moving::Marked };
+            }
             (None, true) => {
-                let marked = Background { since: now, is_marked: true, is_given_up: false };
-                self.background.insert(pod.clone(), marked);
+                self.background.insert(pod.clone(), Background { since: now, state: Moving::Marked });
             }
             // It was moved, or that has failed: it may be asked again.
-            (Some(known), false) if known.is_marked => drop(self.background.remove(pod)),
+            (Some(known), false) if known.state != Moving::Promised || marks.is_over => {
+                self.background.remove(pod);
+            }
             _ => return,
         }
         self.is_unsaved = true;
@@ -334,6 +332,7 @@ impl Requester {
         self.unwanted.remove(pod);
         self.failed.remove(pod);
         self.unseen.remove(pod);
+        self.is_unsaved |= self.cooling.remove(pod).is_some();
     }
 
     /// What counts as under way in a cycle, after giving up on what took too long.
@@ -343,42 +342,60 @@ impl Requester {
             .retain(|_, (_, until)| until.saturating_add(LONGEST_PAUSE).is_ok_and(|until| until > now));
         self.unseen.retain(|_, asked| elapsed(*asked, now) < WATCH_IS_LATE);
         let mut in_progress = InProgress::default();
-        let mut leaves = |pod: &PodId, by: &str| {
-            in_progress.set_leaving(&pod.key.namespace, &pod.key.name, &pod.uid, by);
+        let mut leaves = |pod: &PodId, by: &str, since: Timestamp| {
+            in_progress.set_leaving(&pod.key.namespace, &pod.key.name, &pod.uid, by, since);
         };
-        for pod in self.unseen.keys() {
-            leaves(pod, REQUESTER);
+        for (pod, since) in &self.unseen {
+            leaves(pod, REQUESTER, *since);
         }
         let mut requests: Vec<&Arc<Request>> = self.requests.values().collect();
         requests.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let mut given_up = Vec::new();
         for request in requests {
             let pod = PodId::of(request);
+            if self.marks.get(&pod).is_some_and(|marks| marks.is_over) {
+                // It ends by itself, and nobody waits for the pod.
+                continue;
+            }
             let why = self.gives_up(request, now);
-            let stays = |requester: &&str| why.is_none() || *requester != REQUESTER;
-            request.requesters().filter(stays).for_each(|requester| leaves(&pod, requester));
+            // What could not be withdrawn before has its place as long as it is there.
+            let keeps_place = why.is_none() || self.stuck.contains(&request.key);
+            let stays = |requester: &&str| keeps_place || *requester != REQUESTER;
+            request.requesters().filter(stays).for_each(|requester| leaves(&pod, requester, request.created));
             if !may_withdraw(request) {
-                leaves(&pod, IN_BACKGROUND);
+                leaves(&pod, IN_BACKGROUND, request.created);
             }
             given_up.extend(why.map(|why| (request.clone(), why)));
         }
         // What is not marked as one that may be moved in the background is not.
-        self.background.retain(|pod, _| self.marks.contains_key(pod));
+        self.background.retain(|pod, background| {
+            let marks = self.marks.get(pod);
+            marks.is_some_and(|marks| background.state == Moving::Promised || marks.is_moving())
+        });
+        let mut broken = Vec::new();
         for (pod, background) in &mut self.background {
-            let live_for =
-                if background.is_marked { self.options.time_to_live } else { Some(self.options.assumed_for) };
-            let is_over = live_for.is_some_and(|live_for| elapsed(background.since, now) >= live_for);
-            if is_over && !background.is_given_up {
-                background.is_given_up = true;
+            let live_for = match background.state {
+                Moving::Promised => Some(self.options.assumed_for),
+                Moving::Marked => self.options.time_to_live,
+                Moving::GivenUp => continue,
+            };
+            if live_for.is_some_and(|live_for| elapsed(background.since, now) >= live_for) {
+                if background.state == Moving::Promised {
+                    // What nobody has marked, and nobody believes in any more, is forgotten.
+                    broken.push(pod.clone());
+                }
+                background.state = Moving::GivenUp;
                 self.is_unsaved = true;
                 self.cooling.entry(pod.clone()).or_insert(later(now, self.options.cool_down));
-            }
-            if !background.is_given_up {
-                leaves(pod, IN_BACKGROUND);
+            } else {
+                // It is marked a while after it was asked.
+                let since = background.since.checked_sub(self.options.assumed_for);
+                leaves(pod, IN_BACKGROUND, since.unwrap_or(Timestamp::MIN));
             }
         }
-        // What nobody has marked, and nobody believes in any more, is forgotten.
-        self.background.retain(|_, background| background.is_marked || !background.is_given_up);
+        for pod in broken {
+            self.background.remove(&pod);
+        }
         for (request, _) in &given_up {
             self.cool_down(PodId::of(request), now);
         }
@@ -392,7 +409,7 @@ impl Requester {
 
     /// Why this request of ours is to be withdrawn, whatever plugins want.
     fn gives_up(&self, request: &Request, now: Timestamp) -> Option<Withdrawal> {
-        if !self.is_ours(request) || !may_withdraw(request) || self.is_terminating(&PodId::of(request)) {
+        if !self.is_ours(request) || !may_withdraw(request) || self.is_ending(&PodId::of(request)) {
             return None;
         }
         // Requests of pods that are gone are deleted too, and end by themselves.
@@ -415,14 +432,14 @@ impl Requester {
             && request.descheduler.as_deref().unwrap_or_default() == self.options.instance
     }
 
-    fn is_terminating(&self, pod: &PodId) -> bool {
-        self.marks.get(pod).is_some_and(|marks| marks.is_terminating)
+    fn is_ending(&self, pod: &PodId) -> bool {
+        self.marks.get(pod).is_some_and(|marks| marks.is_ending())
     }
 
     /// What is done about a plan that was made with what is under way.
     pub fn decide(&mut self, plan: &Plan, now: Timestamp) -> Vec<Effect> {
         let mut withdrawals = std::mem::take(&mut self.given_up);
-        for request in self.not_needed(plan, &withdrawals) {
+        for request in self.not_needed(plan, &withdrawals, now) {
             self.cool_down(PodId::of(&request), now);
             withdrawals.push((request, Withdrawal::NotNeeded));
         }
@@ -431,7 +448,7 @@ impl Requester {
             let by = self.way_of(&proposal.pod);
             if by == (Way::Eviction { in_background: true }) {
                 // It is remembered before it is asked, so that it is waited for whatever happens to this process.
-                let asked = Background { since: now, is_marked: false, is_given_up: false };
+                let asked = Background { since: now, state: Moving::Promised };
                 self.background.insert(PodId::from(&proposal.pod), asked);
                 self.is_unsaved = true;
             }
@@ -441,13 +458,21 @@ impl Requester {
         if self.is_unsaved {
             effects.push(Effect::Remember(self.memory()));
         }
-        effects.extend(withdrawals.into_iter().map(|(request, why)| Effect::Withdraw { request, why }));
+        effects.extend(withdrawals.into_iter().map(|(request, why)| {
+            let gives_place = why != Withdrawal::NotNeeded && !self.stuck.contains(&request.key);
+            Effect::Withdraw { request, why, gives_place }
+        }));
         effects.extend(asks);
         effects
     }
 
     /// Our requests that no plugin has wanted for some cycles.
-    fn not_needed(&mut self, plan: &Plan, given_up: &[(Arc<Request>, Withdrawal)]) -> Vec<Arc<Request>> {
+    fn not_needed(
+        &mut self,
+        plan: &Plan,
+        given_up: &[(Arc<Request>, Withdrawal)],
+        now: Timestamp,
+    ) -> Vec<Arc<Request>> {
         // Then not all pods were looked at.
         if !plan.problems.is_empty() || plan.stops.iter().any(|stopped| !stopped.by.is_limit()) {
             return Vec::new();
@@ -460,12 +485,15 @@ impl Requester {
         let mut not_needed = Vec::new();
         for request in ours {
             let pod = PodId::of(&request);
-            if wanted.contains(&*pod.uid) || self.is_terminating(&pod) || !may_withdraw(&request) {
+            if wanted.contains(&*pod.uid) || self.is_ending(&pod) || !may_withdraw(&request) {
                 self.unwanted.remove(&pod);
                 continue;
             }
-            let cycles = self.unwanted.entry(pod.clone()).or_default();
-            *cycles += 1;
+            let (cycles, counted) = self.unwanted.entry(pod.clone()).or_insert((0, Timestamp::MIN));
+            if *cycles > 0 && elapsed(*counted, now) < self.options.interval {
+                continue;
+            }
+            (*cycles, *counted) = (*cycles + 1, now);
             if *cycles >= self.options.unwanted_cycles {
                 self.unwanted.remove(&pod);
                 not_needed.push(request);
@@ -475,8 +503,12 @@ impl Requester {
     }
 
     /// How the pod would be asked. One that names interceptors is never evicted past them: the manager's own evictions pass every gateway.
+    /// For one that has succeeded or failed there is nothing to wait for, and no request is taken.
     pub fn way_of(&self, pod: &PodRef) -> Way {
         let marks = self.marks.get(&pod.into()).copied().unwrap_or_default();
+        if marks.is_over {
+            return Way::Eviction { in_background: false };
+        }
         let in_background = self.options.in_background && marks.request_evict_only;
         if marks.names_interceptors || (self.options.requests && !in_background) {
             Way::Request
@@ -499,7 +531,8 @@ impl Requester {
         match asked {
             Asked::InBackground => {
                 let is_marked = self.marks.get(&pod).is_some_and(|marks| marks.in_progress);
-                self.background.insert(pod, Background { since: now, is_marked, is_given_up: false });
+                let state = if is_marked { Moving::Marked } else { Moving::Promised };
+                self.background.insert(pod, Background { since: now, state });
             }
             Asked::Refused | Asked::Unknown => {
                 if *asked == Asked::Unknown {
@@ -509,7 +542,7 @@ impl Requester {
                 let pause = FIRST_PAUSE.checked_mul(1_i32 << (*times).min(10)).unwrap_or(LONGEST_PAUSE);
                 (*times, *until) = (times.saturating_add(1), later(now, pause.min(LONGEST_PAUSE)));
             }
-            Asked::Requested | Asked::Evicted => {
+            Asked::Requested | Asked::ByOthers | Asked::Evicted => {
                 self.failed.remove(&pod);
                 self.unseen.insert(pod, now);
             }
@@ -519,7 +552,7 @@ impl Requester {
 
     /// How many pods are under way by the descheduler.
     pub fn under_way(&self) -> usize {
-        let background = self.background.values().filter(|background| !background.is_given_up).count();
+        let background = self.background.values().filter(|it| it.state != Moving::GivenUp).count();
         self.requests.values().filter(|request| self.is_ours(request)).count() + background
     }
 
@@ -527,7 +560,7 @@ impl Requester {
     fn memory(&self) -> Memory {
         Memory {
             cooling: latest(self.cooling.iter().map(|(pod, until)| (pod, *until))),
-            background: latest(self.background.iter().map(|(pod, it)| (pod, (it.since, it.is_marked)))),
+            background: latest(self.background.iter().map(|(pod, it)| (pod, (it.since, it.state)))),
         }
     }
 }

@@ -44,7 +44,7 @@ struct Told(InProgress);
 
 impl Told {
     fn asked(&self, uid: &str) -> Option<&crate::in_progress::Asked> {
-        self.0.pods().find(|(_, _, asked)| asked.uid == uid).map(|(_, _, asked)| asked)
+        self.0.pods().find(|(_, _, of, _)| *of == uid).map(|(_, _, _, asked)| asked)
     }
 
     fn is_leaving(&self, uid: &str) -> bool {
@@ -87,7 +87,7 @@ fn withdrawn(effects: &[Effect]) -> Vec<(&str, Withdrawal)> {
     effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Withdraw { request, why } => Some((&*request.pod_uid, *why)),
+            Effect::Withdraw { request, why, .. } => Some((&*request.pod_uid, *why)),
             _ => None,
         })
         .collect()
@@ -98,6 +98,7 @@ const EVICT_ONLY: PodMarks = PodMarks {
     in_progress: false,
     names_interceptors: false,
     is_terminating: false,
+    is_over: false,
 };
 const MOVING: PodMarks = PodMarks { in_progress: true, ..EVICT_ONLY };
 
@@ -200,7 +201,7 @@ fn a_cycle_without_nodes_says_nothing_of_who_is_still_wanted_and_one_that_met_a_
     let stopped_by = |by: Stop| {
         let mut requester = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
         learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
-        let stops = vec![Stopped { by, plugin: None, pods: 0 }];
+        let stops = vec![Stopped { by, plugin: None, pods: 0, places: BTreeMap::new() }];
         withdrawn(&requester.decide(&Plan { stops, ..plan(&[]) }, at(1))).len()
     };
     assert_eq!(stopped_by(Stop::FewerThanTwoReadyNodes { ready: 1 }), 0);
@@ -274,7 +275,14 @@ fn pods_of_either_kind_are_asked_in_their_way() {
         requester.pod_changed(&id("a"), EVICT_ONLY, at(0));
         // What has interceptors is never evicted past them.
         requester.pod_changed(&id("c"), PodMarks { names_interceptors: true, ..EVICT_ONLY }, at(0));
-        let both = Plan { proposals: vec![proposal("a"), proposal("b"), proposal("c")], ..Plan::default() };
+        // What is over has nobody to wait for, and a request for it would be refused.
+        requester.pod_changed(
+            &id("d"),
+            PodMarks { is_over: true, names_interceptors: true, ..EVICT_ONLY },
+            at(0),
+        );
+        let proposals = ["a", "b", "c", "d"].map(proposal).to_vec();
+        let both = Plan { proposals, ..Plan::default() };
         let effects = requester.decide(&both, at(1));
         let ways = effects.iter().filter_map(|effect| match effect {
             Effect::Ask { by, .. } => Some(*by),
@@ -284,10 +292,16 @@ fn pods_of_either_kind_are_asked_in_their_way() {
     };
     let all = Options::default();
     let (background, plain) = (Way::Eviction { in_background: true }, Way::Eviction { in_background: false });
-    assert_eq!(ways(all.clone()), [background, Way::Request, Way::Request]);
-    assert_eq!(ways(Options { in_background: false, ..all.clone() }), [Way::Request; 3]);
-    assert_eq!(ways(Options { requests: false, ..all.clone() }), [background, plain, Way::Request]);
-    assert_eq!(ways(Options { requests: false, in_background: false, ..all }), [plain, plain, Way::Request]);
+    assert_eq!(ways(all.clone()), [background, Way::Request, Way::Request, plain]);
+    assert_eq!(
+        ways(Options { in_background: false, ..all.clone() }),
+        [Way::Request, Way::Request, Way::Request, plain]
+    );
+    assert_eq!(ways(Options { requests: false, ..all.clone() }), [background, plain, Way::Request, plain]);
+    assert_eq!(
+        ways(Options { requests: false, in_background: false, ..all }),
+        [plain, plain, Way::Request, plain]
+    );
 }
 
 #[test]
@@ -331,7 +345,7 @@ fn a_promise_is_remembered_before_it_is_asked_for_and_outlives_a_restart() {
     let effects = first.decide(&one_proposal(), at(0));
     assert!(matches!(&effects[..], [Effect::Remember(_), Effect::Ask { .. }]), "{effects:?}");
     let memory = memory_of(&effects);
-    assert_eq!(memory.background, [(id("a"), (at(0), false))].into());
+    assert_eq!(memory.background, [(id("a"), (at(0), Moving::Promised))].into());
     // Killed here.
     let mut second = Requester::default();
     second.remembered(memory.clone());
@@ -360,14 +374,31 @@ fn after_a_restart_marked_pods_are_known_and_they_too_are_given_up() {
     assert!(told.is_leaving("a"));
     // Run once every half an hour, each with nothing but what was remembered.
     let mut memory = memory_of(&effects);
-    for (now, is_leaving) in [(1800, true), (3599, true), (3600, false), (5400, false)] {
+    for (now, is_leaving) in [(1800, true), (3599, true), (3600, false), (5400, false), (7199, false)] {
         let mut next = Requester::default();
         next.pod_changed(&id("a"), MOVING, at(now));
         next.remembered(memory.clone());
         let (told, effects) = in_progress(&mut next, at(now));
         assert_eq!(told.is_leaving("a"), is_leaving, "{now}");
         assert_eq!(told.cools_until("a").is_some(), !is_leaving, "{now}");
-        memory = memory_of(&effects);
+        if let Some(Effect::Remember(saved)) = effects.first() {
+            memory = saved.clone();
+        }
+    }
+    // The cool-down is not renewed: it may be asked once more, and counts again.
+    for is_remembered_first in [true, false] {
+        let mut last = Requester::default();
+        if is_remembered_first {
+            last.remembered(memory.clone());
+        }
+        last.pod_changed(&id("a"), MOVING, at(7200));
+        if !is_remembered_first {
+            last.remembered(memory.clone());
+        }
+        let (told, _) = in_progress(&mut last, at(7200));
+        assert!(!told.is_leaving("a") && told.cools_until("a").is_none());
+        last.asked(&pod("a"), &Asked::InBackground, at(7200));
+        assert!(in_progress(&mut last, at(7201)).0.is_leaving("a"));
     }
     let (told, _) = in_progress(&mut requester, at(3600));
     assert!(!told.is_leaving("a") && told.cools_until("a").is_some());
@@ -425,7 +456,12 @@ fn a_pod_is_remembered_as_text() {
 #[test]
 fn what_is_remembered_is_read_as_it_is_written_and_nonsense_is_left_out() {
     let memory = Memory {
-        background: [(id("a"), (at(0), true)), (id("b"), (at(1), false))].into(),
+        background: [
+            (id("a"), (at(0), Moving::Marked)),
+            (id("b"), (at(1), Moving::Promised)),
+            (id("d"), (at(2), Moving::GivenUp)),
+        ]
+        .into(),
         ..cooling(&[("c", 5)])
     };
     let (cooling, background) = memory.to_texts();
@@ -434,4 +470,109 @@ fn what_is_remembered_is_read_as_it_is_written_and_nonsense_is_left_out() {
     let nonsense = format!("nonsense\nns/web {until}\nns/db/u-2 soon\n\n");
     let with = |text: &str| format!("{nonsense}{text}\n{nonsense}");
     assert_eq!(Memory::of_texts(&with(&cooling), &with(&background)), memory);
+}
+
+#[test]
+fn another_pod_of_the_same_name_changes_nothing_for_the_one_before_it() {
+    let of = |uid: &str| PodId::new("ns", "db-0", uid);
+    let asks = |uid: &str| {
+        let mut request = (*request(uid, &[REQUESTER], 0, json!({}))).clone();
+        request.pod_name = "db-0".into();
+        Arc::new(request)
+    };
+    let mut requester = Requester::default();
+    learn(&mut requester, asks("old"));
+    learn(&mut requester, asks("new"));
+    let (told, _) = in_progress(&mut requester, at(1));
+    assert!(told.is_leaving("old") && told.is_leaving("new"));
+    requester.remembered(Memory {
+        cooling: [(of("old"), at(100)), (of("new"), at(200))].into(),
+        ..Memory::default()
+    });
+    let (told, _) = in_progress(&mut requester, at(1));
+    assert_eq!((told.cools_until("old"), told.cools_until("new")), (Some(at(100)), Some(at(200))));
+    // The pause of a pod ends with it, and not with another of its name.
+    requester.pod_gone(&of("old"));
+    let (told, effects) = in_progress(&mut requester, at(2));
+    assert_eq!((told.cools_until("old"), told.cools_until("new")), (None, Some(at(200))));
+    assert_eq!(memory_of(&effects).cooling.len(), 1, "and it is not remembered any more");
+}
+
+#[test]
+fn a_pod_that_is_over_is_neither_moved_nor_leaving() {
+    let over = |marks: PodMarks| PodMarks { is_over: true, ..marks };
+    let mut requester = Requester::default();
+    requester.pod_changed(&id("a"), over(MOVING), at(0));
+    requester.pod_changed(&id("b"), MOVING, at(0));
+    requester.pod_changed(&id("c"), EVICT_ONLY, at(0));
+    requester.asked(&pod("c"), &Asked::InBackground, at(0));
+    learn(&mut requester, request("d", &[REQUESTER, "example.com"], 0, json!({})));
+    let (told, _) = in_progress(&mut requester, at(1));
+    assert_eq!(["a", "b", "c", "d"].map(|uid| told.is_leaving(uid)), [false, true, true, true]);
+    requester.pod_changed(&id("b"), over(MOVING), at(2));
+    requester.pod_changed(&id("c"), over(EVICT_ONLY), at(2));
+    requester.pod_changed(&id("d"), over(PodMarks::default()), at(2));
+    let (told, effects) = in_progress(&mut requester, at(90_000));
+    assert_eq!(["a", "b", "c", "d"].map(|uid| told.is_leaving(uid)), [false; 4]);
+    assert!(withdrawn(&effects).is_empty(), "its request ends by itself");
+}
+
+#[test]
+fn a_pod_whose_request_somebody_else_has_withdrawn_is_left_alone_for_a_while() {
+    let gone = |before: &Arc<Request>, after: Option<Arc<Request>>, marks: PodMarks| {
+        let mut requester = Requester::default();
+        learn(&mut requester, before.clone());
+        requester.pod_changed(&id("a"), marks, at(1));
+        requester.request_changed(&before.key, after);
+        requester.request_was(before, at(2));
+        in_progress(&mut requester, at(3)).0.cools_until("a")
+    };
+    let ours = request("a", &[REQUESTER], 0, json!({}));
+    let marks = PodMarks::default();
+    assert_eq!(gone(&ours, None, marks), Some(at(3602)));
+    // A drain goes on, without the descheduler.
+    let shared = request("a", &[REQUESTER, "drain.example.com"], 0, json!({}));
+    let of_drain = request("a", &["drain.example.com"], 0, json!({}));
+    assert_eq!(gone(&shared, Some(of_drain.clone()), marks), Some(at(3602)));
+    assert_eq!(gone(&ours, Some(shared), marks), None, "it is still there");
+    assert_eq!(gone(&of_drain, None, marks), None, "it was not ours");
+    assert_eq!(gone(&ours, None, PodMarks { is_terminating: true, ..marks }), None, "it has served");
+    // One that this descheduler withdraws has its pause already, and gets no longer one.
+    let mut requester = Requester::default();
+    learn(&mut requester, ours.clone());
+    assert_eq!(withdrawn(&in_progress(&mut requester, at(3600)).1).len(), 1);
+    requester.request_changed(&ours.key, None);
+    requester.request_was(&ours, at(3700));
+    assert_eq!(in_progress(&mut requester, at(3701)).0.cools_until("a"), Some(at(7200)));
+}
+
+#[test]
+fn a_request_that_cannot_be_withdrawn_is_tried_again_and_counts() {
+    let gives_place = |effects: &[Effect]| {
+        let one = effects.iter().find_map(|effect| match effect {
+            Effect::Withdraw { gives_place, .. } => Some(*gives_place),
+            _ => None,
+        });
+        one.unwrap()
+    };
+    let mut requester = Requester::default();
+    let stuck = request("a", &[REQUESTER], 0, json!({}));
+    learn(&mut requester, stuck.clone());
+    let (told, effects) = in_progress(&mut requester, at(3600));
+    assert!(!told.is_leaving("a") && gives_place(&effects), "its place is given to others");
+    requester.not_withdrawn(&stuck.key);
+    let (told, effects) = in_progress(&mut requester, at(3660));
+    assert!(told.is_leaving("a") && !gives_place(&effects), "it is there, and is tried again");
+    requester.request_changed(&stuck.key, None);
+    assert!(!in_progress(&mut requester, at(3720)).0.is_leaving("a"));
+}
+
+#[test]
+fn cycles_between_those_of_the_interval_do_not_count_for_what_is_not_needed() {
+    let options = Options { interval: SignedDuration::from_secs(60), ..Options::default() };
+    let mut requester = Requester::new(options);
+    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    for (now, withdraws) in [(0, 0), (5, 0), (59, 0), (60, 1)] {
+        assert_eq!(withdrawn(&requester.decide(&plan(&[]), at(now))).len(), withdraws, "{now}");
+    }
 }

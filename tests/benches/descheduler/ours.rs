@@ -56,7 +56,7 @@ pub fn measure(nodes: usize) -> Result<Measured> {
     let mut in_progress = InProgress::default();
     for proposal in &plan.proposals {
         let pod = &proposal.pod;
-        in_progress.set_leaving(&pod.namespace, &pod.name, &pod.uid, "somebody");
+        in_progress.set_leaving(&pod.namespace, &pod.name, &pod.uid, "somebody", now);
     }
     let (mut unchanged, mut changed) = (f64::MAX, f64::MAX);
     for round in 1..=TRIES {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use cluster_simulator::{self as life, Life, Times};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{Condition, await_condition, conditions};
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -392,6 +392,36 @@ async fn the_manager_is_found_in_whatever_namespace_it_is() {
         "{explained}"
     );
     assert!(explained.contains("see kubectl get pods -n default\n"), "{explained}");
+}
+
+#[tokio::test]
+async fn a_descheduler_in_another_namespace_and_of_another_name_can_be_named() {
+    let place = Scene::bare().await;
+    let nodes: Api<Node> = Api::all(place.client.clone());
+    place.create::<Node>(nodes.clone(), node("n1")).await;
+    let pod = place.pod("web-1", "web", json!({"descheduler.alpha.kubernetes.io/evict": "true"})).await;
+    place.create::<Node>(nodes.clone(), node("n2")).await;
+    let taint = json!({"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}});
+    nodes.patch("n1", &PatchParams::default(), &Patch::Merge(&taint)).await.unwrap();
+    let missing = place.usher("deschedule explain web-1").await;
+    let hint = "or the namespace of the descheduler with --descheduler-namespace";
+    assert!(missing.error().contains(hint), "{missing:?}");
+
+    let namespace = json!({"metadata": {"name": "elsewhere"}});
+    place.create::<Namespace>(Api::all(place.client.clone()), namespace).await;
+    let maps: Api<ConfigMap> = Api::namespaced(place.client.clone(), "elsewhere");
+    let policy = "{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, profiles: [{name: p, pluginConfig: \
+                  [{name: RemovePodsViolatingNodeTaints}], plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}";
+    let policy = json!({"metadata": {"name": "usher-descheduler-policy"}, "data": {"policy.yaml": policy}});
+    place.create(maps.clone(), policy).await;
+    let line = format!("default/web-1/{} 2999-01-01T00:00:00Z", pod.uid().unwrap());
+    let remembered = json!({"metadata": {"name": "mine-cool-downs"}, "data": {"coolDowns": line}});
+    place.create(maps, remembered).await;
+    let elsewhere = "deschedule explain web-1 --descheduler-namespace elsewhere";
+    let wanted = place.usher(elsewhere).await.out;
+    assert!(wanted.contains("wants it to leave: does not tolerate the taint broken"), "{wanted}");
+    let cools = place.usher(&format!("{elsewhere} --descheduler-name mine")).await.out;
+    assert!(cools.contains("not asked again before 2999-01-01"), "{cools}");
 }
 
 #[tokio::test]

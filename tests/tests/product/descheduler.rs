@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_apiserver::faults::{Fault, Matcher, Refusal, Rule, When};
 use embedded_apiserver::in_process;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
@@ -15,14 +16,16 @@ use usher_controllers::descheduler::Options;
 use usher_descheduler::{Policy, requester};
 use usher_tests::descheduler::{deschedule, named};
 use usher_tests::living::{DEPLOYMENTS, Living, NODES, PODS, bare_pod, workload};
+use usher_tests::requests::REQUESTS;
 
 const URL: &str = "https://migration.example.internal/evict";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
-/// A webhook that refuses evictions with these words, and remembers whose.
+/// A webhook that refuses evictions with these words, and remembers whose, and with which grace period.
 struct Migration {
     living: Living,
     asked: Arc<Mutex<Vec<String>>>,
+    graces: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Migration {
@@ -32,7 +35,12 @@ impl Migration {
         living.install_crds().await.unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let heard = asked.clone();
+        let graces = Arc::new(Mutex::new(Vec::new()));
+        let of_evictions = graces.clone();
         let answer = move |review: Value| {
+            of_evictions
+                .lock()
+                .push(review["request"]["object"]["deleteOptions"]["gracePeriodSeconds"].clone());
             heard.lock().push(review["request"]["name"].as_str().unwrap_or_default().to_owned());
             let uid = review["request"]["uid"].clone();
             let status = json!({"code": 429, "reason": "TooManyRequests", "message": words});
@@ -59,7 +67,7 @@ impl Migration {
         let taints = json!({"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}});
         living.patch(&format!("{NODES}/n1"), &taints).await.unwrap();
         sleep(Duration::from_secs(30)).await;
-        Self { living, asked }
+        Self { living, asked, graces }
     }
 
     /// A cycle every 30 seconds, by a policy with these lines at the top.
@@ -75,8 +83,9 @@ impl Migration {
     fn run(&self, lines: &str, interval: Option<SignedDuration>) -> JoinSet<()> {
         let policy = format!(
             "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n{lines}\nprofiles:\n- name: p\n  \
-             pluginConfig: [{{name: RemovePodsViolatingNodeTaints}}]\n  plugins:\n    \
-             deschedule: {{enabled: [RemovePodsViolatingNodeTaints]}}\n"
+             pluginConfig: [{{name: RemovePodsViolatingNodeTaints}}, \
+             {{name: RemoveFailedPods, args: {{minPodLifetimeSeconds: 0}}}}]\n  plugins:\n    \
+             deschedule: {{enabled: [RemovePodsViolatingNodeTaints, RemoveFailedPods]}}\n"
         );
         let options = Options {
             interval,
@@ -87,7 +96,7 @@ impl Migration {
             name: named("default"),
         };
         let cluster = &self.living.cluster;
-        let client = kube::Client::new(cluster.service(), "default");
+        let client = kube::Client::new(cluster.client("descheduler"), "default");
         let (now, timers) = (cluster.clone(), cluster.clone());
         let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
         let mut work = JoinSet::new();
@@ -97,6 +106,24 @@ impl Migration {
 
     fn asked(&self) -> Vec<String> {
         self.asked.lock().clone()
+    }
+
+    /// A pod that is asked by a request, of which nobody takes care.
+    async fn add_pod(&self, name: &str) {
+        let mut pod = bare_pod(name, "n1");
+        pod["metadata"]["annotations"] = json!({"descheduler.alpha.kubernetes.io/evict": "true"});
+        self.living.create(PODS, &pod).await.unwrap();
+    }
+
+    /// The pods with requests of the descheduler.
+    async fn requested(&self) -> Vec<String> {
+        let requests = self.living.get(REQUESTS).await.unwrap();
+        let requests = requests["items"].as_array().unwrap().iter();
+        let ours = requests.filter(|it| it["metadata"]["finalizers"][0].is_string());
+        let mut pods: Vec<String> =
+            ours.map(|it| it["spec"]["podRef"]["name"].as_str().unwrap().to_owned()).collect();
+        pods.sort();
+        pods
     }
 
     async fn mark(&self, pod: &str, value: Value) {
@@ -169,6 +196,60 @@ async fn other_words_are_a_refusal_unless_the_policy_knows_them() {
     let _descheduler = known.deschedule("evictionMessagePrefixes: [\"moves:\"]");
     sleep(Duration::from_secs(500)).await;
     assert_eq!(known.asked(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_period_of_a_pod_holds_whatever_the_policy_says() {
+    let scene = Migration::new(&["a"], "Eviction triggered evacuation").await;
+    scene.deschedule_once("gracePeriodSeconds: 0").await;
+    assert_eq!(*scene.graces.lock(), [Value::Null]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_failed_is_evicted_as_no_request_for_it_is_taken() {
+    let scene = Migration::new(&[], "").await;
+    scene.add_pod("a").await;
+    sleep(Duration::from_secs(30)).await;
+    let failed = json!({"status": {"phase": "Failed"}});
+    scene.living.patch(&format!("{PODS}/a/status"), &failed).await.unwrap();
+    scene.deschedule_once("").await;
+    assert_eq!(scene.asked(), ["a"]);
+    assert_eq!(scene.requested().await, [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_a_person_withdraws_is_not_made_again_before_the_cool_down_is_over() {
+    let scene = Migration::new(&[], "").await;
+    scene.add_pod("a").await;
+    let _descheduler = scene.deschedule("");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.requested().await, ["a"]);
+    let requests = scene.living.get(REQUESTS).await.unwrap();
+    let path = format!("{REQUESTS}/{}", requests["items"][0]["metadata"]["name"].as_str().unwrap());
+    scene.living.patch(&path, &json!({"metadata": {"finalizers": null}})).await.unwrap();
+    scene.living.send(http::Method::DELETE, &path, &Value::Null).await.unwrap();
+    sleep(Duration::from_secs(3500)).await;
+    assert_eq!(scene.requested().await, [] as [&str; 0]);
+    sleep(Duration::from_secs(160)).await;
+    assert_eq!(scene.requested().await, ["a"], "and then it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_withdrawn_holds_its_own_place_and_nobody_else() {
+    for (lines, then) in [("", &["a", "b"][..]), ("maxNoOfPodsEvacuationsPerNode: 1", &["a"])] {
+        let scene = Migration::new(&[], "").await;
+        scene.add_pod("a").await;
+        let _descheduler = scene.deschedule(lines);
+        sleep(Duration::from_secs(3500)).await;
+        assert_eq!(scene.requested().await, ["a"]);
+        let on = Matcher::any().verb("patch").resource("evictionrequests");
+        let fault = Fault::Refuse(Refusal::Internal);
+        scene.living.cluster.faults().set(vec![Rule { on, when: When::always(), fault }]);
+        sleep(Duration::from_secs(200)).await;
+        scene.add_pod("b").await;
+        sleep(Duration::from_secs(200)).await;
+        assert_eq!(scene.requested().await, then, "{lines}");
+    }
 }
 
 /// As a CronJob does it, with nothing but what is remembered in the cluster.

@@ -72,7 +72,10 @@ fn leaving(rng: &mut fastrand::Rng, snapshot: &Snapshot, now: Timestamp) -> InPr
     for pod in &snapshot.objects.pods {
         let (namespace, name, uid) = (text(pod, "namespace"), text(pod, "name"), text(pod, "uid"));
         match rng.u32(0..100) {
-            0..5 => in_progress.set_leaving(namespace, name, uid, "somebody"),
+            0..5 => {
+                let since = now - SignedDuration::from_hours(rng.i64(0..100));
+                in_progress.set_leaving(namespace, name, uid, "somebody", since);
+            }
             5..8 => in_progress.set_cool_down(namespace, name, uid, now + SignedDuration::from_mins(10)),
             _ => {}
         }

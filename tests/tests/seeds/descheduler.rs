@@ -1,5 +1,5 @@
-//! A descheduler under faults and kills, over many seeds: beside nodes that are tainted and freed, interceptors that take their time or
-//! never answer, and others who ask as well. No limit is exceeded, nobody is asked again within its cool-down, and no request is left.
+//! A descheduler under faults and kills, over many seeds: beside nodes that are tainted and freed, pods that come back under their name,
+//! interceptors that take their time or never answer, and others who ask as well. No limit is exceeded, nobody is asked again within its cool-down, and no request is left.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,6 +199,7 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         living.create(&path, &configuration).await?;
     }
     let mut random = fastrand::Rng::with_seed(seed);
+    let mut pods = Vec::new();
     for number in 0..24 {
         let node = format!("n{}", 1 + number % NODES_COUNT);
         let mut pod = bare_pod(&format!("p{number}"), &node);
@@ -209,6 +210,7 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
             pod["metadata"]["annotations"][name] = "1".into();
         }
         living.create(PODS, &pod).await?;
+        pods.push(pod);
     }
     sleep(Duration::from_secs(30)).await;
     living.cluster.faults().set(faults());
@@ -217,6 +219,7 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     let end = Instant::now() + TROUBLE;
     let pause = |random: &mut fastrand::Rng, most: u64| Duration::from_secs(random.u64(1..=most));
     let (mut of_admin, mut of_interceptor, mut of_kills) = (random.fork(), random.fork(), random.fork());
+    let mut of_owner = random.fork();
     let admin = async {
         while Instant::now() < end {
             sleep(pause(&mut of_admin, 240)).await;
@@ -250,6 +253,18 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
                     let taints = json!({"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}});
                     living.patch(&format!("{NODES}/{node}"), &taints).await?;
                 }
+            }
+        }
+        anyhow::Ok(())
+    };
+    // As a StatefulSet does: another pod under the same name, while the request for the one before may still be there.
+    let owner = async {
+        while Instant::now() < end {
+            sleep(pause(&mut of_owner, 30)).await;
+            let there: BTreeSet<String> =
+                items(&living.get(PODS).await?).iter().map(|pod| text(&pod["metadata"]["name"])).collect();
+            for pod in pods.iter().filter(|pod| !there.contains(&text(&pod["metadata"]["name"]))) {
+                living.create(PODS, pod).await?;
             }
         }
         anyhow::Ok(())
@@ -292,9 +307,10 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         anyhow::Ok(())
     };
     let upheaval = controllers.upheaval(end, Duration::from_secs(300));
-    let ((), (), (administered, intercepted), looked) =
-        join4(upheaval, kills, async { futures::future::join(admin, interceptor).await }, looking).await;
+    let people = async { futures::future::join3(admin, owner, interceptor).await };
+    let ((), (), (administered, owned, intercepted), looked) = join4(upheaval, kills, people, looking).await;
     administered.context("the administrator")?;
+    owned.context("the owner of the pods")?;
     intercepted.context("the interceptor")?;
     looked?;
     ensure!(watched.asked > 0, "nobody was ever asked");

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use usher_api::names::{DESCHEDULER_POLICY_CONFIG_MAP, DESCHEDULER_POLICY_KEY, MANAGER_NAMESPACE};
+use usher_api::names::{
+    DESCHEDULER_LEASE, DESCHEDULER_POLICY_CONFIG_MAP, DESCHEDULER_POLICY_KEY, MANAGER_NAMESPACE,
+};
 use usher_descheduler::{Explanation, Policy, explain, plan};
 
 use crate::arguments::{Connection, pod_name};
@@ -52,6 +54,12 @@ struct Source {
     /// Look at a dump of a cluster instead: a list as kubectl get nodes,pods,... -A -o json prints it.
     #[arg(long, value_name = "FILE")]
     dump: Option<PathBuf>,
+    /// The namespace of the descheduler in the cluster, where its policy and its cool-downs are.
+    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER_NAMESPACE)]
+    descheduler_namespace: String,
+    /// The name of the descheduler in the cluster: that of its lease, by which it remembers its cool-downs.
+    #[arg(long, value_name = "NAME", default_value = DESCHEDULER_LEASE)]
+    descheduler_name: String,
     #[command(flatten)]
     connection: Connection,
 }
@@ -101,7 +109,7 @@ impl Source {
         };
         let policy = match (&self.policy, &connected) {
             (Some(path), _) => understood(&text_of(path, "policy")?, &path.display().to_string())?,
-            (None, Some(connected)) => policy_in(&connected.client).await?,
+            (None, Some(connected)) => policy_in(&connected.client, &self.descheduler_namespace).await?,
             (None, None) => return Err(Error::Usage("name a policy with -f".to_owned())),
         };
         let namespace = match (&self.connection.namespace, &connected) {
@@ -111,7 +119,10 @@ impl Source {
         };
         let read = match (&self.dump, &connected) {
             (Some(path), _) => read::dump(&text_of(path, "dump")?, &path.display().to_string())?,
-            (None, Some(connected)) => read::cluster(&connected.client).await?,
+            (None, Some(connected)) => {
+                let name = (self.descheduler_namespace.as_str(), self.descheduler_name.as_str());
+                read::cluster(&connected.client, name).await?
+            }
             (None, None) => return Err(Error::Usage("name a dump with --dump".to_owned())),
         };
         Ok((policy, read, namespace))
@@ -128,13 +139,14 @@ fn understood(text: &str, place: &str) -> Result<Policy, Error> {
 }
 
 /// The policy that the descheduler in the cluster goes by.
-async fn policy_in(client: &Client) -> Result<Policy, Error> {
-    let (namespace, name) = (MANAGER_NAMESPACE, DESCHEDULER_POLICY_CONFIG_MAP);
+async fn policy_in(client: &Client, namespace: &str) -> Result<Policy, Error> {
+    let name = DESCHEDULER_POLICY_CONFIG_MAP;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let text = maps.get_opt(name).await?.and_then(|map| map.data?.remove(DESCHEDULER_POLICY_KEY));
     let Some(text) = text else {
         return Err(Error::Usage(format!(
-            "the cluster has no policy (ConfigMap {name} in namespace {namespace}): name one with -f"
+            "the cluster has no policy (ConfigMap {name} in namespace {namespace}): name one with -f, or the namespace of the \
+             descheduler with --descheduler-namespace"
         )));
     };
     understood(&text, &format!("in ConfigMap {namespace}/{name}"))

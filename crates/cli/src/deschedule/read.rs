@@ -12,7 +12,6 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use usher_api::names::{
     DESCHEDULER_CONFIG_MAP_SUFFIX, DESCHEDULER_COOL_DOWNS_KEY, DESCHEDULER_IN_BACKGROUND_KEY,
-    DESCHEDULER_LEASE, MANAGER_NAMESPACE,
 };
 use usher_decide::outlook::{self, Budget, Finding, NodeOnWire, PodOnWire, Workloads};
 use usher_decide::snapshot::{
@@ -59,7 +58,8 @@ const KINDS: [&str; 10] = [
     "daemonsets",
 ];
 
-pub async fn cluster(client: &Client) -> Result<ClusterRead, Error> {
+/// The cluster, with what the descheduler of this namespace and name remembers.
+pub async fn cluster(client: &Client, descheduler: (&str, &str)) -> Result<ClusterRead, Error> {
     let mut read = ClusterRead::default();
     // Without these two there is no plan.
     each(client, |it| read.node(it)).await?;
@@ -78,14 +78,14 @@ pub async fn cluster(client: &Client) -> Result<ClusterRead, Error> {
     allowed(each(client, |it| read.stateful_set(it)).await, "statefulsets", &mut hidden)?;
     allowed(each(client, |it| read.daemon_set(it)).await, "daemonsets", &mut hidden)?;
     // Who may not read it sees a plan without cool-downs.
-    read.memory = remembered(client).await.unwrap_or_default();
+    read.memory = remembered(client, descheduler).await.unwrap_or_default();
     read.hidden = hidden;
     Ok(read)
 }
 
-async fn remembered(client: &Client) -> Option<Memory> {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), MANAGER_NAMESPACE);
-    let name = format!("{DESCHEDULER_LEASE}{DESCHEDULER_CONFIG_MAP_SUFFIX}");
+async fn remembered(client: &Client, (namespace, name): (&str, &str)) -> Option<Memory> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let name = format!("{name}{DESCHEDULER_CONFIG_MAP_SUFFIX}");
     let data = maps.get_opt(&name).await.ok()??.data?;
     let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
     Some(Memory::of_texts(text(DESCHEDULER_COOL_DOWNS_KEY), text(DESCHEDULER_IN_BACKGROUND_KEY)))

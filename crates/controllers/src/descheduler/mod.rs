@@ -21,7 +21,7 @@ use usher_decide::snapshot::{Key, Request, WatchEvent};
 use usher_descheduler::requester::{
     Asked, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
 };
-use usher_descheduler::{Cluster, Plan, Planner, Policy, Proposal, Took};
+use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took, without_place};
 
 use crate::feeds::Feeds;
 use crate::observer::{Nobody, QueueObserver};
@@ -52,9 +52,14 @@ pub struct Options {
 
 /// Hears of what the descheduler does.
 pub trait Observer: QueueObserver {
-    /// A cycle was planned: how long that took in all, and each plugin in it.
-    fn planned(&mut self, plan: &Plan, took: std::time::Duration, plugins: &[Took]) {
-        let _ = (plan, took, plugins);
+    /// A cycle was planned, and so long each plugin took.
+    fn planned(&mut self, plan: &Plan, plugins: &[Took]) {
+        let _ = (plan, plugins);
+    }
+
+    /// A cycle has ended, which took so long with all that was read before and asked after it.
+    fn cycled(&mut self, took: std::time::Duration) {
+        let _ = took;
     }
 
     fn asked(&mut self, proposal: &Proposal, by: Way, asked: &Asked) {
@@ -110,6 +115,8 @@ pub fn run_until<S: Future<Output = ()>>(
             instance: options.name.to_string(),
             // The next one may be hours away, and begins with nothing.
             unwanted_cycles: if options.interval.is_none() { 1 } else { options.requester.unwanted_cycles },
+            // Cycles that changes call for come in between.
+            interval: options.interval.unwrap_or_default(),
             ..options.requester.clone()
         }),
         options,
@@ -125,6 +132,7 @@ pub fn run_until<S: Future<Output = ()>>(
         told: BTreeSet::new(),
         last: None,
         is_wanted: None,
+        begun: None,
         ended,
     };
     let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
@@ -175,10 +183,11 @@ struct Cycle;
 
 /// What came of it.
 enum Done {
-    Usage(Result<usage::Read, String>),
+    Usage(usage::Read),
     Asked {
         outcomes: Vec<(Proposal, Way, Asked)>,
         not_asked: Vec<Proposal>,
+        not_withdrawn: Vec<Key>,
         is_saved: bool,
         failure: Option<Failure>,
     },
@@ -217,6 +226,8 @@ struct Controller {
     last: Option<Timestamp>,
     /// A cycle is wanted at this time, before the interval is over.
     is_wanted: Option<Timestamp>,
+    /// When the cycle that is under way began: for the metric of that name, and decides nothing.
+    begun: Option<std::time::Instant>,
     ended: signal::Sender<bool>,
 }
 
@@ -287,7 +298,7 @@ impl Controller {
         let begun = std::time::Instant::now();
         let in_progress = self.requester.in_progress(now);
         let plan = self.planner.plan(&self.cluster, policy, &in_progress, now);
-        self.observer.planned(&plan, begun.elapsed(), self.planner.took());
+        self.observer.planned(&plan, self.planner.took());
         for problem in &plan.problems {
             tracing::warn!("{problem}");
         }
@@ -311,6 +322,17 @@ impl Controller {
             return Vec::new();
         }
         self.requester.decide(&plan, now)
+    }
+
+    /// Where the pods count whose requests are withdrawn, by the request.
+    fn places_of(&self, effects: &[Effect]) -> HashMap<Key, Place> {
+        let place = |effect: &Effect| {
+            let Effect::Withdraw { request, .. } = effect else { return None };
+            let namespace = request.key.namespace.to_string();
+            let node = self.cluster.node_of(&namespace, &request.pod_name).map(str::to_owned);
+            Some((request.key.clone(), Place { namespace, node }))
+        };
+        effects.iter().filter_map(place).collect()
     }
 }
 
@@ -371,8 +393,14 @@ impl Reconciler for Controller {
                 }
             }
             Event::Request(event) => {
-                for (key, _) in event.store(&mut self.known.requests, |request| request.key.clone()) {
+                for (key, before) in event.store(&mut self.known.requests, |request| request.key.clone()) {
                     self.requester.request_changed(&key, self.known.requests.get(&key).cloned());
+                    let pod = |request: &Request| self.known.pods.get(&request.pod_key());
+                    let is_there =
+                        |request: &Arc<Request>| pod(request).is_some_and(|it| it.uid == request.pod_uid);
+                    if let Some(before) = before.filter(is_there) {
+                        self.requester.request_was(&before, now);
+                    }
                 }
                 self.observer.under_way(self.requester.under_way());
             }
@@ -398,6 +426,7 @@ impl Reconciler for Controller {
         if let Some(next) = self.next().filter(|next| *next > now) {
             return Reconciled::waits(Some(next));
         }
+        self.begun.get_or_insert_with(std::time::Instant::now);
         let sources = Sources::of(&policy);
         let is_fresh = self.usage_at.is_some_and(|at| self.last.is_none_or(|last| at > last));
         if !sources.is_empty() && !is_fresh {
@@ -407,10 +436,11 @@ impl Reconciler for Controller {
         }
         (self.last, self.is_wanted) = (Some(now), None);
         let effects = self.plan(&policy, now);
+        let places = self.places_of(&effects);
         let apply = self.apply.clone();
         let is_last = self.options.interval.is_none();
         let work = async move {
-            let done = carry_out(&apply, effects, &policy).await;
+            let done = carry_out(&apply, effects, &policy, &places).await;
             if is_last {
                 apply.told().await;
             }
@@ -422,28 +452,30 @@ impl Reconciler for Controller {
     fn finish(&mut self, _: &Cycle, done: Done, now: Timestamp) -> Result<(), Failure> {
         match done {
             Done::Usage(read) => {
-                match read {
-                    Ok(read) => read.tell(&mut self.cluster),
-                    Err(why) => {
-                        tracing::warn!("{why}; plugins that go by it do nothing in this cycle");
-                        self.cluster.clear_usage();
-                    }
+                for why in read.tell(&mut self.cluster) {
+                    tracing::warn!("{why}; plugins that go by it do nothing in this cycle");
                 }
                 (self.usage_at, self.is_wanted) = (Some(now), Some(now));
                 Ok(())
             }
-            Done::Asked { outcomes, not_asked, is_saved, failure } => {
+            Done::Asked { outcomes, not_asked, not_withdrawn, is_saved, failure } => {
                 if is_saved {
                     self.requester.saved();
                 }
                 for proposal in &not_asked {
                     self.requester.not_asked(&proposal.pod);
                 }
+                for request in &not_withdrawn {
+                    self.requester.not_withdrawn(request);
+                }
                 for (proposal, by, asked) in &outcomes {
                     self.requester.asked(&proposal.pod, asked, now);
                     self.observer.asked(proposal, *by, asked);
                 }
                 self.observer.under_way(self.requester.under_way());
+                if let Some(begun) = self.begun.take() {
+                    self.observer.cycled(begun.elapsed());
+                }
                 if self.options.interval.is_none() {
                     self.ended.send_replace(true);
                 }
@@ -466,21 +498,31 @@ impl Reconciler for Controller {
     }
 }
 
-/// Remembers, withdraws, and asks, in this order. What is not remembered is neither withdrawn nor asked, and what is not given up leaves
+/// Remembers, withdraws, and asks, in this order. What is not remembered is neither withdrawn nor asked, and what cannot be withdrawn leaves
 /// no place for others.
-async fn carry_out(apply: &Descheduling, effects: Vec<Effect>, policy: &Policy) -> Done {
-    let (mut asks, mut failure, mut is_saved, mut may_ask) = (Vec::new(), None, None, true);
+async fn carry_out(
+    apply: &Descheduling,
+    effects: Vec<Effect>,
+    policy: &Policy,
+    places: &HashMap<Key, Place>,
+) -> Done {
+    let (mut asks, mut failure, mut is_saved) = (Vec::new(), None, None);
+    let (mut lost, mut not_withdrawn) = (Vec::new(), Vec::new());
     for effect in effects {
         let done = match effect {
             Effect::Remember(memory) => {
                 let done = apply.remember(&memory).await;
-                (is_saved, may_ask) = (Some(done.is_ok()), done.is_ok());
+                is_saved = Some(done.is_ok());
                 done
             }
             Effect::Withdraw { .. } if is_saved == Some(false) => Ok(()),
-            Effect::Withdraw { request, why } => {
+            Effect::Withdraw { request, why, gives_place } => {
                 let done = apply.withdraw(&request, why).await;
-                may_ask &= done.is_ok() || !why.gives_place();
+                if let Err(failure) = &done {
+                    tracing::warn!(request = %request.key, ?failure, "a request could not be withdrawn");
+                    lost.extend(places.get(&request.key).filter(|_| gives_place).cloned());
+                    not_withdrawn.push(request.key.clone());
+                }
                 done
             }
             Effect::Ask { proposal, by } => {
@@ -491,16 +533,19 @@ async fn carry_out(apply: &Descheduling, effects: Vec<Effect>, policy: &Policy) 
         // Somebody else has changed the request: the next cycle looks again.
         failure = failure.or(done.err().filter(|failure| *failure != Failure::Outdated));
     }
-    let mut not_asked = Vec::new();
-    if !may_ask {
-        not_asked.extend(asks.drain(..).map(|(proposal, _)| proposal));
-    }
+    let proposals: Vec<&Proposal> = asks.iter().map(|(proposal, _)| proposal).collect();
+    let waiting = match is_saved {
+        Some(false) => proposals,
+        _ => without_place(&proposals, &lost, policy.limits),
+    };
+    let not_asked: Vec<Proposal> = waiting.into_iter().cloned().collect();
+    asks.retain(|(proposal, _)| !not_asked.iter().any(|waiting| waiting.pod == proposal.pod));
     let asked = futures::stream::iter(asks).map(|(proposal, by)| async move {
         let asked = apply.ask(&proposal, by, policy).await;
         (proposal, by, asked)
     });
     let outcomes = asked.buffered(AT_A_TIME).collect().await;
-    Done::Asked { outcomes, not_asked, is_saved: is_saved == Some(true), failure }
+    Done::Asked { outcomes, not_asked, not_withdrawn, is_saved: is_saved == Some(true), failure }
 }
 
 fn id_of(pod: &Pod) -> PodId {

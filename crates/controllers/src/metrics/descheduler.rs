@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use usher_descheduler::requester::{Asked, Way};
-use usher_descheduler::{Plan, Proposal, Took};
+use usher_descheduler::{Plan, Proposal, Stop, Took};
 
 use super::counting::{Counted, Counting, Errors, errors};
 use super::queue::QueueCounts;
@@ -33,10 +33,8 @@ struct ByPlugin {
     profile: String,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Build {
-    version: &'static str,
-}
+/// With the labels of the Go descheduler, of which only versions mean something here.
+type Build = Vec<(&'static str, &'static str)>;
 
 pub struct Counts {
     errors: Errors,
@@ -85,7 +83,7 @@ impl Counts {
         );
         registry.register(
             "descheduler_loop_duration_seconds",
-            "Seconds that the planning of a cycle took",
+            "Seconds that a cycle took, from reading usage to the last answer",
             counts.cycle.clone(),
         );
         registry.register(
@@ -109,7 +107,16 @@ impl Counts {
             counts.errors.clone(),
         );
         let build = Family::<Build, Gauge>::default();
-        build.get_or_create_owned(&Build { version: env!("CARGO_PKG_VERSION") }).set(1);
+        let version = env!("CARGO_PKG_VERSION");
+        let labels = vec![
+            ("version", version),
+            ("AppVersion", version),
+            ("DeschedulerVersion", version),
+            ("GitBranch", ""),
+            ("GitSha1", ""),
+            ("GoVersion", ""),
+        ];
+        build.get_or_create_owned(&labels).set(1);
         registry.register("descheduler_build_info", "The version of the descheduler", build);
         counts
     }
@@ -132,14 +139,45 @@ impl Counted for Counts {
     }
 }
 
+/// What the Go descheduler says of a limit.
+fn result_of(stop: &Stop) -> Option<&'static str> {
+    match stop {
+        Stop::FewerThanTwoReadyNodes { .. } => None,
+        Stop::TotalLimit { .. } => Some("maximum number of evicted pods per a descheduling cycle reached"),
+        Stop::NodeLimit { .. } => Some("maximum number of evicted pods per node reached"),
+        Stop::NamespaceLimit { .. } => Some("maximum number of evicted pods per namespace reached"),
+    }
+}
+
 impl Observer for Counting<Counts> {
-    fn planned(&mut self, plan: &Plan, took: Duration, plugins: &[Took]) {
+    fn cycled(&mut self, took: Duration) {
+        self.counts.lock().cycle.observe(took.as_secs_f64());
+    }
+
+    fn planned(&mut self, plan: &Plan, plugins: &[Took]) {
         let counts = self.counts.lock();
-        counts.cycle.observe(took.as_secs_f64());
         for Took { profile, plugin, time } in plugins {
             let labels = ByPlugin { strategy: plugin.as_str(), profile: profile.clone() };
             counts.plugins.get_or_create(&labels).observe(time.as_secs_f64());
         }
+        for stopped in &plan.stops {
+            let (Some((profile, plugin)), Some(result)) = (&stopped.plugin, result_of(&stopped.by)) else {
+                continue;
+            };
+            for ((namespace, node), pods) in &stopped.places {
+                let labels = Evicted {
+                    result,
+                    strategy: plugin.as_str(),
+                    profile: profile.clone(),
+                    namespace: namespace.clone(),
+                    node: node.clone(),
+                };
+                let pods = u64::try_from(*pods).unwrap_or(u64::MAX);
+                counts.evicted.get_or_create(&labels).inc_by(pods);
+            }
+        }
+        // Plugins that were in the policy before propose nothing any more.
+        counts.proposals.clear();
         for count in &plan.counts {
             let labels = ByPlugin { strategy: count.plugin.as_str(), profile: count.profile.clone() };
             let proposed = i64::try_from(count.proposed).unwrap_or(i64::MAX);
@@ -151,7 +189,7 @@ impl Observer for Counting<Counts> {
         let counts = self.counts.lock();
         let result = match asked {
             Asked::Requested | Asked::Evicted | Asked::InBackground => "success",
-            Asked::Gone => return,
+            Asked::Gone | Asked::ByOthers => return,
             Asked::Refused | Asked::Unknown => "error",
         };
         if matches!(asked, Asked::Requested | Asked::InBackground) {
@@ -180,7 +218,7 @@ impl Observer for Counting<Counts> {
 mod tests {
     use usher_apply::Clock;
     use usher_descheduler::policy::PluginName;
-    use usher_descheduler::{PodRef, Reason};
+    use usher_descheduler::{PluginCount, PodRef, Reason, Stopped};
 
     use super::*;
     use crate::metrics::Metrics;
@@ -202,8 +240,21 @@ mod tests {
             plugin: PluginName::RemoveFailedPods,
             time: Duration::from_millis(3),
         };
-        observer.planned(&Plan::default(), Duration::from_millis(4), &[took]);
+        let count =
+            |plugin| PluginCount { profile: "default".into(), plugin, wanted: 2, proposed: 2, leaving: 0 };
+        let before = Plan { counts: vec![count(PluginName::PodLifeTime)], ..Plan::default() };
+        observer.planned(&before, &[]);
+        let stopped = Stopped {
+            by: Stop::NodeLimit { node: "n-1".into(), limit: 1 },
+            plugin: Some(("default".into(), PluginName::RemoveFailedPods)),
+            pods: 2,
+            places: [(("shop".to_owned(), "n-1".to_owned()), 2)].into(),
+        };
+        let counts = vec![count(PluginName::RemoveFailedPods)];
+        observer.planned(&Plan { stops: vec![stopped], counts, ..Plan::default() }, &[took]);
+        observer.cycled(Duration::from_millis(4));
         observer.asked(&proposal, Way::Request, &Asked::Requested);
+        observer.asked(&proposal, Way::Request, &Asked::ByOthers);
         observer.asked(&proposal, Way::Request, &Asked::Refused);
         observer.under_way(3);
         observer.policy(false);
@@ -217,9 +268,15 @@ mod tests {
             "descheduler_strategy_duration_seconds_count{strategy=\"RemoveFailedPods\",profile=\"default\"} 1\n",
             "descheduler_policy_refused 1\n",
             "descheduler_build_info{version=",
+            "AppVersion=",
+            "DeschedulerVersion=",
+            "GitBranch=\"\",GitSha1=\"\",GoVersion=\"\"} 1\n",
+            "descheduler_pods_evicted_total{result=\"maximum number of evicted pods per node reached\",strategy=\"RemoveFailedPods\",profile=\"default\",namespace=\"shop\",node=\"n-1\"} 2\n",
+            "descheduler_proposals{strategy=\"RemoveFailedPods\",profile=\"default\"} 2\n",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
+        assert!(!text.contains("PodLifeTime"), "it is not in the policy any more: {text}");
         drop(observer);
         assert!(metrics.text().unwrap().contains("pod_evacuations_in_progress 0\n"));
     }

@@ -104,7 +104,7 @@ fn evictions_waits_and_the_way_out_are_counted() {
     observer.evicted(&one, &Answer::Refused(Refusal::Budget { message: String::new() }));
     observer.evicted(&one, &Answer::Accepted);
     let refused = WaitingOn::Refused {
-        refusal: Refusal::Webhook { message: String::new() },
+        refusal: Refusal::Webhook { code: 403, message: String::new() },
         failures: 1,
         retry_at: clock.now(),
     };

@@ -321,7 +321,8 @@ mod eviction {
     #[test]
     fn a_failure_is_counted_once_told_once_and_retried_after_its_back_off() {
         let (pod, mut request) = (pod(), request(&[]));
-        let webhook = Refusal::Webhook { message: "admission webhook \"w\" denied the request: no".into() };
+        let webhook =
+            Refusal::Webhook { code: 403, message: "admission webhook \"w\" denied the request: no".into() };
         let mut attempt = refused(webhook.clone(), 10, 0);
         let first = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(10));
         let status = written(&first).unwrap().clone();
@@ -423,7 +424,7 @@ mod eviction {
     #[test]
     fn words_of_others_are_cut_to_what_the_server_takes() {
         let (request, pod) = (request(&[]), pod());
-        let long = Refusal::Webhook { message: "\u{e4}".repeat(40_000) };
+        let long = Refusal::Webhook { code: 403, message: "\u{e4}".repeat(40_000) };
         let attempt = refused(long, 10, 0);
         let decision = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(10));
         let status = written(&decision).unwrap();
@@ -620,7 +621,7 @@ mod budgets {
     #[test]
     fn the_back_off_is_the_same_after_a_failover() {
         let (mut request, pod) = (request(&[]), pod());
-        let webhook = Refusal::Webhook { message: "no".into() };
+        let webhook = Refusal::Webhook { code: 403, message: "no".into() };
         let attempt = refused(webhook.clone(), 100, 7);
         request.status.failed_api_eviction_counter = 7;
         let counted = decide(&Case { attempt: Some(&attempt), ..case(&request, &pod) }, at(100));

@@ -288,6 +288,18 @@ impl Cluster {
         self.nodes.iter().filter(|node| node.object.is_some()).count()
     }
 
+    /// Whether there is a node of that name.
+    pub fn has_node(&self, name: &str) -> bool {
+        let node = self.nodes_by_name.get(name).and_then(|index| self.node(*index));
+        node.is_some_and(|node| node.object.is_some())
+    }
+
+    /// The node of a pod, if it is on one.
+    pub fn node_of(&self, namespace: &str, name: &str) -> Option<&str> {
+        let pod = self.pod(self.find(namespace, name)?)?;
+        Some(&*self.node(pod.node)?.name)
+    }
+
     pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<u32> {
         self.by_name.get(namespace)?.get(name).copied()
     }
@@ -306,6 +318,10 @@ impl Cluster {
 
     pub(crate) fn pod(&self, slot: u32) -> Option<&Pod> {
         self.pods.get(slot as usize)?.as_ref()
+    }
+
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (u32, &Pod)> {
+        (0_u32..).zip(&self.pods).filter_map(|(slot, pod)| Some((slot, pod.as_ref()?)))
     }
 
     pub(crate) fn shape(&self, number: u32) -> Option<&Arc<Shape>> {

@@ -75,10 +75,14 @@ impl Evictor {
     /// The last filters: room on another node, the labels of the namespace, and what was asked before. A pod that is leaving was asked:
     /// its replacement may have taken the room already.
     pub fn pre_eviction(&mut self, cycle: &Cycle<'_>, slot: u32) -> Result<(), Kept> {
-        let is_leaving = cycle.is_leaving(slot);
-        if self.args.node_fit && !is_leaving && self.fit.other_node(cycle, slot).is_none() {
+        if self.args.node_fit && !cycle.is_leaving(slot) && self.fit.other_node(cycle, slot).is_none() {
             return Err(Kept::FitsNowhere);
         }
+        self.pre_eviction_but_room(cycle, slot)
+    }
+
+    /// The same, but for the room.
+    pub fn pre_eviction_but_room(&self, cycle: &Cycle<'_>, slot: u32) -> Result<(), Kept> {
         let Some((_, shape)) = cycle.pod(slot) else {
             return Err(Kept::FitsNowhere);
         };
@@ -88,7 +92,7 @@ impl Evictor {
                 return Err(Kept::NamespaceLabelSelector);
             }
         }
-        match cycle.cools_until(slot).filter(|_| !is_leaving) {
+        match cycle.cools_until(slot).filter(|_| !cycle.is_leaving(slot)) {
             Some(until) => Err(Kept::CoolDown { until }),
             None => Ok(()),
         }

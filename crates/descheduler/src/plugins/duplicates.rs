@@ -155,17 +155,24 @@ impl Duplicates {
     }
 }
 
-/// The shapes of which all pods pass the last filters, as long as nothing is proposed.
+/// Who passes the last filters, as long as nothing is proposed.
 #[derive(Default)]
 struct Passes {
+    /// The shapes of which all pods pass.
     shapes: Map<u32, bool>,
+    /// The groups of which a pod is leaving. Room was looked at when it was asked, and may be taken by its replacement or kept for it now:
+    /// the others count whether they fit elsewhere or not. None is proposed that does not.
+    leaving: Set<u32>,
 }
 
 impl Passes {
-    fn of(&mut self, cycle: &Cycle<'_>, run: &mut Run<'_>, slot: u32) -> bool {
+    fn of(&mut self, cycle: &Cycle<'_>, run: &mut Run<'_>, group: u32, slot: u32) -> bool {
         let Some(pod) = cycle.cluster.pod(slot) else {
             return false;
         };
+        if self.leaving.contains(&group) {
+            return run.evictor.pre_eviction_but_room(cycle, slot).is_ok();
+        }
         let all =
             *self.shapes.entry(pod.shape).or_insert_with(|| run.evictor.pre_eviction_of_shape(cycle, slot));
         match all {
@@ -221,12 +228,13 @@ impl Plugin for Duplicates {
         cycle.note_kept(run.evictor);
         // Where nobody fits elsewhere nothing is a duplicate: the last filters count too.
         let mut duplicates: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
-        let mut passes = Passes::default();
+        let leaving = cycle.leaving().into_iter().filter_map(|slot| self.known.get(&slot));
+        let mut passes = Passes { leaving: leaving.map(|place| place.0).collect(), ..Passes::default() };
         let mut crowded: Vec<(u32, u32)> = self.crowded.iter().copied().collect();
         crowded.sort_unstable();
         for place in crowded {
             let mut pods = self.on_node.get(&place).cloned().unwrap_or_default();
-            pods.retain(|slot| passes.of(cycle, run, *slot));
+            pods.retain(|slot| passes.of(cycle, run, place.0, *slot));
             // The first one stays. Those that are leaving go first, which is from the end.
             pods.sort_by_key(|slot| (cycle.is_leaving(*slot), cycle.name_of(*slot)));
             let Some(rank) = cycle.nodes.rank(place.1).filter(|_| pods.len() > 1) else {
@@ -247,8 +255,9 @@ impl Plugin for Duplicates {
                 continue;
             }
             let groups = self.of_owner[owner as usize].iter();
-            let pods = groups.flat_map(|group| &self.of_group[*group as usize].pods);
-            let total = pods.filter(|slot| passes.of(cycle, run, **slot)).count();
+            let pods = groups
+                .flat_map(|group| self.of_group[*group as usize].pods.iter().map(|slot| (*group, *slot)));
+            let total = pods.filter(|(group, slot)| passes.of(cycle, run, *group, *slot)).count();
             shares.push((total.div_ceil(feasible).max(1), on_nodes));
         }
         for (at_most, on_nodes) in shares {

@@ -5,7 +5,7 @@ use super::{Plugin, Run, Sight};
 use crate::cycle::Cycle;
 use crate::plan::{Problem, Reason};
 use crate::policy::PluginName;
-use crate::policy::args::LowNodeUtilizationArgs;
+use crate::policy::args::{LowNodeUtilizationArgs, UsageSource};
 
 #[derive(Debug)]
 pub struct LowNodeUtilization {
@@ -23,6 +23,10 @@ impl Plugin for LowNodeUtilization {
 
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {
         let args = &self.args;
+        if matches!(args.usage, UsageSource::Prometheus { .. }) {
+            // A query measures replacements as well.
+            cycle.keep_replaced();
+        }
         let resources = Resources::of(&args.thresholds, &args.usage, cycle.cluster);
         let mut uses = match resources.uses(cycle, &args.usage) {
             Ok(uses) => uses,

@@ -84,7 +84,7 @@ impl Plugin for NodeAffinity {
                 NodeAffinityType::Required => {
                     let mut nodes = self.required.by_node(cycle, |_| 0);
                     for pods in &mut nodes {
-                        pods.retain(|slot| run.fit.any_node(cycle, *slot));
+                        pods.retain(|slot| cycle.is_leaving(*slot) || run.fit.any_node(cycle, *slot));
                     }
                     propose_by_node(cycle, run, nodes, |_, _| Reason::RequiredNodeAffinity)
                 }
@@ -95,7 +95,7 @@ impl Plugin for NodeAffinity {
                         pods.retain(|slot| match self.better(cycle, *slot) {
                             Some(better) => {
                                 weights.insert(*slot, better);
-                                run.fit.any_node(cycle, *slot)
+                                cycle.is_leaving(*slot) || run.fit.any_node(cycle, *slot)
                             }
                             None => false,
                         });

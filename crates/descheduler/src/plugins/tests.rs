@@ -623,8 +623,8 @@ fn pods_that_are_leaving_count_against_limits_come_first_and_are_not_proposed_ag
         &[("PodLifeTime", json!({"maxPodLifeTimeSeconds": 1}))],
     );
     let mut in_progress = InProgress::default();
-    in_progress.set_leaving("default", "a2", "uid-a2", "somebody");
-    in_progress.set_leaving("default", "a1", "another uid", "somebody");
+    in_progress.set_leaving("default", "a2", "uid-a2", "somebody", now());
+    in_progress.set_leaving("default", "a1", "another uid", "somebody", now());
     let plan = crate::plan(&cluster, &policy, &in_progress, now());
     assert_eq!(proposed(&plan), ["a0"]);
     assert_eq!((plan.counts[0].wanted, plan.counts[0].leaving, plan.counts[0].proposed), (3, 1, 1));
@@ -638,7 +638,7 @@ fn pods_that_are_leaving_count_against_limits_come_first_and_are_not_proposed_ag
 fn a_duplicate_that_is_leaving_is_the_one_that_goes() {
     let cluster = cluster(two_nodes(), vec![pod("a0", "a", json!({})), pod("a1", "a", json!({}))]);
     let mut in_progress = InProgress::default();
-    in_progress.set_leaving("default", "a0", "uid-a0", "somebody");
+    in_progress.set_leaving("default", "a0", "uid-a0", "somebody", now());
     let policy = policy(json!({}), "RemoveDuplicates", json!({}));
     assert_eq!(proposed(&crate::plan(&cluster, &policy, &in_progress, now())), [] as [&str; 0]);
     assert_eq!(proposed(&plan_of(&cluster, &policy)), ["a1"]);

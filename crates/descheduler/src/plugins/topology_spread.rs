@@ -242,6 +242,10 @@ impl TopologySpread {
         };
         let mut fits: Map<u32, bool> = Map::default();
         let mut fits_small = |run: &mut Run<'_>, slot: u32| {
+            // The replacement of a pod that is leaving may have taken the room already.
+            if cycle.is_leaving(slot) {
+                return true;
+            }
             // Pods of one shape fit alike, as none of them is on a node of a small domain.
             let shape = cycle.cluster.pod(slot).map_or(u32::MAX, |pod| pod.shape);
             *fits.entry(shape).or_insert_with(|| run.fit.any_of(cycle, slot, needs_more))

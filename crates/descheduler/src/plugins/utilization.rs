@@ -92,7 +92,10 @@ impl Resources {
                     Some(number.map_or(0, |number| cycle.requested_by_present(index, number)))
                 }
                 (UsageSource::KubernetesMetrics, Some(PODS)) => Some(cycle.requested_by_present(index, PODS)),
-                (UsageSource::KubernetesMetrics, number) => node.usage.as_ref()?.get(number?),
+                (UsageSource::KubernetesMetrics, number) => {
+                    let used = node.usage.as_ref()?.get(number?)?;
+                    Some(used.saturating_sub(cycle.used_by_replacements(index, number?)))
+                }
                 #[allow(clippy::cast_possible_truncation)]
                 (UsageSource::Prometheus { query }, _) => {
                     node.fractions.get(query.as_str()).map(|fraction| (fraction * 100.0) as i64)

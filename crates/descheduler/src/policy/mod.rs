@@ -25,7 +25,6 @@ pub struct Policy {
     pub node_selector: Option<Selector>,
     pub limits: Limits,
     pub eviction_failure_event_notification: bool,
-    pub grace_period_seconds: Option<i64>,
     pub metrics_providers: Vec<MetricsProvider>,
     /// A refusal (429) that starts so says that the pod leaves in the background.
     pub eviction_message_prefixes: Vec<String>,

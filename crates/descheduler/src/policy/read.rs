@@ -187,8 +187,8 @@ impl Reader {
         self.version(&top);
         let node_selector = self.text(&top, "nodeSelector").and_then(|text| self.selector_text(&top, &text));
         let limits = self.limits(&top);
-        let grace_period_seconds = self.number::<i64>(&top, "gracePeriodSeconds");
-        if grace_period_seconds.is_some_and(|seconds| seconds < 0) {
+        // It is checked and means nothing: the grace period of each pod holds, and on a server all have one.
+        if self.number::<i64>(&top, "gracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
             self.error(top.line("gracePeriodSeconds"), "gracePeriodSeconds", "this must not be negative");
         }
         let metrics_providers = self.metrics_providers(&top);
@@ -213,7 +213,6 @@ impl Reader {
             eviction_failure_event_notification: self
                 .boolean(&top, "evictionFailureEventNotification")
                 .unwrap_or(false),
-            grace_period_seconds,
             metrics_providers,
             eviction_message_prefixes: prefixes.unwrap_or_else(|| vec![DEFAULT_PREFIX.to_owned()]),
             profiles,
@@ -343,6 +342,8 @@ impl Reader {
         let url = self.text(&fields, "url").unwrap_or_default();
         if !(url.starts_with("http://") || url.starts_with("https://")) {
             self.error(fields.line("url"), &path, "the url of a Prometheus server is missing");
+        } else if let Some(why) = wrong_server(&url) {
+            self.error(fields.line("url"), &path, why);
         }
         let mut auth_token = None;
         if let Some(tree) = fields.get("authToken") {
@@ -356,6 +357,11 @@ impl Reader {
             });
             match reference {
                 Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+                    if url.starts_with("http://") {
+                        let message =
+                            "a token is not sent over plain http: write an https url, or leave authToken out";
+                        self.error(tree.line, &path, message);
+                    }
                     auth_token = Some((namespace, name));
                 }
                 _ => {
@@ -521,4 +527,21 @@ impl Reader {
 
 fn plugin(name: &str) -> Option<PluginName> {
     PluginName::ALL.into_iter().find(|one| one.as_str() == name)
+}
+
+/// What is wrong with the server and port of a URL.
+fn wrong_server(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    let server = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let server = server.rsplit_once('@').map_or(server, |(_, server)| server);
+    // The colons of an IPv6 address are in brackets.
+    let (name, port) = match server.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (server, None),
+    };
+    if name.is_empty() {
+        return Some(format!("{url} has no server"));
+    }
+    let port = port.filter(|port| !port.parse::<u16>().is_ok_and(|port| port > 0))?;
+    Some(format!("{port} is no port: it is a number from 1 to 65535"))
 }

@@ -81,7 +81,6 @@ profiles:
 ";
     let policy = Policy::read(text).unwrap();
     assert_eq!(policy.limits, Limits { per_node: Some(4), per_namespace: Some(20), total: Some(30) });
-    assert_eq!(policy.grace_period_seconds, Some(0));
     assert_eq!(policy.eviction_message_prefixes, ["Eviction triggered"]);
     assert_eq!(policy.metrics_providers.len(), 2);
     let profile = &policy.profiles[0];
@@ -331,10 +330,21 @@ fn metrics_providers_are_checked() {
         ),
         ("metricsProviders: [{source: KubernetesMetrics}]\nmetricsCollector: {enabled: true}", "older form"),
         ("metricsProviders: [{}]", "has no source"),
+        ("metricsProviders: [{source: Prometheus, prometheus: {url: 'http://a:90900'}}]", "is no port"),
+        ("metricsProviders: [{source: Prometheus, prometheus: {url: 'https://[::1]:x/p'}}]", "is no port"),
+        ("metricsProviders: [{source: Prometheus, prometheus: {url: 'https:///p'}}]", "has no server"),
+        (
+            "metricsProviders: [{source: Prometheus, prometheus: {url: 'http://a', authToken: {secretReference: {namespace: monitoring, name: s}}}}]",
+            "write an https url, or leave authToken out",
+        ),
     ];
     for (text, part) in cases {
         let found = errors(&format!("{base}{text}\n"));
         assert!(found.iter().any(|one| one.contains(part)), "{text}: {found:?}");
+    }
+    for url in ["https://a", "http://a:9090/p?q=1:2", "https://[::1]:9090", "https://u@[::1]/"] {
+        let text = format!("metricsProviders: [{{source: Prometheus, prometheus: {{url: '{url}'}}}}]");
+        assert!(Policy::read(&format!("{base}{text}\n")).is_ok(), "{url}");
     }
     let older = Policy::read(&format!("{base}metricsCollector: {{enabled: true}}\n")).unwrap();
     assert_eq!(older.metrics_providers.len(), 1);

@@ -219,6 +219,7 @@ async fn values_are_checked_and_reach_the_manager() {
         ("descheduler.interval=often", "interval"),
         ("networkPolicy.apiServers={anywhere}", "apiServers"),
         ("networkPolicy.apiServerPorts={https}", "apiServerPorts"),
+        ("networkPolicy.extraEgress={anywhere}", "extraEgress"),
     ] {
         let output = helm(&["--set", wrong]).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -290,7 +291,28 @@ async fn the_network_is_narrowed_to_whom_the_manager_has_to_talk() {
         [0]["args"]
         .to_string();
     assert!(arguments.contains("--metrics-authorization=false"), "{arguments}");
+    let prometheus = "networkPolicy.extraEgress[0].ports[0].port=9090";
+    let chart = rendered(&["--set", prometheus]).await;
+    assert_eq!(ports(&chart[POLICY]["spec"]["egress"][2]), ["9090"]);
     assert!(!rendered(&["--set", "networkPolicy.enabled=false"]).await.contains_key(POLICY));
+}
+
+#[tokio::test]
+async fn a_policy_of_the_descheduler_that_is_given_takes_the_place_of_the_one_to_begin_with() {
+    if usher_testbed::skip_real(
+        "a_policy_of_the_descheduler_that_is_given_takes_the_place_of_the_one_to_begin_with",
+    ) {
+        return;
+    }
+    let given = "descheduler.enabled=true,descheduler.policy.apiVersion=descheduler/v1alpha2,\
+                 descheduler.policy.kind=DeschedulerPolicy,descheduler.policy.maxNoOfPodsToEvictTotal=3";
+    let chart = rendered(&["--set", given]).await;
+    let text = chart["ConfigMap usher-system usher-descheduler-policy"]["data"]["policy.yaml"].clone();
+    let policy: Value = serde_saphyr::from_str(text.as_str().unwrap()).unwrap();
+    let wanted = serde_json::json!({
+        "apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "maxNoOfPodsToEvictTotal": 3,
+    });
+    assert_eq!(policy, wanted, "nothing of the other one is left");
 }
 
 #[test]
