@@ -37,7 +37,7 @@ enum Command {
     /// Put all manifests back that the agent has taken, whatever maintenances say: for a node whose agent is gone.
     Restore(Files),
     /// Say that the node will be gone soon: its pods are asked to leave as for a shutdown, and it is waited for them until the deadline.
-    Notify(Notify),
+    Notify(Box<Notify>),
 }
 
 #[derive(clap::Args)]
@@ -172,7 +172,7 @@ impl Files {
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Some(Command::Restore(files)) => restore(&files),
-        Some(Command::Notify(notify)) => give_notice(notify).await,
+        Some(Command::Notify(notify)) => give_notice(*notify).await,
         None => start(arguments.run).await,
     }
 }
