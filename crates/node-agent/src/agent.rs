@@ -108,7 +108,7 @@ pub async fn run_until(
     streams.push(agent.follow_pods());
     let synced_by = agent.clock.now() + SYNCED_WITHIN;
     let mut again: Option<Timestamp> = Some(synced_by);
-    loop {
+    'work: loop {
         let pause = again.map_or(Duration::from_secs(3600), |at| agent.clock.time_until(at));
         tokio::select! {
             biased;
@@ -135,7 +135,7 @@ pub async fn run_until(
                     break;
                 }
                 Ok(()) = beside.shutdown.changed() => {}
-                () = &mut stop => return,
+                () = &mut stop => break 'work,
             }
         }
         if !agent.has_synced() && agent.clock.now() >= synced_by {
@@ -509,11 +509,14 @@ impl Agent {
 
     /// Without the API server, what was taken without it comes back: no shutdown is under way any more.
     async fn give_back_alone(&mut self) {
-        let Ok(contents) = self.contents() else { return };
+        let Ok(mut contents) = self.contents() else { return };
         for effect in self.decide(&contents, None, ControlPlane::default()).effects {
-            if let Err(why) = self.carry_out(effect, &contents).await {
-                tracing::warn!(why, "not done, and tried again");
-                return;
+            match self.carry_out(effect, &contents).await {
+                Ok(_) => contents = self.contents().unwrap_or(contents),
+                Err(why) => {
+                    tracing::warn!(why, "not done, and tried again");
+                    return;
+                }
             }
         }
     }

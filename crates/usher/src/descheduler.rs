@@ -87,6 +87,7 @@ pub struct Arguments {
 /// As the Go one reads it: what is not above 0 is no limit.
 fn rate(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
+        Ok(rate) if rate > 0.0 && rate < 0.001 => Err("it is at least 0.001, or 0 for no limit".to_owned()),
         Ok(rate) if rate.is_finite() => Ok(rate.max(0.0)),
         _ => Err("it is a number such as 50 or 0.5".to_owned()),
     }

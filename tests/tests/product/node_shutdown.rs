@@ -53,7 +53,8 @@ struct Machine {
     /// When a reboot would have begun.
     reboots: UnboundedReceiver<Instant>,
     _systemd: JoinSet<()>,
-    _processes: [Running; 2],
+    /// The bus and logind.
+    processes: [Running; 2],
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -122,7 +123,7 @@ impl Machine {
             .env("DBUS_SYSTEM_BUS_ADDRESS", &address));
         pid.store(logind.0.id(), Ordering::SeqCst);
         let machine =
-            Self { address, folder, reboots, _systemd: tasks, _processes: [bus, logind], _alone: alone };
+            Self { address, folder, reboots, _systemd: tasks, processes: [bus, logind], _alone: alone };
         for _ in 0..100 {
             if machine.call("ListInhibitors", &()).await.is_ok() {
                 return Some(machine);
@@ -276,6 +277,14 @@ impl Scene {
         self.tasks.spawn(agent::run_until(client, clock, options, beside, std::future::pending()));
     }
 
+    /// A pod that takes longer to end than a shutdown waits.
+    async fn slow_pod(&self) {
+        let mut stays = bare_pod("stays", "n1");
+        stays["metadata"]["annotations"] = json!({"testbed.usher.dev/terminate-delay": "40s"});
+        stays["spec"]["terminationGracePeriodSeconds"] = 60.into();
+        self.living.create(PODS, &stays).await.unwrap();
+    }
+
     async fn reboot(&self) -> Instant {
         self.machine.call("Reboot", &false).await.unwrap();
         Instant::now()
@@ -338,10 +347,7 @@ async fn when_the_time_of_logind_is_over_the_shutdown_goes_on_and_a_maintenance_
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
         ]}},
     });
-    let mut stays = bare_pod("stays", "n1");
-    stays["metadata"]["annotations"] = json!({"testbed.usher.dev/terminate-delay": "40s"});
-    stays["spec"]["terminationGracePeriodSeconds"] = 60.into();
-    scene.living.create(PODS, &stays).await.unwrap();
+    scene.slow_pod().await;
     scene.living.create(MAINTENANCES, &other).await.unwrap();
     let draining = |it: &Value| it["metadata"]["annotations"]["nodemaintenance.k8s.io/phase"] == "Draining";
     scene.living.until(&format!("{NODES}/n1"), draining).await.unwrap();
@@ -395,10 +401,7 @@ async fn without_an_api_server_the_agent_is_on_its_own_until_it_is_back() {
 #[tokio::test]
 async fn an_agent_that_is_killed_during_a_shutdown_lets_it_go_on_and_the_next_one_takes_back_what_it_began() {
     let Some(mut scene) = Scene::start("killed").await else { return };
-    let mut stays = bare_pod("stays", "n1");
-    stays["metadata"]["annotations"] = json!({"testbed.usher.dev/terminate-delay": "40s"});
-    stays["spec"]["terminationGracePeriodSeconds"] = 60.into();
-    scene.living.create(PODS, &stays).await.unwrap();
+    scene.slow_pod().await;
     let state = watch::channel(Err(String::new())).0;
     let (shutdown, progress) = (scene.shutdown("boot-1", false), scene.for_agent.clone());
     let agent = tokio::spawn(shutdown.run(scene.machine.address.clone(), progress, state));
@@ -411,6 +414,23 @@ async fn an_agent_that_is_killed_during_a_shutdown_lets_it_go_on_and_the_next_on
     assert!(begun - asked < Duration::from_secs(4), "nobody holds it any more: {:?}", begun - asked);
     scene.agent("boot-1", false).await;
     scene.no_maintenance().await;
+}
+
+#[tokio::test]
+async fn a_bus_that_goes_during_a_shutdown_does_not_end_it() {
+    let Some(mut scene) = Scene::start("deaf").await else { return };
+    scene.slow_pod().await;
+    scene.agent("boot-1", false).await;
+    let asked = scene.reboot().await;
+    scene.progress.wait_for(|it| it.is_under_way).await.unwrap();
+    scene.machine.processes[0].0.kill().unwrap();
+    scene.progress.wait_for(|it| !it.is_under_way).await.unwrap();
+    let took = asked.elapsed();
+    assert!(
+        took >= Duration::from_secs(4) && took <= Duration::from_secs(7),
+        "until its time is over: {took:?}"
+    );
+    scene.living.get(MAINTENANCE).await.unwrap();
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod objects;
 pub mod policy_file;
 mod usage;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::stream::SelectAll;
@@ -538,8 +538,10 @@ async fn carry_out(
         Some(false) => proposals,
         _ => without_place(&proposals, &lost, policy.limits),
     };
-    let not_asked: Vec<Proposal> = waiting.into_iter().cloned().collect();
-    asks.retain(|(proposal, _)| !not_asked.iter().any(|waiting| waiting.pod == proposal.pod));
+    let waiting: HashSet<String> = waiting.into_iter().map(|proposal| proposal.pod.uid.clone()).collect();
+    let (not_asked, asks): (Vec<_>, Vec<_>) =
+        asks.into_iter().partition(|(proposal, _)| waiting.contains(&proposal.pod.uid));
+    let not_asked = not_asked.into_iter().map(|(proposal, _)| proposal).collect();
     let asked = futures::stream::iter(asks).map(|(proposal, by)| async move {
         let asked = apply.ask(&proposal, by, policy).await;
         (proposal, by, asked)
