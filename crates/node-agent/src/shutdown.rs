@@ -265,6 +265,11 @@ pub struct ShutdownState {
     pub alone_since: Option<Timestamp>,
 }
 
+/// The last moment of a shutdown that logind has told of just now.
+async fn end_of(told: Timestamp, logind: &Logind, before: Duration) -> Timestamp {
+    later(told, logind.longest_delay().await.unwrap_or(before)) - FOR_THE_END
+}
+
 fn later(time: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| time.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }
@@ -323,7 +328,9 @@ impl Shutdown {
                 signal = signals.next() => {
                     match signal {
                         None => return Ok(()),
-                        Some(true) => self.shut_down(&logind, &mut inhibitor, &mut signals, progress).await?,
+                        Some(true) => {
+                            self.shut_down((&logind, longest), &mut inhibitor, &mut signals, progress).await;
+                        }
                         Some(false) => {}
                     }
                     (pause, look_until) = (PAUSE, Instant::now() + LOOK_FOR);
@@ -338,17 +345,17 @@ impl Shutdown {
         }
     }
 
-    /// From the signal until the shutdown goes on, or was cancelled.
+    /// From the signal until the shutdown goes on, or was cancelled. `longest` is what logind granted before: the bus may go at any time.
     async fn shut_down(
         &self,
-        logind: &Logind,
+        (logind, longest): (&Logind, Duration),
         inhibitor: &mut Option<Inhibitor>,
         signals: &mut (impl futures::Stream<Item = bool> + Unpin),
         progress: &watch::Sender<ShutdownState>,
-    ) -> Result<(), LogindError> {
+    ) {
         let begun = self.clock.now();
         progress.send_replace(ShutdownState { is_under_way: true, alone_since: None });
-        let mut under_way = UnderWay::new(begun, self.end_of(logind, begun).await?);
+        let mut under_way = UnderWay::new(begun, end_of(begun, logind, longest).await);
         let message = format!(
             "the node shuts down: its pods are asked to leave until {}",
             under_way.until + FOR_THE_END
@@ -400,7 +407,7 @@ impl Shutdown {
             tokio::select! {
                 signal = signals.next(), if !is_deaf => match signal {
                     // Asked once more, logind gives the whole time again.
-                    Some(true) => under_way.until = self.end_of(logind, self.clock.now()).await?,
+                    Some(true) => under_way.until = end_of(self.clock.now(), logind, longest).await,
                     Some(false) => {
                         let message = "the shutdown was cancelled: what was begun for it is taken back".to_owned();
                         self.tell_beside(false, "NodeShutdownCancelled", message);
@@ -416,12 +423,6 @@ impl Shutdown {
         }
         progress.send_replace(ShutdownState::default());
         *inhibitor = None;
-        Ok(())
-    }
-
-    /// The last moment of a shutdown that logind has told of just now.
-    async fn end_of(&self, logind: &Logind, told: Timestamp) -> Result<Timestamp, LogindError> {
-        Ok(later(told, logind.longest_delay().await?) - FOR_THE_END)
     }
 
     fn tell_beside(&self, is_warning: bool, reason: &'static str, message: String) {
