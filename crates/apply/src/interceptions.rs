@@ -111,12 +111,14 @@ impl Interceptions {
             }
             Effect::HandOver { pod, hash } => {
                 let span = spans::work("hand over Pod", &pod.key.namespace, &pod.key.name);
-                let patch = json!({"metadata": {
+                let mut patch = json!({"metadata": {
                     "uid": &*pod.uid,
                     "resourceVersion": version_of(pod),
                     "labels": {POD_TEMPLATE_HASH_LABEL: &**hash},
-                    "annotations": {HAND_OVER_ANNOTATION: null},
                 }});
+                if !pod.is_named_after_another_set() {
+                    patch["metadata"]["annotations"] = json!({HAND_OVER_ANNOTATION: null});
+                }
                 self.merge::<PodOnWire>(&pod.key, &patch).instrument(span).await
             }
             Effect::DropHandOver { pod } => {

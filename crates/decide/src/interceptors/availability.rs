@@ -103,13 +103,21 @@ pub(super) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
+/// A pod of which a container was started again may be ready for a moment again and again. That counts only for so long after it came.
+const SETTLES: SignedDuration = SignedDuration::from_mins(10);
+
+/// Since when it is ready, if that is a sign of progress.
+fn settled_since(pod: &Pod) -> Option<Timestamp> {
+    pod.ready_since.filter(|since| !pod.has_restarted || *since < later(pod.created, SETTLES))
+}
+
 /// When one of the pods last came or became ready.
 pub(super) fn moved_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestamp {
-    let times = pods.flat_map(|pod| [Some(pod.created), pod.ready_since]).flatten();
+    let times = pods.flat_map(|pod| [Some(pod.created), settled_since(pod)]).flatten();
     times.max().unwrap_or(Timestamp::MIN)
 }
 
 /// When one of the pods last became ready. One that only comes is no progress where others follow it: it may fail, and the next one too.
 pub(super) fn ready_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestamp {
-    pods.filter_map(|pod| pod.ready_since).max().unwrap_or(Timestamp::MIN)
+    pods.filter_map(|pod| settled_since(pod)).max().unwrap_or(Timestamp::MIN)
 }

@@ -15,6 +15,7 @@ use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
 use super::availability::later;
+use super::records::Records;
 use super::replica_set;
 use super::surge::{self, Case};
 use super::{
@@ -22,7 +23,7 @@ use super::{
     is_wanted,
 };
 use super::{owner_of, tell_once, tell_unknown};
-use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, ReplicaSet, Request, Surge};
+use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
 pub const CLASSES: [&str; 3] = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
@@ -98,17 +99,16 @@ pub struct Deployments {
     pending: BTreeSet<Item>,
     /// Pods that have a mark, by their UID.
     marked: HashMap<Arc<str>, Key>,
-    /// What was last seen of the surges of Deployments, until it is taken back. A tool that replaces whole objects takes the annotation
-    /// along, and is one that sets the surge back all the same.
-    surges: HashMap<Key, (Arc<str>, Surge)>,
+    /// With the replicas of Deployments.
+    surges: Records<Surge, u32>,
+    /// With the limits of autoscalers.
+    limits: Records<RaisedLimits, (u32, u32)>,
     /// When events last came.
     now: Timestamp,
     /// When Deployments of very many pods were last looked at, and how many they had.
     looked_at: HashMap<Key, (Timestamp, usize)>,
     /// Deployments for which something is under way. A change of a pod of another one needs no look at all its pods.
     active: HashSet<Key>,
-    /// The UID and replicas of Deployments whose surge is being taken back.
-    taking_back: HashMap<Key, (Arc<str>, u32)>,
     /// How often a pod to be handed over was made for a request, by its UID, and when last.
     made: HashMap<Arc<str>, (u32, Timestamp)>,
     told: HashMap<Key, String>,
@@ -164,10 +164,13 @@ impl BundledInterceptor for Deployments {
                 }
             }
             Event::Deployment(event) => {
-                let event = event.map(|deployment| self.with_surge(deployment));
+                let event = event.map(|mut it| {
+                    it.surge = self.surges.of(&it.key, &it.uid, it.surge.take(), &it.replicas);
+                    it
+                });
                 for (key, before) in event.store(&mut self.deployments, |it| it.key.clone()) {
                     if !self.deployments.contains_key(&key) {
-                        self.surges.remove(&key);
+                        self.surges.forget(&key);
                     }
                     if before.as_ref() != self.deployments.get(&key) {
                         if before.is_none() || !self.deployments.contains_key(&key) {
@@ -178,7 +181,15 @@ impl BundledInterceptor for Deployments {
                 }
             }
             Event::Autoscaler(event) => {
+                let event = event.map(|mut it| {
+                    let limits = (it.min_replicas, it.max_replicas);
+                    it.raised = self.limits.of(&it.key, &it.uid, it.raised.take(), &limits);
+                    it
+                });
                 for (key, before) in event.store(&mut self.autoscalers, |it| it.key.clone()) {
+                    if !self.autoscalers.contains_key(&key) {
+                        self.limits.forget(&key);
+                    }
                     self.autoscaler_changed(&key, before.as_ref());
                 }
             }
@@ -201,7 +212,7 @@ impl BundledInterceptor for Deployments {
     }
 
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
-        match item {
+        let decision = match item {
             Item::Request(key) if !self.unread.is_empty() => self.tell_unread(key),
             // What is known of it may be long past.
             _ if !self.unread.is_empty() => Decision::default(),
@@ -209,13 +220,31 @@ impl BundledInterceptor for Deployments {
             Item::Request(key) => self.decide_request(key),
             Item::ReplicaSet(key) => self.decide_set(key, now),
             Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
-        }
+        };
+        self.note_records(&decision);
+        decision
     }
 
     fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, now: Timestamp) {
         match (effect, outcome) {
-            (Effect::Resize { deployment, surge: None, .. }, Outcome::Done) => {
-                self.surges.remove(&deployment.key);
+            (Effect::Resize { deployment, replicas, surge: None }, Outcome::Done) => {
+                self.surges.has_removed(&deployment.key);
+                // Where somebody had removed the record, nothing was written of which a watch could tell.
+                if let Some(it) = self.deployments.get_mut(&deployment.key).filter(|it| **it == **deployment)
+                    && it.replicas == *replicas
+                {
+                    it.surge = None;
+                    self.pending.insert(Item::Workload(deployment.key.clone()));
+                }
+            }
+            (Effect::Limit { autoscaler, min_replicas, max_replicas, raised: None }, Outcome::Done) => {
+                self.limits.has_removed(&autoscaler.key);
+                if let Some(it) = self.autoscalers.get_mut(&autoscaler.key).filter(|it| **it == **autoscaler)
+                    && (it.min_replicas, it.max_replicas) == (*min_replicas, *max_replicas)
+                {
+                    it.raised = None;
+                    self.autoscaler_changed(&autoscaler.key, Some(autoscaler));
+                }
             }
             (Effect::MakeHandOver(new), Outcome::Done) => {
                 let (times, at) = self.made.entry(new.request.uid.clone()).or_default();
@@ -261,6 +290,21 @@ impl Deployments {
         (next > self.now).then_some(next)
     }
 
+    fn note_records(&mut self, decision: &Decision) {
+        for effect in &decision.effects {
+            match effect {
+                Effect::Resize { deployment: it, replicas, surge } => {
+                    self.surges.writes(&it.key, &it.uid, surge.as_ref(), *replicas);
+                }
+                Effect::Limit { autoscaler: it, min_replicas, max_replicas, raised } => {
+                    let limits = (*min_replicas, *max_replicas);
+                    self.limits.writes(&it.key, &it.uid, raised.as_ref(), limits);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// The Deployment for which this is done.
     fn workload_of_effect(&self, effect: &Effect) -> Option<Key> {
         match effect {
@@ -278,26 +322,6 @@ impl Deployments {
             }
             _ => None,
         }
-    }
-
-    /// The Deployment with the surge that it had, if only somebody else can have removed that.
-    fn with_surge(&mut self, mut deployment: Deployment) -> Deployment {
-        // What is written here may be told by a watch before the answer comes, or the answer may be lost.
-        let is_own =
-            |taken_back: &(Arc<str>, u32)| *taken_back == (deployment.uid.clone(), deployment.replicas);
-        if deployment.surge.is_none() && self.taking_back.get(&deployment.key).is_some_and(is_own) {
-            self.surges.remove(&deployment.key);
-        }
-        let known = self.surges.get(&deployment.key).filter(|(uid, _)| *uid == deployment.uid);
-        match (&deployment.surge, known) {
-            (Some(surge), _) => {
-                let seen = (deployment.uid.clone(), surge.clone());
-                self.surges.insert(deployment.key.clone(), seen);
-            }
-            (None, Some((_, surge))) => deployment.surge = Some(surge.clone()),
-            (None, None) => {}
-        }
-        deployment
     }
 
     fn pod_changed(&mut self, key: &Key, before: Option<&Pod>) {
@@ -554,10 +578,6 @@ impl Deployments {
         if is_outlived {
             decision = surge::decide(&Case { refused: None, ..case }, now);
         }
-        let taken_back = decision.effects.iter().find_map(|effect| match effect {
-            Effect::Resize { deployment, replicas, surge: None } => Some((deployment.uid.clone(), *replicas)),
-            _ => None,
-        });
         pause_what_is_lost_again(&self.made, &mut decision, now);
         let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
         decision.effects.extend(beside.filter(|it| it.raised.is_some()).map(surge::restored));
@@ -566,11 +586,6 @@ impl Deployments {
             && deployment.surge.is_none()
             && autoscaler.is_none_or(|autoscaler| autoscaler.raised.is_none())
             && !pods.values().any(|pod| pod.preferred.is_some());
-        if let Some(taken_back) = taken_back {
-            self.taking_back.insert(key.clone(), taken_back);
-        } else if deployment.surge.is_none() {
-            self.taking_back.remove(key);
-        }
         if is_idle || pods.len() < MANY {
             self.looked_at.remove(key);
         } else {

@@ -6,7 +6,7 @@ use super::super::samples::{applied, at, hand_over_pod, pod, request};
 use super::*;
 use usher_api::names::SURGE_ANNOTATION;
 
-use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire};
+use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire, WatchEvent};
 
 fn deployment(replicas: u32) -> Deployment {
     let object = json!({
@@ -181,7 +181,11 @@ fn a_surge_that_is_taken_back_here_is_nobody_s_revert_though_the_watch_is_faster
     let mut known = Deployments::default();
     let start = [Event::ReplicaSet(applied(of_deployment("web"))), web_pod("a", json!({}))];
     pending(&mut known, start);
-    pending(&mut known, [web_pod("b", json!({}))]);
+    let marked = json!({"metadata": {"annotations": {
+        "controller.kubernetes.io/pod-deletion-cost": i32::MIN.to_string(),
+        "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
+    }}});
+    pending(&mut known, [web_pod("b", marked)]);
     pending(&mut known, [Event::Deployment(applied(surged(2, Some(held))))]);
     // Nobody asks any more.
     let decision = known.decide(&Item::Workload(key("web")), at(1));
@@ -189,6 +193,46 @@ fn a_surge_that_is_taken_back_here_is_nobody_s_revert_though_the_watch_is_faster
     assert!(decision.effects.iter().any(is_taken_back), "{decision:?}");
     pending(&mut known, [Event::Deployment(applied(surged(1, None)))]);
     assert_eq!(known.deployments[&key("web")].surge, None);
+}
+
+#[test]
+fn a_tool_that_replaces_an_autoscaler_whole_has_set_its_limits_back() {
+    let autoscaler = |min: u32, raised: Option<Value>| {
+        let annotations = raised.map(|raised| json!({SURGE_ANNOTATION: raised.to_string()}));
+        let object = json!({
+            "metadata": {"name": "hpa", "namespace": "ns", "uid": "hpa", "annotations": annotations},
+            "spec": {"minReplicas": min, "maxReplicas": 5, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+        });
+        let object: Autoscaler = serde_json::from_value::<AutoscalerOnWire>(object).unwrap().into();
+        Event::Autoscaler(applied(object))
+    };
+    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2, "maxReplicas": 5, "of": "web"});
+    let mut known = Deployments::default();
+    let asked = Event::Request(applied(request("a", DEPLOYMENT_CLASS, json!({}))));
+    let start = [Event::ReplicaSet(applied(of_deployment("web"))), web_pod("a", json!({})), asked];
+    pending(&mut known, start);
+    pending(&mut known, [Event::Deployment(applied(deployment(1))), autoscaler(2, Some(raised.clone()))]);
+    pending(&mut known, [autoscaler(1, None)]);
+    let decision = known.decide(&Item::Workload(key("web")), at(1));
+    let is_counted = |effect: &Effect| {
+        matches!(effect, Effect::Resize { surge: Some(Surge { by: 0, reverted: 1, .. }), .. })
+    };
+    assert!(decision.effects.iter().any(is_counted), "{decision:?}");
+    // Nothing is written of which a watch could tell, and it is looked at again all the same.
+    let set_back = decision.effects.iter().find(|effect| matches!(effect, Effect::Limit { .. })).unwrap();
+    known.carried_out(set_back, &Outcome::Done, at(2));
+    assert!(known.pending().now.contains(&Item::Workload(key("web"))));
+    assert_eq!(known.autoscalers[&key("hpa")].raised, None);
+    // What is taken back here is nobody's revert, though the watch may be faster than the answer.
+    pending(&mut known, [Event::Deployment(applied(deployment(1))), autoscaler(2, Some(raised))]);
+    pending(&mut known, [Event::Request(WatchEvent::Deleted(key("a")))]);
+    let decision = known.decide(&Item::Workload(key("web")), at(3));
+    assert!(
+        matches!(&decision.effects[..], [Effect::Limit { raised: None, min_replicas: 1, .. }]),
+        "{decision:?}"
+    );
+    pending(&mut known, [autoscaler(1, None)]);
+    assert_eq!(known.autoscalers[&key("hpa")].raised, None);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod at_a_time;
 pub mod availability;
 pub mod daemon_set;
 pub mod deployment;
+mod records;
 mod replica_set;
 #[cfg(test)]
 mod samples;

@@ -260,7 +260,8 @@ impl From<AutoscalerOnWire> for Autoscaler {
             min_replicas: count(spec.min_replicas, 1),
             max_replicas: u32::try_from(spec.max_replicas).unwrap_or(0),
             priority: annotation(INTERCEPTOR_PRIORITY_ANNOTATION).cloned(),
-            raised: annotation(SURGE_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()),
+            // What cannot be read was not written here, says nothing, and goes.
+            raised: annotation(SURGE_ANNOTATION).map(|text| serde_json::from_str(text).unwrap_or_default()),
             is_deleting: meta.deletion_timestamp.is_some(),
             is_observed: status.observed_generation.unwrap_or(0) >= meta.generation.unwrap_or(0),
             key: Key::new(text(meta.namespace), text(meta.name)),

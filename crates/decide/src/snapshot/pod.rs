@@ -87,6 +87,8 @@ pub struct Pod {
     pub waiting: Option<Box<Waiting>>,
     /// Why a container of it does not start, by the kubelet's reason, such as `ImagePullBackOff`.
     pub not_started: Option<Arc<str>>,
+    /// A container of it ended and was started again.
+    pub has_restarted: bool,
     /// What its owner says of its deletion when a ReplicaSet is scaled down, as it was written.
     pub deletion_cost: Option<Box<str>>,
     /// It is to be deleted before others when its ReplicaSet is scaled down, and what it had before that.
@@ -168,6 +170,12 @@ impl Pod {
         self.deletion.is_some()
     }
 
+    /// It is to be handed over to a ReplicaSet that its name does not tell: only its annotation does.
+    pub fn is_named_after_another_set(&self) -> bool {
+        let named = set_after_which_it_is_named(&self.key.name);
+        self.hand_over.as_ref().is_some_and(|it| named != Some(&*it.set))
+    }
+
     /// Which part of a drain plan it belongs to.
     pub fn kind(&self) -> PodType {
         if self.is_mirror {
@@ -204,6 +212,7 @@ impl From<PodOnWire> for Pod {
             })
         });
         let not_started = pod.status.not_started().map(Arc::from);
+        let has_restarted = pod.status.has_restarted();
         let conditions = pod.status.conditions.unwrap_or_default();
         let condition =
             |kind: &str, status: &str| conditions.iter().find(|it| it.kind == kind && it.status == status);
@@ -249,6 +258,7 @@ impl From<PodOnWire> for Pod {
             owner,
             is_mirror,
             not_started,
+            has_restarted,
             deletion_cost: annotations.get(POD_DELETION_COST_ANNOTATION).map(|cost| cost.as_str().into()),
             preferred: preferred(&annotations),
             hand_over,
@@ -267,6 +277,11 @@ fn tells_of_taints(condition: &PodCondition) -> bool {
         && (condition.status == "False" || condition.reason == "DeletionByTaintManager")
 }
 
+/// The name of a ReplicaSet of more than 57 letters is cut in those of its pods.
+fn set_after_which_it_is_named(pod: &str) -> Option<&str> {
+    pod.rsplit_once('-').map(|(set, _)| set)
+}
+
 /// One that has a controller is handed over, whatever its annotation says. One that has lost the annotation, and whom nobody controls
 /// yet, is about to be adopted by the ReplicaSet after which it is named.
 fn hand_over(meta: &ObjectMeta, annotations: &BTreeMap<String, String>) -> Option<Box<HandOverPod>> {
@@ -282,7 +297,7 @@ fn hand_over(meta: &ObjectMeta, annotations: &BTreeMap<String, String>) -> Optio
     let is_labelled = meta.labels.as_ref().is_some_and(|all| all.contains_key(POD_TEMPLATE_HASH_LABEL));
     let set = match annotations.get(HAND_OVER_ANNOTATION) {
         Some(set) => set.as_str(),
-        None if is_labelled => meta.name.as_deref()?.rsplit_once('-')?.0,
+        None if is_labelled => set_after_which_it_is_named(meta.name.as_deref()?)?,
         None => return None,
     };
     Some(Box::new(HandOverPod {

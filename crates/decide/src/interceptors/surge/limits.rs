@@ -48,14 +48,15 @@ pub fn left_behind(autoscaler: &Autoscaler, deployment: Option<&Deployment>) -> 
     grown.into_iter().chain([restored(autoscaler)]).collect()
 }
 
-/// What was written is taken back, and what somebody else has written since counts.
+/// What was written is taken back, and what somebody else has written since counts. So do limits that a record makes no sense of, such as
+/// one that was edited by hand.
 fn own_limits(autoscaler: &Autoscaler) -> (u32, u32) {
-    let raised = autoscaler.raised.clone().unwrap_or_default();
-    let back = |is: u32, written: u32, by: u32| if is == written { is.saturating_sub(by) } else { is };
-    (
-        back(autoscaler.min_replicas, raised.min_replicas, raised.min_by),
-        back(autoscaler.max_replicas, raised.max_replicas, raised.max_by),
-    )
+    let Autoscaler { min_replicas: min, max_replicas: max, raised, .. } = autoscaler;
+    let raised = raised.clone().unwrap_or_default();
+    let back = |is: u32, written: u32, by: u32| is.checked_sub(by).filter(|_| is == written).unwrap_or(is);
+    let least = back(*min, raised.min_replicas, raised.min_by);
+    let most = back(*max, raised.max_replicas, raised.max_by);
+    if least <= most && most > 0 { (least, most) } else { (*min, *max) }
 }
 
 /// Larger limits. An autoscaler that is about to bring the Deployment within its own by itself is waited for: else what it has for now,

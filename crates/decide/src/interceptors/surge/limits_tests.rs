@@ -112,3 +112,31 @@ fn a_surge_is_remembered_on_the_deployment_as_soon_as_the_autoscaler_has_grown_i
     let asked = grown.autoscaler(2, 5, Some(raised)).asked("a", DEPLOYMENT_CLASS, json!({}));
     says(&asked, &["scales to 2 with Some((1, 2, 0))", "reports a"]);
 }
+
+#[test]
+fn a_person_who_scales_down_below_what_was_wanted_is_right_also_with_an_autoscaler() {
+    let raised = json!({"by": 1, "minBy": 3, "minReplicas": 6, "maxBy": 0, "maxReplicas": 9});
+    let scene = |replicas: u32| {
+        let scene = Scene::new(5).preferred("a", i32::MIN).surge(1, 6, replicas, 0);
+        scene.autoscaler(6, 9, Some(raised.clone()))
+    };
+    let asked = |scene: Scene| scene.asked("a", DEPLOYMENT_CLASS, json!({}));
+    says(&asked(scene(3)), &["limits to 3..9 with None", "scales to 3 with None"]);
+    // It has not scaled up yet, or again.
+    says(&asked(scene(5)), &["reports a: Deployment web: a waits until HorizontalPodAutoscaler hpa"]);
+    let not_yet = Scene::new(5).preferred("a", i32::MIN).autoscaler(6, 9, Some(raised.clone()));
+    says(&asked(not_yet), &["reports a: Deployment web: a waits until HorizontalPodAutoscaler hpa"]);
+}
+
+#[test]
+fn limits_that_a_record_makes_no_sense_of_stay_and_the_record_goes() {
+    for record in [
+        json!("nonsense"),
+        json!({"by": "x"}),
+        json!({"by": 0, "minBy": 7, "minReplicas": 2, "maxBy": 0, "maxReplicas": 5}),
+        json!({"by": 0, "minBy": 0, "minReplicas": 2, "maxBy": 5, "maxReplicas": 5}),
+        json!({"by": 0, "minBy": 0, "minReplicas": 2, "maxBy": 4, "maxReplicas": 5}),
+    ] {
+        says(&Scene::new(2).autoscaler(2, 5, Some(record)), &["limits to 2..5 with None"]);
+    }
+}

@@ -26,7 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 use usher_api::workloads::Strategy;
 
-use super::availability::{Unavailable, later, why_unavailable};
+use super::availability::{Unavailable, later, ready_at, why_unavailable};
 use super::{Decision, Effect, Wait, complete, next_beat};
 use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request};
 pub use describe::{Description, describe};
@@ -34,7 +34,7 @@ pub use hand_over::{NewHandOver, name as hand_over_name};
 pub(super) use limits::{left_behind, restored};
 use limits::{release_limit, remember};
 use max_unavailable::let_go;
-use preference::{comes_first, preferences};
+use preference::{called_off, comes_first, is_below_marks, mark_of, preferences};
 use size::{accept, lower, max_surge, raise};
 use state::{SurgeState, state};
 use telling::{SETTLE, tell_progress};
@@ -44,6 +44,9 @@ const TRIES: u32 = 2;
 
 /// A pod that was given over to the ReplicaSet waits for so long if there is no surge for it any more, and cannot be.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// So long it takes until a new pod that has no room is not waited for, if others have found some.
+const ROOM: SignedDuration = SignedDuration::from_secs(30);
 
 /// Everything that a decision on the requests of one Deployment depends on, but the time.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +103,8 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let deployment = case.deployment;
     let state = state(case, now);
     let declines = declines(case, &state);
-    let mut preferences = preferences(case, &state, declines.is_none());
+    let called_off = called_off(case, &state);
+    let mut preferences = preferences(case, &state, &called_off, declines.is_none());
     let is_undone = |effect: &Effect| matches!(effect, Effect::Prefer { cost: None, .. });
     let is_settled = !preferences.iter().any(is_undone);
     if state.is_shrinking {
@@ -124,7 +128,9 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         }
     });
     let soon = soon.min();
-    let may_shrink = is_settled && (state.size.by == 0 || (!state.is_rolling_out && soon.is_none()));
+    let is_marked = case.refused.is_some() || called_off.iter().all(|pod| mark_of(pod).is_some());
+    let may_shrink =
+        is_settled && (state.size.by == 0 || (!state.is_rolling_out && soon.is_none() && is_marked));
     let looked_at_again = |decision: Decision| Decision {
         recheck_at: decision.recheck_at.into_iter().chain(soon).min(),
         ..decision
@@ -177,18 +183,25 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         decision.waiting_on = Some(Wait::Others);
     } else {
         let target = u32::try_from(state.waiting.len().min(most)).unwrap_or(u32::MAX);
-        if state.size.by > target {
+        let is_replaced = state.batch > 0 && !state.is_rolling_out && state.is_replaced();
+        let fewer = without_room(case, &state);
+        if is_replaced && comes_first(case, &state) {
+            decision.effects.extend(give_over(case, &state));
+            return decision;
+        } else if state.size.by > target {
             // Some were called off: the surplus goes, and pods that stay must not go for it.
             if may_shrink {
                 decision.effects.extend(lower(case, &state, target));
             }
-        } else if state.size.by < target && !state.is_rolling_out && state.surplus == 0 {
+        } else if state.size.by < target && !is_replaced && !state.is_rolling_out && state.surplus == 0 {
             // Before all else: it takes the longest.
             decision.effects.splice(0..0, raise(case, &state, target));
-        } else if state.batch > 0 && !state.is_rolling_out && state.is_replaced() && comes_first(case, &state)
-        {
-            decision.effects.extend(give_over(case, &state));
-            return decision;
+        } else if let Some((by, at)) = fewer {
+            if at > now {
+                decision.recheck_at = Some(at);
+            } else if may_shrink {
+                decision.effects.extend(lower(case, &state, by));
+            }
         } else if is_over {
             decision.effects.extend(lower(case, &state, 0));
         }
@@ -208,6 +221,21 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         decision.recheck_at = decision.recheck_at.into_iter().chain(next).min();
     }
     looked_at_again(decision)
+}
+
+/// Some of the new pods are available, and there is no room for the others: by so many it surges then, from that time on. Those that
+/// have come are enough for some that wait, and a ReplicaSet gives up pods first that are not ready.
+fn without_room(case: &Case<'_>, state: &SurgeState<'_>) -> Option<(u32, Timestamp)> {
+    let spare = u32::try_from(state.available).unwrap_or(u32::MAX).saturating_sub(state.size.wanted);
+    let has_no_room = |why: &Unavailable| {
+        matches!(why, Unavailable::Unschedulable { .. } | Unavailable::VolumeCannotMove { .. })
+    };
+    let is_stuck = (state.missing == 0 || case.deployment.replica_failure.is_some())
+        && state.unavailable.iter().all(|(_, why)| has_no_room(why));
+    let made = state.unavailable.iter().map(|(pod, _)| pod.created);
+    let moved = made.chain([ready_at(case.pods.values())]).max()?;
+    (is_stuck && !state.is_rolling_out && spare > 0 && spare < state.size.by)
+        .then(|| (spare, later(moved, ROOM)))
 }
 
 /// The replacements of the batch are available: the next interceptor ends its pods.
@@ -272,7 +300,15 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
                 "Deployment {name} was scaled back {TRIES} times by somebody else while it surged: {left}"
             ))
         }
-        Strategy::Default | Strategy::Surge | Strategy::HandOver => None,
+        Strategy::Default | Strategy::Surge | Strategy::HandOver => {
+            let is_asked = |pod: &Pod| case.requests.contains_key(&pod.uid);
+            let mut present = case.pods.values().filter(|pod| !pod.is_terminating());
+            let low = present.find(|pod| is_below_marks(pod) && !is_asked(pod))?;
+            Some(format!(
+                "Deployment {name} has pods of the lowest deletion cost, such as {}, so that no other one can be made to go first: {left}",
+                low.key.name
+            ))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which pods a ReplicaSet deletes before others: their deletion cost.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,29 +22,43 @@ fn cost_of(pod: &Pod) -> i32 {
     pod.deletion_cost.as_ref().and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 
+/// Its owner gave it a cost that no mark goes below, such as by the template: it would go for one that is asked to leave.
+pub(super) fn is_below_marks(pod: &Pod) -> bool {
+    mark_of(pod).is_none() && cost_of(pod) < PreferredForDeletion::MARKS
+}
+
+/// It is asked to leave, and one of these interceptors has the turn, or had it and is waited for.
+fn is_ours(case: &Case<'_>, pod: &Pod, is_under_way: bool) -> bool {
+    case.requests.get(&pod.uid).is_some_and(|request| {
+        let is_ours = match request.status.active_interceptor_class.as_deref() {
+            Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS) => true,
+            Some(REPLICA_SET_CLASS) => is_under_way || !is_completed(request),
+            _ => false,
+        };
+        is_ours && is_wanted(request)
+    })
+}
+
 /// Which pods the ReplicaSet is to delete before others, in the order in which they go, and which of them not any more.
 ///
 /// No two have the same mark, and none that waits a lower one than one that goes, whatever a late watch, another manager or somebody else
 /// has made of them: those are marked anew, behind all others. A mark is only ever raised, so that nobody goes for it who should stay.
-pub(super) fn preferences(case: &Case<'_>, state: &SurgeState<'_>, is_on: bool) -> Vec<Effect> {
+pub(super) fn preferences(
+    case: &Case<'_>,
+    state: &SurgeState<'_>,
+    called_off: &[&Arc<Pod>],
+    is_on: bool,
+) -> Vec<Effect> {
     // While a surge is taken back, those that leave go for it, whoever's turn it is by now.
     let is_under_way = state.size.by > 0 || state.is_shrinking;
-    let is_preferred = |pod: &Arc<Pod>| {
-        case.requests.get(&pod.uid).is_some_and(|request| {
-            let is_ours = match request.status.active_interceptor_class.as_deref() {
-                Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS) => true,
-                Some(REPLICA_SET_CLASS) => is_under_way || !is_completed(request),
-                _ => false,
-            };
-            (is_on || is_under_way) && is_ours && is_wanted(request)
-        })
-    };
+    let is_preferred = |pod: &Arc<Pod>| (is_on || is_under_way) && is_ours(case, pod, is_under_way);
+    let is_called_off = |pod: &Arc<Pod>| called_off.iter().any(|other| other.uid == pod.uid);
     let present = || case.pods.values().filter(|pod| !pod.is_terminating());
     let undo = present()
-        .filter(|pod| pod.preferred.is_some() && !is_preferred(pod))
+        .filter(|pod| pod.preferred.is_some() && !is_preferred(pod) && !is_called_off(pod))
         .map(|pod| Effect::Prefer { pod: pod.clone(), cost: None });
 
-    // Those that go, those that go next, those that wait, and those that are nobody's of these any more.
+    // Those that go, those that go next, those that wait, and those that are nobody's of these any more or came for nothing.
     let go = state.given_over.iter().chain(&state.in_between).map(|(pod, _)| (&pod.key, 0));
     let is_next = |at: usize| case.hands_over() && at < state.batch;
     let wait =
@@ -57,7 +72,7 @@ pub(super) fn preferences(case: &Case<'_>, state: &SurgeState<'_>, is_on: bool) 
             && request.is_none_or(|request| replacement(case, request).is_none())
     };
     let mut groups: [Vec<&Arc<Pod>>; 4] = Default::default();
-    for pod in present().filter(|pod| is_on && is_preferred(pod)) {
+    for pod in present().filter(|pod| (is_on && is_preferred(pod)) || is_called_off(pod)) {
         let group = place.get(&pod.key).copied().unwrap_or(3);
         if group == 0 || !is_early(pod) {
             groups[group].push(pod);
@@ -85,6 +100,23 @@ pub(super) fn preferences(case: &Case<'_>, state: &SurgeState<'_>, is_on: bool) 
         }
     }
     undo.chain(set).collect()
+}
+
+/// Pods that came for others which are not asked to leave any more: the newest that nobody asks for, as many as there are too many. Without
+/// a mark one that is older could go for them, such as one of several on a node, which a ReplicaSet gives up first.
+pub(super) fn called_off<'a>(case: &Case<'a>, state: &SurgeState<'_>) -> Vec<&'a Arc<Pod>> {
+    if case.hands_over() || state.is_rolling_out {
+        return Vec::new();
+    }
+    let present = || case.pods.values().filter(|pod| !pod.is_terminating() && !pod.phase.is_terminal());
+    let leaving = present().filter(|pod| is_ours(case, pod, true)).count();
+    let too_many = present().count().saturating_sub(state.size.wanted as usize);
+    let too_many = too_many.min((state.size.by as usize).saturating_sub(leaving));
+    let is_asked = |pod: &&Arc<Pod>| case.requests.get(&pod.uid).is_some_and(|request| is_wanted(request));
+    let mut others: Vec<&Arc<Pod>> = present().filter(|pod| !is_asked(pod)).collect();
+    others.sort_by_cached_key(|pod| (pod.is_ready(), Reverse((pod.created, pod.key.clone()))));
+    others.truncate(too_many);
+    others
 }
 
 /// Those that go have lower costs than all others.

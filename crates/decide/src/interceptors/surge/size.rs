@@ -41,9 +41,13 @@ pub(super) fn size(case: &Case<'_>) -> Size {
         && let Some(raised) = autoscaler.raised.as_ref().filter(|raised| raised.by > 0)
     {
         return if autoscaler.min_replicas == raised.min_replicas {
+            let has_grown = record.by > 0 && record.replicas == raised.min_replicas;
             if deployment.replicas > raised.min_replicas || raised.by > raised.min_replicas {
                 // The load wants more than that.
                 plain
+            } else if has_grown && deployment.replicas < raised.min_replicas - raised.by {
+                // The autoscaler would not go below its limit: a person has scaled it down, who is right.
+                Size { change: Some(Change::Scaled), ..plain }
             } else {
                 Size { wanted: raised.min_replicas - raised.by, by: raised.by, ..plain }
             }
@@ -107,16 +111,22 @@ pub(super) fn accept(case: &Case<'_>, state: &SurgeState<'_>, change: Change) ->
         } else {
             "left to the eviction API and their disruption budgets"
         };
+        let name = &deployment.key.name;
+        let (what, field) = match case.autoscaler {
+            None => (format!("the replicas of Deployment {name}"), "replicas"),
+            Some(autoscaler) => {
+                let what = format!("the limits of HorizontalPodAutoscaler {}", autoscaler.key.name);
+                (format!("{what}, which scales Deployment {name},"), "minReplicas and maxReplicas")
+            }
+        };
         effects.push(Effect::Tell {
             namespace: deployment.key.namespace.clone(),
             workload: owner_of(Bundled::Deployment, &deployment.key, &deployment.uid),
             is_warning: true,
             reason: "SurgeReverted",
             message: format!(
-                "Somebody else set the replicas of Deployment {} back while it surged for pods that are about to leave. It is tried \
-                 once more; then these pods are {then}. A tool that keeps replicas as \
-                 they are in a repository should ignore that field",
-                deployment.key.name
+                "Somebody else set {what} back while it surged for pods that are about to leave. It is tried once more; then these \
+                 pods are {then}. A tool that keeps its objects as they are in a repository should ignore {field}"
             ),
         });
     }

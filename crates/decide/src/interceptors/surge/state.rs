@@ -28,6 +28,8 @@ pub struct SurgeState<'a> {
     pub for_surge: usize,
     /// So many of those that wait go next.
     pub batch: usize,
+    /// So many of all pods are available.
+    pub available: usize,
     /// Those that stay when these are gone, and are not available.
     pub unavailable: Vec<(&'a Arc<Pod>, Unavailable)>,
     /// So many are to stay and are not there.
@@ -118,6 +120,8 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
         unavailable
             .extend(why_unavailable(pod, case.deployment.min_ready_seconds, now).map(|why| (pod, why)));
     }
+    let is_available =
+        |pod: &&Arc<Pod>| why_unavailable(pod, case.deployment.min_ready_seconds, now).is_none();
     let total = size.wanted.saturating_add(size.by) as usize;
     // What is handed over comes beside the replicas.
     let should = if is_handed { size.wanted as usize } else { total.saturating_sub(going.len()) };
@@ -126,6 +130,7 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
         surplus: there.saturating_sub(should),
         is_rolling_out: !case.deployment.is_observed || case.deployment.has_old_pods,
         is_shrinking: is_shrinking(case),
+        available: case.pods.values().filter(is_available).count(),
         size,
         waiting,
         given_over,

@@ -332,11 +332,12 @@ fn batches_are_as_large_as_max_surge_and_the_oldest_request_goes_first() {
 #[test]
 fn one_that_was_called_off_stays_and_the_surplus_goes() {
     let surged = || Scene::new(1).surge(1, 2, 2, 0).pod("b", json!({}));
-    // First it loses the mark, so that it is not the one that goes.
-    says(&surged().preferred("a", i32::MIN), &["prefers a None"]);
-    says(&surged(), &["scales to 1 with None"]);
+    // First it loses the mark, and the other one gets it, so that it is not the one that goes.
+    let marks = ["prefers a None", "prefers b Some(1)"];
+    says(&surged().preferred("a", i32::MIN), &marks);
+    says(&surged().preferred("b", i32::MIN + 1), &["scales to 1 with None"]);
     let withdrawn = json!({"metadata": {"finalizers": []}});
-    says(&surged().preferred("a", i32::MIN).asked("a", DEPLOYMENT_CLASS, withdrawn), &["prefers a None"]);
+    says(&surged().preferred("a", i32::MIN).asked("a", DEPLOYMENT_CLASS, withdrawn), &marks);
 }
 
 #[test]
@@ -405,7 +406,7 @@ fn a_rollout_is_waited_for_and_never_fought() {
 fn nothing_is_taken_back_in_the_middle_of_a_rollout() {
     let surged = || Scene::new(2).surge(1, 3, 3, 0).pod("c", json!({}));
     says(&surged().with(|it| it["status"]["updatedReplicas"] = 1.into()), &[]);
-    says(&surged(), &["scales to 2 with None"]);
+    says(&surged().preferred("c", i32::MIN), &["scales to 2 with None"]);
 }
 
 #[test]
@@ -653,9 +654,10 @@ fn a_surplus_goes_once_no_pod_is_ready_that_is_not_yet_available() {
                 json!({"status": {"message": "Deployment web: a", "progressTimestamp": at(0).to_string()}}),
             )
     };
-    says(&scene(-10), &[]);
+    says(&scene(-10), &["prefers d Some(1)"]);
     assert_eq!(scene(-10).decide().recheck_at, Some(at(5)));
-    says(&scene(-70), &["scales to 3 with Some((1, 3, 0))"]);
+    // The one that is asked has its replacement, and goes first.
+    says(&scene(-70), &["prefers d Some(1)", "completes a"]);
 }
 
 #[test]
@@ -679,4 +681,111 @@ fn pods_that_are_down_and_asked_to_leave_do_not_wait_for_each_other() {
     };
     let scene = Scene::new(4).surge(1, 5, 5, 0).pod("e", json!({}));
     says(&down("a", i32::MIN, down("b", i32::MIN + 1, scene)), &["completes a"]);
+}
+
+#[test]
+fn called_off_the_newest_pods_go_and_those_that_were_asked_stay() {
+    let newer = |scene: Scene, name: &str| {
+        scene.pod(name, json!({"metadata": {"creationTimestamp": at(-5).to_string()}}))
+    };
+    let surged = || newer(Scene::new(2), "n").surge(1, 3, 3, 0);
+    // First the one that came for nothing is marked, then it goes.
+    says(&surged(), &["prefers n Some(0)"]);
+    let marked = json!({"metadata": {"creationTimestamp": at(-5).to_string(), "annotations": {
+        "controller.kubernetes.io/pod-deletion-cost": i32::MIN.to_string(),
+        "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
+    }}});
+    says(&surged().pod("n", marked.clone()), &["scales to 2 with None"]);
+    // The mark of one that was asked goes before that.
+    says(&surged().preferred("a", i32::MIN), &["prefers a None", "prefers n Some(1)"]);
+    says(&surged().pod("n", marked.clone()).preferred("a", i32::MIN + 1), &["prefers a None"]);
+    // While the ReplicaSet has not deleted it yet it keeps its mark; one that stays after all does not.
+    let lowered = |scene: Scene| scene.with(|it| it["spec"]["replicas"] = 2.into());
+    says(&lowered(newer(Scene::new(2), "n").pod("n", marked.clone())), &[]);
+    says(&lowered(Scene::new(1).pod("n", marked)), &["prefers n None"]);
+    // Nobody has made it yet: then none that is there goes for it.
+    says(&Scene::new(2).surge(1, 3, 3, 0), &["scales to 2 with None"]);
+    // One of two is still asked to leave: its replacement is available, so that it goes first.
+    let two = || newer(newer(Scene::new(2), "m"), "n").preferred("a", i32::MIN).surge(2, 4, 4, 0);
+    let two = || two().with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into());
+    says(&two().asked("a", DEPLOYMENT_CLASS, json!({})), &["prefers n Some(1)", "completes a"]);
+    // What cannot be marked is no reason to keep the surge for ever.
+    let mut refused = surged();
+    refused.refused = Some("forbidden");
+    says(&refused, &["prefers n Some(0)", "scales to 2 with None"]);
+}
+
+#[test]
+fn where_only_some_new_pods_find_room_those_are_enough_for_as_many() {
+    let asked = |scene: Scene| {
+        ["a", "b", "c"]
+            .into_iter()
+            .zip(0..)
+            .fold(scene, |scene, (name, cost)| scene.preferred(name, i32::MIN + cost))
+            .asked("a", DEPLOYMENT_CLASS, json!({}))
+            .asked("b", DEPLOYMENT_CLASS, json!({}))
+            .asked("c", DEPLOYMENT_CLASS, json!({}))
+            .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 3.into())
+    };
+    let lowers = |scene: &Scene, to: &str| {
+        let effects = scene.effects();
+        assert!(effects.iter().any(|it| it == to), "{effects:#?}");
+    };
+    let stuck = || asked(Scene::new(3)).pod("x", json!({})).pending("y").pending("z").surge(3, 6, 6, 0);
+    lowers(&stuck(), "scales to 4 with Some((1, 4, 0))");
+    // And then that one goes, before more are tried again.
+    let lowered = asked(Scene::new(3)).pod("x", json!({})).surge(1, 4, 4, 0);
+    says(&lowered, &["completes a"]);
+    let never = |scene: &Scene| {
+        let effects = scene.effects();
+        assert!(effects.iter().all(|it| it.starts_with("reports")), "{effects:#?}");
+    };
+    // None has found room, one is only starting, or one came only now.
+    never(&asked(Scene::new(3)).pending("x").pending("y").pending("z").surge(3, 6, 6, 0));
+    never(&stuck().pod("y", json!({"status": {"conditions": []}})));
+    let young = json!({"metadata": {"creationTimestamp": at(-5).to_string()}, "spec": {"nodeName": ""}, "status": {
+        "phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+    }});
+    never(&stuck().pod("y", young));
+    // A quota refuses the others.
+    let few = || asked(Scene::new(3)).pod("x", json!({})).surge(3, 6, 6, 0);
+    never(&few());
+    let failure = json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]);
+    lowers(&few().with(|it| it["status"]["conditions"] = failure), "scales to 4 with Some((1, 4, 0))");
+}
+
+#[test]
+fn a_pod_that_starts_again_and_again_is_no_progress() {
+    let told = json!({"status": {
+        "message": "Deployment web: a waits until x is available, which does not start: CrashLoopBackOff",
+        "progressTimestamp": at(-60).to_string(),
+    }});
+    let reports = |created: i64, restarts: u32| {
+        let new = json!({
+            "metadata": {"creationTimestamp": at(created).to_string()},
+            "status": {"containerStatuses": [{"restartCount": restarts}], "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": at(-2).to_string()},
+            ]},
+        });
+        let scene = Scene::new(2).preferred("a", i32::MIN).pod("n", new).surge(1, 3, 3, 0);
+        // Another one is down, so that it does not go.
+        let scene = scene.pod("b", json!({"status": {"conditions": []}}));
+        let effects = scene.asked("a", DEPLOYMENT_CLASS, told.clone()).decide().effects;
+        effects.iter().any(|effect| matches!(effect, Effect::Report { report, .. } if report.progress))
+    };
+    assert!(reports(-1_000, 0));
+    assert!(reports(-300, 4));
+    assert!(!reports(-1_000, 4));
+}
+
+#[test]
+fn pods_of_the_lowest_deletion_cost_are_left_to_the_eviction_api() {
+    let lowest = || json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-2147483648"}}});
+    let asked = |scene: Scene| scene.asked("a", DEPLOYMENT_CLASS, json!({}));
+    says(
+        &asked(Scene::new(2).pod("b", lowest())),
+        &["completes a: Deployment web has pods of the lowest deletion cost, such as b"],
+    );
+    // One that is asked itself may have it.
+    says(&asked(Scene::new(2).pod("a", lowest())), &["scales to 3", "prefers a", "reports a"]);
 }
