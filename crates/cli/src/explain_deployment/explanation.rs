@@ -6,8 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::{BundledInterceptor, Strategy};
+use usher_decide::interceptors::is_wanted;
 use usher_decide::interceptors::surge::{Case, describe};
-use usher_decide::snapshot::{Autoscaler, Deployment};
+use usher_decide::snapshot::{Autoscaler, Deployment, Request};
 
 use crate::explain::{Found, UnavailableFacts, slim_pod, slim_request};
 use crate::explain_node::{Group, groups};
@@ -75,15 +76,19 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         deployment.strategy.as_deref(),
         namespace_strategy.as_deref(),
     );
+    let strategy = strategy.unwrap_or_else(|unknown| unknown.instead);
+    // A manager that must not make pods surges by replicas instead, and nobody tells so but by doing it.
+    let surges = deployment.surge.as_ref().is_some_and(|it| it.by > 0)
+        || autoscaler.as_ref().and_then(|it| it.raised.as_ref()).is_some_and(|it| it.by > 0);
+    let is_instead = strategy == Strategy::HandOver && handed.is_empty() && surges;
     let case = Case {
         deployment,
-        strategy: strategy.unwrap_or_else(|unknown| unknown.instead),
+        strategy: if is_instead { Strategy::Default } else { strategy },
         autoscaler: autoscaler.as_ref(),
         pods: &slim,
         requests: &requests,
         handed: &handed,
         handed_asked: &handed_asked,
-        // Nobody tells what the manager may do, but by doing it.
         may_hand_over: !handed.is_empty(),
         taken: &HashMap::new(),
         refused: None,
@@ -94,7 +99,18 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         .into_iter()
         .map(|(pod, why)| UnavailableFacts { pod, reason: why.reason(), message: why.words() })
         .collect();
-    let leaving = || pods.iter().filter(|found| found.request.is_some());
+    let is_leaving = |found: &&Found| {
+        let uid = found.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
+        uid.and_then(|uid| requests.get(uid)).is_some_and(|request| is_wanted(request))
+    };
+    let leaving = || pods.iter().filter(is_leaving);
+    // Pods that only the eviction API is to evict are not in progress, in the specification's words.
+    let is_intercepted = |request: &Arc<Request>| {
+        let status = &request.status;
+        is_wanted(request)
+            && status.active_interceptor_class.is_some()
+            && !status.active_interceptor_completed
+    };
     let is_available = |name: &str| !unavailable.iter().any(|it| it.pod == name);
     DeploymentExplanation {
         namespace: deployment.key.namespace.to_string(),
@@ -107,7 +123,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         autoscaler: autoscaler.as_ref().map(|it| it.key.name.to_string()),
         available_replicas: slim.values().filter(|pod| pod.is_ready() && is_available(&pod.key.name)).count(),
         replicas_to_evict: leaving().count(),
-        eviction_request_in_progress: described.surge > 0 || leaving().next().is_some(),
+        eviction_request_in_progress: requests.values().any(is_intercepted),
         waiting: described.waiting,
         replaced: described.replaced,
         unavailable,

@@ -110,6 +110,33 @@ fn what_is_left_to_the_eviction_api_is_told_with_its_reason() {
 }
 
 #[test]
+fn in_progress_is_what_an_interceptor_has_and_not_what_is_left_to_the_eviction_api() {
+    let asked = |change: fn(&mut usher_api::EvictionRequest)| {
+        let mut pod = found("web-1", true, true);
+        change(pod.request.as_mut().unwrap());
+        let explanation = explained(deployment(1, &json!({})), None, vec![pod]);
+        (explanation.replicas_to_evict, explanation.eviction_request_in_progress)
+    };
+    assert_eq!(asked(|_| {}), (1, true));
+    assert_eq!(asked(|it| it.status.as_mut().unwrap().active_interceptor_completed = true), (1, false));
+    assert_eq!(asked(|it| it.status.as_mut().unwrap().active_interceptor_class = None), (1, false));
+    // Nobody wants it gone any more.
+    assert_eq!(asked(|it| it.metadata.finalizers = None), (0, false));
+}
+
+#[test]
+fn a_manager_that_must_not_make_pods_is_seen_to_surge_by_replicas_instead() {
+    let wants = json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/eviction-request-strategy": "HandOver"}}});
+    let asks_for_it = |with: &Value| {
+        let mut deployment = deployment(2, &wants);
+        json_patch(&mut deployment, with);
+        explained(deployment, None, vec![found("web-1", true, true), found("web-2", false, true)]).hands_over
+    };
+    assert!(asks_for_it(&json!({})));
+    assert!(!asks_for_it(&surging(1, 2)));
+}
+
+#[test]
 fn a_deployment_in_peace_and_one_below_an_autoscaler_say_how_they_would_surge() {
     let autoscaler = json!({
         "metadata": {"name": "web", "namespace": "shop"},

@@ -232,7 +232,7 @@ impl Wait {
 }
 
 /// Somebody still wants the pod gone.
-fn is_wanted(request: &Request) -> bool {
+pub fn is_wanted(request: &Request) -> bool {
     request.requesters().next().is_some()
         || request.status.eviction_request_cancellation_policy == Policy::Forbid
 }

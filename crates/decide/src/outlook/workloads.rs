@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use usher_api::workloads::{BundledInterceptor, Strategy, deployment_of};
 
+use crate::interceptors::surge::would_surge_by;
 use crate::outlook;
 use crate::snapshot::{DaemonSet, Deployment, Key, Namespace, Pod, StatefulSet};
 
@@ -89,13 +90,8 @@ impl Workloads {
         let key = Key::new(pod.key.namespace.clone(), deployment_of(&owner.name, &pod.labels)?);
         let deployment = self.deployments.get(&key)?;
         let strategy = self.strategy(BundledInterceptor::Deployment, &key, deployment.strategy.as_deref());
-        let hands_over = match strategy {
-            Strategy::Default | Strategy::Surge => false,
-            Strategy::HandOver => true,
-            Strategy::Off | Strategy::MaxUnavailable => return None,
-        };
-        let by = deployment.rolling_update.as_ref()?.max_surge.up(deployment.replicas);
-        Some((key, Surging { by, hands_over })).filter(|_| by > 0)
+        let by = would_surge_by(deployment, strategy)?;
+        Some((key, Surging { by, hands_over: strategy == Strategy::HandOver }))
     }
 
     /// The StatefulSet of the pod, and how many of its pods may be unavailable, if it opted in.

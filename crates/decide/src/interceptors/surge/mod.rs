@@ -268,48 +268,63 @@ fn wait_of(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Wait {
 /// Why nothing is done for its pods.
 fn declines(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
     let deployment = case.deployment;
+    let most = deployment.rolling_update.as_ref().map_or(0, |update| max_surge(case, update, &state.size));
+    let is_reverted = state.size.reverted >= TRIES && !case.hands_over();
+    why_not(deployment, case.strategy, most, is_reverted).or_else(|| {
+        if matches!(case.strategy, Strategy::Off | Strategy::MaxUnavailable) {
+            return None;
+        }
+        let is_asked = |pod: &Pod| case.requests.contains_key(&pod.uid);
+        let mut present = case.pods.values().filter(|pod| !pod.is_terminating());
+        let low = present.find(|pod| is_below_marks(pod) && !is_asked(pod))?;
+        Some(format!(
+            "Deployment {} has pods of the lowest deletion cost, such as {}, so that no other one can be made to go first: {LEFT}",
+            deployment.key.name, low.key.name
+        ))
+    })
+}
+
+const LEFT: &str = "it is left to the eviction API";
+
+/// Why nothing would be done for the pods of a Deployment, whichever they are.
+fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_reverted: bool) -> Option<String> {
     let name = &deployment.key.name;
-    let left = "it is left to the eviction API";
     let annotation = EVICTION_REQUEST_STRATEGY_ANNOTATION;
     let Some(update) = &deployment.rolling_update else {
         return Some(format!(
-            "Deployment {name} has the strategy Recreate, which takes all pods down first: {left}"
+            "Deployment {name} has the strategy Recreate, which takes all pods down first: {LEFT}"
         ));
     };
     if deployment.is_deleting {
-        return Some(format!("Deployment {name} is being deleted: {left}"));
+        return Some(format!("Deployment {name} is being deleted: {LEFT}"));
     }
     if deployment.is_paused && deployment.has_old_pods {
-        return Some(format!("Deployment {name} is paused in the middle of a rollout: {left}"));
+        return Some(format!("Deployment {name} is paused in the middle of a rollout: {LEFT}"));
     }
-    match case.strategy {
-        Strategy::Off => Some(format!("Deployment {name} opted out: {left}")),
+    match strategy {
+        Strategy::Off => Some(format!("Deployment {name} opted out: {LEFT}")),
         Strategy::MaxUnavailable if update.max_unavailable.down(deployment.replicas) == 0 => {
-            Some(format!("Deployment {name} asks for MaxUnavailable, and its maxUnavailable is 0: {left}"))
+            Some(format!("Deployment {name} asks for MaxUnavailable, and its maxUnavailable is 0: {LEFT}"))
         }
         Strategy::MaxUnavailable => None,
-        Strategy::Default | Strategy::Surge | Strategy::HandOver
-            if max_surge(case, update, &state.size) == 0 =>
-        {
-            Some(format!(
-                "Deployment {name} has no maxSurge: {left}; it opts in to its maxUnavailable by the annotation {annotation}=MaxUnavailable"
-            ))
-        }
-        Strategy::Default | Strategy::Surge if state.size.reverted >= TRIES && !case.hands_over() => {
-            Some(format!(
-                "Deployment {name} was scaled back {TRIES} times by somebody else while it surged: {left}"
-            ))
-        }
-        Strategy::Default | Strategy::Surge | Strategy::HandOver => {
-            let is_asked = |pod: &Pod| case.requests.contains_key(&pod.uid);
-            let mut present = case.pods.values().filter(|pod| !pod.is_terminating());
-            let low = present.find(|pod| is_below_marks(pod) && !is_asked(pod))?;
-            Some(format!(
-                "Deployment {name} has pods of the lowest deletion cost, such as {}, so that no other one can be made to go first: {left}",
-                low.key.name
-            ))
-        }
+        Strategy::Default | Strategy::Surge | Strategy::HandOver if max_surge == 0 => Some(format!(
+            "Deployment {name} has no maxSurge: {LEFT}; it opts in to its maxUnavailable by the annotation {annotation}=MaxUnavailable"
+        )),
+        Strategy::Default | Strategy::Surge if is_reverted => Some(format!(
+            "Deployment {name} was scaled back {TRIES} times by somebody else while it surged: {LEFT}"
+        )),
+        Strategy::Default | Strategy::Surge | Strategy::HandOver => None,
     }
+}
+
+/// By how many it would surge for pods that are asked to leave, as far as that can be told before any is: `None` if it would not.
+pub fn would_surge_by(deployment: &Deployment, strategy: Strategy) -> Option<u32> {
+    let surge = deployment.surge.clone().unwrap_or_default();
+    let wanted = deployment.replicas.saturating_sub(surge.by);
+    let most = deployment.rolling_update.as_ref()?.max_surge.up(wanted);
+    let is_off = strategy == Strategy::MaxUnavailable
+        || why_not(deployment, strategy, most, surge.reverted >= TRIES).is_some();
+    (!is_off).then_some(most)
 }
 
 fn is_asked(state: &SurgeState<'_>) -> bool {

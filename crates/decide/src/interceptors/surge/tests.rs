@@ -789,3 +789,31 @@ fn pods_of_the_lowest_deletion_cost_are_left_to_the_eviction_api() {
     // One that is asked itself may have it.
     says(&asked(Scene::new(2).pod("a", lowest())), &["scales to 3", "prefers a", "reports a"]);
 }
+
+#[test]
+fn what_can_be_told_before_any_pod_is_asked_is_what_is_decided_then() {
+    let by =
+        |scene: Scene, strategy: Strategy| scene.at_case(|case| would_surge_by(case.deployment, strategy));
+    assert_eq!(by(Scene::new(3), Strategy::Default), Some(1));
+    assert_eq!(by(Scene::new(3), Strategy::HandOver), Some(1));
+    assert_eq!(by(Scene::new(3), Strategy::Off), None);
+    assert_eq!(by(Scene::new(3), Strategy::MaxUnavailable), None);
+    let part = |part: &'static str| {
+        Scene::new(5).with(move |it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = part.into())
+    };
+    // Of what its owner wants, and not of what it has for now.
+    assert_eq!(by(part("25%"), Strategy::Default), Some(2));
+    assert_eq!(by(part("25%").surge(1, 5, 5, 0), Strategy::Default), Some(1));
+    assert_eq!(by(part("0%"), Strategy::Default), None);
+    for (change, is_on) in [
+        (json!({"metadata": {"deletionTimestamp": at(0).to_string()}}), false),
+        (json!({"spec": {"strategy": {"type": "Recreate"}}}), false),
+        (json!({"spec": {"paused": true}}), true),
+        (json!({"spec": {"paused": true}, "status": {"updatedReplicas": 1}}), false),
+    ] {
+        let scene = Scene::new(3).with(|it| samples::merge(it, change.clone()));
+        assert_eq!(by(scene, Strategy::Default).is_some(), is_on, "{change}");
+    }
+    assert_eq!(by(Scene::new(3).surge(0, 0, 3, TRIES), Strategy::Default), None);
+    assert_eq!(by(Scene::new(3).surge(0, 0, 3, TRIES), Strategy::HandOver), Some(1));
+}
