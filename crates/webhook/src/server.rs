@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::{Admission, Endpoint};
@@ -66,7 +66,7 @@ pub async fn serve_clients(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), rustls::Error> {
     let tls = TlsAcceptor::from(Arc::new(certificate.server_config(clients)?));
-    let service = Service { admission, memory: Memory::default() };
+    let service = Service { admission, memory: Memory::default(), told: Arc::default() };
     let connections = Connections::new(LIMITS);
     let graceful = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
@@ -140,15 +140,29 @@ async fn connection(
     }
 }
 
+const TELL_EVERY: Duration = Duration::from_mins(1);
+
 type Answer = Response<Full<Bytes>>;
 
 #[derive(Clone)]
 struct Service {
     admission: Arc<Admission>,
     memory: Memory,
+    /// When it was last logged that a review came without the key. Strangers do not fill the log.
+    told: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Service {
+    /// Once in a minute.
+    fn tell_of_strangers(&self) {
+        let now = Instant::now();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| now.duration_since(at) >= TELL_EVERY) {
+            *told = Some(now);
+            tracing::warn!("reviews of evictions come without the key of this cluster, and are not answered");
+        }
+    }
+
     async fn respond<B>(&self, request: Request<B>, exchange: Exchange) -> Answer
     where
         B: Body<Data = Bytes>,
@@ -168,9 +182,7 @@ impl Service {
             return plain(StatusCode::NOT_FOUND, "there is no webhook at this path");
         };
         if !self.admission.is_proven(endpoint, request.uri().path()) {
-            tracing::warn!(
-                "a review of an eviction came without the key of this cluster, and is not answered"
-            );
+            self.tell_of_strangers();
             return plain(StatusCode::FORBIDDEN, "reviews of evictions are answered to API servers only");
         }
         if request.method() != Method::POST {
@@ -238,7 +250,7 @@ mod tests {
         });
         let admission = Arc::new(Admission::new(kube::Client::new(silent, "default")));
         let request = Request::builder().method(method).uri(path).body(Full::new(body.into())).unwrap();
-        let service = Service { admission, memory: Memory::default() };
+        let service = Service { admission, memory: Memory::default(), told: Arc::default() };
         let place = Connections::new(LIMITS).enter().unwrap();
         let answer = service.respond(request, place.begin()).await;
         let status = answer.status().as_u16();
@@ -285,7 +297,8 @@ mod tests {
             std::future::pending::<Result<Response<ClientBody>, Infallible>>()
         });
         let admission = Admission::new(kube::Client::new(silent, "default")).with_gateway_key(key);
-        let service = Service { admission: Arc::new(admission), memory: Memory::default() };
+        let service =
+            Service { admission: Arc::new(admission), memory: Memory::default(), told: Arc::default() };
         let gateway = Endpoint::Gateway.path();
         for (path, wanted) in [
             (gateway.to_owned(), 403),

@@ -6,6 +6,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use usher_api::PodType;
+use usher_api::names::SURGE_ANNOTATION;
 use usher_decide::snapshot::{Pod, PodOnWire};
 use usher_tests::{Answer, Request, TestCluster, crds, manifests};
 
@@ -752,6 +753,7 @@ async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cl
 
 async fn the_manager_makes_no_pods_but_those_that_it_hands_over(cluster: TestCluster) {
     let files = [
+        "policies.yaml",
         "workloads/daemonset-role.yaml",
         "workloads/deployment-role.yaml",
         "workloads/deployment-limits.yaml",
@@ -828,6 +830,72 @@ async fn the_manager_makes_no_pods_but_those_that_it_hands_over(cluster: TestClu
     assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
+/// As it is installed without any choice.
+async fn the_manager_deletes_pods_of_daemon_sets_alone(cluster: TestCluster) {
+    let scene = Scene::new(cluster, &["policies.yaml", "workloads/daemonset-role.yaml"]).await;
+    let pod = |name: &str, kind: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "u", "controller": true},
+            ]},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": false},
+        })
+    };
+    for (name, kind) in [("web", "ReplicaSet"), ("agent", "DaemonSet")] {
+        scene.cluster.created(PODS, &pod(name, kind)).await.unwrap();
+    }
+    let dry = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]});
+    let delete =
+        async |name: &str| scene.send(MANAGER, Method::DELETE, &format!("{PODS}/{name}"), &dry).await;
+    let mut tries = 0;
+    while delete("web").await.status < 400 {
+        tries += 1;
+        assert!(tries < 500, "it is never refused");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let refused = delete("web").await;
+    let message = refused.body["message"].as_str().unwrap_or_default();
+    assert!(message.contains("the manager deletes only pods of DaemonSets"), "{}", refused.body);
+    assert_eq!(delete("agent").await.status, 200);
+}
+
+async fn by_how_much_limits_are_raised_is_the_managers_to_say(cluster: TestCluster) {
+    let files = ["workloads/deployment-role.yaml", "workloads/deployment-limits.yaml"];
+    let scene = Scene::new(cluster, &files).await;
+    let rules =
+        json!([{"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["*"]}]);
+    scene.role("autoscales", &rules).await;
+    scene.bind(Some("shop"), "autoscales", TENANT).await;
+    let path = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers";
+    let record =
+        |by: u32| json!({SURGE_ANNOTATION: format!(r#"{{"by":{by},"minReplicas":3,"of":"victim"}}"#)});
+    let autoscaler = |name: &str, annotations: Value| {
+        json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"minReplicas": 1, "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+        })
+    };
+    let dry = format!("{path}?dryRun=All");
+    let mut tries = 0;
+    while scene.send(TENANT, Method::POST, &dry, &autoscaler("x", record(1))).await.status < 400 {
+        tries += 1;
+        assert!(tries < 500, "it is never refused");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let theirs = "is Usher's";
+    let annotated = |annotations: Value| json!({"metadata": {"annotations": annotations}});
+    let one = format!("{path}/web");
+    scene.expect("made with one", TENANT, path, &autoscaler("web", record(1)), 403, theirs).await;
+    scene.expect("made without", TENANT, path, &autoscaler("web", json!({"team": "x"})), 201, "").await;
+    scene.expect("added", TENANT, &one, &annotated(record(1)), 403, theirs).await;
+    scene.expect("written", MANAGER, &one, &annotated(record(1)), 200, "").await;
+    scene.expect("changed", TENANT, &one, &annotated(record(2)), 403, theirs).await;
+    scene.expect("left alone", TENANT, &one, &json!({"spec": {"maxReplicas": 9}}), 200, "").await;
+    scene.expect("removed", TENANT, &one, &annotated(json!({SURGE_ANNOTATION: null})), 200, "").await;
+}
+
 macro_rules! on_both_clusters {
     ($($name:ident $about:literal)*) => {
         mod on_the_real_server {
@@ -852,6 +920,8 @@ on_both_clusters! {
     that_a_pod_is_wanted_gone_is_the_managers_to_say "policies: pods that are wanted gone"
     taint_evictions_leave_pods_to_workloads_that_take_over "policies: taint evictions"
     the_manager_makes_no_pods_but_those_that_it_hands_over "policies: what the manager hands over"
+    the_manager_deletes_pods_of_daemon_sets_alone "policies: what the manager deletes"
+    by_how_much_limits_are_raised_is_the_managers_to_say "policies: raised limits"
     the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have "policies: what the manager changes of workloads"
     new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes "policies: new pods of workloads"
     conditions_are_limited_and_those_of_the_manager_are_its_own "policies: limits of conditions"

@@ -1,5 +1,5 @@
-//! Deployments that surge under faults, crashes, people who scale, roll out and call maintenances off, an autoscaler and a tool that sets
-//! replicas back, over many seeds: ready pods never fall below what is wanted, everything ends, and nothing is left behind.
+//! Deployments that surge under faults, crashes, people who scale, roll out and back and call maintenances off, autoscalers and tools that
+//! set replicas and limits back, over many seeds: ready pods never fall below what is wanted, everything ends, and nothing is left behind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_api::names::{
     DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_STRATEGY_ANNOTATION, HAND_OVER_ANNOTATION,
-    SURGE_ANNOTATION,
+    SURGE_ANNOTATION, SURGE_LABEL,
 };
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
@@ -46,6 +46,8 @@ const ROLLED_OUT: App = app("ten", 10, 3);
 const SCALED: App = app("scaled", 4, 2);
 /// A tool sets it back.
 const RESET: App = app("reset", 2, 1);
+/// A tool replaces its autoscaler whole.
+const REPLACED: App = app("replaced", 2, 1);
 
 async fn manager(run: Run) {
     let time = run.clock.clone();
@@ -72,7 +74,7 @@ async fn create(living: &Living, app: &App, hands_over: bool) -> Result<()> {
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app.name},
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app.name}}},
     });
-    if app.name != RESET.name {
+    if app.name != RESET.name && app.name != REPLACED.name {
         living.create(BUDGETS, &budget).await?;
     }
     living.rolled_out(app.name).await.map(drop)
@@ -118,7 +120,7 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         living.cluster.faults().trace_to(trace);
     }
     living.install_crds().await?;
-    living.install_policies(&["policies.yaml"]).await?;
+    living.install_policies(&["policies.yaml", "workloads/deployment-limits.yaml"]).await?;
     let webhook = kube::Client::new(living.cluster.service(), "default");
     for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
         living.create(&path, &configuration).await?;
@@ -133,11 +135,14 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     }
     // It is handed over once it was set back twice.
     create(&living, &RESET, false).await?;
-    let autoscaler = json!({
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "auto"},
-        "spec": {"minReplicas": 2, "maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "auto"}},
-    });
-    living.create(AUTOSCALERS, &autoscaler).await?;
+    create(&living, &REPLACED, false).await?;
+    for name in ["auto", REPLACED.name] {
+        let autoscaler = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": name},
+            "spec": {"minReplicas": 2, "maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}},
+        });
+        living.create(AUTOSCALERS, &autoscaler).await?;
+    }
     let begun = living.cluster.now();
     let meters: Vec<_> =
         STEADY.iter().chain([&ROLLED_OUT]).map(|app| (app, living.meter(app.name))).collect();
@@ -165,9 +170,12 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
             wanted = of_user.u64(1..=6);
             living.patch(&path(&SCALED), &json!({"spec": {"replicas": wanted}})).await?;
             if of_user.bool() {
-                let version = json!({"version": of_user.u64(..).to_string()});
-                let template = json!({"spec": {"template": {"metadata": {"annotations": version}}}});
-                living.patch(&path(&ROLLED_OUT), &template).await?;
+                // Back to one of few templates, with the annotations that its ReplicaSet had from the Deployment, as kubectl does it.
+                let version = json!({"version": of_user.u64(..5).to_string()});
+                let copied = json!({SURGE_ANNOTATION: r#"{"by":3,"replicas":10}"#});
+                let copied = if of_user.bool() { copied } else { json!({}) };
+                let change = json!({"metadata": {"annotations": copied}, "spec": {"template": {"metadata": {"annotations": version}}}});
+                living.patch(&path(&ROLLED_OUT), &change).await?;
             }
         }
         anyhow::Ok(wanted)
@@ -177,6 +185,14 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
             sleep(pause(&mut of_tool, 20)).await;
             if living.get(&path(&RESET)).await?["spec"]["replicas"] != RESET.replicas {
                 living.patch(&path(&RESET), &json!({"spec": {"replicas": RESET.replicas}})).await?;
+            }
+            let autoscaler = format!("{AUTOSCALERS}/{}", REPLACED.name);
+            if living.get(&autoscaler).await?["spec"]["minReplicas"] != REPLACED.replicas {
+                let whole = json!({
+                    "metadata": {"annotations": {SURGE_ANNOTATION: null}},
+                    "spec": {"minReplicas": REPLACED.replicas, "maxReplicas": REPLACED.replicas},
+                });
+                living.patch(&autoscaler, &whole).await?;
             }
         }
         anyhow::Ok(())
@@ -215,21 +231,28 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     }
     living.until(REQUESTS, |list| list["items"].as_array().is_none_or(Vec::is_empty)).await?;
 
-    let wanted = STEADY.iter().chain([&ROLLED_OUT, &RESET]).map(|app| (app, app.replicas));
+    let wanted = STEADY.iter().chain([&ROLLED_OUT, &RESET, &REPLACED]).map(|app| (app, app.replicas));
     for (app, replicas) in wanted.chain([(&SCALED, scaled)]) {
         let is_as_before = |it: &Value| {
+            // What came back from a ReplicaSet is nobody's record.
+            let is_copy = app.name == ROLLED_OUT.name;
             it["spec"]["replicas"] == replicas
                 && it["status"]["availableReplicas"] == replicas
-                && it["metadata"]["annotations"][SURGE_ANNOTATION].is_null()
+                && it["metadata"]["labels"][SURGE_LABEL].is_null()
+                && (is_copy || it["metadata"]["annotations"][SURGE_ANNOTATION].is_null())
         };
-        living.until(&path(app), is_as_before).await.context(app.name)?;
+        if living.until(&path(app), is_as_before).await.is_err() {
+            bail!("{} is not as it was:\n{}", app.name, waits(&living).await?);
+        }
     }
     let is_as_before = |it: &Value| {
         it["spec"]["minReplicas"] == 2
             && it["spec"]["maxReplicas"] == 2
             && it["metadata"]["annotations"][SURGE_ANNOTATION].is_null()
     };
-    living.until(&format!("{AUTOSCALERS}/auto"), is_as_before).await?;
+    for name in ["auto", REPLACED.name] {
+        living.until(&format!("{AUTOSCALERS}/{name}"), is_as_before).await.context(name)?;
+    }
     let is_marked = |pod: &Value| {
         let annotations = &pod["metadata"]["annotations"];
         [DELETION_COST_BEFORE_ANNOTATION, HAND_OVER_ANNOTATION]

@@ -75,7 +75,6 @@ fn pod() -> Pod {
         grace_seconds: 30,
         waiting: None,
         not_started: None,
-        has_restarted: false,
         deletion_cost: None,
         preferred: None,
         hand_over: None,

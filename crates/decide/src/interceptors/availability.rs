@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::snapshot::Pod;
+use crate::snapshot::{Pod, Request};
 
 /// Why a pod of a workload does not count as available.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,21 +103,30 @@ pub(super) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// A pod of which a container was started again may be ready for a moment again and again. That counts only for so long after it came.
-const SETTLES: SignedDuration = SignedDuration::from_mins(10);
+/// From so long after it came on, that a pod is ready is no sign of progress: it may be so for a moment again and again.
+const SETTLES: SignedDuration = SignedDuration::from_mins(30);
 
-/// Since when it is ready, if that is a sign of progress.
-fn settled_since(pod: &Pod) -> Option<Timestamp> {
-    pod.ready_since.filter(|since| !pod.has_restarted || *since < later(pod.created, SETTLES))
+/// Of those that have come since others were asked to leave: since when they are ready, if that is a sign of progress.
+fn settled<'a>(
+    pods: impl Iterator<Item = &'a Arc<Pod>>,
+    since: Timestamp,
+) -> impl Iterator<Item = (&'a Arc<Pod>, Option<Timestamp>)> {
+    pods.filter(move |pod| pod.created >= since)
+        .map(|pod| (pod, pod.ready_since.filter(|ready| *ready < later(pod.created, SETTLES))))
 }
 
 /// When one of the pods last came or became ready.
-pub(super) fn moved_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestamp {
-    let times = pods.flat_map(|pod| [Some(pod.created), settled_since(pod)]).flatten();
+pub(super) fn moved_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>, since: Timestamp) -> Timestamp {
+    let times = settled(pods, since).flat_map(|(pod, ready)| [Some(pod.created), ready]).flatten();
     times.max().unwrap_or(Timestamp::MIN)
 }
 
 /// When one of the pods last became ready. One that only comes is no progress where others follow it: it may fail, and the next one too.
-pub(super) fn ready_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Timestamp {
-    pods.filter_map(|pod| settled_since(pod)).max().unwrap_or(Timestamp::MIN)
+pub(super) fn ready_at<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>, since: Timestamp) -> Timestamp {
+    settled(pods, since).filter_map(|(_, ready)| ready).max().unwrap_or(Timestamp::MIN)
+}
+
+/// When the first of them was asked to leave.
+pub(super) fn asked_at<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Timestamp {
+    requests.map(|request| request.created).min().unwrap_or(Timestamp::MAX)
 }

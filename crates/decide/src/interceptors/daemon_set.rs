@@ -156,6 +156,8 @@ pub struct DaemonSets {
     on_node: HashMap<Arc<str>, BTreeSet<Key>>,
     /// Pods behind the gate.
     gated: BTreeSet<Key>,
+    /// How many pods a DaemonSet has, by its UID.
+    pods_of: HashMap<Arc<str>, usize>,
     /// Those in whose turn it is.
     requests: HashMap<Key, Arc<Request>>,
     sets: HashMap<Key, Arc<DaemonSet>>,
@@ -202,6 +204,7 @@ impl Default for DaemonSets {
             pods: HashMap::new(),
             on_node: HashMap::new(),
             gated: BTreeSet::new(),
+            pods_of: HashMap::new(),
             requests: HashMap::new(),
             sets: HashMap::new(),
             namespaces: Namespaces::default(),
@@ -241,9 +244,10 @@ impl BundledInterceptor for DaemonSets {
                 for (key, before) in event.store(&mut self.sets, |set| set.key.clone()) {
                     let after = self.sets.get(&key);
                     if before.as_ref() != after {
-                        self.pending.insert(Item::Workload(key.clone()));
+                        let uids = [before.as_ref(), after].into_iter().flatten().map(|set| set.uid.clone());
+                        self.look_at_pods_of(&uids.collect::<Vec<_>>());
+                        self.pending.insert(Item::Workload(key));
                         self.pending.insert(Item::HeldNodes);
-                        self.look_at_namespace(&key.namespace);
                     }
                 }
             }
@@ -342,7 +346,9 @@ impl DaemonSets {
             }
             self.gated.remove(key);
         }
-        let Some(pod) = self.pods.get(key).cloned() else { return };
+        let after = self.pods.get(key).cloned();
+        self.count_pods_of(before, after.as_deref());
+        let Some(pod) = after else { return };
         if !pod.is_daemon() {
             if pod.names_interceptors && self.is_on {
                 // Somebody may have annotated it with this class all the same.
@@ -370,11 +376,48 @@ impl DaemonSets {
         self.look_at(&pod);
     }
 
+    fn count_pods_of(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
+        let set_of = |pod: Option<&Pod>| {
+            pod.filter(|pod| pod.is_daemon()).and_then(|pod| Some(pod.owner.as_ref()?.uid.clone()))
+        };
+        let (before, after) = (set_of(before), set_of(after));
+        if before == after || !self.is_on {
+            return;
+        }
+        if let Some(set) = after {
+            let count = self.pods_of.entry(set).or_insert_with(|| {
+                self.pending.insert(Item::HeldNodes);
+                0
+            });
+            *count += 1;
+        }
+        if let Some(set) = before
+            && let Some(count) = self.pods_of.get_mut(&set)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.pods_of.remove(&set);
+                self.pending.insert(Item::HeldNodes);
+            }
+        }
+    }
+
     fn look_at(&mut self, pod: &Pod) {
         let request = pod.request_key();
         if self.requests.contains_key(&request) {
             self.pending.insert(Item::Request(request));
         }
+    }
+
+    /// The pods of DaemonSets by their UIDs: those that are asked to leave, and those behind the gate.
+    fn look_at_pods_of(&mut self, sets: &[Arc<str>]) {
+        let is_of = |pod: Option<&Arc<Pod>>| {
+            pod.and_then(|pod| pod.owner.as_ref()).is_none_or(|owner| sets.contains(&owner.uid))
+        };
+        let requests = self.requests.iter().filter(|(_, it)| is_of(self.pods.get(&it.pod_key())));
+        let gated = self.gated.iter().filter(|key| is_of(self.pods.get(*key)));
+        self.pending.extend(requests.map(|(key, _)| Item::Request(key.clone())));
+        self.pending.extend(gated.cloned().map(Item::GatedPod));
     }
 
     fn look_at_namespace(&mut self, namespace: &str) {
@@ -502,8 +545,11 @@ impl DaemonSets {
             |node: Arc<str>| self.reached_on(&node).map(|priority| (node.to_string(), priority.to_string()));
         let mut data: BTreeMap<String, String> = nodes.into_iter().filter_map(reached).collect();
         if !data.is_empty() {
-            let stays = self.sets.values().filter(|set| self.effective(set) == Strategy::Off);
-            data.extend(stays.map(|set| (format!("{STAYS_PREFIX}{}", set.uid), set.key.to_string())));
+            // One without pods says so when the first of them waits behind the gate.
+            let has_pods = |set: &&Arc<DaemonSet>| self.pods_of.contains_key(&set.uid);
+            let stays =
+                self.sets.values().filter(has_pods).filter(|set| self.effective(set) == Strategy::Off);
+            data.extend(stays.map(|set| (format!("{STAYS_PREFIX}{}", set.uid), String::new())));
         }
         data
     }

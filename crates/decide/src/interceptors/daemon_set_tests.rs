@@ -470,3 +470,30 @@ fn switched_off_it_holds_no_node_and_lets_through_what_was_held() {
     assert_eq!(known.decide(&Item::HeldNodes, at(10)), Decision::default(), "once");
     assert!(known.pods.is_empty(), "of pods that run, nothing is remembered");
 }
+
+#[test]
+fn daemon_sets_without_pods_crowd_out_nobody_and_cost_no_look_at_others() {
+    let mut known = example();
+    known.pending();
+    for number in 0..5_000 {
+        let object = json!({"metadata": {
+            "name": format!("{}-{number}", "x".repeat(200)), "namespace": "ns", "uid": format!("u-{number}"),
+            "annotations": {"evictionrequest.coordination.k8s.io/eviction-request-strategy": "Off"},
+        }});
+        let set: DaemonSet = serde_json::from_value::<DaemonSetOnWire>(object).unwrap().into();
+        known.learn(Event::DaemonSet(applied(Arc::new(set))), at(1));
+        let pending = known.pending().now;
+        assert!(pending.len() <= 2, "itself and what admission is told: {pending:?}");
+    }
+    assert_eq!(known.wanted(), BTreeMap::from([("six".to_owned(), "5000".to_owned())]));
+    // One that has a pod, or gets one, is told.
+    let of_first = json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "x", "uid": "u-0", "controller": true},
+    ]}});
+    known.learn(Event::Pod(applied(daemon("first", "six", of_first))), at(2));
+    assert!(known.pending().now.contains(&Item::HeldNodes));
+    assert_eq!(known.wanted().get("stays_u-0").map(String::as_str), Some(""));
+    known.learn(Event::Pod(WatchEvent::Deleted(Key::new("ns", "first"))), at(3));
+    assert!(known.pending().now.contains(&Item::HeldNodes));
+    assert_eq!(known.wanted().len(), 1);
+}

@@ -15,6 +15,7 @@ use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
 use super::availability::later;
+use super::came_back::CameBack;
 use super::records::Records;
 use super::replica_set;
 use super::surge::{self, Case};
@@ -111,6 +112,7 @@ pub struct Deployments {
     active: HashSet<Key>,
     /// How often a pod to be handed over was made for a request, by its UID, and when last.
     made: HashMap<Arc<str>, (u32, Timestamp)>,
+    came_back: CameBack,
     told: HashMap<Key, String>,
     told_refusals: HashMap<Key, String>,
     /// Kinds that the manager must not read.
@@ -259,6 +261,13 @@ impl BundledInterceptor for Deployments {
                 *self.taken.entry(new.request.uid.clone()).or_default() += 1;
             }
             _ => {}
+        }
+        if let (Effect::Report { request, report }, Outcome::Done) = (effect, outcome)
+            && report.completed
+            && let Item::Workload(key) = self.item_of(request)
+            && let Some(pod) = self.pods.get(&request.pod_key())
+        {
+            self.came_back.has_left(key, pod, request, now);
         }
         let Some(key) = self.workload_of_effect(effect) else { return };
         match outcome {
@@ -517,7 +526,8 @@ impl Deployments {
     fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {
         let left = self.left_behind(key);
         let is_new_target = self.autoscalers_over(key).any(|it| it.raised_for_another().is_some());
-        if !left.is_empty() || is_new_target {
+        let is_resized = left.iter().any(|effect| matches!(effect, Effect::Resize { .. }));
+        if is_resized || is_new_target {
             // First that; an event tells when it is done.
             return Decision { effects: left, ..Decision::default() };
         }
@@ -526,7 +536,8 @@ impl Deployments {
             self.active.remove(key);
             let autoscaler = self.autoscaler_over(key);
             let raised = autoscaler.filter(|autoscaler| autoscaler.raised.is_some());
-            return raised.map_or_else(Decision::default, |it| Decision::default().act(surge::restored(it)));
+            let effects = left.into_iter().chain(raised.map(surge::restored)).collect();
+            return Decision { effects, ..Decision::default() };
         };
         let autoscaler = self.autoscaler_over(key);
         let sets = self.of_deployment.get(key).into_iter().flatten().filter_map(|set| self.sets.get(set));
@@ -550,6 +561,15 @@ impl Deployments {
         let is_asked =
             |pod: &&Arc<Pod>| self.requests.get(&pod.request_key()).is_some_and(|it| is_wanted(it));
         let handed_asked = handed.iter().filter(is_asked).map(|pod| pod.uid.clone()).collect();
+        let held_back = pods.values().filter(|pod| {
+            let request = requests.get(&pod.uid);
+            request.is_some_and(|request| {
+                has_turn(request, DEPLOYMENT_CLASS) || has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS)
+            })
+        });
+        let held_back: HashMap<Arc<str>, Timestamp> = held_back
+            .filter_map(|pod| Some((pod.uid.clone(), self.came_back.held_until(key, pod, now)?)))
+            .collect();
         let strategy =
             self.namespaces.strategy(Bundled::Deployment, &deployment.key, deployment.strategy.as_deref());
         let wanted = strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy);
@@ -567,6 +587,7 @@ impl Deployments {
             handed_asked: &handed_asked,
             may_hand_over: self.hand_over != HandOver::Off,
             taken: &self.taken,
+            held_back: &held_back,
             refused: self.refused.get(key).map(|(_, why)| why.as_str()),
         };
         let mut decision = surge::decide(&case, now);
@@ -581,6 +602,7 @@ impl Deployments {
         pause_what_is_lost_again(&self.made, &mut decision, now);
         let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
         decision.effects.extend(beside.filter(|it| it.raised.is_some()).map(surge::restored));
+        decision.effects.extend(left);
         let is_idle = requests.is_empty()
             && handed.is_empty()
             && deployment.surge.is_none()

@@ -9,7 +9,7 @@ use usher_api::names::REPLICA_SET_CLASS;
 use usher_api::report::Report;
 
 use super::at_a_time::{Asked, room};
-use super::availability::{ready_at, why_unavailable};
+use super::availability::{asked_at, ready_at, why_unavailable};
 use super::{Decision, Effect, Wait, complete, has_turn, is_wanted, next_beat, was_given_over};
 use crate::snapshot::{Key, Pod, Request, SomeAtATime};
 
@@ -57,7 +57,8 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         );
         let is_first = request.status.message != message;
         let since = request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0);
-        let progress = is_first || ready_at(case.pods.iter().copied()) > since;
+        let progress = is_first
+            || ready_at(case.pods.iter().copied(), asked_at(case.requests.values().copied())) > since;
         if is_first || (progress && now >= next_beat(request)) {
             let report = Report { progress, message: Some(message), ..Report::default() };
             let report = Box::new(report);

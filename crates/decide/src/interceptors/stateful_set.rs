@@ -14,7 +14,7 @@ use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use super::at_a_time::{Asked, room};
-use super::availability::{Unavailable, batch, later, moved_at, why_unavailable};
+use super::availability::{Unavailable, asked_at, batch, later, moved_at, why_unavailable};
 use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Outcome, Pending, Wait};
 use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, was_given_over};
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
@@ -180,7 +180,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let mut room = if state.is_rolling_out { 0 } else { state.room };
     let mut room_for_down = state.room_for_down;
     let mut waiting = 0;
-    let moved = moved_at(case.pods.values());
+    let moved = moved_at(case.pods.values(), asked_at(case.requests.values()));
     for ordinal in state.waiting.clone() {
         let Some(pod) = case.pods.get(&ordinal) else { continue };
         let Some(request) = case.requests.get(&pod.uid) else { continue };

@@ -125,6 +125,14 @@ pub struct RaisedLimits {
     pub of: String,
 }
 
+impl RaisedLimits {
+    /// What cannot be read, or leaves nothing of what there was before, was not written here: it says nothing, and goes.
+    fn read(text: &str) -> Self {
+        let read: Option<Self> = serde_json::from_str(text).ok();
+        read.filter(|it| it.by == 0 || it.by < it.min_replicas).unwrap_or_default()
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
@@ -260,8 +268,7 @@ impl From<AutoscalerOnWire> for Autoscaler {
             min_replicas: count(spec.min_replicas, 1),
             max_replicas: u32::try_from(spec.max_replicas).unwrap_or(0),
             priority: annotation(INTERCEPTOR_PRIORITY_ANNOTATION).cloned(),
-            // What cannot be read was not written here, says nothing, and goes.
-            raised: annotation(SURGE_ANNOTATION).map(|text| serde_json::from_str(text).unwrap_or_default()),
+            raised: annotation(SURGE_ANNOTATION).map(|text| RaisedLimits::read(text)),
             is_deleting: meta.deletion_timestamp.is_some(),
             is_observed: status.observed_generation.unwrap_or(0) >= meta.generation.unwrap_or(0),
             key: Key::new(text(meta.namespace), text(meta.name)),

@@ -87,8 +87,6 @@ pub struct Pod {
     pub waiting: Option<Box<Waiting>>,
     /// Why a container of it does not start, by the kubelet's reason, such as `ImagePullBackOff`.
     pub not_started: Option<Arc<str>>,
-    /// A container of it ended and was started again.
-    pub has_restarted: bool,
     /// What its owner says of its deletion when a ReplicaSet is scaled down, as it was written.
     pub deletion_cost: Option<Box<str>>,
     /// It is to be deleted before others when its ReplicaSet is scaled down, and what it had before that.
@@ -212,7 +210,6 @@ impl From<PodOnWire> for Pod {
             })
         });
         let not_started = pod.status.not_started().map(Arc::from);
-        let has_restarted = pod.status.has_restarted();
         let conditions = pod.status.conditions.unwrap_or_default();
         let condition =
             |kind: &str, status: &str| conditions.iter().find(|it| it.kind == kind && it.status == status);
@@ -258,7 +255,6 @@ impl From<PodOnWire> for Pod {
             owner,
             is_mirror,
             not_started,
-            has_restarted,
             deletion_cost: annotations.get(POD_DELETION_COST_ANNOTATION).map(|cost| cost.as_str().into()),
             preferred: preferred(&annotations),
             hand_over,

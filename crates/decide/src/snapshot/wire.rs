@@ -132,16 +132,11 @@ impl PodStatus {
         let mut reasons = waiting.map(|waiting| waiting.reason.as_str());
         reasons.find(|reason| !matches!(*reason, "" | "ContainerCreating" | "PodInitializing"))
     }
-
-    pub fn has_restarted(&self) -> bool {
-        self.container_statuses.iter().flatten().any(|it| it.restart_count > 0)
-    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 struct ContainerStatus {
-    restart_count: i64,
     state: ContainerState,
 }
 

@@ -1,6 +1,6 @@
 //! Amounts of resources as integers: CPU in thousandths, everything else in units.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -13,30 +13,59 @@ pub const PODS: u16 = 2;
 
 type Quantities = BTreeMap<String, Quantity>;
 
+/// What pods name beyond the resources that are numbered: no node has it.
+const OTHER: u16 = 3;
+/// So many resources are numbered that only pods name. Whoever makes pods names what he likes, and a number takes room on every node.
+const NAMED_BY_PODS: usize = 256;
+
 /// The resources that were ever named, by number.
 #[derive(Debug)]
-pub struct ResourceNames(Vec<String>);
+pub struct ResourceNames {
+    names: Vec<String>,
+    numbers: HashMap<String, u16>,
+    named_by_pods: usize,
+}
 
 impl Default for ResourceNames {
     fn default() -> Self {
-        Self(vec!["cpu".to_owned(), "memory".to_owned(), "pods".to_owned()])
+        let mut known = Self { names: Vec::new(), numbers: HashMap::new(), named_by_pods: 0 };
+        for name in ["cpu", "memory", "pods", "other resources"] {
+            known.number(name);
+        }
+        known
     }
 }
 
 impl ResourceNames {
+    /// Of a resource that a node has.
     pub fn number(&mut self, name: &str) -> u16 {
-        self.find(name).unwrap_or_else(|| {
-            self.0.push(name.to_owned());
-            u16::try_from(self.0.len() - 1).unwrap_or(u16::MAX)
-        })
+        if let Some(number) = self.find(name) {
+            return number;
+        }
+        let Ok(number) = u16::try_from(self.names.len()) else { return OTHER };
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    /// Of a resource that a pod names.
+    pub fn number_of_pod(&mut self, name: &str) -> u16 {
+        match self.find(name) {
+            Some(number) => number,
+            None if self.named_by_pods < NAMED_BY_PODS => {
+                self.named_by_pods += 1;
+                self.number(name)
+            }
+            None => OTHER,
+        }
     }
 
     pub fn find(&self, name: &str) -> Option<u16> {
-        self.0.iter().position(|one| one == name).and_then(|index| u16::try_from(index).ok())
+        self.numbers.get(name).copied()
     }
 
     pub fn name(&self, number: u16) -> &str {
-        self.0.get(number as usize).map_or("", String::as_str)
+        self.names.get(number as usize).map_or("", String::as_str)
     }
 }
 
@@ -46,7 +75,7 @@ pub struct Amounts(Box<[(u16, i64)]>);
 
 impl Amounts {
     pub fn of(quantities: Option<&Quantities>, names: &mut ResourceNames) -> Self {
-        Self::from_map(amounts(quantities, names))
+        Self::from_map(amounts(quantities, |name| names.number(name)))
     }
 
     fn from_map(map: BTreeMap<u16, i64>) -> Self {
@@ -66,14 +95,13 @@ impl Amounts {
     }
 }
 
-fn amounts(quantities: Option<&Quantities>, names: &mut ResourceNames) -> BTreeMap<u16, i64> {
+fn amounts(quantities: Option<&Quantities>, mut number: impl FnMut(&str) -> u16) -> BTreeMap<u16, i64> {
     let mut map = BTreeMap::new();
     for (name, quantity) in quantities.into_iter().flatten() {
-        let number = names.number(name);
-        map.insert(
-            number,
-            if number == CPU { quantity::milli(&quantity.0) } else { quantity::value(&quantity.0) },
-        );
+        let number = number(name);
+        let amount = if number == CPU { quantity::milli(&quantity.0) } else { quantity::value(&quantity.0) };
+        let one: &mut i64 = map.entry(number).or_default();
+        *one = one.saturating_add(amount);
     }
     map
 }
@@ -94,9 +122,9 @@ fn raise(most: &mut BTreeMap<u16, i64>, other: &BTreeMap<u16, i64>) {
 
 /// What a pod requests: containers and sidecars together or the largest init container, what the pod says as a whole, and its overhead.
 pub fn pod_requests(spec: &PodSpec, names: &mut ResourceNames) -> Amounts {
-    let mut of = |container: &Container| {
-        amounts(container.resources.as_ref().and_then(|one| one.requests.as_ref()), names)
-    };
+    let mut amounts = |quantities: Option<&Quantities>| amounts(quantities, |name| names.number_of_pod(name));
+    let mut of =
+        |container: &Container| amounts(container.resources.as_ref().and_then(|one| one.requests.as_ref()));
     let mut sum = BTreeMap::new();
     for container in &spec.containers {
         add(&mut sum, &of(container));
@@ -118,9 +146,43 @@ pub fn pod_requests(spec: &PodSpec, names: &mut ResourceNames) -> Amounts {
     for (resource, quantity) in spec.resources.iter().filter_map(|one| one.requests.as_ref()).flatten() {
         if matches!(resource.as_str(), "cpu" | "memory") || resource.starts_with("hugepages-") {
             let one = Quantities::from([(resource.clone(), quantity.clone())]);
-            sum.extend(amounts(Some(&one), names));
+            sum.extend(amounts(Some(&one)));
         }
     }
-    add(&mut sum, &amounts(spec.overhead.as_ref(), names));
+    add(&mut sum, &amounts(spec.overhead.as_ref()));
     Amounts::from_map(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn pods_that_name_thousands_of_resources_take_the_room_of_one() {
+        let mut names = ResourceNames::default();
+        let pod = |prefix: &str, count: usize| -> PodSpec {
+            let requests: BTreeMap<String, Value> =
+                (0..count).map(|index| (format!("{prefix}.example/r{index}"), json!("1"))).collect();
+            serde_json::from_value(
+                json!({"containers": [{"name": "c", "resources": {"requests": requests}}]}),
+            )
+            .unwrap()
+        };
+        let many = pod_requests(&pod("a", 100_000), &mut names);
+        assert_eq!(many.iter().count(), NAMED_BY_PODS + 1);
+        assert_eq!(many.get(OTHER), Some(100_000 - NAMED_BY_PODS as i64));
+        // Others are told apart as before, once a node has what they ask for.
+        let gpu: Quantities = [("gpu.example/one".to_owned(), Quantity("4".to_owned()))].into();
+        let node = Amounts::of(Some(&gpu), &mut names);
+        let number = names.find("gpu.example/one").unwrap();
+        assert_eq!((node.get(number), names.name(number)), (Some(4), "gpu.example/one"));
+        let asks: PodSpec = serde_json::from_value(
+            json!({"containers": [{"name": "c", "resources": {"requests": {"gpu.example/one": "1", "cpu": "2"}}}]}),
+        )
+        .unwrap();
+        let asks = pod_requests(&asks, &mut names);
+        assert_eq!((asks.get(number), asks.get(CPU), asks.get(OTHER)), (Some(1), Some(2_000), None));
+    }
 }

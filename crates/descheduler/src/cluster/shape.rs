@@ -219,7 +219,8 @@ impl SpreadConstraint {
 fn asked(spec: &core::PodSpec, names: &mut ResourceNames) -> Box<[u16]> {
     let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let requests = containers.filter_map(|one| one.resources.as_ref()?.requests.as_ref());
-    let mut asked: Vec<u16> = requests.flat_map(|one| one.keys()).map(|name| names.number(name)).collect();
+    let mut asked: Vec<u16> =
+        requests.flat_map(|one| one.keys()).map(|name| names.number_of_pod(name)).collect();
     asked.sort_unstable();
     asked.dedup();
     asked.into()

@@ -236,6 +236,8 @@ pub async fn round(client: &Client, number: usize) -> Round {
     }
     // The next one begins with the application as it was.
     until(client, &format!("/apis/apps/v1/namespaces/{SHOP}/deployments/web"), "is whole", |web| {
+        let replicas = web["spec"]["replicas"].as_u64();
+        assert!(replicas.is_some_and(|it| (8..=10).contains(&it)), "nobody else scales it: {replicas:?}");
         web["status"]["availableReplicas"] == 8
     })
     .await;

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, MAINTENANCE_SCHEDULING_GATE};
+use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, MAINTENANCE_SCHEDULING_GATE, SURGE_ANNOTATION};
 use usher_tests::hostile::{LAST_SECOND, nested, places, values};
 
 use super::tally::Move;
@@ -82,6 +82,30 @@ fn namespace(random: &mut Rng, user: &User) -> &'static str {
         return user.namespace;
     }
     random.choice(NAMESPACES).unwrap_or(SHOP)
+}
+
+/// An autoscaler of nothing that says that its limits were raised for the administrator's Deployment, or for what does not exist.
+fn autoscaler(random: &mut Rng, user: &User) -> Call {
+    let namespace = namespace(random, user);
+    let name = format!("a{}", random.u8(..3));
+    let numbers = [0, 1, 3, 8, 9, 40, u32::MAX];
+    let mut number = || random.choice(numbers).unwrap_or(0);
+    let record = json!({
+        "by": number(), "minBy": number(), "minReplicas": number(), "maxBy": number(), "maxReplicas": number(), "of": "web",
+    });
+    let record = random.choice([record.to_string(), "nonsense".to_owned(), Value::Null.to_string()]);
+    let annotations = json!({SURGE_ANNOTATION: record});
+    let path = format!("/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers");
+    let object = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "annotations": if random.u8(..4) == 0 { Value::Null } else { annotations.clone() }},
+        "spec": {"minReplicas": 1, "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nosuch"}},
+    });
+    match random.u8(..3) {
+        0 => call(Method::POST, path, object),
+        1 => call(Method::DELETE, format!("{path}/{name}"), Value::Null),
+        _ => patch(format!("{path}/{name}"), json!({"metadata": {"annotations": annotations}})),
+    }
 }
 
 /// A pod of one of a few names, so that they do not become more and more.
@@ -316,6 +340,7 @@ pub fn attempt(of: Move, random: &mut Rng, user: &User, world: &World) -> Option
             let workload = one(random, user, &world.workloads)?;
             Some(annotated(random.choice([&space, workload])?, name, value.into()))
         }
+        Move::ForgedLimits => Some(autoscaler(random, user)),
         Move::HundredInterceptors => {
             let (path, mut pod) = pod(random, user);
             pod["metadata"]["annotations"] = interceptors(random);

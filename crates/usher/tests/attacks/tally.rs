@@ -23,6 +23,7 @@ pub enum Move {
     ForgedMirror,
     ForgedGate,
     ForgedStrategy,
+    ForgedLimits,
     HundredInterceptors,
     ReportProgress,
     AskForEviction,
@@ -40,7 +41,7 @@ pub enum Move {
 }
 
 impl Move {
-    pub const OF_USERS: [Self; 25] = [
+    pub const OF_USERS: [Self; 26] = [
         Self::HostileValue,
         Self::UnreadableTime,
         Self::NestedFields,
@@ -58,6 +59,7 @@ impl Move {
         Self::ForgedMirror,
         Self::ForgedGate,
         Self::ForgedStrategy,
+        Self::ForgedLimits,
         Self::HundredInterceptors,
         Self::ReportProgress,
         Self::AskForEviction,

@@ -77,7 +77,15 @@ fn lines() -> Vec<(&'static str, &'static str, Vec<Value>, Vec<&'static str>)> {
         // The answer to a deletion is the pod.
         ("interceptor", "t1", vec![status.clone(), deletes.clone(), answer.clone()], knows_nodes.clone()),
         ("interceptor", "t2", vec![status, deletes, answer], knows_nodes.clone()),
-        ("writes-pods", SHOP, vec![rule("", &["pods"], &["create"])], vec![]),
+        (
+            "writes-pods-and-autoscalers",
+            SHOP,
+            vec![
+                rule("", &["pods"], &["create"]),
+                rule("autoscaling", &["horizontalpodautoscalers"], &everything),
+            ],
+            vec![],
+        ),
         // The scheduler's events tell where pods are.
         (
             "reads",

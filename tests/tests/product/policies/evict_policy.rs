@@ -107,6 +107,7 @@ pub(super) async fn that_a_pod_is_wanted_gone_is_the_managers_to_say(cluster: Te
 
 pub(super) async fn taint_evictions_leave_pods_to_workloads_that_take_over(cluster: TestCluster) {
     let files = [
+        "policies.yaml",
         "evict-policy/role.yaml",
         "evict-policy/policies.yaml",
         "workloads/deployment-limits.yaml",

@@ -133,6 +133,8 @@ fn limits_that_a_record_makes_no_sense_of_stay_and_the_record_goes() {
     for record in [
         json!("nonsense"),
         json!({"by": "x"}),
+        // The Deployment would be left with nothing.
+        json!({"by": 2, "minBy": 0, "minReplicas": 2, "maxBy": 0, "maxReplicas": 5}),
         json!({"by": 0, "minBy": 7, "minReplicas": 2, "maxBy": 0, "maxReplicas": 5}),
         json!({"by": 0, "minBy": 0, "minReplicas": 2, "maxBy": 5, "maxReplicas": 5}),
         json!({"by": 0, "minBy": 0, "minReplicas": 2, "maxBy": 4, "maxReplicas": 5}),

@@ -26,7 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
 use usher_api::workloads::Strategy;
 
-use super::availability::{Unavailable, later, ready_at, why_unavailable};
+use super::availability::{Unavailable, later, why_unavailable};
 use super::{Decision, Effect, Wait, complete, next_beat};
 use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request};
 pub use describe::{Description, describe};
@@ -37,7 +37,7 @@ use max_unavailable::let_go;
 use preference::{called_off, comes_first, is_below_marks, mark_of, preferences};
 use size::{accept, lower, max_surge, raise};
 use state::{SurgeState, state};
-use telling::{SETTLE, tell_progress};
+use telling::{SETTLE, tell_of_those_that_came_back, tell_progress};
 
 /// So often a surge is tried where somebody sets it back.
 const TRIES: u32 = 2;
@@ -66,6 +66,8 @@ pub struct Case<'a> {
     pub may_hand_over: bool,
     /// How many names of pods to be handed over were taken by others, by the UID of the request.
     pub taken: &'a HashMap<Arc<str>, u32>,
+    /// Pods that came back to a node which others were asked to leave, by their UID, and until when they wait.
+    pub held_back: &'a HashMap<Arc<str>, Timestamp>,
     /// What the server does not let us do, in its own words.
     pub refused: Option<&'a str>,
 }
@@ -100,6 +102,17 @@ fn is_completed(request: &Request) -> bool {
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
+    let mut decision = decide_for_others(case, now);
+    if let Some(until) = case.held_back.values().min() {
+        decision.effects.extend(tell_of_those_that_came_back(case, now));
+        decision.waiting_on.get_or_insert(Wait::CameBack { until: *until });
+        decision.recheck_at = decision.recheck_at.into_iter().chain([*until]).min();
+    }
+    decision
+}
+
+/// For all pods but those that came back.
+fn decide_for_others(case: &Case<'_>, now: Timestamp) -> Decision {
     let deployment = case.deployment;
     let state = state(case, now);
     let declines = declines(case, &state);
@@ -233,7 +246,8 @@ fn without_room(case: &Case<'_>, state: &SurgeState<'_>) -> Option<(u32, Timesta
     let is_stuck = (state.missing == 0 || case.deployment.replica_failure.is_some())
         && state.unavailable.iter().all(|(_, why)| has_no_room(why));
     let made = state.unavailable.iter().map(|(pod, _)| pod.created);
-    let moved = made.chain([ready_at(case.pods.values())]).max()?;
+    let ready = case.pods.values().filter_map(|pod| pod.ready_since);
+    let moved = made.chain(ready).max()?;
     (is_stuck && !state.is_rolling_out && spare > 0 && spare < state.size.by)
         .then(|| (spare, later(moved, ROOM)))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use usher_api::report::Report;
 
-use super::super::availability::{batch, later, ready_at, why_unavailable};
+use super::super::availability::{asked_at, batch, later, ready_at, why_unavailable};
 use super::super::{Effect, next_beat};
 use super::hand_over::replacement;
 use super::state::SurgeState;
@@ -29,7 +29,7 @@ pub(super) fn tell_progress(
     let pods = || case.pods.values().chain(case.handed);
     let one = batch(pods()).saturating_add(min_ready);
     let at_once = most.max(1);
-    let moved = ready_at(pods());
+    let moved = ready_at(pods(), asked_at(case.requests.values()));
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
@@ -42,6 +42,21 @@ pub(super) fn tell_progress(
         effects.extend(report(case, pod, request, (&words, Some(finish), moved), now));
     }
     effects
+}
+
+pub(super) fn tell_of_those_that_came_back(case: &Case<'_>, now: Timestamp) -> Vec<Effect> {
+    let held_back = case.pods.values().filter(|pod| case.held_back.contains_key(&pod.uid));
+    let with_request = held_back.filter_map(|pod| Some((pod, case.requests.get(&pod.uid)?)));
+    with_request
+        .filter_map(|(pod, request)| {
+            let words = format!(
+                "{} came to node {}, which others of its Deployment were asked to leave, and is replaced later than they were: see whether \
+                 its template names the node or tolerates node.kubernetes.io/unschedulable",
+                pod.key.name, pod.node
+            );
+            report(case, pod, request, (&words, None, Timestamp::MIN), now)
+        })
+        .collect()
 }
 
 /// What is said at the beginning of the turn, when it changes what is waited for, and with every sign of life. That there is progress

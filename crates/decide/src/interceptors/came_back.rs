@@ -1,0 +1,62 @@
+//! Pods that come to a node which others of their workload were asked to leave: their template names the node, or tolerates that it is
+//! cordoned. Each is replaced later than the one before, or new ones would come and go without end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::availability::later;
+use crate::snapshot::{Key, Pod, Request};
+
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// So long after the last one has left, one that comes is none that came back.
+const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
+/// What is forgotten is removed when there is more than this, and twice as much as was left the last time.
+const MANY: usize = 1_024;
+
+#[derive(Debug, Default)]
+pub(super) struct CameBack {
+    /// By workload and node.
+    left: HashMap<(Key, Arc<str>), Left>,
+    /// So many were left when those were removed that are forgotten.
+    kept: usize,
+}
+
+/// Pods of one workload that have left one node.
+#[derive(Debug)]
+struct Left {
+    /// When the last one was asked to, by the server's clock, as are the times at which pods were created.
+    asked: Timestamp,
+    at: Timestamp,
+    /// How often some of them had come back.
+    times: u32,
+}
+
+impl CameBack {
+    pub fn has_left(&mut self, workload: Key, pod: &Pod, request: &Request, now: Timestamp) {
+        let entry = self.left.entry((workload, pod.node.clone()));
+        let left = entry.or_insert(Left { asked: request.created, at: now, times: 0 });
+        if now >= later(left.at, FORGOTTEN) {
+            left.times = 0;
+        } else if pod.created > left.asked {
+            left.times = left.times.saturating_add(1);
+        }
+        // Of those that came back together, the first counts, and the others are not newer than its request.
+        left.asked = left.asked.max(request.created);
+        left.at = now;
+        if self.left.len() >= MANY.max(self.kept.saturating_mul(2)) {
+            self.left.retain(|_, left| now < later(left.at, FORGOTTEN));
+            self.kept = self.left.len();
+        }
+    }
+
+    /// Until when a pod that came back waits.
+    pub fn held_until(&self, workload: &Key, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+        let left = self.left.get(&(workload.clone(), pod.node.clone()))?;
+        let pause = FIRST_PAUSE * 2_i32.pow(left.times.min(10));
+        let until = later(left.at, pause.min(LONGEST_PAUSE));
+        (pod.created > left.asked && now < until).then_some(until)
+    }
+}
