@@ -140,7 +140,7 @@ async fn connection(
     }
 }
 
-const TELL_EVERY: Duration = Duration::from_mins(1);
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 type Answer = Response<Full<Bytes>>;
 

@@ -1,23 +1,19 @@
 //! Shutdowns of the node become maintenances (KEP-4212, "kubelet: Graceful Node Shutdown"): its pods are asked to leave in the order of
 //! the plan, and the shutdown waits for them.
 
-use std::collections::BTreeSet;
+mod decision;
+
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use usher_api::lenient::Lenient;
-use usher_api::names::{
-    NODE_AGENT_BOOT_ANNOTATION, NODE_AGENT_CAUSE_ANNOTATION, NODE_AGENT_DEADLINE_ANNOTATION,
-};
-use usher_api::{
-    DrainPlanEntry, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage as Stage, PodType,
-};
+use usher_api::names::{NODE_AGENT_BOOT_ANNOTATION, NODE_AGENT_CAUSE_ANNOTATION};
+use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 use usher_apply::{Clock, Events, Interceptions, kind_of};
 use usher_decide::interceptors::Effect;
 use usher_decide::snapshot::{Node, NodeOnWire, Owner, Pod, PodOnWire};
@@ -25,6 +21,9 @@ use usher_decide::snapshot::{Node, NodeOnWire, Owner, Pod, PodOnWire};
 use crate::kubelet::GracePeriod;
 use crate::logind::{Inhibitor, Logind, LogindError};
 use crate::shutdown_limit::ShutdownLimit;
+pub use decision::{
+    Cause, Own, Seen, Step, UnderWay, alone_up_to, decide, is_over, maintenance, maintenance_name, plan,
+};
 
 /// How often it is looked whether the pods have ended, and how long the API server is waited for each time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,158 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const LOOK_FOR: Duration = Duration::from_secs(60);
 /// Between two tries to reach logind again.
 const RECONNECT: Duration = Duration::from_secs(10);
-/// So many priorities fit into a plan, beside those that every plan has.
-const PRIORITIES_MAX: usize = 28;
 /// So many pods are named.
 const NAMED: usize = 10;
-
-/// Why the node goes down: it says so in its maintenance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// logind said so, and says so too if it is cancelled.
-    Shutdown,
-    /// Somebody gave notice, and takes it back by completing the maintenance.
-    Notice,
-}
-
-impl Cause {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Shutdown => "shutdown",
-            Self::Notice => "notice",
-        }
-    }
-}
-
-/// What is known of the node's own maintenance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
-    pub uid: String,
-    /// It is not completed and not being deleted.
-    pub is_active: bool,
-    pub is_deleting: bool,
-    pub boot: String,
-    pub is_of_shutdown: bool,
-}
-
-/// What is seen while the node is to go down.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
-    /// The API server does not answer, or refuses to tell, since then.
-    Nothing {
-        since: Timestamp,
-    },
-    Cluster {
-        phase: Option<String>,
-        own: Option<Own>,
-    },
-}
-
-/// A shutdown that is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnderWay {
-    pub begun: Timestamp,
-    /// It goes on then, whoever is left.
-    pub until: Timestamp,
-    /// A maintenance was seen: the pods are asked to leave.
-    pub is_asked: bool,
-    /// No maintenance could be made, since then.
-    pub unmade_since: Option<Timestamp>,
-}
-
-impl UnderWay {
-    pub fn new(begun: Timestamp, until: Timestamp) -> Self {
-        Self { begun, until, is_asked: false, unmade_since: None }
-    }
-
-    /// How long the API server is waited for. One that is busy, or is being restarted, is back soon; pods that were asked are leaving
-    /// meanwhile.
-    fn patience(&self) -> SignedDuration {
-        let granted = self.until.duration_since(self.begun);
-        if self.is_asked { (granted / 2).min(SignedDuration::from_secs(30)) } else { self.patience_to_ask() }
-    }
-
-    fn patience_to_ask(&self) -> SignedDuration {
-        (self.until.duration_since(self.begun) / 4).min(SignedDuration::from_secs(10))
-    }
-
-    /// How long one call is waited for.
-    fn answer_within(&self, now: Timestamp) -> Duration {
-        let left = self.until.duration_since(now).min(self.patience_to_ask());
-        Duration::try_from(left).unwrap_or_default().clamp(Duration::from_millis(200), ANSWER_WITHIN)
-    }
-}
-
-/// What is done next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Makes a maintenance. If that has been refused for long, what can be ended without it is.
-    Create {
-        is_alone: bool,
-    },
-    /// The maintenance of an earlier time has to go first.
-    Remove,
-    Wait,
-    /// Nobody can be asked: what can be ended without the API server is ended.
-    EndAlone,
-    /// All pods have ended.
-    Done,
-    /// There is no more time.
-    GiveUp,
-}
-
-/// A maintenance of the node that drains already is joined: there is one only if none does.
-pub fn decide(seen: &Seen, under_way: &UnderWay, now: Timestamp) -> Step {
-    let is_long = |since: Timestamp| now.duration_since(since) >= under_way.patience();
-    match seen {
-        Seen::Cluster { phase: Some(phase), .. } if phase == "Drained" => Step::Done,
-        _ if now >= under_way.until => Step::GiveUp,
-        Seen::Nothing { since } if is_long(*since) => Step::EndAlone,
-        Seen::Nothing { .. } => Step::Wait,
-        Seen::Cluster { phase: Some(phase), .. } if phase == "Draining" => Step::Wait,
-        Seen::Cluster { own: Some(own), .. } if own.is_active => Step::Wait,
-        Seen::Cluster { own: Some(own), .. } if own.is_deleting => Step::Wait,
-        Seen::Cluster { own: Some(_), .. } => Step::Remove,
-        Seen::Cluster { own: None, .. } => {
-            Step::Create { is_alone: under_way.unmade_since.is_some_and(is_long) }
-        }
-    }
-}
-
-/// Whether the maintenance is to go while no shutdown is under way: it was cancelled, or the node has started again.
-pub fn is_over(own: &Own, boot: &str, complete_after_boot: bool) -> bool {
-    if own.boot == boot {
-        own.is_of_shutdown && !own.is_deleting
-    } else {
-        complete_after_boot && !own.is_deleting
-    }
-}
-
-/// The priorities of the kubelet's configuration, without the seconds: pods below each next one leave before those from it on.
-pub fn plan(periods: &[GracePeriod]) -> Vec<DrainPlanEntry> {
-    let priorities: BTreeSet<i32> = periods.iter().map(|it| it.priority).collect();
-    let bounds: Vec<i32> = priorities.into_iter().skip(1).map(|it| it.saturating_sub(1)).collect();
-    if bounds.len() > PRIORITIES_MAX {
-        return Vec::new();
-    }
-    let kinds = [PodType::Default, PodType::DaemonSet, PodType::Static];
-    kinds.into_iter().flat_map(|kind| bounds.iter().map(move |it| DrainPlanEntry::up_to(*it, kind))).collect()
-}
-
-/// Up to which priority static pods are ended after this long, if nobody can be asked: each group has its seconds, and the next one
-/// begins after them.
-pub fn alone_up_to(periods: &[GracePeriod], since: SignedDuration) -> i32 {
-    let mut sorted: Vec<&GracePeriod> = periods.iter().collect();
-    sorted.sort_by_key(|it| it.priority);
-    let mut passed = SignedDuration::ZERO;
-    for (at, period) in sorted.iter().enumerate() {
-        passed += SignedDuration::from_secs(period.shutdown_grace_period_seconds.max(0));
-        if since < passed {
-            return sorted.get(at + 1).map_or(i32::MAX, |next| next.priority.saturating_sub(1));
-        }
-    }
-    i32::MAX
-}
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -198,40 +47,6 @@ pub struct Options {
     pub complete_after_boot: bool,
     /// If logind is to let shutdowns wait longer than it does by itself.
     pub limit: Option<ShutdownLimit>,
-}
-
-/// The name of the maintenance that an agent makes for its node. Policies let it have no other.
-pub fn maintenance_name(node: &str) -> String {
-    format!("shutdown-{node}")
-}
-
-pub fn maintenance(
-    options: &Options,
-    cause: Cause,
-    reason: &str,
-    deadline: Option<Timestamp>,
-) -> NodeMaintenance {
-    let by_name = NodeSelectorRequirement {
-        key: "metadata.name".to_owned(),
-        operator: "In".to_owned(),
-        values: Some(vec![options.node.clone()]),
-    };
-    let term = NodeSelectorTerm { match_fields: Some(vec![by_name]), match_expressions: None };
-    let spec = NodeMaintenanceSpec {
-        node_selector: NodeSelector { node_selector_terms: vec![term] },
-        stage: Stage::Drain,
-        drain_plan: plan(&options.periods),
-        reason: reason.to_owned(),
-        ..NodeMaintenanceSpec::default()
-    };
-    let mut object = NodeMaintenance::new(&maintenance_name(&options.node), spec);
-    let annotations = object.metadata.annotations.get_or_insert_default();
-    annotations.insert(NODE_AGENT_BOOT_ANNOTATION.to_owned(), options.boot.clone());
-    annotations.insert(NODE_AGENT_CAUSE_ANNOTATION.to_owned(), cause.name().to_owned());
-    if let Some(deadline) = deadline {
-        annotations.insert(NODE_AGENT_DEADLINE_ANNOTATION.to_owned(), deadline.to_string());
-    }
-    object
 }
 
 /// A notice that could not be given.
@@ -604,114 +419,5 @@ impl Shutdown {
             Ok(Ok(Some(_))) => true,
             Ok(Err(_)) | Err(_) => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn own(is_active: bool, is_deleting: bool) -> Option<Own> {
-        let (uid, boot) = ("u".to_owned(), "b".to_owned());
-        Some(Own { uid, is_active, is_deleting, boot, is_of_shutdown: true })
-    }
-
-    #[test]
-    fn a_shutdown_makes_a_maintenance_or_joins_one_and_waits_until_all_pods_have_ended() {
-        let seen = |phase: Option<&str>, own| Seen::Cluster { phase: phase.map(str::to_owned), own };
-        let create = Step::Create { is_alone: false };
-        for (seen, now, wanted) in [
-            (seen(None, None), 0, create),
-            (seen(Some("Cordoned"), None), 0, create),
-            (seen(Some("Draining"), None), 0, Step::Wait),
-            (seen(None, own(true, false)), 0, Step::Wait),
-            (seen(None, own(false, true)), 0, Step::Wait),
-            (seen(None, own(false, false)), 0, Step::Remove),
-            (seen(Some("Drained"), own(true, false)), 0, Step::Done),
-            (seen(Some("Drained"), None), 100, Step::Done),
-            (seen(Some("Draining"), None), 60, Step::GiveUp),
-            (seen(None, None), 60, Step::GiveUp),
-            (Seen::Nothing { since: at(40) }, 60, Step::GiveUp),
-        ] {
-            assert_eq!(decide(&seen, &UnderWay::new(at(0), at(60)), at(now)), wanted, "{seen:?} at {now}");
-        }
-    }
-
-    #[test]
-    fn an_api_server_that_is_away_for_a_moment_is_waited_for_and_longer_once_pods_were_asked() {
-        let nothing = Seen::Nothing { since: at(10) };
-        let asked = |until| UnderWay { is_asked: true, ..UnderWay::new(at(0), at(until)) };
-        let first_alone = |under_way: UnderWay| {
-            (10..200).find(|now| decide(&nothing, &under_way, at(*now)) == Step::EndAlone).unwrap()
-        };
-        assert_eq!(first_alone(UnderWay::new(at(0), at(600))), 20);
-        assert_eq!(first_alone(UnderWay::new(at(0), at(20))), 15, "there is less time in all");
-        assert_eq!(first_alone(asked(600)), 40);
-        assert_eq!(first_alone(asked(40)), 30);
-        // One that answers and takes no maintenance does not keep the node waiting for ever.
-        let unmade = UnderWay { unmade_since: Some(at(10)), ..UnderWay::new(at(0), at(600)) };
-        let empty = Seen::Cluster { phase: None, own: None };
-        assert_eq!(decide(&empty, &unmade, at(19)), Step::Create { is_alone: false });
-        assert_eq!(decide(&empty, &unmade, at(20)), Step::Create { is_alone: true });
-    }
-
-    #[test]
-    fn a_limit_without_end_is_none_and_calls_never_take_longer_than_there_is_time() {
-        assert_eq!(later(at(0), Duration::from_micros(u64::MAX)), Timestamp::MAX);
-        let short = UnderWay::new(at(0), at(4));
-        assert_eq!(short.answer_within(at(0)), Duration::from_secs(1));
-        assert_eq!(short.answer_within(at(4)), Duration::from_millis(200));
-        assert_eq!(UnderWay::new(at(0), Timestamp::MAX).answer_within(at(0)), ANSWER_WITHIN);
-    }
-
-    #[test]
-    fn a_maintenance_survives_restarts_and_goes_when_the_shutdown_was_cancelled_or_the_node_has_started() {
-        let of = |boot: &str, is_of_shutdown| Own {
-            boot: boot.into(),
-            is_of_shutdown,
-            ..own(true, false).unwrap()
-        };
-        for (own, complete_after_boot, wanted) in [
-            (of("now", true), false, true),
-            (of("now", false), true, false),
-            (of("before", true), false, false),
-            (of("before", true), true, true),
-            (of("before", false), true, true),
-        ] {
-            assert_eq!(is_over(&own, "now", complete_after_boot), wanted, "{own:?}");
-        }
-    }
-
-    fn periods(all: &[(i32, i64)]) -> Vec<GracePeriod> {
-        let period = |(priority, seconds): &(i32, i64)| GracePeriod {
-            priority: *priority,
-            shutdown_grace_period_seconds: *seconds,
-        };
-        all.iter().map(period).collect()
-    }
-
-    #[test]
-    fn the_plan_has_the_kubelets_priorities_without_the_seconds() {
-        let given = periods(&[(100_000, 10), (10_000, 180), (1000, 120), (0, 60)]);
-        let wanted: Vec<DrainPlanEntry> = [PodType::Default, PodType::DaemonSet, PodType::Static]
-            .into_iter()
-            .flat_map(|kind| [999, 9999, 99_999].map(|it| DrainPlanEntry::up_to(it, kind)))
-            .collect();
-        assert_eq!(plan(&given), wanted);
-        assert!(plan(&[]).is_empty());
-        let many: Vec<(i32, i64)> = (0..60).map(|it| (it, 1)).collect();
-        assert!(plan(&periods(&many)).is_empty(), "the default entries are left");
-    }
-
-    #[test]
-    fn alone_pods_end_by_priority_and_each_group_has_its_time() {
-        let given = periods(&[(1000, 120), (0, 60)]);
-        let up_to = |seconds| alone_up_to(&given, SignedDuration::from_secs(seconds));
-        assert_eq!((up_to(0), up_to(59), up_to(60), up_to(500)), (999, 999, i32::MAX, i32::MAX));
-        assert_eq!(alone_up_to(&[], SignedDuration::ZERO), i32::MAX);
     }
 }
