@@ -103,7 +103,7 @@ pub async fn run_until(
         beside: beside.clone(),
     };
     let mut stop = std::pin::pin!(stop);
-    let mut streams: SelectAll<BoxStream<'static, Told>> = SelectAll::new();
+    let mut streams: SelectAll<BoxStream<'static, WatchEvent>> = SelectAll::new();
     streams.push(agent.follow_node());
     streams.push(agent.follow_pods());
     let synced_by = agent.clock.now() + SYNCED_WITHIN;
@@ -148,7 +148,7 @@ pub async fn run_until(
 }
 
 /// What a watch says.
-enum Told {
+enum WatchEvent {
     Node(watcher::Event<Lenient<NodeOnWire>>),
     Pod(watcher::Event<Lenient<PodOnWire>>),
     Request(Key, watcher::Event<Lenient<RequestOnWire>>),
@@ -212,18 +212,18 @@ where
 }
 
 impl Agent {
-    fn follow_node(&self) -> BoxStream<'static, Told> {
+    fn follow_node(&self) -> BoxStream<'static, WatchEvent> {
         let nodes = Api::all(self.client.clone());
-        stream(nodes, &format!("metadata.name={}", self.options.node)).map(Told::Node).boxed()
+        stream(nodes, &format!("metadata.name={}", self.options.node)).map(WatchEvent::Node).boxed()
     }
 
-    fn follow_pods(&self) -> BoxStream<'static, Told> {
+    fn follow_pods(&self) -> BoxStream<'static, WatchEvent> {
         let pods = Api::all(self.client.clone());
-        stream(pods, &format!("spec.nodeName={}", self.options.node)).map(Told::Pod).boxed()
+        stream(pods, &format!("spec.nodeName={}", self.options.node)).map(WatchEvent::Pod).boxed()
     }
 
     /// Each mirror pod has at most one request, by the name of its UID.
-    fn follow_requests(&mut self) -> Vec<BoxStream<'static, Told>> {
+    fn follow_requests(&mut self) -> Vec<BoxStream<'static, WatchEvent>> {
         let wanted: BTreeSet<Key> = self.pods.pods.values().map(|pod| pod.request_key()).collect();
         self.following.retain(|key, _| wanted.contains(key));
         self.requests.retain(|key, _| wanted.contains(key));
@@ -237,7 +237,7 @@ impl Agent {
             self.following.insert(key.clone(), following);
             let requests = Api::namespaced(self.client.clone(), &key.namespace);
             let told = stream(requests, &format!("metadata.name={}", key.name));
-            streams.push(told.map(move |it| Told::Request(key.clone(), it)).take_until(ended).boxed());
+            streams.push(told.map(move |it| WatchEvent::Request(key.clone(), it)).take_until(ended).boxed());
         }
         streams
     }
@@ -246,9 +246,9 @@ impl Agent {
         self.node.is_some() && self.pods.is_listed && self.following.values().all(|it| it.is_listed)
     }
 
-    fn learn(&mut self, told: Told) {
-        match told {
-            Told::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
+    fn learn(&mut self, event: WatchEvent) {
+        match event {
+            WatchEvent::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
                 if let Ok(node) = node.read() {
                     let annotations = node.metadata.annotations.as_ref();
                     let says = annotations.and_then(|all| all.get(NODE_AGENT_ANNOTATION));
@@ -258,13 +258,13 @@ impl Agent {
                     self.node = Some(Some(node.into()));
                 }
             }
-            Told::Node(watcher::Event::Delete(_)) => self.node = Some(None),
-            Told::Node(watcher::Event::InitDone) => {
+            WatchEvent::Node(watcher::Event::Delete(_)) => self.node = Some(None),
+            WatchEvent::Node(watcher::Event::InitDone) => {
                 self.node.get_or_insert(None);
             }
-            Told::Node(watcher::Event::Init) => {}
-            Told::Pod(event) => self.learn_pod(event),
-            Told::Request(key, event) => self.learn_request(&key, event),
+            WatchEvent::Node(watcher::Event::Init) => {}
+            WatchEvent::Pod(event) => self.learn_pod(event),
+            WatchEvent::Request(key, event) => self.learn_request(&key, event),
         }
     }
 

@@ -245,7 +245,7 @@ impl BundledInterceptor for DaemonSets {
                     let after = self.sets.get(&key);
                     if before.as_ref() != after {
                         let uids = [before.as_ref(), after].into_iter().flatten().map(|set| set.uid.clone());
-                        self.look_at_pods_of(&uids.collect::<Vec<_>>());
+                        self.enqueue_pods_of(&uids.collect::<Vec<_>>());
                         self.pending.insert(Item::Workload(key));
                         self.pending.insert(Item::HeldNodes);
                     }
@@ -254,7 +254,7 @@ impl BundledInterceptor for DaemonSets {
             Event::Namespace(event) => {
                 for name in self.namespaces.changed(event) {
                     self.pending.insert(Item::HeldNodes);
-                    self.look_at_namespace(&name);
+                    self.enqueue_namespace(&name);
                 }
             }
             Event::Maintenance(event) => {
@@ -352,7 +352,7 @@ impl DaemonSets {
         if !pod.is_daemon() {
             if pod.names_interceptors && self.is_on {
                 // Somebody may have annotated it with this class all the same.
-                self.look_at(&pod);
+                self.enqueue(&pod);
             } else {
                 self.pods.remove(key);
             }
@@ -373,7 +373,7 @@ impl DaemonSets {
             self.pods.remove(key);
             return;
         }
-        self.look_at(&pod);
+        self.enqueue(&pod);
     }
 
     fn count_pods_of(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
@@ -402,7 +402,7 @@ impl DaemonSets {
         }
     }
 
-    fn look_at(&mut self, pod: &Pod) {
+    fn enqueue(&mut self, pod: &Pod) {
         let request = pod.request_key();
         if self.requests.contains_key(&request) {
             self.pending.insert(Item::Request(request));
@@ -410,7 +410,7 @@ impl DaemonSets {
     }
 
     /// The pods of DaemonSets by their UIDs: those that are asked to leave, and those behind the gate.
-    fn look_at_pods_of(&mut self, sets: &[Arc<str>]) {
+    fn enqueue_pods_of(&mut self, sets: &[Arc<str>]) {
         let is_of = |pod: Option<&Arc<Pod>>| {
             pod.and_then(|pod| pod.owner.as_ref()).is_none_or(|owner| sets.contains(&owner.uid))
         };
@@ -420,7 +420,7 @@ impl DaemonSets {
         self.pending.extend(gated.cloned().map(Item::GatedPod));
     }
 
-    fn look_at_namespace(&mut self, namespace: &str) {
+    fn enqueue_namespace(&mut self, namespace: &str) {
         let of = |key: &&Key| &*key.namespace == namespace;
         self.pending.extend(self.requests.keys().filter(of).cloned().map(Item::Request));
         self.pending.extend(self.gated.iter().filter(of).cloned().map(Item::GatedPod));
@@ -443,7 +443,7 @@ impl DaemonSets {
             let on_node = self.on_node.get(&node).into_iter().flatten().cloned().collect::<Vec<_>>();
             for key in on_node {
                 if let Some(pod) = self.pods.get(&key).cloned() {
-                    self.look_at(&pod);
+                    self.enqueue(&pod);
                 }
             }
         }

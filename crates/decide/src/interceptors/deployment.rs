@@ -410,7 +410,7 @@ impl Deployments {
         if [before, after.as_ref()].into_iter().flatten().any(|set| set.evicts.is_some()) {
             self.pending.insert(Item::ReplicaSet(key.clone()));
         }
-        self.look_at_pods(key);
+        self.enqueue_requests_of(key);
     }
 
     /// The ReplicaSet of a pod, if it has no Deployment and says how many go at a time.
@@ -442,7 +442,7 @@ impl Deployments {
     }
 
     /// The requests for the pods of a ReplicaSet one by one.
-    fn look_at_pods(&mut self, set: &Key) {
+    fn enqueue_requests_of(&mut self, set: &Key) {
         let pods = self.of_set.get(set).into_iter().flatten().filter_map(|key| self.pods.get(key));
         let is_ours = |key: &Key| self.requests.contains_key(key) || self.marked.contains_key(&key.name);
         let requests = pods.map(|pod| pod.request_key()).filter(is_ours);
@@ -453,7 +453,7 @@ impl Deployments {
     fn orphans_of(&mut self, deployment: &Key) {
         let sets: Vec<Key> = self.of_deployment.get(deployment).into_iter().flatten().cloned().collect();
         for set in sets {
-            self.look_at_pods(&set);
+            self.enqueue_requests_of(&set);
         }
     }
 

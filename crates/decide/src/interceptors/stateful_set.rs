@@ -340,7 +340,7 @@ impl BundledInterceptor for StatefulSets {
             Event::StatefulSet(event) => {
                 for (key, before) in event.store(&mut self.sets, |set| set.key.clone()) {
                     if before.as_ref() != self.sets.get(&key) {
-                        self.look_at(key);
+                        self.enqueue(key);
                     }
                 }
             }
@@ -409,7 +409,7 @@ impl StatefulSets {
     }
 
     /// Something else may decide on its pods from now on: those that have no set any more are looked at one by one.
-    fn look_at(&mut self, key: Key) {
+    fn enqueue(&mut self, key: Key) {
         let of = |request: &&Arc<Request>| request.key.namespace == key.namespace;
         self.pending
             .extend(self.requests.values().filter(of).map(|request| Item::Request(request.key.clone())));
