@@ -12,10 +12,10 @@ ATTACK_SECONDS ?= 600
 # The version of cargo-deny that `make deny` was tried with.
 DENY = 0.19.0
 
-.PHONY: help demo test test-fast installed seeds soak attacks check deny fuzz bench record image
+.PHONY: help demo test test-fast installed seeds soak attacks check install-deny deny fuzz bench record image
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: toolchain ## what Usher does for pods, on an embedded cluster, in under a minute
 	$(CARGO) run --locked -p usher -- demo
@@ -54,10 +54,13 @@ check: toolchain ## format, lints, generated files, dependency direction; licenc
 	hack/check-generated
 	hack/check-dependencies
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked --offline --workspace check --hide-inclusion-graph bans licenses sources; \
-	else echo "!! check: licences, bans and sources of crates are not checked, cargo-deny is missing; 'make deny' says how to install it"; fi
+	else echo "!! check: licences, bans and sources of crates are not checked, cargo-deny is missing; 'make install-deny' installs it"; fi
+
+install-deny: toolchain ## cargo-deny, which `make check` and `make deny` use
+	$(CARGO) install --locked cargo-deny --version $(DENY)
 
 deny: toolchain ## advisories, licences, bans and sources of the crates we depend on (needs the network for the advisories)
-	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: $(CARGO) install --locked cargo-deny --version $(DENY)"; exit 1; }
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: make install-deny"; exit 1; }
 	$(CARGO) deny --locked --workspace check --hide-inclusion-graph
 
 fuzz: toolchain ## SECONDS=60 of fuzzing: reviews, watch events, annotations, drain plans, kubeconfigs (stable Rust, needs a C++ compiler)
