@@ -25,17 +25,19 @@ pub struct Cycle<'a> {
     pub nodes: &'a NodeList,
     pub differences: Differences,
     limits: Limits,
-    leaving: Set<u32>,
+    /// The pods that are leaving, with their UIDs.
+    leaving: Map<u32, &'a str>,
+    leaving_by_name: Vec<u32>,
     replacements: Replacements,
     cooling: Map<u32, Timestamp>,
     /// Pods that were decided on, and count as gone from then on.
     gone: Set<u32>,
     gone_in_order: Vec<u32>,
     gone_of_owner: Map<Box<str>, u64>,
-    /// What came to nodes and went from them by decisions, by resource.
-    shifted: Map<u32, Vec<i64>>,
+    /// What came to nodes and went from them by decisions, by node and resource.
+    shifted: Vec<Vec<i64>>,
     /// Pods that are expected on nodes, because they fit there when they were proposed.
-    expected: Map<u32, Vec<u32>>,
+    expected: Vec<Vec<u32>>,
     /// Nodes that a pod left, in order.
     left: Vec<u32>,
     asked_in_all: u64,
@@ -78,7 +80,7 @@ impl<'a> Cycle<'a> {
         cluster: &'a Cluster,
         nodes: &'a NodeList,
         limits: Limits,
-        in_progress: &InProgress,
+        in_progress: &'a InProgress,
         differences: Differences,
         now: Timestamp,
     ) -> Self {
@@ -88,14 +90,15 @@ impl<'a> Cycle<'a> {
             nodes,
             differences,
             limits,
-            leaving: Set::default(),
+            leaving: Map::default(),
+            leaving_by_name: Vec::new(),
             replacements: Replacements::default(),
             cooling: Map::default(),
             gone: Set::default(),
             gone_in_order: Vec::new(),
             gone_of_owner: Map::default(),
-            shifted: Map::default(),
-            expected: Map::default(),
+            shifted: vec![Vec::new(); cluster.node_slots()],
+            expected: vec![Vec::new(); cluster.node_slots()],
             left: Vec::new(),
             asked_in_all: 0,
             asked_of_node: Map::default(),
@@ -114,7 +117,10 @@ impl<'a> Cycle<'a> {
                 continue;
             };
             let (node, namespace) = (pod.node, shape.namespace.clone());
-            if !asked.by.is_empty() && cycle.leaving.insert(slot) {
+            if !asked.by.is_empty() {
+                cycle.leaving.insert(slot, uid);
+                // Who is in progress is sorted by name, and of two of the same name one is there.
+                cycle.leaving_by_name.push(slot);
                 cycle.count(node, namespace);
                 if let Some(asked) = asked.since.filter(|_| !pod.terminating) {
                     since.push((slot, asked.as_second()));
@@ -131,7 +137,7 @@ impl<'a> Cycle<'a> {
                 cycle.cooling.insert(slot, until);
             }
         }
-        cycle.replacements = Replacements::of(cluster, &since, &cycle.leaving);
+        cycle.replacements = Replacements::of(cluster, &since, |slot| cycle.is_leaving(slot));
         cycle
     }
 
@@ -154,7 +160,7 @@ impl<'a> Cycle<'a> {
     }
 
     pub fn is_leaving(&self, slot: u32) -> bool {
-        self.leaving.contains(&slot)
+        self.leaving.contains_key(&slot)
     }
 
     pub fn cools_until(&self, slot: u32) -> Option<Timestamp> {
@@ -170,13 +176,13 @@ impl<'a> Cycle<'a> {
     /// What pods on a node request, after what was decided.
     pub fn requested(&self, node: u32, resource: u16) -> i64 {
         let requested = self.cluster.node(node).map_or(0, |node| node.requested_of(resource));
-        let shifted = self.shifted.get(&node).and_then(|all| all.get(resource as usize)).copied();
+        let shifted = self.shifted.get(node as usize).and_then(|all| all.get(resource as usize)).copied();
         requested.saturating_add(shifted.unwrap_or(0))
     }
 
     /// What pods on a node request, without those that were decided on; what is expected there does not count, nor do replacements.
     pub fn requested_by_present(&self, node: u32, resource: u16) -> i64 {
-        let others = self.expected.get(&node).into_iter().flatten().chain(self.replacements.on(node));
+        let others = self.expected.get(node as usize).into_iter().flatten().chain(self.replacements.on(node));
         let others = others.filter_map(|slot| self.pod(*slot)).map(|(_, shape)| match resource {
             PODS => 1,
             _ => shape.requests.get(resource).unwrap_or(0),
@@ -211,7 +217,7 @@ impl<'a> Cycle<'a> {
     }
 
     pub fn expected_on(&self, node: u32) -> impl Iterator<Item = u32> {
-        self.expected.get(&node).into_iter().flatten().copied()
+        self.expected.get(node as usize).into_iter().flatten().copied()
     }
 
     /// The pods on a node that hold resources, were not decided on and are nobody's replacement.
@@ -249,15 +255,15 @@ impl<'a> Cycle<'a> {
     pub fn expect(&mut self, slot: u32, target: Option<u32>) {
         if let (Some(target), Some((_, shape))) = (target, self.pod(slot)) {
             self.shift(target, shape, 1);
-            self.expected.entry(target).or_default().push(slot);
+            if let Some(expected) = self.expected.get_mut(target as usize) {
+                expected.push(slot);
+            }
         }
     }
 
     /// The pods that are leaving, in the order of their names.
-    pub fn leaving(&self) -> Vec<u32> {
-        let mut leaving: Vec<u32> = self.leaving.iter().copied().collect();
-        leaving.sort_by_key(|slot| self.name_of(*slot));
-        leaving
+    pub fn leaving(&self) -> &[u32] {
+        &self.leaving_by_name
     }
 
     pub fn begin(&mut self, profile: &str, plugin: PluginName) {
@@ -339,11 +345,11 @@ impl<'a> Cycle<'a> {
         if let Some(count) = self.plan.counts.last_mut() {
             count.wanted += 1;
         }
-        if self.is_leaving(slot) {
+        if let Some(uid) = self.leaving.get(&slot) {
             if let Some(count) = self.plan.counts.last_mut() {
                 count.leaving += 1;
             }
-            self.plan.still_wanted.push(pod.uid.to_string());
+            self.plan.still_wanted.push((*uid).to_owned());
             if self.watched == Some(slot) {
                 self.note(Some(reason), None, None, None);
             }
@@ -442,7 +448,7 @@ impl<'a> Cycle<'a> {
         };
         self.gone.insert(slot);
         self.gone_in_order.push(slot);
-        for owner in shape.owners.iter().filter(|_| !self.leaving.contains(&slot)) {
+        for owner in shape.owners.iter().filter(|_| !self.leaving.contains_key(&slot)) {
             *self.gone_of_owner.entry(owner.uid.clone()).or_default() += 1;
         }
         if pod.node != UNBOUND {
@@ -455,7 +461,9 @@ impl<'a> Cycle<'a> {
     }
 
     fn shift(&mut self, node: u32, shape: &Shape, sign: i64) {
-        let shifted = self.shifted.entry(node).or_default();
+        let Some(shifted) = self.shifted.get_mut(node as usize) else {
+            return;
+        };
         for (resource, amount) in shape.requests.iter().filter(|(one, _)| *one != PODS).chain([(PODS, 1)]) {
             let index = resource as usize;
             if shifted.len() <= index {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{Cluster, Map, Set};
+use crate::cluster::{Cluster, Map};
 
 type Timed<'a> = (i64, Option<&'a str>, u32);
 
@@ -17,7 +17,7 @@ pub struct Replacements {
 
 impl Replacements {
     /// Of pods that are leaving since that second of 1970. The youngest pods are taken, and none that was there before.
-    pub fn of(cluster: &Cluster, since: &[(u32, i64)], leaving: &Set<u32>) -> Self {
+    pub fn of(cluster: &Cluster, since: &[(u32, i64)], leaving: impl Fn(u32) -> bool) -> Self {
         let mut found = Self::default();
         let Some(earliest) = since.iter().map(|(_, since)| *since).min() else {
             return found;
@@ -31,10 +31,10 @@ impl Replacements {
                 owners.entry(owner).or_default().0.push((*since, name(*slot), *slot));
             }
         }
-        for (slot, pod) in cluster.pods() {
-            let is_young = pod.created >= earliest && pod.is_active() && !pod.terminating;
-            if is_young
-                && !leaving.contains(&slot)
+        for (slot, pod) in cluster.created_since(earliest) {
+            if pod.is_active()
+                && !pod.terminating
+                && !leaving(slot)
                 && let Some((_, young)) = owner(slot).and_then(|owner| owners.get_mut(owner))
             {
                 young.push((pod.created, name(slot), slot));

@@ -67,6 +67,17 @@ struct Known {
     labels: Option<Arc<Labels>>,
 }
 
+impl Known {
+    /// It is as it was learned.
+    fn is(&self, generation: u64, node: u32, labels: Option<&Arc<Labels>>) -> bool {
+        let same_labels = match (&self.labels, labels) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        self.generation == generation && self.node == node && same_labels
+    }
+}
+
 impl Residents {
     fn is_contested(&self) -> bool {
         match (self.matched.len(), self.carriers.is_empty()) {
@@ -164,12 +175,17 @@ impl Plugin for AntiAffinity {
     }
 
     fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        if !sight.pod.is_active() || !self.args.scope.admits(sight.shape) {
-            return;
-        }
         let (slot, index) = (sight.slot, sight.pod.node);
         let shape: &Arc<Shape> = sight.shape;
         let labels = sight.node.object.as_ref().map(|object| object.labels.clone());
+        let counts = sight.pod.is_active() && self.args.scope.admits(shape);
+        if counts && self.known.get(&slot).is_some_and(|it| it.is(sight.generation, index, labels.as_ref())) {
+            return;
+        }
+        self.forget(slot);
+        if !counts {
+            return;
+        }
         let selectors = self.matching.of_shape(sight.generation, shape).to_vec();
         let mut matched = Vec::new();
         for term in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
@@ -233,7 +249,7 @@ impl Plugin for AntiAffinity {
                 let Some(reason) = self.violation(cycle, *slot) else {
                     continue;
                 };
-                let why = Some(reason.clone());
+                let why = (cycle.watched == Some(*slot)).then(|| reason.clone());
                 if !cycle.admits(run.evictor, *slot, || why) {
                     continue;
                 }

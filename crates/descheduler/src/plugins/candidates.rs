@@ -42,12 +42,13 @@ pub struct Candidates {
 
 impl Candidates {
     pub fn learn(&mut self, slot: u32, want: Want, wakes: &mut Vec<i64>) {
-        match want {
-            Want::No => {}
-            Want::Now => {
-                self.members.insert(slot);
-            }
-            Want::From(second) => wakes.push(second),
+        if want == Want::Now {
+            self.members.insert(slot);
+        } else {
+            self.members.remove(&slot);
+        }
+        if let Want::From(second) = want {
+            wakes.push(second);
         }
     }
 

@@ -188,19 +188,22 @@ impl Plugin for Duplicates {
     }
 
     fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        if !sight.passes || !sight.pod.is_active() {
+        let counts = sight.passes && sight.pod.is_active();
+        let group = if counts { self.group(sight.generation, sight.shape) } else { None };
+        let place = group.map(|group| (group, sight.pod.node));
+        if self.known.get(&sight.slot) == place.as_ref() {
             return;
         }
-        let Some(group) = self.group(sight.generation, sight.shape) else {
+        self.forget(sight.slot);
+        let Some(place) = place else {
             return;
         };
-        let place = (group, sight.pod.node);
         let pods = self.on_node.entry(place).or_default();
         pods.push(sight.slot);
         if pods.len() > 1 {
             self.crowded.insert(place);
         }
-        self.of_group[group as usize].pods.insert(sight.slot);
+        self.of_group[place.0 as usize].pods.insert(sight.slot);
         self.known.insert(sight.slot, place);
     }
 
@@ -228,7 +231,7 @@ impl Plugin for Duplicates {
         cycle.note_kept(run.evictor);
         // Where nobody fits elsewhere nothing is a duplicate: the last filters count too.
         let mut duplicates: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
-        let leaving = cycle.leaving().into_iter().filter_map(|slot| self.known.get(&slot));
+        let leaving = cycle.leaving().iter().filter_map(|slot| self.known.get(slot));
         let mut passes = Passes { leaving: leaving.map(|place| place.0).collect(), ..Passes::default() };
         let mut crowded: Vec<(u32, u32)> = self.crowded.iter().copied().collect();
         crowded.sort_unstable();

@@ -20,6 +20,8 @@ pub struct TopologySpread {
     args: TopologySpreadArgs,
     matching: Matching,
     constraints: Vec<Constraint>,
+    /// Their numbers, in the order in which they are looked at.
+    in_order: BTreeMap<String, u32>,
     numbers: Map<Identity, u32>,
     of_selector: Map<u32, Vec<u32>>,
     of_shape: Map<u64, Vec<u32>>,
@@ -49,8 +51,6 @@ struct Identity {
 struct Constraint {
     identity: Arc<Identity>,
     domain_rule: DomainRule,
-    /// What constraints are sorted by.
-    order: String,
     /// How many pods carry it.
     carriers: usize,
     /// The pods that it counts, by the value of the topology key.
@@ -87,6 +87,7 @@ impl TopologySpread {
             args,
             matching: Matching::default(),
             constraints: Vec::new(),
+            in_order: BTreeMap::new(),
             numbers: Map::default(),
             of_selector: Map::default(),
             of_shape: Map::default(),
@@ -149,8 +150,8 @@ impl TopologySpread {
         self.numbers.insert(identity.as_ref().clone(), number);
         let domain_rule =
             (identity.topology_key.clone(), identity.nodes.clone(), identity.tolerations.clone());
-        let order = format!("{identity:?}");
-        self.constraints.push(Constraint { identity, domain_rule, order, carriers: 0, pods });
+        self.in_order.insert(format!("{identity:?}"), number);
+        self.constraints.push(Constraint { identity, domain_rule, carriers: 0, pods });
         number
     }
 
@@ -322,14 +323,20 @@ impl Plugin for TopologySpread {
     }
 
     fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        let Some(object) = &sight.node.object else {
-            return;
+        let slot = sight.slot;
+        let counts = sight.passes
+            && sight.pod.is_active()
+            && !sight.pod.terminating
+            && self.args.scope.admits(sight.shape);
+        let Some(object) = sight.node.object.as_ref().filter(|_| counts) else {
+            return self.forget(slot);
         };
-        let counts = sight.passes && sight.pod.is_active() && self.args.scope.admits(sight.shape);
-        if !counts || sight.pod.terminating {
+        let is_same =
+            |it: &Known| it.generation == sight.generation && Arc::ptr_eq(&it.labels, &object.labels);
+        if self.known.get(&slot).is_some_and(is_same) {
             return;
         }
-        let slot = sight.slot;
+        self.forget(slot);
         let carried = self.carried(sight);
         for number in &carried {
             self.constraints[*number as usize].carriers += 1;
@@ -382,12 +389,9 @@ impl Plugin for TopologySpread {
 
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {
         cycle.note_kept(run.evictor);
-        let mut live: Vec<u32> = (0_u32..)
-            .zip(&self.constraints)
-            .filter(|(_, constraint)| constraint.carriers > 0)
-            .map(|(number, _)| number)
-            .collect();
-        live.sort_by(|a, b| self.constraints[*a as usize].order.cmp(&self.constraints[*b as usize].order));
+        let in_order = self.in_order.values().copied();
+        let live: Vec<u32> =
+            in_order.filter(|number| self.constraints[*number as usize].carriers > 0).collect();
         let mut picked = Picked::default();
         for number in live {
             self.find_domains(cycle, number);
@@ -396,7 +400,7 @@ impl Plugin for TopologySpread {
         let mut full: Set<u32> = Set::default();
         for (slot, reason) in picked.order {
             let node = cycle.cluster.pod(slot).map_or(u32::MAX, |pod| pod.node);
-            let why = Some(reason.clone());
+            let why = (cycle.watched == Some(slot)).then(|| reason.clone());
             if full.contains(&node) || !cycle.admits(run.evictor, slot, || why) {
                 continue;
             }
