@@ -1,7 +1,5 @@
 //! One cycle: what was decided so far, what it frees and takes, and the limits.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
 use crate::cluster::node::Node;
@@ -16,7 +14,7 @@ use crate::nodes::NodeList;
 use crate::plan::{OwnerRef, Plan, PluginCount, PodRef, Proposal, Reason, Stop, Stopped};
 use crate::planner::Differences;
 use crate::policy::{Limits, PluginName};
-use crate::replacements::Replacements;
+use crate::replacements::{Replacements, Replacing};
 
 pub struct Cycle<'a> {
     pub cluster: &'a Cluster,
@@ -25,15 +23,16 @@ pub struct Cycle<'a> {
     pub nodes: &'a NodeList,
     pub differences: Differences,
     limits: Limits,
-    /// The pods that are leaving, with their UIDs.
-    leaving: Map<u32, &'a str>,
+    /// The pods that are leaving, with their UIDs and their places by name.
+    leaving: Map<u32, (&'a str, usize)>,
     leaving_by_name: Vec<u32>,
     replacements: Replacements,
     cooling: Map<u32, Timestamp>,
+    moved: Replacing,
     /// Pods that were decided on, and count as gone from then on.
     gone: Set<u32>,
     gone_in_order: Vec<u32>,
-    gone_of_owner: Map<Box<str>, u64>,
+    gone_of_owner: Map<&'a str, u64>,
     /// What came to nodes and went from them by decisions, by node and resource.
     shifted: Vec<Vec<i64>>,
     /// Pods that are expected on nodes, because they fit there when they were proposed.
@@ -42,7 +41,7 @@ pub struct Cycle<'a> {
     left: Vec<u32>,
     asked_in_all: u64,
     asked_of_node: Map<u32, u64>,
-    asked_of_namespace: Map<Arc<str>, u64>,
+    asked_of_namespace: Map<&'a str, u64>,
     pub plan: Plan,
     /// The pod that is explained, if one is.
     pub watched: Option<u32>,
@@ -60,6 +59,13 @@ pub struct Seen {
     pub stopped: Option<Stop>,
     pub proposed: bool,
     pub fits_on: Option<String>,
+}
+
+/// Places by name of pods that are leaving are known, and names need not be compared.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ByName<'a> {
+    Leaving(usize),
+    Staying((&'a str, &'a str)),
 }
 
 /// What became of a pod that a plugin wants to leave.
@@ -94,6 +100,7 @@ impl<'a> Cycle<'a> {
             leaving_by_name: Vec::new(),
             replacements: Replacements::default(),
             cooling: Map::default(),
+            moved: Replacing::default(),
             gone: Set::default(),
             gone_in_order: Vec::new(),
             gone_of_owner: Map::default(),
@@ -108,17 +115,23 @@ impl<'a> Cycle<'a> {
             views: Vec::new(),
             current: None,
         };
-        let mut since = Vec::new();
+        let (mut since, mut moved) = (Vec::new(), Vec::new());
         for (namespace, name, uid, asked) in in_progress.pods() {
-            let Some(slot) = cluster.find(namespace, name) else {
+            let found = cluster.find(namespace, name);
+            let found = found.and_then(|slot| Some((slot, cycle.pod(slot)?)));
+            let found = found.filter(|(_, (pod, _))| pod.uid.is(uid));
+            // One that is there and stays has no replacement.
+            if let Some(moved_before) = asked.moved.as_ref().filter(|it| it.until > now)
+                && (found.is_none() || !asked.by.is_empty())
+            {
+                moved.push((namespace, name, moved_before));
+            }
+            let Some((slot, (pod, shape))) = found else {
                 continue;
             };
-            let Some((pod, shape)) = cycle.pod(slot).filter(|(pod, _)| pod.uid.is(uid)) else {
-                continue;
-            };
-            let (node, namespace) = (pod.node, shape.namespace.clone());
+            let (node, namespace) = (pod.node, shape.namespace.as_ref());
             if !asked.by.is_empty() {
-                cycle.leaving.insert(slot, uid);
+                cycle.leaving.insert(slot, (uid, cycle.leaving_by_name.len()));
                 // Who is in progress is sorted by name, and of two of the same name one is there.
                 cycle.leaving_by_name.push(slot);
                 cycle.count(node, namespace);
@@ -127,7 +140,7 @@ impl<'a> Cycle<'a> {
                 }
                 // Its owner has one less, from the start.
                 for owner in &shape.owners {
-                    *cycle.gone_of_owner.entry(owner.uid.clone()).or_default() += 1;
+                    *cycle.gone_of_owner.entry(&owner.uid).or_default() += 1;
                 }
                 if !nodes.has(node) && !cluster.node(node).is_some_and(Node::is_ready) {
                     cycle.plan.still_wanted.push(uid.to_owned());
@@ -137,6 +150,7 @@ impl<'a> Cycle<'a> {
                 cycle.cooling.insert(slot, until);
             }
         }
+        cycle.moved = Replacing::of(cluster, &moved, |slot| cycle.is_leaving(slot));
         cycle.replacements = Replacements::of(cluster, &since, |slot| cycle.is_leaving(slot));
         cycle
     }
@@ -238,6 +252,14 @@ impl<'a> Cycle<'a> {
         self.pod(slot).map_or(("", ""), |(pod, shape)| (shape.namespace.as_ref(), pod.name.as_ref()))
     }
 
+    /// What decides by name between pods that are leaving, and between pods that are not.
+    pub fn by_name(&self, slot: u32) -> ByName<'a> {
+        match self.leaving.get(&slot) {
+            Some((_, place)) => ByName::Leaving(*place),
+            None => ByName::Staying(self.name_of(slot)),
+        }
+    }
+
     /// The order in which pods go from a node: those that are leaving first, then low priority, low quality of service, and at last those
     /// that would rather stay.
     pub fn by_priority(&self, slot: u32) -> impl Ord + use<'a> {
@@ -247,7 +269,7 @@ impl<'a> Cycle<'a> {
             shape.and_then(|shape| shape.priority),
             shape.map(|shape| shape.qos),
             shape.map(|shape| shape.traits.prefer_no_eviction),
-            self.name_of(slot),
+            self.by_name(slot),
         )
     }
 
@@ -334,6 +356,26 @@ impl<'a> Cycle<'a> {
         });
     }
 
+    /// Whether the pod is leaving already, and is wanted to: nothing has to be said of why.
+    pub fn goes_on_leaving(&mut self, slot: u32) -> bool {
+        let is_asked = self.leaving.get(&slot).is_some_and(|(uid, _)| !uid.is_empty());
+        let goes_on = is_asked && !self.is_gone(slot) && self.watched != Some(slot);
+        if goes_on {
+            self.still_wants(slot);
+        }
+        goes_on
+    }
+
+    fn still_wants(&mut self, slot: u32) {
+        if let Some(count) = self.plan.counts.last_mut() {
+            count.wanted += 1;
+            count.leaving += 1;
+        }
+        let uid = self.leaving.get(&slot).map(|(uid, _)| (*uid).to_owned());
+        self.plan.still_wanted.extend(uid);
+        self.leave(slot, None);
+    }
+
     /// Proposes the pod, unless a limit is against it.
     pub fn propose(&mut self, evictor: &mut Evictor, slot: u32, reason: Reason) -> Outcome {
         let Some((pod, shape)) = self.pod(slot) else {
@@ -342,19 +384,24 @@ impl<'a> Cycle<'a> {
         if self.is_gone(slot) || pod.uid.is_empty() {
             return Outcome::Refused;
         }
-        if let Some(count) = self.plan.counts.last_mut() {
-            count.wanted += 1;
-        }
-        if let Some(uid) = self.leaving.get(&slot) {
-            if let Some(count) = self.plan.counts.last_mut() {
-                count.leaving += 1;
-            }
-            self.plan.still_wanted.push((*uid).to_owned());
+        if self.is_leaving(slot) {
             if self.watched == Some(slot) {
                 self.note(Some(reason), None, None, None);
             }
-            self.leave(slot, None);
+            self.still_wants(slot);
             return Outcome::Leaves;
+        }
+        if let Some(count) = self.plan.counts.last_mut() {
+            count.wanted += 1;
+        }
+        if let Some((_, plugin)) = &self.current
+            && reason.may_recur()
+            && let Some(kept) = self.moved.keeps(slot, *plugin)
+        {
+            if self.watched == Some(slot) {
+                self.note(Some(reason), Some(kept), None, None);
+            }
+            return Outcome::Refused;
         }
         if let Some((stop, outcome)) = self.limit(pod.node, &shape.namespace) {
             if self.watched == Some(slot) {
@@ -399,12 +446,12 @@ impl<'a> Cycle<'a> {
         if let Some(count) = self.plan.counts.last_mut() {
             count.proposed += 1;
         }
-        self.count(pod.node, shape.namespace.clone());
+        self.count(pod.node, &shape.namespace);
         self.leave(slot, target.filter(|_| self.differences.node_fit_counts_decisions));
         Outcome::Leaves
     }
 
-    fn count(&mut self, node: u32, namespace: Arc<str>) {
+    fn count(&mut self, node: u32, namespace: &'a str) {
         self.asked_in_all += 1;
         if node != UNBOUND {
             *self.asked_of_node.entry(node).or_default() += 1;
@@ -449,7 +496,7 @@ impl<'a> Cycle<'a> {
         self.gone.insert(slot);
         self.gone_in_order.push(slot);
         for owner in shape.owners.iter().filter(|_| !self.leaving.contains_key(&slot)) {
-            *self.gone_of_owner.entry(owner.uid.clone()).or_default() += 1;
+            *self.gone_of_owner.entry(&owner.uid).or_default() += 1;
         }
         if pod.node != UNBOUND {
             if pod.is_active() {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::memory::Moved;
+
 /// What was asked before the cycle. Pods that are leaving count against the limits from the start, come first where pods are sorted, and
 /// are not proposed again. Pods in cool-down are not proposed before their time.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +20,7 @@ pub(crate) struct Asked {
     /// Since when it is leaving: what came later may be its replacement.
     pub since: Option<Timestamp>,
     pub cools_until: Option<Timestamp>,
+    pub moved: Option<Moved>,
 }
 
 impl InProgress {
@@ -33,6 +36,11 @@ impl InProgress {
     /// The pod is not to be asked before that time.
     pub fn set_cool_down(&mut self, namespace: &str, name: &str, uid: &str, until: Timestamp) {
         self.entry(namespace, name, uid).cools_until = Some(until);
+    }
+
+    /// The pod was asked to leave: its replacement is left alone for a while.
+    pub(crate) fn set_moved(&mut self, namespace: &str, name: &str, uid: &str, moved: Moved) {
+        self.entry(namespace, name, uid).moved = Some(moved);
     }
 
     pub fn is_empty(&self) -> bool {

@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
-use usher_descheduler::{Cluster, Differences, InProgress, Plan, Planner, Policy, Reason};
+use usher_descheduler::{Cluster, Differences, InProgress, Plan, Planner, Policy, Proposal, Reason};
 use usher_tests::descheduling::{Snapshot, Subject, fixed_now};
 
 /// Snapshots of each plugin, and of several together; `USHER_SEEDS` says otherwise.
@@ -67,8 +67,12 @@ fn change(rng: &mut fastrand::Rng, now: &mut Snapshot, cluster: &mut Cluster, ot
     objects.usage_of_pods.clear();
 }
 
-fn leaving(rng: &mut fastrand::Rng, snapshot: &Snapshot, now: Timestamp) -> InProgress {
+/// Most of what was proposed in the last cycle, and whatever others ask for.
+fn leaving(rng: &mut fastrand::Rng, snapshot: &Snapshot, last: &[Proposal], now: Timestamp) -> InProgress {
     let mut in_progress = InProgress::default();
+    for Proposal { pod, .. } in last.iter().filter(|_| rng.u32(0..100) < 80) {
+        in_progress.set_leaving(&pod.namespace, &pod.name, &pod.uid, "ours", now);
+    }
     for pod in &snapshot.objects.pods {
         let (namespace, name, uid) = (text(pod, "namespace"), text(pod, "name"), text(pod, "uid"));
         match rng.u32(0..100) {
@@ -101,11 +105,13 @@ fn goes_on(subject: Subject, seed: u64) {
     snapshot.objects.usage_of_pods.clear();
     let mut cluster = snapshot.objects.cluster().unwrap();
     let mut planner = Planner::new(Differences::default());
+    let mut last = Vec::new();
     for cycle in 0..CYCLES {
-        let in_progress = leaving(&mut rng, &snapshot, now);
+        let in_progress = leaving(&mut rng, &snapshot, &last, now);
         let goes_on = comparable(planner.plan(&cluster, &policy, &in_progress, now));
         let fresh = usher_descheduler::plan(&snapshot.objects.cluster().unwrap(), &policy, &in_progress, now);
         assert_eq!(goes_on, comparable(fresh), "{} {seed}, cycle {cycle}", subject.name);
+        last = goes_on.proposals;
         let other = Snapshot::make(subject, seed * 100 + cycle as u64, now);
         change(&mut rng, &mut snapshot, &mut cluster, &other);
         now += SignedDuration::from_secs(rng.i64(0..7200));

@@ -71,7 +71,7 @@ impl Candidates {
             })
             .collect();
         all.sort_by(|a, b| {
-            let names = || cycle.name_of(a.3).cmp(&cycle.name_of(b.3));
+            let names = || cycle.by_name(a.3).cmp(&cycle.by_name(b.3));
             (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)).then_with(names)
         });
         all.chunk_by(|a, b| a.0 == b.0).map(|chunk| chunk.iter().map(|one| one.3).collect()).collect()
@@ -126,6 +126,9 @@ pub fn propose_by_node(
             }
         }
         for slot in admitted {
+            if cycle.goes_on_leaving(slot) {
+                continue;
+            }
             let reason = reason(cycle, slot);
             match cycle.propose(run.evictor, slot, reason) {
                 Outcome::Leaves | Outcome::Refused => {}

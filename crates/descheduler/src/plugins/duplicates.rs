@@ -239,7 +239,7 @@ impl Plugin for Duplicates {
             let mut pods = self.on_node.get(&place).cloned().unwrap_or_default();
             pods.retain(|slot| passes.of(cycle, run, place.0, *slot));
             // The first one stays. Those that are leaving go first, which is from the end.
-            pods.sort_by_key(|slot| (cycle.is_leaving(*slot), cycle.name_of(*slot)));
+            pods.sort_by_cached_key(|slot| (cycle.is_leaving(*slot), cycle.by_name(*slot)));
             let Some(rank) = cycle.nodes.rank(place.1).filter(|_| pods.len() > 1) else {
                 continue;
             };

@@ -199,7 +199,7 @@ impl TopologySpread {
                 cycle.differences.spread_shares_moves && moved.contains(slot),
                 !shape.is_some_and(|shape| shape.traits.chooses_nodes),
                 priority,
-                cycle.name_of(*slot),
+                cycle.by_name(*slot),
             )
         });
         pods
@@ -280,13 +280,10 @@ impl TopologySpread {
                 if self.args.topology_balance_node_fit && !fits_small(run, *slot) {
                     continue;
                 }
-                let reason = Reason::TopologySpread {
-                    topology_key: identity.topology_key.to_string(),
-                    domain: domains[high].value.to_string(),
-                    pods: sizes[high],
-                    max_skew: identity.max_skew,
-                };
-                picked.add(*slot, reason);
+                if picked.slots.insert(*slot) {
+                    let (domain, pods) = (domains[high].value.clone(), sizes[high]);
+                    picked.order.push(Pick { slot: *slot, identity: identity.clone(), domain, pods });
+                }
             }
             domains[low].pods.extend(moved);
         }
@@ -297,13 +294,24 @@ impl TopologySpread {
 #[derive(Default)]
 struct Picked {
     slots: Set<u32>,
-    order: Vec<(u32, Reason)>,
+    order: Vec<Pick>,
 }
 
-impl Picked {
-    fn add(&mut self, slot: u32, reason: Reason) {
-        if self.slots.insert(slot) {
-            self.order.push((slot, reason));
+/// A pod to move, and the domain that has too many, with how many it had.
+struct Pick {
+    slot: u32,
+    identity: Arc<Identity>,
+    domain: Arc<str>,
+    pods: usize,
+}
+
+impl Pick {
+    fn reason(&self) -> Reason {
+        Reason::TopologySpread {
+            topology_key: self.identity.topology_key.to_string(),
+            domain: self.domain.to_string(),
+            pods: self.pods,
+            max_skew: self.identity.max_skew,
         }
     }
 }
@@ -398,13 +406,16 @@ impl Plugin for TopologySpread {
             self.balance(cycle, run, number, &mut picked);
         }
         let mut full: Set<u32> = Set::default();
-        for (slot, reason) in picked.order {
+        for pick in picked.order {
+            let slot = pick.slot;
             let node = cycle.cluster.pod(slot).map_or(u32::MAX, |pod| pod.node);
-            let why = (cycle.watched == Some(slot)).then(|| reason.clone());
-            if full.contains(&node) || !cycle.admits(run.evictor, slot, || why) {
+            if full.contains(&node) || !cycle.admits(run.evictor, slot, || Some(pick.reason())) {
                 continue;
             }
-            match cycle.propose(run.evictor, slot, reason) {
+            if cycle.goes_on_leaving(slot) {
+                continue;
+            }
+            match cycle.propose(run.evictor, slot, pick.reason()) {
                 Outcome::Leaves | Outcome::Refused => {}
                 Outcome::NodeLimit => {
                     full.insert(node);
