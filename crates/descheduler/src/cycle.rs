@@ -9,7 +9,7 @@ use crate::cluster::shape::Shape;
 use crate::cluster::{Cluster, Map, Set};
 use crate::evictor::Evictor;
 use crate::evictor::kept::Kept;
-use crate::in_progress::InProgress;
+use crate::in_progress::{InProgress, Slots};
 use crate::nodes::NodeList;
 use crate::plan::{OwnerRef, Plan, PluginCount, PodRef, Proposal, Reason, Stop, Stopped};
 use crate::planner::Differences;
@@ -40,7 +40,7 @@ pub struct Cycle<'a> {
     /// Nodes that a pod left, in order.
     left: Vec<u32>,
     asked_in_all: u64,
-    asked_of_node: Map<u32, u64>,
+    asked_of_node: Vec<u64>,
     asked_of_namespace: Map<&'a str, u64>,
     pub plan: Plan,
     /// The pod that is explained, if one is.
@@ -87,6 +87,7 @@ impl<'a> Cycle<'a> {
         nodes: &'a NodeList,
         limits: Limits,
         in_progress: &'a InProgress,
+        slots: &mut Slots,
         differences: Differences,
         now: Timestamp,
     ) -> Self {
@@ -108,7 +109,7 @@ impl<'a> Cycle<'a> {
             expected: vec![Vec::new(); cluster.node_slots()],
             left: Vec::new(),
             asked_in_all: 0,
-            asked_of_node: Map::default(),
+            asked_of_node: vec![0; cluster.node_slots()],
             asked_of_namespace: Map::default(),
             plan: Plan::default(),
             watched: None,
@@ -116,10 +117,10 @@ impl<'a> Cycle<'a> {
             current: None,
         };
         let (mut since, mut moved) = (Vec::new(), Vec::new());
+        slots.begin();
         for (namespace, name, uid, asked) in in_progress.pods() {
-            let found = cluster.find(namespace, name);
+            let found = slots.find(cluster, namespace, name, uid);
             let found = found.and_then(|slot| Some((slot, cycle.pod(slot)?)));
-            let found = found.filter(|(_, (pod, _))| pod.uid.is(uid));
             // One that is there and stays has no replacement.
             if let Some(moved_before) = asked.moved.as_ref().filter(|it| it.until > now)
                 && (found.is_none() || !asked.by.is_empty())
@@ -453,8 +454,8 @@ impl<'a> Cycle<'a> {
 
     fn count(&mut self, node: u32, namespace: &'a str) {
         self.asked_in_all += 1;
-        if node != UNBOUND {
-            *self.asked_of_node.entry(node).or_default() += 1;
+        if let Some(of_node) = self.asked_of_node.get_mut(node as usize) {
+            *of_node += 1;
         }
         *self.asked_of_namespace.entry(namespace).or_default() += 1;
     }
@@ -464,7 +465,7 @@ impl<'a> Cycle<'a> {
         if let Some(limit) = self.limits.total.filter(|limit| self.asked_in_all >= *limit) {
             return Some((Stop::TotalLimit { limit }, Outcome::TotalLimit));
         }
-        let of_node = self.asked_of_node.get(&node).copied().unwrap_or(0);
+        let of_node = self.asked_of_node.get(node as usize).copied().unwrap_or(0);
         if let Some(limit) = self.limits.per_node.filter(|limit| node != UNBOUND && of_node >= *limit) {
             let node = self.cluster.node(node).map(|node| node.name.to_string()).unwrap_or_default();
             return Some((Stop::NodeLimit { node, limit }, Outcome::NodeLimit));

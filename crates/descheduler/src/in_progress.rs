@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::Cluster;
 use crate::memory::Moved;
 
 /// What was asked before the cycle. Pods that are leaving count against the limits from the start, come first where pods are sorted, and
@@ -54,6 +55,41 @@ impl InProgress {
 
     fn entry(&mut self, namespace: &str, name: &str, uid: &str) -> &mut Asked {
         self.pods.entry((namespace.to_owned(), name.to_owned(), uid.to_owned())).or_default()
+    }
+}
+
+/// Where the pods of the last cycle were, by name: mostly they are there again, and names need not be looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    before: Vec<u32>,
+    next: usize,
+    now: Vec<u32>,
+}
+
+impl Slots {
+    /// So many pods that are gone since are passed over.
+    const AHEAD: usize = 8;
+
+    /// Another cycle begins.
+    pub fn begin(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+        self.next = 0;
+    }
+
+    /// The slot of this pod, if it is there.
+    pub fn find(&mut self, cluster: &Cluster, namespace: &str, name: &str, uid: &str) -> Option<u32> {
+        let is = |slot: u32| cluster.pod(slot).is_some_and(|pod| pod.uid.is(uid) && *pod.name == *name);
+        // Without a UID the name says too little: there are namespaces.
+        let ahead = self.before.iter().skip(self.next).take(if uid.is_empty() { 0 } else { Self::AHEAD });
+        let slot = match ahead.enumerate().find(|(_, slot)| is(**slot)) {
+            Some((passed, slot)) => {
+                self.next += passed + 1;
+                *slot
+            }
+            None => cluster.find(namespace, name).filter(|slot| is(*slot))?,
+        };
+        self.now.push(slot);
+        Some(slot)
     }
 }
 

@@ -301,6 +301,9 @@ fn moved(pods: &[(&str, i64)], plugin: PluginName) -> InProgress {
     in_progress
 }
 
+/// What it shows, the pods and when they were made, who was asked, and who is proposed.
+type Case<'a> = (&'a str, &'a [(&'a str, i64)], InProgress, &'a [&'a str]);
+
 #[test]
 fn a_replacement_is_left_alone_by_the_plugin_that_moved_its_pod_and_nobody_else_is() {
     let duplicates = || policy(json!({}), "RemoveDuplicates", json!({}));
@@ -309,7 +312,7 @@ fn a_replacement_is_left_alone_by_the_plugin_that_moved_its_pod_and_nobody_else_
         cluster(vec![node("n1", json!({})), node("n2", json!({}))], pods)
     };
     // Of pods of one owner on a node all but the first by name leave, if there are as many nodes.
-    let cases: [(&str, &[(&str, i64)], InProgress, &[&str]); 8] = [
+    let cases: [Case<'_>; 8] = [
         ("nobody was asked", &[("a", -9), ("b", 5)], InProgress::default(), &["b"]),
         ("it came in the place of one that was", &[("a", -9), ("b", 5)], moved(&[("x", 0)], by), &[]),
         ("it was there before", &[("a", -9), ("b", -1)], moved(&[("x", 0)], by), &["b"]),

@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, Set};
 use crate::cycle::{Cycle, Seen};
 use crate::evictor::fit::Fit;
 use crate::evictor::{Evictor, Threshold};
-use crate::in_progress::InProgress;
+use crate::in_progress::{InProgress, Slots};
 use crate::nodes::NodeList;
 use crate::plan::{Plan, Problem, Stop, Stopped};
 use crate::plugins::{self, Plugin, Run, Sight};
@@ -57,6 +57,8 @@ struct Known {
     environment: Environment,
     profiles: Vec<ProfileState>,
     nodes: NodeList,
+    /// Where pods in progress are.
+    slots: Slots,
     /// Room on the nodes that the policy looks at.
     fit: Fit,
     /// The version of the cluster that is known.
@@ -204,6 +206,7 @@ impl Known {
             policy: policy.clone(),
             environment,
             nodes: NodeList::default(),
+            slots: Slots::default(),
             fit: Fit::default(),
             version: 0,
             now,
@@ -271,7 +274,8 @@ impl Known {
     ) -> (Plan, Vec<Seen>) {
         self.cycles += 1;
         self.took.clear();
-        let mut cycle = Cycle::new(cluster, &self.nodes, limits, in_progress, differences, self.now);
+        let slots = &mut self.slots;
+        let mut cycle = Cycle::new(cluster, &self.nodes, limits, in_progress, slots, differences, self.now);
         cycle.watched = watched;
         let ready = self.nodes.nodes.len();
         if ready < 2 {
@@ -333,6 +337,9 @@ impl Balancing {
 
     /// Lets the plugin count all pods but these, from what did not count for it before.
     fn leave_out<'a>(&mut self, without: &Set<u32>, mut sight: impl FnMut(u32) -> Option<Sight<'a>>) {
+        if !self.plugin.counts_pods() {
+            return;
+        }
         for slot in self.without.difference(without) {
             if let Some(sight) = sight(*slot) {
                 // When to look at it again was found out when it came.

@@ -72,6 +72,9 @@ impl Replacements {
     }
 }
 
+/// When a pod was asked, its namespace and name, and until when its replacement is left alone.
+type AskedPod<'a> = (i64, &'a str, &'a str, Timestamp);
+
 /// Pods that took the place of pods that have left, or are leaving, and that the same plugin leaves alone for a while.
 #[derive(Debug, Default)]
 pub struct Replacing(Map<(u32, PluginName), (String, Timestamp)>);
@@ -84,7 +87,7 @@ impl Replacing {
         let Some(earliest) = moved.iter().map(|(_, _, moved)| moved.asked.as_second()).min() else {
             return Self(found);
         };
-        let mut asked: BTreeMap<(&str, PluginName), Vec<(i64, &str, &str, Timestamp)>> = BTreeMap::new();
+        let mut asked: BTreeMap<(&str, PluginName), Vec<AskedPod<'_>>> = BTreeMap::new();
         for (namespace, name, moved) in moved {
             let of_owner = asked.entry((&*moved.owner, moved.plugin)).or_default();
             of_owner.push((moved.asked.as_second(), namespace, name, moved.until));

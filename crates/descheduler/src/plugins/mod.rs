@@ -40,6 +40,10 @@ pub trait Plugin: Debug + Send {
     /// The pod is gone, or does not count.
     fn forget(&mut self, slot: u32);
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>);
+    /// Whether it counts pods as it learns them. Others look at what there is when they run.
+    fn counts_pods(&self) -> bool {
+        true
+    }
     /// How much it remembers that may be gone.
     fn remembered(&self) -> usize {
         0

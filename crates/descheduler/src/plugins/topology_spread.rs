@@ -14,6 +14,7 @@ use crate::plan::Reason;
 use crate::policy::PluginName;
 use crate::policy::args::TopologySpreadArgs;
 use crate::selector::Selector;
+use crate::slots::Slots;
 
 #[derive(Debug)]
 pub struct TopologySpread {
@@ -26,7 +27,7 @@ pub struct TopologySpread {
     of_selector: Map<u32, Vec<u32>>,
     of_shape: Map<u64, Vec<u32>>,
     members: Map<u64, BTreeSet<u32>>,
-    known: Map<u32, Known>,
+    known: Slots<Known>,
     /// The domains that are there, by what decides on them, until nodes change.
     domains: Map<DomainRule, BTreeSet<Arc<str>>>,
     domains_at: u64,
@@ -61,7 +62,8 @@ struct Constraint {
 struct Known {
     generation: u64,
     labels: Arc<Labels>,
-    counted: Vec<(u32, Arc<str>)>,
+    /// The constraints that count it, in the domain that the labels tell.
+    counted: Vec<u32>,
 }
 
 /// A domain while it is balanced.
@@ -92,7 +94,7 @@ impl TopologySpread {
             of_selector: Map::default(),
             of_shape: Map::default(),
             members: Map::default(),
-            known: Map::default(),
+            known: Slots::default(),
             domains: Map::default(),
             domains_at: 0,
         }
@@ -137,11 +139,11 @@ impl TopologySpread {
             self.of_selector.entry(selector).or_default().push(number);
             let shapes = self.matching.shapes_of(selector);
             for slot in shapes.iter().filter_map(|generation| self.members.get(generation)).flatten() {
-                if let Some(known) = self.known.get_mut(slot)
+                if let Some(known) = self.known.get_mut(*slot)
                     && let Some(value) = known.labels.get(&identity.topology_key)
                 {
                     let value: Arc<str> = value.into();
-                    known.counted.push((number, value.clone()));
+                    known.counted.push(number);
                     pods.entry(value).or_default().insert(*slot);
                 }
             }
@@ -341,7 +343,7 @@ impl Plugin for TopologySpread {
         };
         let is_same =
             |it: &Known| it.generation == sight.generation && Arc::ptr_eq(&it.labels, &object.labels);
-        if self.known.get(&slot).is_some_and(is_same) {
+        if self.known.get(slot).is_some_and(is_same) {
             return;
         }
         self.forget(slot);
@@ -354,12 +356,11 @@ impl Plugin for TopologySpread {
         for number in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
             let constraint = &mut self.constraints[*number as usize];
             if let Some(value) = object.labels.get(&constraint.identity.topology_key) {
-                let value = match constraint.pods.get_key_value(value) {
-                    Some((value, _)) => value.clone(),
-                    None => Arc::from(value),
-                };
-                constraint.pods.entry(value.clone()).or_default().insert(slot);
-                counted.push((*number, value));
+                match constraint.pods.get_mut(value) {
+                    Some(pods) => drop(pods.insert(slot)),
+                    None => drop(constraint.pods.insert(Arc::from(value), [slot].into())),
+                }
+                counted.push(*number);
             }
         }
         self.members.entry(sight.generation).or_default().insert(slot);
@@ -368,7 +369,7 @@ impl Plugin for TopologySpread {
     }
 
     fn forget(&mut self, slot: u32) {
-        let Some(known) = self.known.remove(&slot) else {
+        let Some(known) = self.known.remove(slot) else {
             return;
         };
         if let Some(members) = self.members.get_mut(&known.generation) {
@@ -380,12 +381,14 @@ impl Plugin for TopologySpread {
         for number in self.of_shape.get(&known.generation).into_iter().flatten() {
             self.constraints[*number as usize].carriers -= 1;
         }
-        for (number, value) in known.counted {
-            let pods = &mut self.constraints[number as usize].pods;
-            if let Some(slots) = pods.get_mut(&value) {
+        for number in known.counted {
+            let Constraint { identity, pods, .. } = &mut self.constraints[number as usize];
+            if let Some(value) = known.labels.get(&identity.topology_key)
+                && let Some(slots) = pods.get_mut(value)
+            {
                 slots.remove(&slot);
                 if slots.is_empty() {
-                    pods.remove(&value);
+                    pods.remove(value);
                 }
             }
         }
