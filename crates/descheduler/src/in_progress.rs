@@ -78,9 +78,12 @@ impl Slots {
 
     /// The slot of this pod, if it is there.
     pub fn find(&mut self, cluster: &Cluster, namespace: &str, name: &str, uid: &str) -> Option<u32> {
-        let is = |slot: u32| cluster.pod(slot).is_some_and(|pod| pod.uid.is(uid) && *pod.name == *name);
-        // Without a UID the name says too little: there are namespaces.
-        let ahead = self.before.iter().skip(self.next).take(if uid.is_empty() { 0 } else { Self::AHEAD });
+        let is = |slot: u32| {
+            let pod = cluster.pod(slot).filter(|pod| pod.uid.is(uid) && *pod.name == *name);
+            let shape = pod.and_then(|pod| cluster.shape(pod.shape));
+            shape.is_some_and(|shape| *shape.namespace == *namespace)
+        };
+        let ahead = self.before.iter().skip(self.next).take(Self::AHEAD);
         let slot = match ahead.enumerate().find(|(_, slot)| is(**slot)) {
             Some((passed, slot)) => {
                 self.next += passed + 1;
