@@ -86,9 +86,11 @@ pub const DESCHEDULER_LEASE: &str = "usher-descheduler";
 /// What the name of a descheduler is followed by in that of the ConfigMap, in its namespace, in which it remembers pods that it does not
 /// ask again for a while.
 pub const DESCHEDULER_CONFIG_MAP_SUFFIX: &str = "-cool-downs";
-/// Its keys: pods that are not asked for a while, and pods that are moved in the background.
+/// Its keys: pods that are not asked for a while, pods that are moved in the background, and pods that were moved, whose replacements are
+/// left alone.
 pub const DESCHEDULER_COOL_DOWNS_KEY: &str = "coolDowns";
 pub const DESCHEDULER_IN_BACKGROUND_KEY: &str = "inBackground";
+pub const DESCHEDULER_MOVED_KEY: &str = "moved";
 /// The ConfigMap, in the manager's namespace, with the descheduler's policy, and under which key.
 pub const DESCHEDULER_POLICY_CONFIG_MAP: &str = "usher-descheduler-policy";
 pub const DESCHEDULER_POLICY_KEY: &str = "policy.yaml";

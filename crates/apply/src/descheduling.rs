@@ -8,9 +8,8 @@ use kube::{Client, Error};
 use tracing::Instrument as _;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
-    DESCHEDULER_CONFIG_MAP_SUFFIX, DESCHEDULER_COOL_DOWNS_KEY as COOL_DOWNS,
-    DESCHEDULER_IN_BACKGROUND_KEY as IN_BACKGROUND, DESCHEDULER_INSTANCE_ANNOTATION,
-    DESCHEDULER_REASON_ANNOTATION, DESCHEDULER_REQUESTER, REQUESTER_FINALIZER_PREFIX,
+    DESCHEDULER_CONFIG_MAP_SUFFIX, DESCHEDULER_INSTANCE_ANNOTATION, DESCHEDULER_REASON_ANNOTATION,
+    DESCHEDULER_REQUESTER, REQUESTER_FINALIZER_PREFIX,
 };
 use usher_api::{EvictionRequest, Refusal};
 use usher_client::requests::{Version, new_request, set_finalizers};
@@ -180,10 +179,8 @@ impl Descheduling {
     /// # Errors
     /// The server did not take it.
     pub async fn remember(&self, memory: &Memory) -> Result<(), Failure> {
-        // Keys of a ConfigMap take no slashes, so pods are lines of texts.
-        let (cooling, background) = memory.to_texts();
-        let data = [(COOL_DOWNS.to_owned(), cooling), (IN_BACKGROUND.to_owned(), background)].into();
-        config_map::write(&self.client, &self.name.namespace, &self.name.config_map(), data).await
+        let (namespace, name) = (&self.name.namespace, &self.name.config_map());
+        config_map::write(&self.client, namespace, name, memory.to_data()).await
     }
 
     /// What was written before this process began. What cannot be understood is left out.
@@ -193,9 +190,7 @@ impl Descheduling {
     pub async fn remembered(&self) -> Result<Memory, Failure> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.name.namespace);
         let map = maps.get_opt(&self.name.config_map()).await.map_err(failure_of_write)?;
-        let data = map.and_then(|map| map.data).unwrap_or_default();
-        let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
-        Ok(Memory::of_texts(text(COOL_DOWNS), text(IN_BACKGROUND)))
+        Ok(Memory::of_data(&map.and_then(|map| map.data).unwrap_or_default()))
     }
 }
 

@@ -7,6 +7,7 @@
 //! - [`evict_policies`]: those of the Pod Evict Policy.
 //! - [`events`]: telling people, once and not per retry.
 //! - [`spans`]: what tracing shows of it.
+//! - [`usage`]: what nodes and pods really use, for a descheduler's plan.
 //! - `written`: what was written lately, and no watch has told of.
 //!
 //! Nothing here decides whether something is to be done.
@@ -20,6 +21,7 @@ pub mod maintenances;
 pub mod requests;
 pub mod spans;
 mod status;
+pub mod usage;
 mod written;
 
 pub use descheduling::{DeschedulerName, Descheduling};

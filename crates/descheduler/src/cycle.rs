@@ -1,7 +1,5 @@
 //! One cycle: what was decided so far, what it frees and takes, and the limits.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
 use crate::cluster::node::Node;
@@ -11,12 +9,12 @@ use crate::cluster::shape::Shape;
 use crate::cluster::{Cluster, Map, Set};
 use crate::evictor::Evictor;
 use crate::evictor::kept::Kept;
-use crate::in_progress::InProgress;
+use crate::in_progress::{InProgress, Slots};
 use crate::nodes::NodeList;
 use crate::plan::{OwnerRef, Plan, PluginCount, PodRef, Proposal, Reason, Stop, Stopped};
 use crate::planner::Differences;
 use crate::policy::{Limits, PluginName};
-use crate::replacements::Replacements;
+use crate::replacements::{Replacements, Replacing};
 
 pub struct Cycle<'a> {
     pub cluster: &'a Cluster,
@@ -25,22 +23,25 @@ pub struct Cycle<'a> {
     pub nodes: &'a NodeList,
     pub differences: Differences,
     limits: Limits,
-    leaving: Set<u32>,
+    /// The pods that are leaving, with their UIDs and their places by name.
+    leaving: Map<u32, (&'a str, usize)>,
+    leaving_by_name: Vec<u32>,
     replacements: Replacements,
     cooling: Map<u32, Timestamp>,
+    moved: Replacing,
     /// Pods that were decided on, and count as gone from then on.
     gone: Set<u32>,
     gone_in_order: Vec<u32>,
-    gone_of_owner: Map<Box<str>, u64>,
-    /// What came to nodes and went from them by decisions, by resource.
-    shifted: Map<u32, Vec<i64>>,
+    gone_of_owner: Map<&'a str, u64>,
+    /// What came to nodes and went from them by decisions, by node and resource.
+    shifted: Vec<Vec<i64>>,
     /// Pods that are expected on nodes, because they fit there when they were proposed.
-    expected: Map<u32, Vec<u32>>,
+    expected: Vec<Vec<u32>>,
     /// Nodes that a pod left, in order.
     left: Vec<u32>,
     asked_in_all: u64,
-    asked_of_node: Map<u32, u64>,
-    asked_of_namespace: Map<Arc<str>, u64>,
+    asked_of_node: Vec<u64>,
+    asked_of_namespace: Map<&'a str, u64>,
     pub plan: Plan,
     /// The pod that is explained, if one is.
     pub watched: Option<u32>,
@@ -58,6 +59,13 @@ pub struct Seen {
     pub stopped: Option<Stop>,
     pub proposed: bool,
     pub fits_on: Option<String>,
+}
+
+/// Places by name of pods that are leaving are known, and names need not be compared.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ByName<'a> {
+    Leaving(usize),
+    Staying((&'a str, &'a str)),
 }
 
 /// What became of a pod that a plugin wants to leave.
@@ -78,7 +86,8 @@ impl<'a> Cycle<'a> {
         cluster: &'a Cluster,
         nodes: &'a NodeList,
         limits: Limits,
-        in_progress: &InProgress,
+        in_progress: &'a InProgress,
+        slots: &mut Slots,
         differences: Differences,
         now: Timestamp,
     ) -> Self {
@@ -88,40 +97,51 @@ impl<'a> Cycle<'a> {
             nodes,
             differences,
             limits,
-            leaving: Set::default(),
+            leaving: Map::default(),
+            leaving_by_name: Vec::new(),
             replacements: Replacements::default(),
             cooling: Map::default(),
+            moved: Replacing::default(),
             gone: Set::default(),
             gone_in_order: Vec::new(),
             gone_of_owner: Map::default(),
-            shifted: Map::default(),
-            expected: Map::default(),
+            shifted: vec![Vec::new(); cluster.node_slots()],
+            expected: vec![Vec::new(); cluster.node_slots()],
             left: Vec::new(),
             asked_in_all: 0,
-            asked_of_node: Map::default(),
+            asked_of_node: vec![0; cluster.node_slots()],
             asked_of_namespace: Map::default(),
             plan: Plan::default(),
             watched: None,
             views: Vec::new(),
             current: None,
         };
-        let mut since = Vec::new();
+        let (mut since, mut moved) = (Vec::new(), Vec::new());
+        slots.begin();
         for (namespace, name, uid, asked) in in_progress.pods() {
-            let Some(slot) = cluster.find(namespace, name) else {
+            let found = slots.find(cluster, namespace, name, uid);
+            let found = found.and_then(|slot| Some((slot, cycle.pod(slot)?)));
+            // One that is there and stays has no replacement.
+            if let Some(moved_before) = asked.moved.as_ref().filter(|it| it.until > now)
+                && (found.is_none() || !asked.by.is_empty())
+            {
+                moved.push((namespace, name, moved_before));
+            }
+            let Some((slot, (pod, shape))) = found else {
                 continue;
             };
-            let Some((pod, shape)) = cycle.pod(slot).filter(|(pod, _)| pod.uid.is(uid)) else {
-                continue;
-            };
-            let (node, namespace) = (pod.node, shape.namespace.clone());
-            if !asked.by.is_empty() && cycle.leaving.insert(slot) {
+            let (node, namespace) = (pod.node, shape.namespace.as_ref());
+            if !asked.by.is_empty() {
+                cycle.leaving.insert(slot, (uid, cycle.leaving_by_name.len()));
+                // Who is in progress is sorted by name, and of two of the same name one is there.
+                cycle.leaving_by_name.push(slot);
                 cycle.count(node, namespace);
                 if let Some(asked) = asked.since.filter(|_| !pod.terminating) {
                     since.push((slot, asked.as_second()));
                 }
                 // Its owner has one less, from the start.
                 for owner in &shape.owners {
-                    *cycle.gone_of_owner.entry(owner.uid.clone()).or_default() += 1;
+                    *cycle.gone_of_owner.entry(&owner.uid).or_default() += 1;
                 }
                 if !nodes.has(node) && !cluster.node(node).is_some_and(Node::is_ready) {
                     cycle.plan.still_wanted.push(uid.to_owned());
@@ -131,7 +151,8 @@ impl<'a> Cycle<'a> {
                 cycle.cooling.insert(slot, until);
             }
         }
-        cycle.replacements = Replacements::of(cluster, &since, &cycle.leaving);
+        cycle.moved = Replacing::of(cluster, &moved, |slot| cycle.is_leaving(slot));
+        cycle.replacements = Replacements::of(cluster, &since, |slot| cycle.is_leaving(slot));
         cycle
     }
 
@@ -154,7 +175,7 @@ impl<'a> Cycle<'a> {
     }
 
     pub fn is_leaving(&self, slot: u32) -> bool {
-        self.leaving.contains(&slot)
+        self.leaving.contains_key(&slot)
     }
 
     pub fn cools_until(&self, slot: u32) -> Option<Timestamp> {
@@ -170,13 +191,13 @@ impl<'a> Cycle<'a> {
     /// What pods on a node request, after what was decided.
     pub fn requested(&self, node: u32, resource: u16) -> i64 {
         let requested = self.cluster.node(node).map_or(0, |node| node.requested_of(resource));
-        let shifted = self.shifted.get(&node).and_then(|all| all.get(resource as usize)).copied();
+        let shifted = self.shifted.get(node as usize).and_then(|all| all.get(resource as usize)).copied();
         requested.saturating_add(shifted.unwrap_or(0))
     }
 
     /// What pods on a node request, without those that were decided on; what is expected there does not count, nor do replacements.
     pub fn requested_by_present(&self, node: u32, resource: u16) -> i64 {
-        let others = self.expected.get(&node).into_iter().flatten().chain(self.replacements.on(node));
+        let others = self.expected.get(node as usize).into_iter().flatten().chain(self.replacements.on(node));
         let others = others.filter_map(|slot| self.pod(*slot)).map(|(_, shape)| match resource {
             PODS => 1,
             _ => shape.requests.get(resource).unwrap_or(0),
@@ -211,7 +232,7 @@ impl<'a> Cycle<'a> {
     }
 
     pub fn expected_on(&self, node: u32) -> impl Iterator<Item = u32> {
-        self.expected.get(&node).into_iter().flatten().copied()
+        self.expected.get(node as usize).into_iter().flatten().copied()
     }
 
     /// The pods on a node that hold resources, were not decided on and are nobody's replacement.
@@ -232,6 +253,14 @@ impl<'a> Cycle<'a> {
         self.pod(slot).map_or(("", ""), |(pod, shape)| (shape.namespace.as_ref(), pod.name.as_ref()))
     }
 
+    /// What decides by name between pods that are leaving, and between pods that are not.
+    pub fn by_name(&self, slot: u32) -> ByName<'a> {
+        match self.leaving.get(&slot) {
+            Some((_, place)) => ByName::Leaving(*place),
+            None => ByName::Staying(self.name_of(slot)),
+        }
+    }
+
     /// The order in which pods go from a node: those that are leaving first, then low priority, low quality of service, and at last those
     /// that would rather stay.
     pub fn by_priority(&self, slot: u32) -> impl Ord + use<'a> {
@@ -241,7 +270,7 @@ impl<'a> Cycle<'a> {
             shape.and_then(|shape| shape.priority),
             shape.map(|shape| shape.qos),
             shape.map(|shape| shape.traits.prefer_no_eviction),
-            self.name_of(slot),
+            self.by_name(slot),
         )
     }
 
@@ -249,15 +278,15 @@ impl<'a> Cycle<'a> {
     pub fn expect(&mut self, slot: u32, target: Option<u32>) {
         if let (Some(target), Some((_, shape))) = (target, self.pod(slot)) {
             self.shift(target, shape, 1);
-            self.expected.entry(target).or_default().push(slot);
+            if let Some(expected) = self.expected.get_mut(target as usize) {
+                expected.push(slot);
+            }
         }
     }
 
     /// The pods that are leaving, in the order of their names.
-    pub fn leaving(&self) -> Vec<u32> {
-        let mut leaving: Vec<u32> = self.leaving.iter().copied().collect();
-        leaving.sort_by_key(|slot| self.name_of(*slot));
-        leaving
+    pub fn leaving(&self) -> &[u32] {
+        &self.leaving_by_name
     }
 
     pub fn begin(&mut self, profile: &str, plugin: PluginName) {
@@ -328,6 +357,26 @@ impl<'a> Cycle<'a> {
         });
     }
 
+    /// Whether the pod is leaving already, and is wanted to: nothing has to be said of why.
+    pub fn goes_on_leaving(&mut self, slot: u32) -> bool {
+        let is_asked = self.leaving.get(&slot).is_some_and(|(uid, _)| !uid.is_empty());
+        let goes_on = is_asked && !self.is_gone(slot) && self.watched != Some(slot);
+        if goes_on {
+            self.still_wants(slot);
+        }
+        goes_on
+    }
+
+    fn still_wants(&mut self, slot: u32) {
+        if let Some(count) = self.plan.counts.last_mut() {
+            count.wanted += 1;
+            count.leaving += 1;
+        }
+        let uid = self.leaving.get(&slot).map(|(uid, _)| (*uid).to_owned());
+        self.plan.still_wanted.extend(uid);
+        self.leave(slot, None);
+    }
+
     /// Proposes the pod, unless a limit is against it.
     pub fn propose(&mut self, evictor: &mut Evictor, slot: u32, reason: Reason) -> Outcome {
         let Some((pod, shape)) = self.pod(slot) else {
@@ -336,19 +385,24 @@ impl<'a> Cycle<'a> {
         if self.is_gone(slot) || pod.uid.is_empty() {
             return Outcome::Refused;
         }
-        if let Some(count) = self.plan.counts.last_mut() {
-            count.wanted += 1;
-        }
         if self.is_leaving(slot) {
-            if let Some(count) = self.plan.counts.last_mut() {
-                count.leaving += 1;
-            }
-            self.plan.still_wanted.push(pod.uid.to_string());
             if self.watched == Some(slot) {
                 self.note(Some(reason), None, None, None);
             }
-            self.leave(slot, None);
+            self.still_wants(slot);
             return Outcome::Leaves;
+        }
+        if let Some(count) = self.plan.counts.last_mut() {
+            count.wanted += 1;
+        }
+        if let Some((_, plugin)) = &self.current
+            && reason.may_recur()
+            && let Some(kept) = self.moved.keeps(slot, *plugin)
+        {
+            if self.watched == Some(slot) {
+                self.note(Some(reason), Some(kept), None, None);
+            }
+            return Outcome::Refused;
         }
         if let Some((stop, outcome)) = self.limit(pod.node, &shape.namespace) {
             if self.watched == Some(slot) {
@@ -393,15 +447,15 @@ impl<'a> Cycle<'a> {
         if let Some(count) = self.plan.counts.last_mut() {
             count.proposed += 1;
         }
-        self.count(pod.node, shape.namespace.clone());
+        self.count(pod.node, &shape.namespace);
         self.leave(slot, target.filter(|_| self.differences.node_fit_counts_decisions));
         Outcome::Leaves
     }
 
-    fn count(&mut self, node: u32, namespace: Arc<str>) {
+    fn count(&mut self, node: u32, namespace: &'a str) {
         self.asked_in_all += 1;
-        if node != UNBOUND {
-            *self.asked_of_node.entry(node).or_default() += 1;
+        if let Some(of_node) = self.asked_of_node.get_mut(node as usize) {
+            *of_node += 1;
         }
         *self.asked_of_namespace.entry(namespace).or_default() += 1;
     }
@@ -411,7 +465,7 @@ impl<'a> Cycle<'a> {
         if let Some(limit) = self.limits.total.filter(|limit| self.asked_in_all >= *limit) {
             return Some((Stop::TotalLimit { limit }, Outcome::TotalLimit));
         }
-        let of_node = self.asked_of_node.get(&node).copied().unwrap_or(0);
+        let of_node = self.asked_of_node.get(node as usize).copied().unwrap_or(0);
         if let Some(limit) = self.limits.per_node.filter(|limit| node != UNBOUND && of_node >= *limit) {
             let node = self.cluster.node(node).map(|node| node.name.to_string()).unwrap_or_default();
             return Some((Stop::NodeLimit { node, limit }, Outcome::NodeLimit));
@@ -442,8 +496,8 @@ impl<'a> Cycle<'a> {
         };
         self.gone.insert(slot);
         self.gone_in_order.push(slot);
-        for owner in shape.owners.iter().filter(|_| !self.leaving.contains(&slot)) {
-            *self.gone_of_owner.entry(owner.uid.clone()).or_default() += 1;
+        for owner in shape.owners.iter().filter(|_| !self.leaving.contains_key(&slot)) {
+            *self.gone_of_owner.entry(&owner.uid).or_default() += 1;
         }
         if pod.node != UNBOUND {
             if pod.is_active() {
@@ -455,7 +509,9 @@ impl<'a> Cycle<'a> {
     }
 
     fn shift(&mut self, node: u32, shape: &Shape, sign: i64) {
-        let shifted = self.shifted.entry(node).or_default();
+        let Some(shifted) = self.shifted.get_mut(node as usize) else {
+            return;
+        };
         for (resource, amount) in shape.requests.iter().filter(|(one, _)| *one != PODS).chain([(PODS, 1)]) {
             let index = resource as usize;
             if shifted.len() <= index {

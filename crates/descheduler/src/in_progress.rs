@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::Cluster;
+use crate::memory::Moved;
+
 /// What was asked before the cycle. Pods that are leaving count against the limits from the start, come first where pods are sorted, and
 /// are not proposed again. Pods in cool-down are not proposed before their time.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +21,7 @@ pub(crate) struct Asked {
     /// Since when it is leaving: what came later may be its replacement.
     pub since: Option<Timestamp>,
     pub cools_until: Option<Timestamp>,
+    pub moved: Option<Moved>,
 }
 
 impl InProgress {
@@ -35,6 +39,11 @@ impl InProgress {
         self.entry(namespace, name, uid).cools_until = Some(until);
     }
 
+    /// The pod was asked to leave: its replacement is left alone for a while.
+    pub(crate) fn set_moved(&mut self, namespace: &str, name: &str, uid: &str, moved: Moved) {
+        self.entry(namespace, name, uid).moved = Some(moved);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
@@ -46,6 +55,44 @@ impl InProgress {
 
     fn entry(&mut self, namespace: &str, name: &str, uid: &str) -> &mut Asked {
         self.pods.entry((namespace.to_owned(), name.to_owned(), uid.to_owned())).or_default()
+    }
+}
+
+/// Where the pods of the last cycle were, by name: mostly they are there again, and names need not be looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    before: Vec<u32>,
+    next: usize,
+    now: Vec<u32>,
+}
+
+impl Slots {
+    /// So many pods that are gone since are passed over.
+    const AHEAD: usize = 8;
+
+    /// Another cycle begins.
+    pub fn begin(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+        self.next = 0;
+    }
+
+    /// The slot of this pod, if it is there.
+    pub fn find(&mut self, cluster: &Cluster, namespace: &str, name: &str, uid: &str) -> Option<u32> {
+        let is = |slot: u32| {
+            let pod = cluster.pod(slot).filter(|pod| pod.uid.is(uid) && *pod.name == *name);
+            let shape = pod.and_then(|pod| cluster.shape(pod.shape));
+            shape.is_some_and(|shape| *shape.namespace == *namespace)
+        };
+        let ahead = self.before.iter().skip(self.next).take(Self::AHEAD);
+        let slot = match ahead.enumerate().find(|(_, slot)| is(**slot)) {
+            Some((passed, slot)) => {
+                self.next += passed + 1;
+                *slot
+            }
+            None => cluster.find(namespace, name).filter(|slot| is(*slot))?,
+        };
+        self.now.push(slot);
+        Some(slot)
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::Cluster;
-use crate::policy::Policy;
+use crate::policy::{PluginName, Policy};
 use crate::testing::{cluster, node, now, plan_of, pod, policy, policy_with, proposed};
 
 fn leaving(pods: &[&str]) -> InProgress {
@@ -276,5 +276,234 @@ fn where_nobody_has_room_any_more_those_who_are_leaving_are_still_wanted() {
         let by_affinity =
             policy(fits.clone(), "RemovePodsViolatingNodeAffinity", json!({"nodeAffinityType": [kind]}));
         check(json!({"spec": {"affinity": {"nodeAffinity": {kind: terms}}}}), &by_affinity, "p0");
+    }
+}
+
+/// A pod of a ReplicaSet that was made so many seconds after the first one was asked to leave, or before.
+fn made(name: &str, node: &str, after: i64) -> k8s_openapi::api::core::v1::Pod {
+    let created = asked() + jiff::SignedDuration::from_secs(after);
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true}]);
+    pod(name, node, json!({"metadata": {"creationTimestamp": created.to_string(), "ownerReferences": owner}}))
+}
+
+/// Pods that a plugin has asked to leave, each so many seconds after the first.
+fn moved(pods: &[(&str, i64)], plugin: PluginName) -> InProgress {
+    let mut in_progress = InProgress::default();
+    for (name, after) in pods {
+        let moved = Moved {
+            until: now() + jiff::SignedDuration::from_secs(600),
+            asked: asked() + jiff::SignedDuration::from_secs(*after),
+            plugin,
+            owner: "rs".into(),
+        };
+        in_progress.set_moved("default", name, &format!("uid-{name}"), moved);
+    }
+    in_progress
+}
+
+/// What it shows, the pods and when they were made, who was asked, and who is proposed.
+type Case<'a> = (&'a str, &'a [(&'a str, i64)], InProgress, &'a [&'a str]);
+
+#[test]
+fn a_replacement_is_left_alone_by_the_plugin_that_moved_its_pod_and_nobody_else_is() {
+    let duplicates = || policy(json!({}), "RemoveDuplicates", json!({}));
+    let by = PluginName::RemoveDuplicates;
+    let two = |pods: Vec<k8s_openapi::api::core::v1::Pod>| {
+        cluster(vec![node("n1", json!({})), node("n2", json!({}))], pods)
+    };
+    // Of pods of one owner on a node all but the first by name leave, if there are as many nodes.
+    let cases: [Case<'_>; 8] = [
+        ("nobody was asked", &[("a", -9), ("b", 5)], InProgress::default(), &["b"]),
+        ("it came in the place of one that was", &[("a", -9), ("b", 5)], moved(&[("x", 0)], by), &[]),
+        ("it was there before", &[("a", -9), ("b", -1)], moved(&[("x", 0)], by), &["b"]),
+        (
+            "another plugin has asked",
+            &[("a", -9), ("b", 5)],
+            moved(&[("x", 0)], PluginName::LowNodeUtilization),
+            &["b"],
+        ),
+        (
+            "the first that came, and no more than were asked",
+            &[("a", -9), ("b", 5), ("c", 6), ("d", 7)],
+            moved(&[("x", 0)], by),
+            &["c", "d"],
+        ),
+        ("two were", &[("a", -9), ("b", 5), ("c", 6), ("d", 7)], moved(&[("x", 0), ("y", 2)], by), &["d"]),
+        (
+            "it came after the first and before the second",
+            &[("a", -9), ("b", 5)],
+            moved(&[("y", 6)], by),
+            &["b"],
+        ),
+        (
+            "the one that was asked is still there, and stays",
+            &[("a", -9), ("b", 5)],
+            moved(&[("a", 0)], by),
+            &["b"],
+        ),
+    ];
+    for (case, pods, in_progress, expected) in cases {
+        let cluster = two(pods.iter().map(|(name, after)| made(name, "n1", *after)).collect());
+        let plan = crate::plan(&cluster, &duplicates(), &in_progress, now());
+        assert_eq!(proposed(&plan), expected, "{case}");
+    }
+    let cluster = two(vec![made("a", "n1", -9), made("b", "n1", 5)]);
+    let in_progress = moved(&[("x", 0)], by);
+    let later = now() + jiff::SignedDuration::from_secs(600);
+    assert_eq!(proposed(&crate::plan(&cluster, &duplicates(), &in_progress, later)), ["b"], "it is over");
+    let told = crate::explain(&cluster, &duplicates(), &in_progress, now(), "default", "b");
+    let crate::Explanation::Pod { plugins, .. } = told else { panic!("{told:?}") };
+    assert_eq!(
+        plugins[0].to_string(),
+        "RemoveDuplicates of profile \"p\" wants it to leave (is one of 2 pods of its owner on the node, 1 would do), and it is kept: \
+         it seems to have come in the place of default/x, which the plugin has asked to leave, and is not asked by it before 2026-01-01T00:10:00Z"
+    );
+}
+
+/// Hard taints are heeded by the scheduler: a replacement on a node that got one now is in a new situation.
+#[test]
+fn what_the_scheduler_heeds_itself_is_no_loop() {
+    let by = PluginName::RemovePodsViolatingNodeTaints;
+    let on = |effect: &str| {
+        let taints = json!({"spec": {"taints": [{"key": "broken", "effect": effect}]}});
+        cluster(vec![node("n1", taints), node("n2", json!({}))], vec![made("b", "n1", 5)])
+    };
+    let policy = policy(json!({}), by.as_str(), json!({"includePreferNoSchedule": true}));
+    let plan = |effect: &str| crate::plan(&on(effect), &policy, &moved(&[("x", 0)], by), now());
+    assert_eq!(proposed(&plan("NoSchedule")), ["b"]);
+    assert_eq!(proposed(&plan("PreferNoSchedule")), [] as [&str; 0]);
+}
+
+mod loops {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::requester::{Asked, Effect, Memory, Options, PodId, Requester};
+    use jiff::SignedDuration;
+
+    const COOL_DOWN: i64 = 3600;
+
+    /// What happens before a cycle.
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Nothing,
+        Restart,
+        ScaleUp,
+        /// Somebody deletes the oldest pod, which comes back.
+        Replace,
+    }
+
+    /// A ReplicaSet whose pods all come back where the plugin does not want them, since there is no other room.
+    struct Looping {
+        cluster: Cluster,
+        requester: Requester,
+        memory: Memory,
+        pods: BTreeMap<u32, String>,
+        made: u32,
+        /// How many pods are no replacement of another.
+        own: usize,
+        asked: Vec<i64>,
+    }
+
+    impl Looping {
+        fn new(replicas: u32) -> Self {
+            let slow = json!({"spec": {"taints": [{"key": "slow", "effect": "PreferNoSchedule"}]}});
+            let cluster = cluster(vec![node("n1", slow), node("n2", json!({}))], Vec::new());
+            let (requester, memory) = (requester(), Memory::default());
+            let (pods, asked) = (BTreeMap::new(), Vec::new());
+            let mut looping = Self { cluster, requester, memory, pods, made: 0, own: 0, asked };
+            (0..replicas).for_each(|_| looping.make(-1000));
+            looping.own = replicas as usize;
+            looping
+        }
+
+        fn make(&mut self, second: i64) {
+            let name = format!("p{}", self.made);
+            self.cluster.set_pod(&made(&name, "n1", second));
+            self.pods.insert(self.made, name);
+            self.made += 1;
+        }
+
+        fn end(&mut self, name: &str, second: i64) {
+            self.pods.retain(|_, one| one != name);
+            self.cluster.remove_pod("default", name);
+            self.requester.pod_gone(&PodId::new("default", name, &format!("uid-{name}")), at(second));
+            self.make(second + 1);
+        }
+
+        fn cycle(&mut self, second: i64, policy: &Policy) {
+            let in_progress = self.requester.in_progress(at(second));
+            let plan = crate::plan(&self.cluster, policy, &in_progress, at(second));
+            for effect in self.requester.decide(&plan, at(second)) {
+                match effect {
+                    Effect::Remember(memory) => {
+                        self.memory = Memory::of_data(&memory.to_data());
+                        self.requester.saved();
+                    }
+                    Effect::Ask { proposal, .. } => {
+                        self.asked.push(second);
+                        self.requester.asked(&proposal.pod, &Asked::Evicted, at(second));
+                        self.end(&proposal.pod.name, second);
+                    }
+                    Effect::Withdraw { .. } => unreachable!("there are no requests"),
+                }
+            }
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        asked() + SignedDuration::from_secs(second)
+    }
+
+    fn requester() -> Requester {
+        Requester::new(Options { requests: false, ..Options::default() })
+    }
+
+    proptest! {
+        /// However often the process restarts: in any hour each pod is asked once, under whatever name it came back. And none is forgotten.
+        #[test]
+        fn pods_that_come_back_are_asked_once_in_a_cool_down(
+            replicas in 1_u32..5,
+            steps in prop::collection::vec((0_u8..6, 1_i64..900), 1..60),
+        ) {
+            let args = json!({"includePreferNoSchedule": true});
+            let policy = policy(json!({}), "RemovePodsViolatingNodeTaints", args);
+            let mut looping = Looping::new(replicas);
+            let mut second = 0;
+            for (step, pause) in steps {
+                second += pause;
+                let step = match step {
+                    0 => Step::Restart,
+                    1 => Step::ScaleUp,
+                    2 => Step::Replace,
+                    _ => Step::Nothing,
+                };
+                match step {
+                    Step::Nothing => {}
+                    Step::Restart => {
+                        looping.requester = requester();
+                        looping.requester.remembered(looping.memory.clone());
+                    }
+                    Step::ScaleUp => {
+                        looping.make(second);
+                        looping.own += 1;
+                    }
+                    Step::Replace => {
+                        let oldest = looping.pods.values().next().cloned();
+                        oldest.into_iter().for_each(|name| looping.end(&name, second));
+                        looping.own += 1;
+                    }
+                }
+                looping.cycle(second, &policy);
+                let within = looping.asked.iter().filter(|one| **one > second - COOL_DOWN).count();
+                prop_assert!(within <= looping.own, "{within} of {} at {second}", looping.own);
+            }
+            // When all of that is over, each is asked once more.
+            let before = looping.asked.len();
+            looping.cycle(second + 2 * COOL_DOWN, &policy);
+            prop_assert_eq!(looping.asked.len() - before, looping.pods.len());
+        }
     }
 }

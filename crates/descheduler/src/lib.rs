@@ -30,6 +30,7 @@ mod replacements;
 mod replicas;
 pub mod requester;
 pub mod selector;
+mod slots;
 #[cfg(test)]
 mod testing;
 

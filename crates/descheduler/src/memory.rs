@@ -1,15 +1,24 @@
 //! What a requester remembers across restarts, and how it is written.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use usher_api::names::{DESCHEDULER_COOL_DOWNS_KEY, DESCHEDULER_IN_BACKGROUND_KEY, DESCHEDULER_MOVED_KEY};
 
+use crate::policy::PluginName;
 use crate::requester::PodId;
+
+/// So many bytes of each kind are written, the latest first: an object has at most 1 MiB, with three of them.
+const LONGEST: usize = 300 * 1024;
 
 /// How far a pod is that is moved in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moving {
-    /// Somebody has said so, or was about to be asked.
+    /// Somebody is about to be asked. Whether that came to it is not known after a crash.
+    Asking,
+    /// Somebody has said so.
     Promised,
     /// Somebody has marked it.
     Marked,
@@ -18,8 +27,17 @@ pub enum Moving {
 }
 
 impl Moving {
-    const ALL: [(Self, &str); 3] =
-        [(Self::Promised, "promised"), (Self::Marked, "marked"), (Self::GivenUp, "given-up")];
+    const ALL: [(Self, &str); 4] = [
+        (Self::Asking, "asking"),
+        (Self::Promised, "promised"),
+        (Self::Marked, "marked"),
+        (Self::GivenUp, "given-up"),
+    ];
+
+    /// Nobody has marked the pod yet.
+    pub fn is_unmarked(self) -> bool {
+        matches!(self, Self::Asking | Self::Promised)
+    }
 
     fn word(self) -> &'static str {
         Self::ALL.iter().find(|(state, _)| *state == self).map_or("", |(_, word)| word)
@@ -30,6 +48,18 @@ impl Moving {
     }
 }
 
+/// A pod that was asked to leave where the scheduler may put its replacement at once into the same situation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moved {
+    /// Until when its replacement is left alone by the plugin.
+    pub until: Timestamp,
+    /// What its owner made later may be its replacement.
+    pub asked: Timestamp,
+    pub plugin: PluginName,
+    /// By UID.
+    pub owner: Arc<str>,
+}
+
 /// What outlives the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -37,30 +67,70 @@ pub struct Memory {
     pub cooling: BTreeMap<PodId, Timestamp>,
     /// Since when pods are moved in the background, and how far they are.
     pub background: BTreeMap<PodId, (Timestamp, Moving)>,
+    pub moved: BTreeMap<PodId, Moved>,
 }
 
 impl Memory {
-    /// A line for each pod that is not asked, and for each that is moved in the background.
-    pub fn to_texts(&self) -> (String, String) {
-        let cooling = self.cooling.iter().map(|(pod, until)| format!("{pod} {until}"));
+    /// As data of a ConfigMap: a text for each kind, with a line for each pod. Its keys take no slashes, so pods are in the lines.
+    pub fn to_data(&self) -> BTreeMap<String, String> {
+        let cooling = self.cooling.iter().map(|(pod, until)| (*until, format!("{pod} {until}")));
         let background = self.background.iter().map(|(pod, (since, state))| {
             let word = state.word();
-            format!("{pod} {since} {word}")
+            (*since, format!("{pod} {since} {word}"))
         });
-        (cooling.collect::<Vec<_>>().join("\n"), background.collect::<Vec<_>>().join("\n"))
+        let moved = self.moved.iter().map(|(pod, Moved { until, asked, plugin, owner })| {
+            (*until, format!("{pod} {until} {asked} {plugin} {owner}"))
+        });
+        [
+            (DESCHEDULER_COOL_DOWNS_KEY.to_owned(), latest(cooling)),
+            (DESCHEDULER_IN_BACKGROUND_KEY.to_owned(), latest(background)),
+            (DESCHEDULER_MOVED_KEY.to_owned(), latest(moved)),
+        ]
+        .into()
     }
 
     /// What cannot be understood is left out.
-    pub fn of_texts(cooling: &str, background: &str) -> Self {
-        let of_line = |line: &str| {
-            let mut words = line.split(' ');
-            let (pod, time) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            Some((pod, time, words.next().map(str::to_owned)))
-        };
-        let cooling = cooling.lines().filter_map(of_line).map(|(pod, until, _)| (pod, until));
-        let background = background.lines().filter_map(of_line);
-        let background =
-            background.filter_map(|(pod, since, word)| Some((pod, (since, Moving::parse(&word?)?))));
-        Self { cooling: cooling.collect(), background: background.collect() }
+    pub fn of_data(data: &BTreeMap<String, String>) -> Self {
+        let lines = |key: &str| data.get(key).map(String::as_str).unwrap_or_default().lines().map(Words::of);
+        let cooling = lines(DESCHEDULER_COOL_DOWNS_KEY).filter_map(|mut it| Some((it.next()?, it.next()?)));
+        let background = lines(DESCHEDULER_IN_BACKGROUND_KEY).filter_map(|mut it| {
+            let (pod, since) = (it.next()?, it.next()?);
+            Some((pod, (since, Moving::parse(it.0.next()?)?)))
+        });
+        let moved = lines(DESCHEDULER_MOVED_KEY).filter_map(|mut it| {
+            let (pod, until, asked) = (it.next()?, it.next()?, it.next()?);
+            let (plugin, owner) = (it.0.next()?, it.0.next()?.into());
+            let plugin = PluginName::ALL.into_iter().find(|one| one.as_str() == plugin)?;
+            Some((pod, Moved { until, asked, plugin, owner }))
+        });
+        Self { cooling: cooling.collect(), background: background.collect(), moved: moved.collect() }
     }
+}
+
+/// The words of a line.
+struct Words<'a>(std::str::Split<'a, char>);
+
+impl<'a> Words<'a> {
+    fn of(line: &'a str) -> Self {
+        Self(line.split(' '))
+    }
+
+    fn next<T: FromStr>(&mut self) -> Option<T> {
+        self.0.next()?.parse().ok()
+    }
+}
+
+/// As many of the lines as fit, the latest first.
+fn latest(lines: impl Iterator<Item = (Timestamp, String)>) -> String {
+    let mut lines: Vec<(Timestamp, String)> = lines.collect();
+    lines.sort_by(|a, b| (b.0, &a.1).cmp(&(a.0, &b.1)));
+    let mut text = String::new();
+    for (_, line) in lines {
+        if text.len() + line.len() + 1 > LONGEST {
+            break;
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
 }

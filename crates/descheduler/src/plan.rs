@@ -103,6 +103,26 @@ pub enum Reason {
     },
 }
 
+impl Reason {
+    /// Nothing keeps the scheduler from putting a replacement where the same plugin wants it to leave again. What the scheduler heeds itself,
+    /// and what takes its time with every pod, does not recur so.
+    pub fn may_recur(&self) -> bool {
+        match self {
+            Self::PreferredNodeAffinity { .. }
+            | Self::Duplicate { .. }
+            | Self::TopologySpread { .. }
+            | Self::Overutilized { .. }
+            | Self::Underutilized { .. } => true,
+            Self::Taint { taint } => taint.ends_with(":PreferNoSchedule"),
+            Self::LifeTime { .. }
+            | Self::Failed { .. }
+            | Self::TooManyRestarts { .. }
+            | Self::RequiredNodeAffinity
+            | Self::AntiAffinity { .. } => false,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

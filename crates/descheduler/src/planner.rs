@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::cluster::Cluster;
 use crate::cluster::pod::UNBOUND;
+use crate::cluster::{Cluster, Set};
 use crate::cycle::{Cycle, Seen};
 use crate::evictor::fit::Fit;
 use crate::evictor::{Evictor, Threshold};
-use crate::in_progress::InProgress;
+use crate::in_progress::{InProgress, Slots};
 use crate::nodes::NodeList;
 use crate::plan::{Plan, Problem, Stop, Stopped};
 use crate::plugins::{self, Plugin, Run, Sight};
-use crate::policy::args::PriorityThreshold;
+use crate::policy::args::{Balance, PriorityThreshold};
 use crate::policy::{Limits, PluginName, Policy, Profile};
 use crate::replicas::Replicas;
 
@@ -57,6 +57,8 @@ struct Known {
     environment: Environment,
     profiles: Vec<ProfileState>,
     nodes: NodeList,
+    /// Where pods in progress are.
+    slots: Slots,
     /// Room on the nodes that the policy looks at.
     fit: Fit,
     /// The version of the cluster that is known.
@@ -64,8 +66,6 @@ struct Known {
     now: Timestamp,
     /// When a pod has to be looked at again, in seconds since 1970.
     wakes: BinaryHeap<Reverse<(i64, u32)>>,
-    /// Pods that plugins were made to forget in the last cycle.
-    forgotten: Vec<u32>,
     cycles: u64,
     took: Vec<Took>,
 }
@@ -91,8 +91,17 @@ struct ProfileState {
     name: String,
     evictor: Evictor,
     deschedule: Vec<Box<dyn Plugin>>,
-    balance: Vec<Box<dyn Plugin>>,
+    balance: Vec<Balancing>,
     replicas: Option<Replicas>,
+}
+
+/// A plugin that balances. What was decided before it ran does not count for it; that is mostly the same from one cycle to the next, so it
+/// is made up for only where it is not.
+#[derive(Debug)]
+struct Balancing {
+    plugin: Box<dyn Plugin>,
+    /// The pods that do not count.
+    without: Set<u32>,
 }
 
 impl Planner {
@@ -188,7 +197,7 @@ impl Known {
                     name: profile.name.clone(),
                     evictor: Evictor::new(profile.evictor.clone(), (*threshold)?),
                     deschedule: profile.deschedule.iter().map(plugins::deschedule).collect(),
-                    balance: profile.balance.iter().map(plugins::balance).collect(),
+                    balance: profile.balance.iter().map(Balancing::new).collect(),
                     replicas: needs_replicas.then(Replicas::default),
                 })
             });
@@ -197,11 +206,11 @@ impl Known {
             policy: policy.clone(),
             environment,
             nodes: NodeList::default(),
+            slots: Slots::default(),
             fit: Fit::default(),
             version: 0,
             now,
             wakes: BinaryHeap::new(),
-            forgotten: Vec::new(),
             cycles: 0,
             took: Vec::new(),
         }
@@ -209,8 +218,9 @@ impl Known {
 
     /// Plugins remember shapes that are gone. When those are many, all is learned anew.
     fn is_crowded(&self, cluster: &Cluster) -> bool {
-        let plugins =
-            self.profiles.iter().flat_map(|profile| profile.deschedule.iter().chain(&profile.balance));
+        let plugins = self.profiles.iter().flat_map(|profile| {
+            profile.deschedule.iter().chain(profile.balance.iter().map(|one| &one.plugin))
+        });
         plugins.map(|plugin| plugin.remembered()).max().unwrap_or(0) > 4096 + 2 * cluster.shape_count()
             || self.wakes.len() > 4096 + 4 * cluster.slots() * self.profiles.len().max(1)
     }
@@ -229,7 +239,6 @@ impl Known {
         }
         self.version = cluster.version();
         self.relearn(cluster, stale);
-        self.recall(cluster);
         let mut turned = Vec::new();
         for profile in &mut self.profiles {
             if let Some(replicas) = &mut profile.replicas {
@@ -246,25 +255,12 @@ impl Known {
         let mut wakes = Vec::new();
         for slot in slots {
             for profile in &mut self.profiles {
-                profile.forget(slot);
                 profile.learn(cluster, &self.nodes, slot, now, &mut wakes);
             }
             if let Some(first) = wakes.iter().filter(|second| **second > now.as_second()).min() {
                 self.wakes.push(Reverse((*first, slot)));
             }
             wakes.clear();
-        }
-    }
-
-    /// What was decided in the last cycle was gone for plugins that balance, and for no others.
-    fn recall(&mut self, cluster: &Cluster) {
-        for slot in std::mem::take(&mut self.forgotten) {
-            for profile in &mut self.profiles {
-                profile.balance.iter_mut().for_each(|plugin| plugin.forget(slot));
-                if let Some(sight) = profile.evictor.sight(cluster, &self.nodes, slot, self.now) {
-                    profile.balance.iter_mut().for_each(|plugin| plugin.learn(&sight, &mut Vec::new()));
-                }
-            }
         }
     }
 
@@ -278,7 +274,8 @@ impl Known {
     ) -> (Plan, Vec<Seen>) {
         self.cycles += 1;
         self.took.clear();
-        let mut cycle = Cycle::new(cluster, &self.nodes, limits, in_progress, differences, self.now);
+        let slots = &mut self.slots;
+        let mut cycle = Cycle::new(cluster, &self.nodes, limits, in_progress, slots, differences, self.now);
         cycle.watched = watched;
         let ready = self.nodes.nodes.len();
         if ready < 2 {
@@ -297,7 +294,7 @@ impl Known {
         }
         let fits = self.profiles.iter_mut().find(|profile| profile.evictor.args.node_fit);
         if let Some(profile) = fits.filter(|_| differences.node_fit_counts_decisions) {
-            for slot in cycle.leaving() {
+            for slot in cycle.leaving().to_vec() {
                 let target = profile.evictor.fit.other_node(&cycle, slot);
                 cycle.expect(slot, target);
             }
@@ -308,29 +305,19 @@ impl Known {
                 self.took.push(timed(&mut **plugin, &mut cycle, run));
             }
         }
-        for slot in cycle.replacements() {
-            for plugin in self.profiles.iter_mut().flat_map(|profile| &mut profile.balance) {
-                plugin.forget(*slot);
+        // What was decided is gone for those that count.
+        let mut without: Set<u32> = cycle.replacements().iter().copied().collect();
+        let mut gone = 0;
+        for profile in &mut self.profiles {
+            for balancing in &mut profile.balance {
+                without.extend(&cycle.gone()[gone..]);
+                gone = cycle.gone().len();
+                let evictor = &mut profile.evictor;
+                balancing.leave_out(&without, |slot| evictor.sight(cluster, &self.nodes, slot, self.now));
+                let run = Run { profile: &profile.name, evictor, fit: &mut self.fit };
+                self.took.push(timed(&mut *balancing.plugin, &mut cycle, run));
             }
         }
-        self.forgotten.extend(cycle.replacements());
-        let mut forgotten = 0;
-        for number in 0..self.profiles.len() {
-            for plugin in 0..self.profiles[number].balance.len() {
-                // What was decided is gone for those that count.
-                for slot in &cycle.gone()[forgotten..] {
-                    for plugin in self.profiles.iter_mut().flat_map(|profile| &mut profile.balance) {
-                        plugin.forget(*slot);
-                    }
-                }
-                forgotten = cycle.gone().len();
-                let profile = &mut self.profiles[number];
-                let plugin = &mut profile.balance[plugin];
-                let run = Run { profile: &profile.name, evictor: &mut profile.evictor, fit: &mut self.fit };
-                self.took.push(timed(&mut **plugin, &mut cycle, run));
-            }
-        }
-        self.forgotten.extend(&cycle.gone()[..forgotten]);
         (cycle.plan, cycle.views)
     }
 }
@@ -343,14 +330,36 @@ fn timed(plugin: &mut dyn Plugin, cycle: &mut Cycle<'_>, mut run: Run<'_>) -> To
     Took { profile: run.profile.to_owned(), plugin: plugin.name(), time: begun.elapsed() }
 }
 
+impl Balancing {
+    fn new(plugin: &Balance) -> Self {
+        Self { plugin: plugins::balance(plugin), without: Set::default() }
+    }
+
+    /// Lets the plugin count all pods but these, from what did not count for it before.
+    fn leave_out<'a>(&mut self, without: &Set<u32>, mut sight: impl FnMut(u32) -> Option<Sight<'a>>) {
+        if !self.plugin.counts_pods() {
+            return;
+        }
+        for slot in self.without.difference(without) {
+            if let Some(sight) = sight(*slot) {
+                // When to look at it again was found out when it came.
+                self.plugin.learn(&sight, &mut Vec::new());
+            }
+        }
+        for slot in without.difference(&self.without) {
+            self.plugin.forget(*slot);
+        }
+        self.without.clone_from(without);
+    }
+}
+
 impl ProfileState {
-    fn forget(&mut self, slot: u32) {
-        for plugin in self.deschedule.iter_mut().chain(&mut self.balance) {
-            plugin.forget(slot);
-        }
-        if let Some(replicas) = &mut self.replicas {
-            replicas.forget(slot);
-        }
+    /// All plugins, which count the pod from now on.
+    fn plugins_that_count(&mut self, slot: u32) -> impl Iterator<Item = &mut Box<dyn Plugin>> {
+        self.deschedule.iter_mut().chain(self.balance.iter_mut().map(move |balancing| {
+            balancing.without.remove(&slot);
+            &mut balancing.plugin
+        }))
     }
 
     fn learn(
@@ -361,17 +370,18 @@ impl ProfileState {
         now: Timestamp,
         wakes: &mut Vec<i64>,
     ) {
-        if let (Some(replicas), Some(pod)) = (&mut self.replicas, cluster.pod(slot))
-            && let Some(shape) = cluster.shape(pod.shape)
-        {
-            replicas.learn(slot, shape);
+        if let Some(replicas) = &mut self.replicas {
+            replicas.forget(slot);
+            if let Some(shape) = cluster.pod(slot).and_then(|pod| cluster.shape(pod.shape)) {
+                replicas.learn(slot, shape);
+            }
         }
-        let Some(sight) = self.evictor.sight(cluster, nodes, slot, now) else {
-            return;
-        };
-        wakes.extend(self.evictor.old_enough_at(sight.pod));
-        for plugin in self.deschedule.iter_mut().chain(&mut self.balance) {
-            plugin.learn(&sight, wakes);
+        match self.evictor.sight(cluster, nodes, slot, now) {
+            Some(sight) => {
+                wakes.extend(self.evictor.old_enough_at(sight.pod));
+                self.plugins_that_count(slot).for_each(|plugin| plugin.learn(&sight, wakes));
+            }
+            None => self.plugins_that_count(slot).for_each(|plugin| plugin.forget(slot)),
         }
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! A request that takes too long is given up, one that no plugin wants any more is withdrawn, and so is one that somebody has deleted.
 //! All of that only where the interceptor has not forbidden it; the pod is not asked again before its cool-down is over, whatever the
-//! reason, so that nobody is asked in a loop.
+//! reason, so that nobody is asked in a loop. A pod that has left may come back under another name, and be wanted again at once: where the
+//! scheduler may do so, its replacement is left alone by the same plugin for as long.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -20,7 +21,7 @@ use usher_api::names::{DESCHEDULER_REQUESTER as REQUESTER, INTERCEPTOR_ANNOTATIO
 use usher_decide::snapshot::{Key, Request};
 
 use crate::cluster::pod::Phase;
-pub use crate::memory::{Memory, Moving};
+pub use crate::memory::{Memory, Moved, Moving};
 use crate::{InProgress, Plan, PodRef, Proposal};
 
 /// On a pod whose eviction only begins something: somebody moves it in the background.
@@ -51,7 +52,7 @@ pub struct Options {
     pub time_to_live: Option<SignedDuration>,
     /// Whoever promised to move a pod in the background marks it within this, or is not believed.
     pub assumed_for: SignedDuration,
-    /// A pod whose request was withdrawn or given up is not asked again before.
+    /// A pod whose request was withdrawn or given up is not asked again before, nor is the replacement of one that has left.
     pub cool_down: SignedDuration,
     /// A request that no plugin wants is withdrawn after so many cycles: what is counted may change from one to the next.
     pub unwanted_cycles: u32,
@@ -230,6 +231,10 @@ pub struct Requester {
     unwanted: HashMap<PodId, (u32, Timestamp)>,
     /// Pods that were given up, and until when they are not asked.
     cooling: BTreeMap<PodId, Timestamp>,
+    /// Pods that were asked, for the sake of their replacements.
+    moved: BTreeMap<PodId, Moved>,
+    /// Since when requests are there by the clock of this process. They are written by that of the server.
+    begun: HashMap<Key, Timestamp>,
     /// Requests that are to be withdrawn in this cycle, and do not count in it.
     given_up: Vec<(Arc<Request>, Withdrawal)>,
     /// Requests that could not be withdrawn: they are tried again, and count.
@@ -250,6 +255,7 @@ impl Requester {
     /// What was remembered before this process began.
     pub fn remembered(&mut self, memory: Memory) {
         self.cooling = memory.cooling;
+        self.moved = memory.moved;
         for (pod, (since, state)) in memory.background {
             let known = self.background.entry(pod).or_insert(Background { since, state });
             known.since = known.since.min(since);
@@ -262,16 +268,23 @@ impl Requester {
         self.is_unsaved = false;
     }
 
-    pub fn request_changed(&mut self, key: &Key, request: Option<Arc<Request>>) {
+    pub fn request_changed(&mut self, key: &Key, request: Option<Arc<Request>>, now: Timestamp) {
         match request {
             Some(request) => {
                 let pod = PodId::of(&request);
-                self.unseen.remove(&pod);
+                let asked = self.unseen.remove(&pod);
+                self.begun.entry(key.clone()).or_insert(asked.unwrap_or(request.created.min(now)));
+                let is_ours = self.is_ours(&request);
+                if let Some(moved) = self.moved.get_mut(&pod).filter(|_| is_ours) {
+                    // By the clock that writes when pods are created.
+                    moved.asked = request.created;
+                }
                 self.failed.remove(&pod);
                 self.requests.insert(key.clone(), request)
             }
             None => {
                 self.stuck.remove(key);
+                self.begun.remove(key);
                 self.requests.remove(key)
             }
         };
@@ -311,14 +324,14 @@ impl Requester {
         }
         let known = self.background.get_mut(pod);
         match (known, marks.is_moving()) {
-            (Some(known), true) if known.state == Moving::Promised => {
+            (Some(known), true) if known.state.is_unmarked() => {
                 *known = Background { since: now, state: Moving::Marked };
             }
             (None, true) => {
                 self.background.insert(pod.clone(), Background { since: now, state: Moving::Marked });
             }
             // It was moved, or that has failed: it may be asked again.
-            (Some(known), false) if known.state != Moving::Promised || marks.is_over => {
+            (Some(known), false) if !known.state.is_unmarked() || marks.is_over => {
                 self.background.remove(pod);
             }
             _ => return,
@@ -326,18 +339,25 @@ impl Requester {
         self.is_unsaved = true;
     }
 
-    pub fn pod_gone(&mut self, pod: &PodId) {
+    pub fn pod_gone(&mut self, pod: &PodId, now: Timestamp) {
         self.marks.remove(pod);
         self.background.remove(pod);
         self.unwanted.remove(pod);
         self.failed.remove(pod);
         self.unseen.remove(pod);
         self.is_unsaved |= self.cooling.remove(pod).is_some();
+        if let Some(moved) = self.moved.get_mut(pod) {
+            // Its replacement has as long as if it had been asked itself.
+            moved.until = moved.until.max(later(now, self.options.cool_down));
+            self.is_unsaved = true;
+        }
     }
 
     /// What counts as under way in a cycle, after giving up on what took too long.
     pub fn in_progress(&mut self, now: Timestamp) -> InProgress {
         self.cooling.retain(|_, until| *until > now);
+        let under_way: HashSet<PodId> = self.requests.values().map(|request| PodId::of(request)).collect();
+        self.moved.retain(|pod, moved| moved.until > now || under_way.contains(pod));
         self.failed
             .retain(|_, (_, until)| until.saturating_add(LONGEST_PAUSE).is_ok_and(|until| until > now));
         self.unseen.retain(|_, asked| elapsed(*asked, now) < WATCH_IS_LATE);
@@ -370,23 +390,26 @@ impl Requester {
         // What is not marked as one that may be moved in the background is not.
         self.background.retain(|pod, background| {
             let marks = self.marks.get(pod);
-            marks.is_some_and(|marks| background.state == Moving::Promised || marks.is_moving())
+            marks.is_some_and(|marks| background.state.is_unmarked() || marks.is_moving())
         });
         let mut broken = Vec::new();
         for (pod, background) in &mut self.background {
             let live_for = match background.state {
-                Moving::Promised => Some(self.options.assumed_for),
+                Moving::Asking | Moving::Promised => Some(self.options.assumed_for),
                 Moving::Marked => self.options.time_to_live,
                 Moving::GivenUp => continue,
             };
             if live_for.is_some_and(|live_for| elapsed(background.since, now) >= live_for) {
-                if background.state == Moving::Promised {
+                if background.state.is_unmarked() {
                     // What nobody has marked, and nobody believes in any more, is forgotten.
                     broken.push(pod.clone());
                 }
+                if background.state != Moving::Asking {
+                    // Otherwise it may be that nobody was asked, and the next try is the first.
+                    self.cooling.entry(pod.clone()).or_insert(later(now, self.options.cool_down));
+                }
                 background.state = Moving::GivenUp;
                 self.is_unsaved = true;
-                self.cooling.entry(pod.clone()).or_insert(later(now, self.options.cool_down));
             } else {
                 // It is marked a while after it was asked.
                 let since = background.since.checked_sub(self.options.assumed_for);
@@ -404,6 +427,9 @@ impl Requester {
         for (pod, until) in failed.filter(|(pod, _)| !self.cooling.contains_key(pod)).chain(&self.cooling) {
             in_progress.set_cool_down(&pod.key.namespace, &pod.key.name, &pod.uid, *until);
         }
+        for (pod, moved) in &self.moved {
+            in_progress.set_moved(&pod.key.namespace, &pod.key.name, &pod.uid, moved.clone());
+        }
         in_progress
     }
 
@@ -416,7 +442,8 @@ impl Requester {
         if request.deleted.is_some_and(|deleted| elapsed(deleted, now) >= WATCH_IS_LATE) {
             return Some(Withdrawal::Deleted);
         }
-        let after = elapsed(request.created, now);
+        let begun = self.begun.get(&request.key).copied().unwrap_or(request.created);
+        let after = elapsed(begun, now);
         let is_over = self.options.time_to_live.is_some_and(|live_for| after >= live_for);
         is_over.then_some(Withdrawal::TookTooLong { after })
     }
@@ -448,22 +475,30 @@ impl Requester {
             let by = self.way_of(&proposal.pod);
             if by == (Way::Eviction { in_background: true }) {
                 // It is remembered before it is asked, so that it is waited for whatever happens to this process.
-                let asked = Background { since: now, state: Moving::Promised };
+                let asked = Background { since: now, state: Moving::Asking };
                 self.background.insert(PodId::from(&proposal.pod), asked);
+                self.is_unsaved = true;
+            }
+            if let Some(owner) = proposal.owner.as_ref().filter(|_| proposal.reason.may_recur()) {
+                let (until, owner) = (later(now, self.options.cool_down), owner.uid.as_str().into());
+                let moved = Moved { until, asked: now, plugin: proposal.plugin, owner };
+                self.moved.insert(PodId::from(&proposal.pod), moved);
                 self.is_unsaved = true;
             }
             asks.push(Effect::Ask { by, proposal: Box::new(proposal.clone()) });
         }
-        let mut effects = Vec::new();
-        if self.is_unsaved {
-            effects.push(Effect::Remember(self.memory()));
-        }
+        let mut effects: Vec<Effect> = self.remember().into_iter().collect();
         effects.extend(withdrawals.into_iter().map(|(request, why)| {
             let gives_place = why != Withdrawal::NotNeeded && !self.stuck.contains(&request.key);
             Effect::Withdraw { request, why, gives_place }
         }));
         effects.extend(asks);
         effects
+    }
+
+    /// Remembers, if there is anything new.
+    pub fn remember(&self) -> Option<Effect> {
+        self.is_unsaved.then(|| Effect::Remember(self.memory()))
     }
 
     /// Our requests that no plugin has wanted for some cycles.
@@ -519,12 +554,13 @@ impl Requester {
 
     /// The pod was not asked after all.
     pub fn not_asked(&mut self, pod: &PodRef) {
-        self.is_unsaved |= self.background.remove(&PodId::from(pod)).is_some();
+        let pod = PodId::from(pod);
+        self.is_unsaved |= self.background.remove(&pod).is_some() | self.moved.remove(&pod).is_some();
     }
 
     /// What came of it.
     pub fn asked(&mut self, pod: &PodRef, asked: &Asked, now: Timestamp) {
-        if matches!(asked, Asked::Evicted | Asked::Gone | Asked::Refused) {
+        if matches!(asked, Asked::ByOthers | Asked::Gone | Asked::Refused) {
             self.not_asked(pod);
         }
         let pod = PodId::from(pod);
@@ -533,6 +569,7 @@ impl Requester {
                 let is_marked = self.marks.get(&pod).is_some_and(|marks| marks.in_progress);
                 let state = if is_marked { Moving::Marked } else { Moving::Promised };
                 self.background.insert(pod, Background { since: now, state });
+                self.is_unsaved = true;
             }
             Asked::Refused | Asked::Unknown => {
                 if *asked == Asked::Unknown {
@@ -543,6 +580,7 @@ impl Requester {
                 (*times, *until) = (times.saturating_add(1), later(now, pause.min(LONGEST_PAUSE)));
             }
             Asked::Requested | Asked::ByOthers | Asked::Evicted => {
+                self.is_unsaved |= self.background.remove(&pod).is_some();
                 self.failed.remove(&pod);
                 self.unseen.insert(pod, now);
             }
@@ -561,13 +599,14 @@ impl Requester {
         Memory {
             cooling: latest(self.cooling.iter().map(|(pod, until)| (pod, *until))),
             background: latest(self.background.iter().map(|(pod, it)| (pod, (it.since, it.state)))),
+            moved: latest(self.moved.iter().map(|(pod, moved)| (pod, moved.clone()))),
         }
     }
 }
 
-fn latest<'a, T: Ord + Copy>(all: impl Iterator<Item = (&'a PodId, T)>) -> BTreeMap<PodId, T> {
+fn latest<'a, T: Ord>(all: impl Iterator<Item = (&'a PodId, T)>) -> BTreeMap<PodId, T> {
     let mut all: Vec<_> = all.collect();
-    all.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    all.sort_by(|(_, one), (_, other)| other.cmp(one));
     all.into_iter().take(REMEMBERED).map(|(pod, time)| (pod.clone(), time)).collect()
 }
 

@@ -28,7 +28,8 @@ fn request(uid: &str, by: &[&str], created: i64, more: Value) -> Arc<Request> {
 }
 
 fn learn(requester: &mut Requester, request: Arc<Request>) {
-    requester.request_changed(&request.key.clone(), Some(request));
+    let created = request.created;
+    requester.request_changed(&request.key.clone(), Some(request), created);
 }
 
 fn pod(uid: &str) -> PodRef {
@@ -121,8 +122,8 @@ fn a_request_that_no_watch_has_told_of_counts_all_the_same() {
     requester.asked(&pod("a"), &Asked::Requested, at(0));
     assert!(in_progress(&mut requester, at(1)).0.is_leaving("a"));
     let key = Key::new("ns", "a");
-    requester.request_changed(&key, Some(request("a", &[REQUESTER], 0, json!({}))));
-    requester.request_changed(&key, None);
+    requester.request_changed(&key, Some(request("a", &[REQUESTER], 0, json!({}))), at(0));
+    requester.request_changed(&key, None, at(0));
     assert!(!in_progress(&mut requester, at(2)).0.is_leaving("a"), "it came and went");
     requester.asked(&pod("b"), &Asked::Requested, at(0));
     assert!(!in_progress(&mut requester, at(60)).0.is_leaving("b"), "nobody has seen it for a minute");
@@ -144,7 +145,7 @@ fn what_takes_too_long_is_given_up_and_not_asked_again_at_once() {
     assert_eq!(effects[0], Effect::Remember(cooling(&[("a", 7200)])));
     let after = SignedDuration::from_secs(3600);
     assert_eq!(withdrawn(&effects), [("a", Withdrawal::TookTooLong { after })]);
-    requester.request_changed(&Key::new("ns", "a"), None);
+    requester.request_changed(&Key::new("ns", "a"), None, at(0));
     assert_eq!(in_progress(&mut requester, at(7200)).0.cools_until("a"), None, "it may be asked again");
 }
 
@@ -345,7 +346,7 @@ fn a_promise_is_remembered_before_it_is_asked_for_and_outlives_a_restart() {
     let effects = first.decide(&one_proposal(), at(0));
     assert!(matches!(&effects[..], [Effect::Remember(_), Effect::Ask { .. }]), "{effects:?}");
     let memory = memory_of(&effects);
-    assert_eq!(memory.background, [(id("a"), (at(0), Moving::Promised))].into());
+    assert_eq!(memory.background, [(id("a"), (at(0), Moving::Asking))].into());
     // Killed here.
     let mut second = Requester::default();
     second.remembered(memory.clone());
@@ -355,6 +356,15 @@ fn a_promise_is_remembered_before_it_is_asked_for_and_outlives_a_restart() {
         !in_progress(&mut second, at(600)).0.is_leaving("a"),
         "since it was asked, not since the restart"
     );
+    // Whether anybody was asked is not known: the pod is tried again. A promise that nobody kept is one to wait after.
+    assert_eq!(in_progress(&mut second, at(600)).0.cools_until("a"), None);
+    let mut promised = Requester::default();
+    promised.pod_changed(&id("a"), EVICT_ONLY, at(0));
+    promised.asked(&pod("a"), &Asked::InBackground, at(0));
+    let memory = memory_of(&promised.remember().into_iter().collect::<Vec<_>>());
+    assert_eq!(memory.background, [(id("a"), (at(0), Moving::Promised))].into());
+    second.remembered(memory.clone());
+    assert_eq!(in_progress(&mut second, at(601)).0.cools_until("a"), Some(at(4201)));
     let mut third = Requester::default();
     third.remembered(memory);
     assert!(!in_progress(&mut third, at(30)).0.is_leaving("a"), "the pod is gone");
@@ -460,16 +470,137 @@ fn what_is_remembered_is_read_as_it_is_written_and_nonsense_is_left_out() {
             (id("a"), (at(0), Moving::Marked)),
             (id("b"), (at(1), Moving::Promised)),
             (id("d"), (at(2), Moving::GivenUp)),
+            (id("e"), (at(3), Moving::Asking)),
         ]
+        .into(),
+        moved: [(
+            id("f"),
+            Moved { until: at(9), asked: at(4), plugin: PluginName::LowNodeUtilization, owner: "o-1".into() },
+        )]
         .into(),
         ..cooling(&[("c", 5)])
     };
-    let (cooling, background) = memory.to_texts();
-    assert_eq!(Memory::of_texts(&cooling, &background), memory);
+    let mut data = memory.to_data();
+    assert_eq!(Memory::of_data(&data), memory);
     let until = at(5);
-    let nonsense = format!("nonsense\nns/web {until}\nns/db/u-2 soon\n\n");
-    let with = |text: &str| format!("{nonsense}{text}\n{nonsense}");
-    assert_eq!(Memory::of_texts(&with(&cooling), &with(&background)), memory);
+    let nonsense =
+        format!("nonsense\nns/web {until}\nns/db/u-2 soon\nns/db/u-3 {until} {until} NoPlugin o\n\n");
+    for text in data.values_mut() {
+        *text = format!("{nonsense}{text}\n{nonsense}");
+    }
+    // A line with a word too many is read as far as it goes.
+    let mut with_more = memory;
+    with_more.cooling.insert(PodId::new("ns", "db", "u-3"), until);
+    assert_eq!(Memory::of_data(&data), with_more);
+}
+
+#[test]
+fn what_is_remembered_fits_into_an_object_also_with_the_longest_names() {
+    let pod =
+        |number: usize| PodId::new(&"n".repeat(63), &format!("{number:0253}"), &format!("{number:036}"));
+    let until = |number: usize| at(i64::try_from(number).unwrap());
+    let moved = |number: usize| Moved {
+        until: until(number),
+        asked: at(0),
+        plugin: PluginName::RemovePodsViolatingTopologySpreadConstraint,
+        owner: format!("{number:036}").into(),
+    };
+    let memory = Memory {
+        cooling: (0..REMEMBERED).map(|number| (pod(number), until(number))).collect(),
+        background: (0..REMEMBERED).map(|number| (pod(number), (until(number), Moving::GivenUp))).collect(),
+        moved: (0..REMEMBERED).map(|number| (pod(number), moved(number))).collect(),
+    };
+    let data = memory.to_data();
+    assert!(data.values().map(String::len).sum::<usize>() < 1_000_000);
+    // Of those that do not fit, the oldest are left out.
+    let read = Memory::of_data(&data);
+    for (kept, last) in [
+        (read.cooling.len(), read.cooling.contains_key(&pod(REMEMBERED - 1))),
+        (read.background.len(), read.background.contains_key(&pod(REMEMBERED - 1))),
+        (read.moved.len(), read.moved.contains_key(&pod(REMEMBERED - 1))),
+    ] {
+        assert!((500..REMEMBERED).contains(&kept) && last, "{kept}");
+    }
+    assert!(!read.cooling.contains_key(&pod(0)));
+}
+
+/// A proposal of a pod with this owner.
+fn owned(uid: &str, reason: Reason) -> Plan {
+    let (api_version, kind, name) = ("apps/v1".into(), "ReplicaSet".into(), "web".into());
+    let owner = crate::OwnerRef { api_version, kind, name, uid: "owner".into() };
+    let proposal =
+        Proposal { owner: Some(owner), reason, plugin: PluginName::RemoveDuplicates, ..proposal(uid) };
+    Plan { proposals: vec![proposal], ..Plan::default() }
+}
+
+const DUPLICATE: Reason = Reason::Duplicate { on_node: 2, at_most: 1 };
+
+#[test]
+fn that_a_pod_was_moved_is_remembered_before_it_is_asked_and_as_long_as_its_replacement_is_left_alone() {
+    let mut requester = Requester::default();
+    let effects = requester.decide(&owned("a", DUPLICATE), at(0));
+    assert!(matches!(&effects[..], [Effect::Remember(_), Effect::Ask { .. }]), "{effects:?}");
+    let until = |requester: &mut Requester, now: i64| {
+        let (told, _) = in_progress(requester, at(now));
+        Some(told.asked("a")?.moved.as_ref()?.until)
+    };
+    let mut after_a_restart = Requester::default();
+    after_a_restart.remembered(memory_of(&effects));
+    assert_eq!(until(&mut after_a_restart, 3599), Some(at(3600)));
+    assert_eq!(until(&mut after_a_restart, 3600), None);
+    // It takes its time to leave, and only then its replacement comes. The request is written by another clock, that of pods.
+    requester.asked(&pod("a"), &Asked::Requested, at(0));
+    learn(&mut requester, request("a", &[REQUESTER], 100, json!({})));
+    let (told, _) = in_progress(&mut requester, at(3000));
+    assert_eq!(told.asked("a").unwrap().moved.as_ref().unwrap().asked, at(100));
+    requester.request_changed(&Key::new("ns", "a"), None, at(3000));
+    requester.pod_gone(&id("a"), at(3000));
+    assert_eq!(until(&mut requester, 6599), Some(at(6600)));
+    assert_eq!(until(&mut requester, 6600), None);
+}
+
+#[test]
+fn nothing_is_remembered_of_pods_that_were_not_moved_or_whose_replacements_are_not_wanted_at_once() {
+    for asked in [Asked::Refused, Asked::Gone, Asked::ByOthers] {
+        let mut requester = Requester::default();
+        let _ = requester.decide(&owned("a", DUPLICATE), at(0));
+        requester.asked(&pod("a"), &asked, at(0));
+        assert!(requester.memory().moved.is_empty(), "{asked:?}");
+    }
+    let once = [
+        Reason::Failed { reason: None },
+        Reason::TooManyRestarts { restarts: 9, threshold: 5 },
+        Reason::LifeTime { age: SignedDuration::from_hours(9), limit_seconds: Some(60) },
+        Reason::RequiredNodeAffinity,
+        Reason::Taint { taint: "broken:NoSchedule".into() },
+        Reason::AntiAffinity { other: "ns/b".into(), topology_key: "zone".into() },
+    ];
+    for reason in once {
+        let mut requester = Requester::default();
+        let effects = requester.decide(&owned("a", reason.clone()), at(0));
+        assert!(matches!(&effects[..], [Effect::Ask { .. }]), "{reason:?}");
+    }
+    let mut soft = Requester::default();
+    let _ = soft.decide(&owned("a", Reason::Taint { taint: "slow:PreferNoSchedule".into() }), at(0));
+    assert_eq!(soft.memory().moved.len(), 1);
+}
+
+#[test]
+fn how_long_a_request_takes_is_measured_by_one_clock() {
+    // The server is five minutes ahead, and five minutes behind.
+    for apart in [300, -300] {
+        let mut requester = Requester::default();
+        requester.asked(&pod("a"), &Asked::Requested, at(0));
+        let made = request("a", &[REQUESTER], apart, json!({}));
+        requester.request_changed(&made.key.clone(), Some(made), at(1));
+        assert!(withdrawn(&in_progress(&mut requester, at(3599)).1).is_empty(), "{apart}");
+        assert_eq!(withdrawn(&in_progress(&mut requester, at(3600)).1).len(), 1, "{apart}");
+    }
+    // After a restart there is only what is written, which was not in the future.
+    let mut requester = Requester::default();
+    let made = request("a", &[REQUESTER], 300, json!({}));
+    requester.request_changed(&made.key.clone(), Some(made), at(1));
+    assert_eq!(withdrawn(&in_progress(&mut requester, at(3601)).1).len(), 1);
 }
 
 #[test]
@@ -492,7 +623,7 @@ fn another_pod_of_the_same_name_changes_nothing_for_the_one_before_it() {
     let (told, _) = in_progress(&mut requester, at(1));
     assert_eq!((told.cools_until("old"), told.cools_until("new")), (Some(at(100)), Some(at(200))));
     // The pause of a pod ends with it, and not with another of its name.
-    requester.pod_gone(&of("old"));
+    requester.pod_gone(&of("old"), at(0));
     let (told, effects) = in_progress(&mut requester, at(2));
     assert_eq!((told.cools_until("old"), told.cools_until("new")), (None, Some(at(200))));
     assert_eq!(memory_of(&effects).cooling.len(), 1, "and it is not remembered any more");
@@ -523,7 +654,7 @@ fn a_pod_whose_request_somebody_else_has_withdrawn_is_left_alone_for_a_while() {
         let mut requester = Requester::default();
         learn(&mut requester, before.clone());
         requester.pod_changed(&id("a"), marks, at(1));
-        requester.request_changed(&before.key, after);
+        requester.request_changed(&before.key, after, at(0));
         requester.request_was(before, at(2));
         in_progress(&mut requester, at(3)).0.cools_until("a")
     };
@@ -541,7 +672,7 @@ fn a_pod_whose_request_somebody_else_has_withdrawn_is_left_alone_for_a_while() {
     let mut requester = Requester::default();
     learn(&mut requester, ours.clone());
     assert_eq!(withdrawn(&in_progress(&mut requester, at(3600)).1).len(), 1);
-    requester.request_changed(&ours.key, None);
+    requester.request_changed(&ours.key, None, at(0));
     requester.request_was(&ours, at(3700));
     assert_eq!(in_progress(&mut requester, at(3701)).0.cools_until("a"), Some(at(7200)));
 }
@@ -563,7 +694,7 @@ fn a_request_that_cannot_be_withdrawn_is_tried_again_and_counts() {
     requester.not_withdrawn(&stuck.key);
     let (told, effects) = in_progress(&mut requester, at(3660));
     assert!(told.is_leaving("a") && !gives_place(&effects), "it is there, and is tried again");
-    requester.request_changed(&stuck.key, None);
+    requester.request_changed(&stuck.key, None, at(0));
     assert!(!in_progress(&mut requester, at(3720)).0.is_leaving("a"));
 }
 

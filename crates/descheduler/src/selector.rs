@@ -4,6 +4,8 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use usher_api::domain::is_subdomain;
+
 use crate::cluster::Labels;
 
 /// Requirements that must all hold. One without any selects everything.
@@ -150,6 +152,28 @@ impl Selector {
         self.requirements.iter().all(|one| one.test.admits(labels.get(&one.key)))
     }
 
+    /// Keys and values that no label can have: who selects by them means another one.
+    pub fn wrong_labels(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for Requirement { key, test } in &self.requirements {
+            if !is_label_key(key) {
+                wrong.push(format!(
+                    "{key:?} is no key of a label: letters, digits, '-', '_' and '.', at most 63, after a domain and '/' if it has one"
+                ));
+            }
+            if let Test::In(values) | Test::NotIn(values) = test {
+                wrong.extend(values.iter().filter(|value| !value.is_empty() && !is_label_name(value)).map(
+                    |value| {
+                        format!(
+                            "{value:?} is no value of a label: letters, digits, '-', '_' and '.', at most 63"
+                        )
+                    },
+                ));
+            }
+        }
+        wrong
+    }
+
     /// A label that everything selected carries, if there is one: what selectors are looked up by.
     pub(crate) fn certain_label(&self) -> Option<(&str, &str)> {
         self.requirements.iter().find_map(|one| match &one.test {
@@ -160,6 +184,21 @@ impl Selector {
             _ => None,
         })
     }
+}
+
+/// A name, after the domain of who gives it meaning if it has one.
+fn is_label_key(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((domain, name)) => is_subdomain(domain) && is_label_name(name),
+        None => is_label_name(key),
+    }
+}
+
+fn is_label_name(name: &str) -> bool {
+    let inner = |one: u8| one.is_ascii_alphanumeric() || matches!(one, b'-' | b'_' | b'.');
+    let outer = |one: Option<&u8>| one.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    bytes.len() <= 63 && outer(bytes.first()) && outer(bytes.last()) && bytes.iter().copied().all(inner)
 }
 
 fn parse_one(text: &str) -> Result<(Requirement, &str), SelectorError> {

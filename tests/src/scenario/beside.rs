@@ -1,9 +1,11 @@
 //! Usher beside a cluster: its definitions, its webhook and its controllers, all in the process of the test.
 
 use super::form::Deschedule;
+use super::migration;
 use super::reach::ClusterUnderTest;
 use crate::descheduler::{deschedule, named};
 use crate::kubectl::Kubectl;
+use crate::webhook_server::WebhookServer;
 use crate::{Request, TestCluster, crds, manifests};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
@@ -92,6 +94,8 @@ pub struct Usher {
     webhook: Mutex<JoinSet<()>>,
     /// What it answers with, where it has a socket.
     serving: Option<Serving>,
+    /// Who moves virtual machines, where it has a socket.
+    _migration: Option<WebhookServer>,
 }
 
 /// A webhook that can be ended and started again at the same address.
@@ -124,6 +128,7 @@ impl Usher {
             descheduling: Mutex::default(),
             webhook: Mutex::default(),
             serving: None,
+            _migration: None,
         };
         usher.restart();
         usher
@@ -318,6 +323,9 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
             if is_binding { "validatingadmissionpolicybindings" } else { "validatingadmissionpolicies" };
         created(reached, &format!("{CONFIGURATIONS}/{kind}"), policy).await?;
     }
+    if which == Controllers::All {
+        migration::embedded(cluster, client.clone(), reached).await?;
+    }
     Ok(Usher::start(which, client, clock))
 }
 
@@ -343,8 +351,12 @@ pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnde
     let target = Target::Url { base, ca_bundle: Some(STANDARD.encode(made.cert.pem())) };
     register(reached, &target, which.gateway()).await?;
     until_asked(reached).await?;
+    let migration = match which {
+        Controllers::All => Some(migration::real(plane.client("admin")?, reached).await?),
+        _ => None,
+    };
     let usher = Usher::start(which, client, Clock::system());
-    Ok(Usher { webhook: Mutex::new(webhook), serving: Some(serving), ..usher })
+    Ok(Usher { webhook: Mutex::new(webhook), serving: Some(serving), _migration: migration, ..usher })
 }
 
 /// Who listened there before may take a moment to let go.

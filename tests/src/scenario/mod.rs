@@ -14,6 +14,7 @@ mod expect;
 pub mod form;
 mod load;
 mod matching;
+mod migration;
 mod names;
 mod observe;
 pub mod outcome;

@@ -16,6 +16,7 @@ use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use usher_api::EvictionRequest;
 use usher_apply::Clock;
@@ -422,6 +423,62 @@ async fn a_descheduler_in_another_namespace_and_of_another_name_can_be_named() {
     assert!(wanted.contains("wants it to leave: does not tolerate the taint broken"), "{wanted}");
     let cools = place.usher(&format!("{elsewhere} --descheduler-name mine")).await.out;
     assert!(cools.contains("not asked again before 2999-01-01"), "{cools}");
+}
+
+/// A Prometheus that gives these fractions of nodes, whatever it is asked. Its URL.
+async fn prometheus(fractions: &[(&str, &str)]) -> String {
+    let sample =
+        |(node, fraction): &(&str, &str)| json!({"metric": {"instance": node}, "value": [0, fraction]});
+    let samples: Vec<Value> = fractions.iter().map(sample).collect();
+    let body = json!({"status": "success", "data": {"resultType": "vector", "result": samples}}).to_string();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") && connection.read_buf(&mut asked).await.unwrap_or(0) > 0 {}
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = connection.write_all(format!("{head}{body}").as_bytes()).await;
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_plan_goes_by_real_usage_where_the_policy_does_and_says_where_it_cannot() {
+    let place = Scene::bare().await;
+    let nodes: Api<Node> = Api::all(place.client.clone());
+    place.create::<Node>(nodes.clone(), node("n1")).await;
+    place.pod("web-1", "web", json!({"descheduler.alpha.kubernetes.io/evict": "true"})).await;
+    place.create::<Node>(nodes.clone(), node("n2")).await;
+    let file = std::env::temp_dir().join(format!("usher-measured-{}.yaml", std::process::id()));
+    let told = async |provider: &str, metrics: &str, command: &str| {
+        let resource = if provider.contains("url") { "MetricResource" } else { "cpu" };
+        let policy = format!(
+            "{{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, metricsProviders: [{provider}], profiles: \
+             [{{name: p, pluginConfig: [{{name: LowNodeUtilization, args: {{thresholds: {{{resource}: 30}}, \
+             targetThresholds: {{{resource}: 50}}, metricsUtilization: {metrics}}}}}], plugins: {{balance: \
+             {{enabled: [LowNodeUtilization]}}}}}}]}}"
+        );
+        std::fs::write(&file, policy).unwrap();
+        place.usher(&format!("deschedule {command} -f {}", file.display())).await.out
+    };
+    let by_query = "{source: Prometheus, prometheus: {query: busy}}";
+    let provider = |url: &str| format!("{{source: Prometheus, prometheus: {{url: '{url}'}}}}");
+    let url = prometheus(&[("n1", "0.9"), ("n2", "0.1")]).await;
+    let plan = told(&provider(&url), by_query, "--dry-run").await;
+    assert!(plan.contains("1 pod of 1 would be asked to leave"), "{plan}");
+    assert!(plan.contains("MetricResource at 90 %"), "{plan}");
+    let explained = told(&provider(&url), by_query, "explain web-1").await;
+    assert!(explained.contains("LowNodeUtilization of profile \"p\" wants it to leave"), "{explained}");
+
+    let nobody = told(&provider("http://127.0.0.1:9"), by_query, "--dry-run").await;
+    let why = "Prometheus does not answer the query \"busy\"";
+    assert!(nobody.contains(why) && nobody.contains("; plugins that go by it do nothing"), "{nobody}");
+    assert!(nobody.contains("is not run: the usage of node n1 is not known"), "{nobody}");
+    let explained = told("{source: KubernetesMetrics}", "{source: KubernetesMetrics}", "explain web-1").await;
+    assert!(explained.contains("see whether a metrics server is installed"), "{explained}");
 }
 
 #[tokio::test]

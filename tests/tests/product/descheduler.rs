@@ -304,3 +304,51 @@ async fn the_pod_and_its_owner_are_told_why_it_was_asked_to_leave() {
     assert_eq!(of_owner.len(), 1, "{told:#?}");
     assert!(of_owner[0].1.starts_with("pod web-") && of_owner[0].1.ends_with(why), "{told:#?}");
 }
+
+/// The scheduler puts them back, as there is no other room: they come back under other names, and are wanted at once.
+#[tokio::test(start_paused = true)]
+async fn pods_that_come_back_under_other_names_are_not_evicted_in_a_loop() {
+    let living = Living::start(1, 2).await.unwrap();
+    living.install_crds().await.unwrap();
+    living.patch(&format!("{NODES}/n2"), &json!({"spec": {"unschedulable": true}})).await.unwrap();
+    let slow = json!({"spec": {"taints": [{"key": "slow", "effect": "PreferNoSchedule"}]}});
+    living.patch(&format!("{NODES}/n1"), &slow).await.unwrap();
+    living.create(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 2}))).await.unwrap();
+    living.rolled_out("web").await.unwrap();
+    let names = async || {
+        let pods = living.get(PODS).await.unwrap();
+        let names = pods["items"].as_array().unwrap().iter().map(|pod| pod["metadata"]["name"].to_string());
+        names.collect::<std::collections::BTreeSet<String>>()
+    };
+    let first = names().await;
+    let policy = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nprofiles:\n- name: p\n  \
+                  pluginConfig: [{name: RemovePodsViolatingNodeTaints, args: {includePreferNoSchedule: true}}]\n  \
+                  plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}\n";
+    let options = Options {
+        interval: Some(SignedDuration::from_secs(30)),
+        on_change: false,
+        dry_run: false,
+        knows_requests: true,
+        requester: requester::Options { requests: false, ..requester::Options::default() },
+        name: named("default"),
+    };
+    let client = kube::Client::new(living.cluster.client("descheduler"), "default");
+    let (now, timers) = (living.cluster.clone(), living.cluster.clone());
+    let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
+    let run = || {
+        let mut work = JoinSet::new();
+        let policy = Policy::read(policy).unwrap();
+        work.spawn(deschedule(client.clone(), clock.clone(), options.clone(), policy));
+        work
+    };
+    let before_a_restart = run();
+    sleep(Duration::from_secs(120)).await;
+    let second = names().await;
+    assert!(second.len() == 2 && second.is_disjoint(&first), "each was evicted once: {second:?}");
+    drop(before_a_restart);
+    let _after_it = run();
+    sleep(Duration::from_secs(3300)).await;
+    assert_eq!(names().await, second, "and their replacements were not");
+    sleep(Duration::from_secs(400)).await;
+    assert!(names().await.is_disjoint(&second), "before the cool-down was over");
+}

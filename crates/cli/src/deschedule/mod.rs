@@ -12,6 +12,7 @@ use kube::{Api, Client};
 use usher_api::names::{
     DESCHEDULER_LEASE, DESCHEDULER_POLICY_CONFIG_MAP, DESCHEDULER_POLICY_KEY, MANAGER_NAMESPACE,
 };
+use usher_apply::usage::Sources;
 use usher_descheduler::{Explanation, Policy, explain, plan};
 
 use crate::arguments::{Connection, pod_name};
@@ -77,7 +78,7 @@ pub async fn run(
             if found == Explanation::NoSuchPod {
                 return Err(Error::NoSuchPod { namespace, name: pod });
             }
-            streams.out.write_all(text::explanation(&namespace, &pod, &found).as_bytes())?;
+            streams.out.write_all(text::explanation(&namespace, &pod, &found, &read).as_bytes())?;
             Ok(Ending::Done)
         }
         None if !arguments.dry_run => Err(Error::Usage(
@@ -91,7 +92,7 @@ pub async fn run(
             let plan = plan(&read.cluster, &policy, &read.in_progress(now), now);
             let findings = read.findings(&plan, now);
             let text = match arguments.output {
-                Some(format) => format.render(&text::structured(&plan, &findings))?,
+                Some(format) => format.render(&text::structured(&plan, &findings, &read))?,
                 None => text::plan(&plan, &findings, &read, environment),
             };
             streams.out.write_all(text.as_bytes())?;
@@ -117,11 +118,24 @@ impl Source {
             (None, Some(connected)) => connected.namespace.clone(),
             (None, None) => "default".to_owned(),
         };
+        let sources = Sources::of(&policy);
         let read = match (&self.dump, &connected) {
-            (Some(path), _) => read::dump(&text_of(path, "dump")?, &path.display().to_string())?,
+            (Some(path), _) => {
+                let mut read = read::dump(&text_of(path, "dump")?, &path.display().to_string())?;
+                if !sources.is_empty() {
+                    read.unknown_usage
+                        .push("a dump has no real usage: look at the cluster itself".to_owned());
+                }
+                read
+            }
             (None, Some(connected)) => {
                 let name = (self.descheduler_namespace.as_str(), self.descheduler_name.as_str());
-                read::cluster(&connected.client, name).await?
+                let mut read = read::cluster(&connected.client, name).await?;
+                if !sources.is_empty() {
+                    let usage = sources.read(connected.client.clone()).await;
+                    read.unknown_usage = usage.tell(&mut read.cluster);
+                }
+                read
             }
             (None, None) => return Err(Error::Usage("name a dump with --dump".to_owned())),
         };

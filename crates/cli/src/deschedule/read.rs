@@ -10,9 +10,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use usher_api::names::{
-    DESCHEDULER_CONFIG_MAP_SUFFIX, DESCHEDULER_COOL_DOWNS_KEY, DESCHEDULER_IN_BACKGROUND_KEY,
-};
+use usher_api::names::DESCHEDULER_CONFIG_MAP_SUFFIX;
 use usher_decide::outlook::{self, Budget, Finding, NodeOnWire, PodOnWire, Workloads};
 use usher_decide::snapshot::{
     DaemonSet, DaemonSetOnWire, Deployment, DeploymentOnWire, Key, NamespaceOnWire, Request, RequestOnWire,
@@ -42,6 +40,8 @@ pub struct ClusterRead {
     memory: Memory,
     /// Kinds that may not be read, so that nothing can be said about them.
     pub hidden: Vec<&'static str>,
+    /// Why real usage by which the policy goes is not known.
+    pub unknown_usage: Vec<String>,
 }
 
 /// The kinds that matter, in the words of kubectl.
@@ -86,9 +86,7 @@ pub async fn cluster(client: &Client, descheduler: (&str, &str)) -> Result<Clust
 async fn remembered(client: &Client, (namespace, name): (&str, &str)) -> Option<Memory> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let name = format!("{name}{DESCHEDULER_CONFIG_MAP_SUFFIX}");
-    let data = maps.get_opt(&name).await.ok()??.data?;
-    let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
-    Some(Memory::of_texts(text(DESCHEDULER_COOL_DOWNS_KEY), text(DESCHEDULER_IN_BACKGROUND_KEY)))
+    Some(Memory::of_data(&maps.get_opt(&name).await.ok()??.data?))
 }
 
 async fn each<K>(client: &Client, mut take: impl FnMut(Read<K>)) -> Result<(), Error>
@@ -239,6 +237,11 @@ impl ClusterRead {
         self.daemon_sets.extend(set.object().map(Into::into));
     }
 
+    /// What is not known of usage, and what follows from that.
+    pub fn missing_usage(&self) -> impl Iterator<Item = String> {
+        self.unknown_usage.iter().map(|why| format!("{why}; plugins that go by it do nothing"))
+    }
+
     pub fn pods(&self) -> usize {
         self.pods.len()
     }
@@ -247,7 +250,7 @@ impl ClusterRead {
     pub fn in_progress(&self, now: Timestamp) -> InProgress {
         let mut requester = Requester::new(Options { time_to_live: None, ..Options::default() });
         for request in &self.requests {
-            requester.request_changed(&request.key, Some(request.clone().into()));
+            requester.request_changed(&request.key, Some(request.clone().into()), now);
         }
         for (pod, marks) in &self.marks {
             requester.pod_changed(pod, *marks, now);

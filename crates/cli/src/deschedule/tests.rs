@@ -79,7 +79,7 @@ fn the_plan_tells_who_why_where_to_what_stopped_it_and_what_is_in_the_way() {
     ] {
         assert!(told.contains(part), "{part}\n{told}");
     }
-    let structured = serde_json::to_value(text::structured(&plan, &findings)).unwrap();
+    let structured = serde_json::to_value(text::structured(&plan, &findings, &read)).unwrap();
     assert_eq!(structured["proposals"][0]["pod"], "web-a");
     assert_eq!(structured["proposals"][0]["fitsOn"], "n-2");
     assert_eq!(structured["findings"].as_array().map(Vec::len), Some(findings.len()));
@@ -91,13 +91,18 @@ fn a_pod_is_explained_by_the_plugin_that_wants_it_or_the_filter_that_keeps_it() 
     let now = "2026-01-02T00:00:00Z".parse().unwrap();
     let told = |name: &str| {
         let found = explain(&read.cluster, &policy(), &read.in_progress(now), now, "shop", name);
-        text::explanation("shop", name, &found)
+        text::explanation("shop", name, &found, &read)
     };
     assert!(told("web-a").starts_with("The pod shop/web-a would be asked to leave.\n"), "{}", told("web-a"));
     assert!(told("web-a").contains("it would fit on n-2"));
     assert!(told("web-b").contains("the limit of 1 pods of node n-1 is reached"), "{}", told("web-b"));
     assert!(told("agent").contains("it is kept: it belongs to a DaemonSet"), "{}", told("agent"));
     assert_eq!(told("nobody"), "There is no pod shop/nobody.\n");
+    let mut without_usage = cluster();
+    without_usage.unknown_usage.push("a dump has no real usage".to_owned());
+    let found = explain(&read.cluster, &policy(), &read.in_progress(now), now, "shop", "web-a");
+    let told = text::explanation("shop", "web-a", &found, &without_usage);
+    assert!(told.ends_with("- a dump has no real usage; plugins that go by it do nothing\n"), "{told}");
 }
 
 #[test]

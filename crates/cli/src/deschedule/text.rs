@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use usher_decide::outlook::{Finding, Severity};
-use usher_descheduler::{Explanation, Plan, Proposal};
+use usher_descheduler::{Explanation, Plan, Problem, Proposal};
 
 use super::read::ClusterRead;
 use crate::Environment;
@@ -38,7 +38,7 @@ pub fn plan(plan: &Plan, findings: &[Finding], read: &ClusterRead, environment: 
     section(
         &mut text,
         "\nProblems\n",
-        plan.problems.iter().map(|problem| format!("- {}\n", environment.alarming(&problem.to_string()))),
+        problems(read, &plan.problems).map(|problem| format!("- {}\n", environment.alarming(&problem))),
     );
     section(
         &mut text,
@@ -103,7 +103,7 @@ pub struct Structured {
     findings: Vec<Value>,
 }
 
-pub fn structured(plan: &Plan, findings: &[Finding]) -> Structured {
+pub fn structured(plan: &Plan, findings: &[Finding], read: &ClusterRead) -> Structured {
     let proposal = |it: &Proposal| {
         json!({
             "namespace": it.pod.namespace, "pod": it.pod.name, "uid": it.pod.uid, "node": it.pod.node,
@@ -118,12 +118,12 @@ pub fn structured(plan: &Plan, findings: &[Finding]) -> Structured {
         proposals: plan.proposals.iter().map(proposal).collect(),
         leaving: plan.still_wanted.clone(),
         stops: plan.stops.iter().map(|stopped| stopped.by.to_string()).collect(),
-        problems: plan.problems.iter().map(ToString::to_string).collect(),
+        problems: problems(read, &plan.problems).collect(),
         findings: findings.iter().map(finding).collect(),
     }
 }
 
-pub fn explanation(namespace: &str, name: &str, found: &Explanation) -> String {
+pub fn explanation(namespace: &str, name: &str, found: &Explanation, read: &ClusterRead) -> String {
     let pod = format!("pod {namespace}/{name}");
     match found {
         Explanation::NoSuchPod => format!("There is no {pod}.\n"),
@@ -134,7 +134,7 @@ pub fn explanation(namespace: &str, name: &str, found: &Explanation) -> String {
         Explanation::NotLookedAt { node: Some(node) } => {
             format!("The {pod} is on node {node}, which the policy does not look at (nodeSelector).\n")
         }
-        Explanation::Pod { leaving, plugins, problems } => {
+        Explanation::Pod { leaving, plugins, problems: of_plan } => {
             let is_proposed = plugins.iter().any(|view| view.proposed);
             let mut text = match (&leaving[..], is_proposed) {
                 ([], true) => format!("The {pod} would be asked to leave.\n"),
@@ -150,12 +150,17 @@ pub fn explanation(namespace: &str, name: &str, found: &Explanation) -> String {
             if plugins.is_empty() {
                 text.push_str("- no plugin of the policy is enabled\n");
             }
-            for problem in problems {
+            for problem in problems(read, of_plan) {
                 text.push_str(&format!("- {problem}\n"));
             }
             text
         }
     }
+}
+
+/// What keeps plugins from working, after why that is.
+fn problems(read: &ClusterRead, of_plan: &[Problem]) -> impl Iterator<Item = String> {
+    read.missing_usage().chain(of_plan.iter().map(ToString::to_string))
 }
 
 fn count(number: usize, what: &str) -> String {

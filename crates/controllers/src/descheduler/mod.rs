@@ -3,7 +3,6 @@
 
 mod objects;
 pub mod policy_file;
-mod usage;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch as signal;
+use usher_apply::usage::{Read as UsageRead, Sources};
 use usher_apply::{Clock, DeschedulerName, Descheduling, Events, Failure};
 use usher_decide::snapshot::{Key, Request, WatchEvent};
 use usher_descheduler::requester::{
@@ -28,7 +28,6 @@ use crate::observer::{Nobody, QueueObserver};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{EventStream, Keyed, watch};
 use objects::Whole;
-use usage::Sources;
 
 /// So many pods are asked at a time.
 const AT_A_TIME: usize = 16;
@@ -133,6 +132,7 @@ pub fn run_until<S: Future<Output = ()>>(
         last: None,
         is_wanted: None,
         begun: None,
+        is_ending: false,
         ended,
     };
     let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
@@ -183,7 +183,7 @@ struct Cycle;
 
 /// What came of it.
 enum Done {
-    Usage(usage::Read),
+    Usage(UsageRead),
     Asked {
         outcomes: Vec<(Proposal, Way, Asked)>,
         not_asked: Vec<Proposal>,
@@ -228,6 +228,8 @@ struct Controller {
     is_wanted: Option<Timestamp>,
     /// When the cycle that is under way began: for the metric of that name, and decides nothing.
     begun: Option<std::time::Instant>,
+    /// The only cycle is over.
+    is_ending: bool,
     ended: signal::Sender<bool>,
 }
 
@@ -260,7 +262,7 @@ impl Controller {
                 self.cluster.remove_pod(&key.namespace, &key.name);
             }
             if let Some(before) = before.filter(|before| after != Some(before)) {
-                self.requester.pod_gone(&before);
+                self.requester.pod_gone(&before, now);
             }
         }
     }
@@ -394,7 +396,7 @@ impl Reconciler for Controller {
             }
             Event::Request(event) => {
                 for (key, before) in event.store(&mut self.known.requests, |request| request.key.clone()) {
-                    self.requester.request_changed(&key, self.known.requests.get(&key).cloned());
+                    self.requester.request_changed(&key, self.known.requests.get(&key).cloned(), now);
                     let pod = |request: &Request| self.known.pods.get(&request.pod_key());
                     let is_there =
                         |request: &Arc<Request>| pod(request).is_some_and(|it| it.uid == request.pod_uid);
@@ -435,7 +437,10 @@ impl Reconciler for Controller {
             return Reconciled { again: None, work: Some(work.boxed()) };
         }
         (self.last, self.is_wanted) = (Some(now), None);
-        let effects = self.plan(&policy, now);
+        let effects = match self.is_ending {
+            true => self.requester.remember().into_iter().collect(),
+            false => self.plan(&policy, now),
+        };
         let places = self.places_of(&effects);
         let apply = self.apply.clone();
         let is_last = self.options.interval.is_none();
@@ -477,7 +482,12 @@ impl Reconciler for Controller {
                     self.observer.cycled(begun.elapsed());
                 }
                 if self.options.interval.is_none() {
-                    self.ended.send_replace(true);
+                    let is_done = std::mem::replace(&mut self.is_ending, true);
+                    match is_done || self.options.dry_run || self.requester.remember().is_none() {
+                        true => drop(self.ended.send_replace(true)),
+                        // What came of it is for the next process to know.
+                        false => self.is_wanted = Some(Timestamp::MIN),
+                    }
                 }
                 // The next cycle looks again: nothing is tried in between.
                 if let Some(failure) = failure {

@@ -43,6 +43,8 @@ pub struct Cluster {
     pods: Vec<Option<Pod>>,
     /// When each slot of a pod changed last, beside the pods because all of them are looked through in every cycle.
     pod_versions: Vec<u64>,
+    /// In which second of 1970 each pod was created, for the same reason.
+    pod_created: Vec<i64>,
     free_pods: Vec<u32>,
     by_name: Map<Arc<str>, Map<Arc<str>, u32>>,
     nodes: Vec<Node>,
@@ -160,6 +162,7 @@ impl Cluster {
                 let slot = self.free_pods.pop().unwrap_or_else(|| {
                     self.pods.push(None);
                     self.pod_versions.push(0);
+                    self.pod_created.push(0);
                     u32::try_from(self.pods.len() - 1).unwrap_or(u32::MAX)
                 });
                 self.by_name.entry(namespace).or_default().insert(pod.name.clone(), slot);
@@ -320,8 +323,10 @@ impl Cluster {
         self.pods.get(slot as usize)?.as_ref()
     }
 
-    pub(crate) fn pods(&self) -> impl Iterator<Item = (u32, &Pod)> {
-        (0_u32..).zip(&self.pods).filter_map(|(slot, pod)| Some((slot, pod.as_ref()?)))
+    /// The pods that were created in that second of 1970 or later.
+    pub(crate) fn created_since(&self, second: i64) -> impl Iterator<Item = (u32, &Pod)> {
+        let slots = (0_u32..).zip(&self.pod_created).filter(move |(_, created)| **created >= second);
+        slots.filter_map(|(slot, _)| Some((slot, self.pod(slot)?)))
     }
 
     pub(crate) fn shape(&self, number: u32) -> Option<&Arc<Shape>> {
@@ -456,6 +461,7 @@ impl Cluster {
                 node.count(&shape.requests, 1);
             }
         }
+        self.pod_created[slot as usize] = pod.created;
         self.pods[slot as usize] = Some(pod);
         self.pod_versions[slot as usize] = self.version;
     }

@@ -18,7 +18,10 @@ pub struct Fit {
     built_at: u64,
     /// The nodes that a placement admits, in the order of their names, by its number and generation.
     admitted: Map<(u32, u64), Vec<u32>>,
-    searches: Map<Kind, Search>,
+    searches: Vec<Search>,
+    /// The number of the search of each kind of pod, and of each shape.
+    of_kind: Map<Kind, usize>,
+    of_shape: Map<u32, usize>,
     cycle: u64,
 }
 
@@ -48,6 +51,8 @@ impl Fit {
         }
         if self.cycle != cycle {
             self.searches.clear();
+            self.of_kind.clear();
+            self.of_shape.clear();
             self.cycle = cycle;
         }
     }
@@ -71,11 +76,17 @@ impl Fit {
     fn node_other_than(&mut self, cycle: &Cycle<'_>, slot: u32, own: u32) -> Option<u32> {
         let (pod, shape) = cycle.pod(slot)?;
         let admitted = admitted(&mut self.admitted, &self.list, cycle.cluster, shape)?;
-        let kind = match shape.anti_affinity.is_empty() {
-            true => Kind::Requests(shape.placement, shape.requests.clone()),
-            false => Kind::Shape(pod.shape),
-        };
-        let search = self.searches.entry(kind).or_default();
+        let number = *self.of_shape.entry(pod.shape).or_insert_with(|| {
+            let kind = match shape.anti_affinity.is_empty() {
+                true => Kind::Requests(shape.placement, shape.requests.clone()),
+                false => Kind::Shape(pod.shape),
+            };
+            *self.of_kind.entry(kind).or_insert_with(|| {
+                self.searches.push(Search::default());
+                self.searches.len() - 1
+            })
+        });
+        let search = &mut self.searches[number];
         let has_room = |node: u32| has_room(cycle, shape, node) && !conflicts(cycle, slot, shape, node);
         for left in &cycle.left()[search.left_seen..] {
             let place = self.list.rank(*left).and_then(|rank| {

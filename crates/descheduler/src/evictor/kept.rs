@@ -49,6 +49,11 @@ pub enum Kept {
     CoolDown {
         until: jiff::Timestamp,
     },
+    /// It took the place of a pod that the same plugin has asked not long ago.
+    ReplacementCoolDown {
+        replaced: String,
+        until: jiff::Timestamp,
+    },
     /// The API server never gave it a uid, so it cannot be asked safely.
     NoUid,
 }
@@ -93,6 +98,10 @@ impl fmt::Display for Kept {
             Self::CoolDown { until } => {
                 write!(f, "it was asked before, and is not asked again before {until}")
             }
+            Self::ReplacementCoolDown { replaced, until } => write!(
+                f,
+                "it seems to have come in the place of {replaced}, which the plugin has asked to leave, and is not asked by it before {until}"
+            ),
             Self::NoUid => write!(f, "it has no uid"),
         }
     }

@@ -15,6 +15,7 @@ use crate::matching::Matching;
 use crate::plan::Reason;
 use crate::policy::PluginName;
 use crate::policy::args::InterPodAntiAffinityArgs;
+use crate::slots::Slots;
 
 #[derive(Debug)]
 pub struct AntiAffinity {
@@ -28,7 +29,7 @@ pub struct AntiAffinity {
     /// Domains in which somebody carries a term that matches somebody else.
     contested: Set<Domain>,
     /// What was learned of each pod.
-    known: Map<u32, Known>,
+    known: Slots<Known>,
     members: Map<u64, BTreeSet<u32>>,
 }
 
@@ -67,6 +68,17 @@ struct Known {
     labels: Option<Arc<Labels>>,
 }
 
+impl Known {
+    /// It is as it was learned.
+    fn is(&self, generation: u64, node: u32, labels: Option<&Arc<Labels>>) -> bool {
+        let same_labels = match (&self.labels, labels) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        self.generation == generation && self.node == node && same_labels
+    }
+}
+
 impl Residents {
     fn is_contested(&self) -> bool {
         match (self.matched.len(), self.carriers.is_empty()) {
@@ -87,7 +99,7 @@ impl AntiAffinity {
             of_selector: Map::default(),
             domains: Map::default(),
             contested: Set::default(),
-            known: Map::default(),
+            known: Slots::default(),
             members: Map::default(),
         }
     }
@@ -105,7 +117,7 @@ impl AntiAffinity {
         self.of_selector.entry(selector).or_default().push(number);
         for generation in self.matching.shapes_of(selector).to_vec() {
             for slot in self.members.get(&generation).cloned().into_iter().flatten() {
-                let Some(known) = self.known.get_mut(&slot) else {
+                let Some(known) = self.known.get_mut(slot) else {
                     continue;
                 };
                 let value = known.labels.as_ref().and_then(|labels| labels.get(&term.topology_key));
@@ -149,7 +161,7 @@ impl AntiAffinity {
     }
 
     fn violation(&self, cycle: &Cycle<'_>, slot: u32) -> Option<Reason> {
-        let known = self.known.get(&slot)?;
+        let known = self.known.get(slot)?;
         known.carried.iter().find_map(|domain| {
             let (namespace, name) = cycle.name_of(self.other(cycle, domain, slot)?);
             let topology_key = self.terms.get(domain.term as usize)?.key.to_string();
@@ -164,12 +176,17 @@ impl Plugin for AntiAffinity {
     }
 
     fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        if !sight.pod.is_active() || !self.args.scope.admits(sight.shape) {
-            return;
-        }
         let (slot, index) = (sight.slot, sight.pod.node);
         let shape: &Arc<Shape> = sight.shape;
         let labels = sight.node.object.as_ref().map(|object| object.labels.clone());
+        let counts = sight.pod.is_active() && self.args.scope.admits(shape);
+        if counts && self.known.get(slot).is_some_and(|it| it.is(sight.generation, index, labels.as_ref())) {
+            return;
+        }
+        self.forget(slot);
+        if !counts {
+            return;
+        }
         let selectors = self.matching.of_shape(sight.generation, shape).to_vec();
         let mut matched = Vec::new();
         for term in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
@@ -191,13 +208,13 @@ impl Plugin for AntiAffinity {
                 carried.push(domain);
             }
         }
-        if let Some(known) = self.known.get_mut(&slot) {
+        if let Some(known) = self.known.get_mut(slot) {
             known.carried = carried;
         }
     }
 
     fn forget(&mut self, slot: u32) {
-        let Some(known) = self.known.remove(&slot) else {
+        let Some(known) = self.known.remove(slot) else {
             return;
         };
         if let Some(members) = self.members.get_mut(&known.generation) {
@@ -233,7 +250,7 @@ impl Plugin for AntiAffinity {
                 let Some(reason) = self.violation(cycle, *slot) else {
                     continue;
                 };
-                let why = Some(reason.clone());
+                let why = (cycle.watched == Some(*slot)).then(|| reason.clone());
                 if !cycle.admits(run.evictor, *slot, || why) {
                     continue;
                 }

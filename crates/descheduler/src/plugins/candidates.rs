@@ -42,12 +42,13 @@ pub struct Candidates {
 
 impl Candidates {
     pub fn learn(&mut self, slot: u32, want: Want, wakes: &mut Vec<i64>) {
-        match want {
-            Want::No => {}
-            Want::Now => {
-                self.members.insert(slot);
-            }
-            Want::From(second) => wakes.push(second),
+        if want == Want::Now {
+            self.members.insert(slot);
+        } else {
+            self.members.remove(&slot);
+        }
+        if let Want::From(second) = want {
+            wakes.push(second);
         }
     }
 
@@ -70,7 +71,7 @@ impl Candidates {
             })
             .collect();
         all.sort_by(|a, b| {
-            let names = || cycle.name_of(a.3).cmp(&cycle.name_of(b.3));
+            let names = || cycle.by_name(a.3).cmp(&cycle.by_name(b.3));
             (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)).then_with(names)
         });
         all.chunk_by(|a, b| a.0 == b.0).map(|chunk| chunk.iter().map(|one| one.3).collect()).collect()
@@ -125,6 +126,9 @@ pub fn propose_by_node(
             }
         }
         for slot in admitted {
+            if cycle.goes_on_leaving(slot) {
+                continue;
+            }
             let reason = reason(cycle, slot);
             match cycle.propose(run.evictor, slot, reason) {
                 Outcome::Leaves | Outcome::Refused => {}

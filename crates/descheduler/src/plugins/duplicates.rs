@@ -1,6 +1,6 @@
 //! RemoveDuplicates: pods of the same owner and images on one node, above an even share of the nodes on which they may be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Plugin, Run, Sight};
 use crate::cluster::shape::Shape;
@@ -9,6 +9,7 @@ use crate::cycle::{Cycle, Outcome};
 use crate::plan::Reason;
 use crate::policy::PluginName;
 use crate::policy::args::RemoveDuplicatesArgs;
+use crate::slots::Slots;
 
 #[derive(Debug)]
 pub struct Duplicates {
@@ -21,10 +22,11 @@ pub struct Duplicates {
     owner_keys: Vec<OwnerKey>,
     /// The groups of each owner.
     of_owner: Vec<Vec<u32>>,
-    on_node: Map<(u32, u32), Vec<u32>>,
+    /// How many pods of a group are on a node.
+    on_node: Map<(u32, u32), u32>,
     /// Where there are two or more of a group.
     crowded: Set<(u32, u32)>,
-    known: Map<u32, (u32, u32)>,
+    known: Slots<(u32, u32)>,
     group_of_shape: Map<u64, Option<u32>>,
     /// The nodes that a placement admits, by its number and generation, until nodes change.
     admitted: Map<(u32, u64), Vec<u32>>,
@@ -64,7 +66,7 @@ impl Duplicates {
             of_owner: Vec::new(),
             on_node: Map::default(),
             crowded: Set::default(),
-            known: Map::default(),
+            known: Slots::default(),
             group_of_shape: Map::default(),
             admitted: Map::default(),
             admitted_at: 0,
@@ -116,6 +118,18 @@ impl Duplicates {
         self.of_group.push(Group { owners: numbers, pods: Set::default() });
         self.groups.insert(key, group);
         Some(group)
+    }
+
+    /// The pods of each group on each node where it has two or more.
+    fn crowds(&self) -> BTreeMap<(u32, u32), Vec<u32>> {
+        let mut crowds: BTreeMap<_, _> = self.crowded.iter().map(|place| (*place, Vec::new())).collect();
+        let groups: BTreeSet<u32> = self.crowded.iter().map(|(group, _)| *group).collect();
+        for slot in groups.iter().flat_map(|group| &self.of_group[*group as usize].pods) {
+            if let Some(pods) = self.known.get(*slot).and_then(|place| crowds.get_mut(place)) {
+                pods.push(*slot);
+            }
+        }
+        crowds
     }
 
     /// How many nodes there are on which any of the duplicates may be. What may only be on one node does not count.
@@ -188,33 +202,36 @@ impl Plugin for Duplicates {
     }
 
     fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        if !sight.passes || !sight.pod.is_active() {
+        let counts = sight.passes && sight.pod.is_active();
+        let group = if counts { self.group(sight.generation, sight.shape) } else { None };
+        let place = group.map(|group| (group, sight.pod.node));
+        if self.known.get(sight.slot) == place.as_ref() {
             return;
         }
-        let Some(group) = self.group(sight.generation, sight.shape) else {
+        self.forget(sight.slot);
+        let Some(place) = place else {
             return;
         };
-        let place = (group, sight.pod.node);
         let pods = self.on_node.entry(place).or_default();
-        pods.push(sight.slot);
-        if pods.len() > 1 {
+        *pods += 1;
+        if *pods > 1 {
             self.crowded.insert(place);
         }
-        self.of_group[group as usize].pods.insert(sight.slot);
+        self.of_group[place.0 as usize].pods.insert(sight.slot);
         self.known.insert(sight.slot, place);
     }
 
     fn forget(&mut self, slot: u32) {
-        let Some(place) = self.known.remove(&slot) else {
+        let Some(place) = self.known.remove(slot) else {
             return;
         };
         self.of_group[place.0 as usize].pods.remove(&slot);
         if let Some(pods) = self.on_node.get_mut(&place) {
-            pods.retain(|one| *one != slot);
-            if pods.len() < 2 {
+            *pods -= 1;
+            if *pods < 2 {
                 self.crowded.remove(&place);
             }
-            if pods.is_empty() {
+            if *pods == 0 {
                 self.on_node.remove(&place);
             }
         }
@@ -228,15 +245,12 @@ impl Plugin for Duplicates {
         cycle.note_kept(run.evictor);
         // Where nobody fits elsewhere nothing is a duplicate: the last filters count too.
         let mut duplicates: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
-        let leaving = cycle.leaving().into_iter().filter_map(|slot| self.known.get(&slot));
+        let leaving = cycle.leaving().iter().filter_map(|slot| self.known.get(*slot));
         let mut passes = Passes { leaving: leaving.map(|place| place.0).collect(), ..Passes::default() };
-        let mut crowded: Vec<(u32, u32)> = self.crowded.iter().copied().collect();
-        crowded.sort_unstable();
-        for place in crowded {
-            let mut pods = self.on_node.get(&place).cloned().unwrap_or_default();
+        for (place, mut pods) in self.crowds() {
             pods.retain(|slot| passes.of(cycle, run, place.0, *slot));
             // The first one stays. Those that are leaving go first, which is from the end.
-            pods.sort_by_key(|slot| (cycle.is_leaving(*slot), cycle.name_of(*slot)));
+            pods.sort_by_cached_key(|slot| (cycle.is_leaving(*slot), cycle.by_name(*slot)));
             let Some(rank) = cycle.nodes.rank(place.1).filter(|_| pods.len() > 1) else {
                 continue;
             };

@@ -21,6 +21,10 @@ impl Plugin for LowNodeUtilization {
 
     fn forget(&mut self, _: u32) {}
 
+    fn counts_pods(&self) -> bool {
+        false
+    }
+
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {
         let args = &self.args;
         if matches!(args.usage, UsageSource::Prometheus { .. }) {

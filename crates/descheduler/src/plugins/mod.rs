@@ -34,11 +34,16 @@ use crate::policy::args::{Balance, Deschedule, PodScope};
 /// A plugin of a profile.
 pub trait Plugin: Debug + Send {
     fn name(&self) -> PluginName;
-    /// A pod on a node that the policy looks at, which it did not know or has forgotten.
+    /// A pod on a node that the policy looks at, which is new, has changed or was forgotten. Where nothing has changed that the plugin
+    /// looks at, nothing is done.
     fn learn(&mut self, pod: &Sight<'_>, wakes: &mut Vec<i64>);
-    /// The pod is gone, or has changed.
+    /// The pod is gone, or does not count.
     fn forget(&mut self, slot: u32);
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>);
+    /// Whether it counts pods as it learns them. Others look at what there is when they run.
+    fn counts_pods(&self) -> bool {
+        true
+    }
     /// How much it remembers that may be gone.
     fn remembered(&self) -> usize {
         0

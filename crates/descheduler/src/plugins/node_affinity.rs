@@ -58,19 +58,14 @@ impl Plugin for NodeAffinity {
     }
 
     fn learn(&mut self, sight: &Sight<'_>, wakes: &mut Vec<i64>) {
-        if !sight.pod.is_active() || !self.args.scope.admits(sight.shape) {
-            return;
-        }
+        let counts = sight.pod.is_active() && self.args.scope.admits(sight.shape);
         let placement = sight.cluster.placement(sight.shape.placement);
         let mismatch = placement.zip(sight.node.object.as_ref()).is_some_and(|(placement, object)| {
             placement.nodes.has_affinity() && !placement.nodes.matches(&sight.node.name, &object.labels)
         });
-        if mismatch {
-            self.required.learn(sight.slot, Want::Now, wakes);
-        }
-        if !sight.shape.preferred_nodes.is_empty() {
-            self.preferring.learn(sight.slot, Want::Now, wakes);
-        }
+        let want = |wanted: bool| if counts && wanted { Want::Now } else { Want::No };
+        self.required.learn(sight.slot, want(mismatch), wakes);
+        self.preferring.learn(sight.slot, want(!sight.shape.preferred_nodes.is_empty()), wakes);
     }
 
     fn forget(&mut self, slot: u32) {

@@ -124,9 +124,12 @@ impl Plugin for PodLifeTime {
         }
         old.sort_by_cached_key(|slot| {
             let created = cycle.cluster.pod(*slot).map_or(0, |pod| pod.created);
-            (!cycle.is_leaving(*slot), created, cycle.name_of(*slot))
+            (!cycle.is_leaving(*slot), created, cycle.by_name(*slot))
         });
         for slot in old {
+            if cycle.goes_on_leaving(slot) {
+                continue;
+            }
             let reason = self.reason(cycle, slot);
             if cycle.propose(run.evictor, slot, reason) == Outcome::TotalLimit {
                 return;

@@ -14,17 +14,20 @@ use crate::plan::Reason;
 use crate::policy::PluginName;
 use crate::policy::args::TopologySpreadArgs;
 use crate::selector::Selector;
+use crate::slots::Slots;
 
 #[derive(Debug)]
 pub struct TopologySpread {
     args: TopologySpreadArgs,
     matching: Matching,
     constraints: Vec<Constraint>,
+    /// Their numbers, in the order in which they are looked at.
+    in_order: BTreeMap<String, u32>,
     numbers: Map<Identity, u32>,
     of_selector: Map<u32, Vec<u32>>,
     of_shape: Map<u64, Vec<u32>>,
     members: Map<u64, BTreeSet<u32>>,
-    known: Map<u32, Known>,
+    known: Slots<Known>,
     /// The domains that are there, by what decides on them, until nodes change.
     domains: Map<DomainRule, BTreeSet<Arc<str>>>,
     domains_at: u64,
@@ -49,8 +52,6 @@ struct Identity {
 struct Constraint {
     identity: Arc<Identity>,
     domain_rule: DomainRule,
-    /// What constraints are sorted by.
-    order: String,
     /// How many pods carry it.
     carriers: usize,
     /// The pods that it counts, by the value of the topology key.
@@ -61,7 +62,8 @@ struct Constraint {
 struct Known {
     generation: u64,
     labels: Arc<Labels>,
-    counted: Vec<(u32, Arc<str>)>,
+    /// The constraints that count it, in the domain that the labels tell.
+    counted: Vec<u32>,
 }
 
 /// A domain while it is balanced.
@@ -87,11 +89,12 @@ impl TopologySpread {
             args,
             matching: Matching::default(),
             constraints: Vec::new(),
+            in_order: BTreeMap::new(),
             numbers: Map::default(),
             of_selector: Map::default(),
             of_shape: Map::default(),
             members: Map::default(),
-            known: Map::default(),
+            known: Slots::default(),
             domains: Map::default(),
             domains_at: 0,
         }
@@ -136,11 +139,11 @@ impl TopologySpread {
             self.of_selector.entry(selector).or_default().push(number);
             let shapes = self.matching.shapes_of(selector);
             for slot in shapes.iter().filter_map(|generation| self.members.get(generation)).flatten() {
-                if let Some(known) = self.known.get_mut(slot)
+                if let Some(known) = self.known.get_mut(*slot)
                     && let Some(value) = known.labels.get(&identity.topology_key)
                 {
                     let value: Arc<str> = value.into();
-                    known.counted.push((number, value.clone()));
+                    known.counted.push(number);
                     pods.entry(value).or_default().insert(*slot);
                 }
             }
@@ -149,8 +152,8 @@ impl TopologySpread {
         self.numbers.insert(identity.as_ref().clone(), number);
         let domain_rule =
             (identity.topology_key.clone(), identity.nodes.clone(), identity.tolerations.clone());
-        let order = format!("{identity:?}");
-        self.constraints.push(Constraint { identity, domain_rule, order, carriers: 0, pods });
+        self.in_order.insert(format!("{identity:?}"), number);
+        self.constraints.push(Constraint { identity, domain_rule, carriers: 0, pods });
         number
     }
 
@@ -198,7 +201,7 @@ impl TopologySpread {
                 cycle.differences.spread_shares_moves && moved.contains(slot),
                 !shape.is_some_and(|shape| shape.traits.chooses_nodes),
                 priority,
-                cycle.name_of(*slot),
+                cycle.by_name(*slot),
             )
         });
         pods
@@ -279,13 +282,10 @@ impl TopologySpread {
                 if self.args.topology_balance_node_fit && !fits_small(run, *slot) {
                     continue;
                 }
-                let reason = Reason::TopologySpread {
-                    topology_key: identity.topology_key.to_string(),
-                    domain: domains[high].value.to_string(),
-                    pods: sizes[high],
-                    max_skew: identity.max_skew,
-                };
-                picked.add(*slot, reason);
+                if picked.slots.insert(*slot) {
+                    let (domain, pods) = (domains[high].value.clone(), sizes[high]);
+                    picked.order.push(Pick { slot: *slot, identity: identity.clone(), domain, pods });
+                }
             }
             domains[low].pods.extend(moved);
         }
@@ -296,13 +296,24 @@ impl TopologySpread {
 #[derive(Default)]
 struct Picked {
     slots: Set<u32>,
-    order: Vec<(u32, Reason)>,
+    order: Vec<Pick>,
 }
 
-impl Picked {
-    fn add(&mut self, slot: u32, reason: Reason) {
-        if self.slots.insert(slot) {
-            self.order.push((slot, reason));
+/// A pod to move, and the domain that has too many, with how many it had.
+struct Pick {
+    slot: u32,
+    identity: Arc<Identity>,
+    domain: Arc<str>,
+    pods: usize,
+}
+
+impl Pick {
+    fn reason(&self) -> Reason {
+        Reason::TopologySpread {
+            topology_key: self.identity.topology_key.to_string(),
+            domain: self.domain.to_string(),
+            pods: self.pods,
+            max_skew: self.identity.max_skew,
         }
     }
 }
@@ -322,14 +333,20 @@ impl Plugin for TopologySpread {
     }
 
     fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        let Some(object) = &sight.node.object else {
-            return;
+        let slot = sight.slot;
+        let counts = sight.passes
+            && sight.pod.is_active()
+            && !sight.pod.terminating
+            && self.args.scope.admits(sight.shape);
+        let Some(object) = sight.node.object.as_ref().filter(|_| counts) else {
+            return self.forget(slot);
         };
-        let counts = sight.passes && sight.pod.is_active() && self.args.scope.admits(sight.shape);
-        if !counts || sight.pod.terminating {
+        let is_same =
+            |it: &Known| it.generation == sight.generation && Arc::ptr_eq(&it.labels, &object.labels);
+        if self.known.get(slot).is_some_and(is_same) {
             return;
         }
-        let slot = sight.slot;
+        self.forget(slot);
         let carried = self.carried(sight);
         for number in &carried {
             self.constraints[*number as usize].carriers += 1;
@@ -339,12 +356,11 @@ impl Plugin for TopologySpread {
         for number in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
             let constraint = &mut self.constraints[*number as usize];
             if let Some(value) = object.labels.get(&constraint.identity.topology_key) {
-                let value = match constraint.pods.get_key_value(value) {
-                    Some((value, _)) => value.clone(),
-                    None => Arc::from(value),
-                };
-                constraint.pods.entry(value.clone()).or_default().insert(slot);
-                counted.push((*number, value));
+                match constraint.pods.get_mut(value) {
+                    Some(pods) => drop(pods.insert(slot)),
+                    None => drop(constraint.pods.insert(Arc::from(value), [slot].into())),
+                }
+                counted.push(*number);
             }
         }
         self.members.entry(sight.generation).or_default().insert(slot);
@@ -353,7 +369,7 @@ impl Plugin for TopologySpread {
     }
 
     fn forget(&mut self, slot: u32) {
-        let Some(known) = self.known.remove(&slot) else {
+        let Some(known) = self.known.remove(slot) else {
             return;
         };
         if let Some(members) = self.members.get_mut(&known.generation) {
@@ -365,12 +381,14 @@ impl Plugin for TopologySpread {
         for number in self.of_shape.get(&known.generation).into_iter().flatten() {
             self.constraints[*number as usize].carriers -= 1;
         }
-        for (number, value) in known.counted {
-            let pods = &mut self.constraints[number as usize].pods;
-            if let Some(slots) = pods.get_mut(&value) {
+        for number in known.counted {
+            let Constraint { identity, pods, .. } = &mut self.constraints[number as usize];
+            if let Some(value) = known.labels.get(&identity.topology_key)
+                && let Some(slots) = pods.get_mut(value)
+            {
                 slots.remove(&slot);
                 if slots.is_empty() {
-                    pods.remove(&value);
+                    pods.remove(value);
                 }
             }
         }
@@ -382,25 +400,25 @@ impl Plugin for TopologySpread {
 
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {
         cycle.note_kept(run.evictor);
-        let mut live: Vec<u32> = (0_u32..)
-            .zip(&self.constraints)
-            .filter(|(_, constraint)| constraint.carriers > 0)
-            .map(|(number, _)| number)
-            .collect();
-        live.sort_by(|a, b| self.constraints[*a as usize].order.cmp(&self.constraints[*b as usize].order));
+        let in_order = self.in_order.values().copied();
+        let live: Vec<u32> =
+            in_order.filter(|number| self.constraints[*number as usize].carriers > 0).collect();
         let mut picked = Picked::default();
         for number in live {
             self.find_domains(cycle, number);
             self.balance(cycle, run, number, &mut picked);
         }
         let mut full: Set<u32> = Set::default();
-        for (slot, reason) in picked.order {
+        for pick in picked.order {
+            let slot = pick.slot;
             let node = cycle.cluster.pod(slot).map_or(u32::MAX, |pod| pod.node);
-            let why = Some(reason.clone());
-            if full.contains(&node) || !cycle.admits(run.evictor, slot, || why) {
+            if full.contains(&node) || !cycle.admits(run.evictor, slot, || Some(pick.reason())) {
                 continue;
             }
-            match cycle.propose(run.evictor, slot, reason) {
+            if cycle.goes_on_leaving(slot) {
+                continue;
+            }
+            match cycle.propose(run.evictor, slot, pick.reason()) {
                 Outcome::Leaves | Outcome::Refused => {}
                 Outcome::NodeLimit => {
                     full.insert(node);

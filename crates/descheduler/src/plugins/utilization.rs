@@ -1,12 +1,10 @@
 //! What LowNodeUtilization and HighNodeUtilization share: how much nodes use, and taking pods from some nodes as long as others have room.
 
-use std::collections::BTreeMap;
-
 use super::Run;
-use crate::cluster::Cluster;
 use crate::cluster::node::{NodeObject, Taint};
 use crate::cluster::node_affinity::{Toleration, tolerate};
 use crate::cluster::resources::PODS;
+use crate::cluster::{Cluster, Set};
 use crate::cycle::{Cycle, Outcome};
 use crate::plan::Reason;
 use crate::policy::METRIC_RESOURCE;
@@ -277,7 +275,7 @@ impl Moves<'_> {
         node: &mut NodeUse,
         pods: Vec<u32>,
         room: &mut [i128],
-        taints: &Destinations,
+        taints: &Destinations<'_>,
         reason: &Reason,
     ) -> bool {
         let mut taken = 0;
@@ -329,17 +327,19 @@ impl Moves<'_> {
 }
 
 /// The distinct sets of taints of the nodes to which pods may go.
-struct Destinations(BTreeMap<String, Vec<Taint>>);
+struct Destinations<'a>(Vec<&'a [Taint]>);
 
-impl Destinations {
-    fn of(cycle: &Cycle<'_>, nodes: &[NodeUse]) -> Self {
+impl<'a> Destinations<'a> {
+    fn of(cycle: &Cycle<'a>, nodes: &[NodeUse]) -> Self {
         let objects = nodes.iter().filter_map(|node| cycle.node(node.node)?.object.as_ref());
-        Self(objects.map(|object| (format!("{:?}", object.taints), object.taints.to_vec())).collect())
+        let mut distinct: Set<&[Taint]> = Set::default();
+        let all = objects.map(|object| &*object.taints);
+        Self(all.filter(|taints| distinct.insert(taints)).collect())
     }
 
     /// One of them has only taints that are tolerated, and not more of them than there are tolerations.
     fn tolerated_by(&self, tolerations: &[Toleration]) -> bool {
-        self.0.values().any(|taints| {
+        self.0.iter().any(|taints| {
             tolerations.len() >= taints.len() && taints.iter().all(|taint| tolerate(tolerations, taint))
         })
     }

@@ -128,6 +128,9 @@ impl Reader {
         let tree = fields.get(key)?;
         let number = match &tree.value {
             Value::Int(number) => *number,
+            // As the Go one reads it, which takes it through JSON.
+            #[allow(clippy::cast_possible_truncation)]
+            Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e21 => *number as i128,
             _ => {
                 self.expected(tree, &fields.path(key), "a whole number");
                 return None;
@@ -265,7 +268,12 @@ impl Reader {
 
     fn selector_text(&mut self, fields: &Fields<'_>, text: &str) -> Option<Selector> {
         match Selector::parse(text) {
-            Ok(selector) => (!selector.is_everything()).then_some(selector),
+            Ok(selector) => {
+                for why in selector.wrong_labels() {
+                    self.error(fields.line("nodeSelector"), fields.path("nodeSelector"), why);
+                }
+                (!selector.is_everything()).then_some(selector)
+            }
             Err(why) => {
                 self.error(fields.line("nodeSelector"), fields.path("nodeSelector"), why.to_string());
                 None

@@ -121,7 +121,11 @@ impl Reader {
                 Err(why) => self.error(tree.line, path, why.to_string()),
             }
         }
-        Some(Selector::new(requirements))
+        let selector = Selector::new(requirements);
+        for why in selector.wrong_labels() {
+            self.error(fields.line(key), fields.path(key), why);
+        }
+        Some(selector)
     }
 
     fn exit_codes(&mut self, fields: &Fields<'_>) -> Vec<i32> {

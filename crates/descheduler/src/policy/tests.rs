@@ -181,6 +181,47 @@ fn a_key_that_is_there_twice_is_refused_with_its_line() {
 }
 
 #[test]
+fn a_file_that_is_no_yaml_is_refused_in_words_that_say_what_to_look_at() {
+    let base = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n";
+    let cases = [
+        ("profiles:\n\t- name: p\n", "line 4: this line is indented by a tab (YAML wants spaces)"),
+        ("kind: Other\n", "line 3: the key kind is there twice"),
+        ("nodeSelector: *all\n", "line 3: an alias names nothing (a text that begins with * needs quotes)"),
+        (
+            "---\nkind: Other\n",
+            "there is more than one document, and a policy is one (leave out what follows ---)",
+        ),
+        (
+            "profiles: [{name: p}\n",
+            "from here on this is not YAML (look at the indentation, and for a colon, a quote or a bracket that is missing or too many)",
+        ),
+        (
+            "profiles:\n- name: p\n pluginConfig: []\n",
+            "from here on this is not YAML (look at the indentation, and for a colon, a quote or a bracket that is missing or too many)",
+        ),
+    ];
+    for (text, message) in cases {
+        let found = errors(&format!("{base}{text}"));
+        assert!(found.len() == 1 && found[0].ends_with(message), "{text:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_whole_number_may_have_a_point_as_go_reads_it() {
+    let policy = |number: &str| {
+        Policy::read(&format!(
+            "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nmaxNoOfPodsToEvictPerNode: {number}\n"
+        ))
+    };
+    for (number, read) in [("5", 5), ("5.0", 5), ("1e3", 1000)] {
+        assert_eq!(policy(number).unwrap().limits.per_node, Some(read), "{number}");
+    }
+    for number in ["5.5", "-5.0", "1e30", ".nan", ".inf"] {
+        assert!(policy(number).is_err(), "{number}");
+    }
+}
+
+#[test]
 fn contradictions_and_values_out_of_range_are_refused() {
     let cases = [
         (
@@ -285,6 +326,26 @@ fn contradictions_and_values_out_of_range_are_refused() {
         ("DefaultEvictor", "podProtections: {extraEnabled: [PodsWithPVC, PodsWithPVC]}", 8, "listed twice"),
         ("DefaultEvictor", "labelSelector: {matchExpressions: [{key: a, operator: In}]}", 8, "wants values"),
         ("DefaultEvictor", "nodeSelector: a in b", 8, "not understood"),
+        ("DefaultEvictor", "nodeSelector: a/b/c=d", 8, "\"a/b/c\" is no key of a label"),
+        (
+            "DefaultEvictor",
+            "labelSelector: {matchLabels: {\"app name\": web}}",
+            8,
+            "\"app name\" is no key of a label",
+        ),
+        (
+            "DefaultEvictor",
+            "labelSelector: {matchLabels: {app: \"a web\"}}",
+            8,
+            "\"a web\" is no value of a label",
+        ),
+        (
+            "PodLifeTime",
+            "maxPodLifeTimeSeconds: 1\nlabelSelector: {matchExpressions: [{key: Example.com/a, operator: Exists}]}",
+            9,
+            "\"Example.com/a\" is no key of a label",
+        ),
+        ("PodLifeTime", "maxPodLifeTimeSeconds: 5.5", 8, "must be a whole number, and is a number"),
     ];
     for (plugin, args, line, part) in cases {
         let found = errors(&with_args(plugin, args));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use serde_saphyr::{Error, Spanned};
 
 use super::errors::PolicyError;
 
@@ -50,15 +50,34 @@ impl Value {
 pub fn parse(text: &str) -> Result<Tree, PolicyError> {
     serde_saphyr::from_str(text).map_err(|why| {
         let line = why.location().map_or(0, |location| usize::try_from(location.line()).unwrap_or(0));
-        let why = why.to_string();
-        let message = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        PolicyError {
-            line,
-            path: String::new(),
-            message: format!("this YAML cannot be read: {message}"),
-            hint: None,
-        }
+        let (message, hint) = in_words(why.without_snippet(), text.lines().nth(line.saturating_sub(1)));
+        PolicyError { line, path: String::new(), message, hint: hint.map(str::to_owned) }
     })
+}
+
+/// What is wrong and what to do, for who wrote the file and does not know how it is read.
+fn in_words(why: &Error, line: Option<&str>) -> (String, Option<&'static str>) {
+    let is_tab = |line: &str| line.chars().take_while(|one| one.is_whitespace()).any(|one| one == '\t');
+    match why {
+        Error::DuplicateMappingKey { key: Some(key), .. } => (format!("the key {key} is there twice"), None),
+        Error::DuplicateMappingKey { .. } => ("a key is there twice".to_owned(), None),
+        Error::MultipleDocuments { .. } => (
+            "there is more than one document, and a policy is one".to_owned(),
+            Some("leave out what follows ---"),
+        ),
+        Error::UnknownAnchor { .. } => {
+            ("an alias names nothing".to_owned(), Some("a text that begins with * needs quotes"))
+        }
+        _ if line.is_some_and(is_tab) => {
+            ("this line is indented by a tab".to_owned(), Some("YAML wants spaces"))
+        }
+        _ => (
+            "from here on this is not YAML".to_owned(),
+            Some(
+                "look at the indentation, and for a colon, a quote or a bracket that is missing or too many",
+            ),
+        ),
+    }
 }
 
 impl<'de> Deserialize<'de> for Tree {

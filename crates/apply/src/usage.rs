@@ -1,4 +1,4 @@
-//! What nodes and pods really use, read before a cycle: by metrics.k8s.io, or by a query of Prometheus.
+//! What nodes and pods really use, read before a plan is made: by metrics.k8s.io, or by a query of Prometheus.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use kube::config::AuthInfo;
 use kube::{Api, Client, Config};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use usher_apply::kind_of;
+use usher_client::kind_of;
 use usher_descheduler::policy::args::{Balance, UsageSource};
 use usher_descheduler::policy::{Policy, PrometheusProvider};
 use usher_descheduler::quantity::parse_milli;
