@@ -293,6 +293,27 @@ impl Maintenances {
         written.map(drop).map_err(failure_of_write)
     }
 
+    /// Pods come to a node which others like them were asked to leave, and are asked later each time.
+    pub fn tell_of_pods_that_come_back(&self, pod: &Pod, holders: &Holders) {
+        let Some(owner) = &pod.owner else { return };
+        let message = format!(
+            "pods of {} {}/{} come back to node {}, which is under maintenance, and are asked to leave later each time: see whether their \
+             template names the node or tolerates node.kubernetes.io/unschedulable",
+            owner.kind, pod.key.namespace, owner.name, pod.node
+        );
+        let notice = Notice::warning("PodsComeBack", message);
+        let workload = ObjectReference {
+            api_version: Some(owner.api_version.to_string()),
+            kind: Some(owner.kind.to_string()),
+            name: Some(owner.name.to_string()),
+            uid: Some(owner.uid.to_string()),
+            namespace: Some(pod.key.namespace.to_string()),
+            ..ObjectReference::default()
+        };
+        self.tell(workload, &notice);
+        self.tell_maintenances(holders, &notice);
+    }
+
     fn tell_maintenances(&self, maintenances: &Holders, notice: &Notice) {
         for (name, uid) in maintenances {
             self.tell(maintenance_reference(name, uid), notice);

@@ -234,12 +234,10 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     let wanted = STEADY.iter().chain([&ROLLED_OUT, &RESET, &REPLACED]).map(|app| (app, app.replicas));
     for (app, replicas) in wanted.chain([(&SCALED, scaled)]) {
         let is_as_before = |it: &Value| {
-            // What came back from a ReplicaSet is nobody's record.
-            let is_copy = app.name == ROLLED_OUT.name;
             it["spec"]["replicas"] == replicas
                 && it["status"]["availableReplicas"] == replicas
                 && it["metadata"]["labels"][SURGE_LABEL].is_null()
-                && (is_copy || it["metadata"]["annotations"][SURGE_ANNOTATION].is_null())
+                && it["metadata"]["annotations"][SURGE_ANNOTATION].is_null()
         };
         if living.until(&path(app), is_as_before).await.is_err() {
             bail!("{} is not as it was:\n{}", app.name, waits(&living).await?);

@@ -92,6 +92,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         may_hand_over: !handed.is_empty(),
         taken: &HashMap::new(),
         held_back: &HashMap::new(),
+        moved: Timestamp::MIN,
         refused: None,
     };
     let described = describe(&case, now);

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Maintenances, spans};
-use usher_decide::maintenance::decision::{Effect, NodeEffect};
+use usher_decide::maintenance::decision::{Effect, NodeEffect, PodEffect};
 use usher_decide::maintenance::index::{Index, Item, PodDecision};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
 
@@ -129,7 +129,10 @@ impl Reconciler for Controller {
                 }
             },
             Event::Request(event) => match event {
-                WatchEvent::Applied(request) => self.index.request_seen(request),
+                WatchEvent::Applied(request) => {
+                    self.index.pod_asked(&request, now);
+                    self.index.request_seen(request);
+                }
                 WatchEvent::Deleted(key) => self.index.request_gone(&key),
                 WatchEvent::Listed(there) => {
                     self.listed.requests = true;
@@ -159,7 +162,7 @@ impl Reconciler for Controller {
         match item {
             Item::Maintenance(name) => self.reconcile_maintenance(name, now),
             Item::Node(name) => self.reconcile_node(name, now),
-            Item::Pod(key) => self.reconcile_pod(key),
+            Item::Pod(key) => self.reconcile_pod(key, now),
         }
     }
 
@@ -250,10 +253,16 @@ impl Controller {
         Reconciled { again, work: Some(work.instrument(span).boxed()) }
     }
 
-    fn reconcile_pod(&mut self, key: &Key) -> Reconciled<Done> {
+    fn reconcile_pod(&mut self, key: &Key, now: Timestamp) -> Reconciled<Done> {
         let Some(PodDecision { pod, request, effect }) = self.index.decide_pod(key) else {
             return Reconciled::waits(None);
         };
+        if effect == PodEffect::Request
+            && let Some(until) = self.index.held_back_until(&pod, now)
+        {
+            self.apply.tell_of_pods_that_come_back(&pod, &self.index.holders(&pod.node));
+            return Reconciled::waits(Some(until));
+        }
         tracing::debug!(pod = %key, ?effect, "eviction request");
         let (apply, holders) = (self.apply.clone(), self.index.holders(&pod.node));
         let span = spans::work("reconcile Pod", &key.namespace, &key.name);

@@ -61,6 +61,10 @@ impl Unavailable {
     }
 }
 
+/// The scheduler's words for a volume that only some nodes reach: up to v1.33, and since.
+const VOLUME_STAYS: [&str; 2] =
+    ["volume node affinity conflict", "didn't match PersistentVolume's node affinity"];
+
 pub(super) fn why_unavailable(pod: &Pod, min_ready_seconds: u32, now: Timestamp) -> Option<Unavailable> {
     if pod.is_terminating() || pod.phase.is_terminal() {
         return Some(Unavailable::Terminating);
@@ -68,8 +72,7 @@ pub(super) fn why_unavailable(pod: &Pod, min_ready_seconds: u32, now: Timestamp)
     let Some(since) = pod.ready_since else {
         let message = pod.waiting.as_ref().and_then(|waiting| waiting.unschedulable.clone());
         return Some(match message {
-            // The scheduler's words for a volume that only some nodes reach.
-            Some(message) if message.contains("volume node affinity conflict") => {
+            Some(message) if VOLUME_STAYS.iter().any(|words| message.contains(words)) => {
                 Unavailable::VolumeCannotMove { message }
             }
             Some(message) => Unavailable::Unschedulable { message },
@@ -99,7 +102,7 @@ pub(super) fn batch<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> SignedDurat
 }
 
 /// Times in statuses and grace periods are what others wrote: no sum of them goes beyond the last time that there is.
-pub(super) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+pub(crate) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 

@@ -14,8 +14,7 @@ use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLIC
 use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
-use super::availability::later;
-use super::came_back::CameBack;
+use super::availability::{asked_at, later};
 use super::records::Records;
 use super::replica_set;
 use super::surge::{self, Case};
@@ -24,6 +23,7 @@ use super::{
     is_wanted,
 };
 use super::{owner_of, tell_once, tell_unknown};
+use crate::came_back::CameBack;
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
@@ -112,7 +112,10 @@ pub struct Deployments {
     active: HashSet<Key>,
     /// How often a pod to be handed over was made for a request, by its UID, and when last.
     made: HashMap<Arc<str>, (u32, Timestamp)>,
-    came_back: CameBack,
+    came_back: CameBack<Key>,
+    /// How many new pods of a Deployment were ready at most since the first of others was asked to leave, and since when. New ones that are
+    /// lost again and again are no progress.
+    most_ready: HashMap<Key, (usize, Timestamp)>,
     told: HashMap<Key, String>,
     told_refusals: HashMap<Key, String>,
     /// Kinds that the manager must not read.
@@ -267,7 +270,7 @@ impl BundledInterceptor for Deployments {
             && let Item::Workload(key) = self.item_of(request)
             && let Some(pod) = self.pods.get(&request.pod_key())
         {
-            self.came_back.has_left(key, pod, request, now);
+            self.came_back.has_left(key, pod, request.created, now);
         }
         let Some(key) = self.workload_of_effect(effect) else { return };
         match outcome {
@@ -534,6 +537,7 @@ impl Deployments {
         let Some(deployment) = self.deployments.get(key) else {
             self.told.remove(key);
             self.active.remove(key);
+            self.most_ready.remove(key);
             let autoscaler = self.autoscaler_over(key);
             let raised = autoscaler.filter(|autoscaler| autoscaler.raised.is_some());
             let effects = left.into_iter().chain(raised.map(surge::restored)).collect();
@@ -570,6 +574,13 @@ impl Deployments {
         let held_back: HashMap<Arc<str>, Timestamp> = held_back
             .filter_map(|pod| Some((pod.uid.clone(), self.came_back.held_until(key, pod, now)?)))
             .collect();
+        let since = asked_at(requests.values());
+        let new = pods.values().chain(&handed).filter(|pod| pod.created >= since && !pod.is_terminating());
+        let ready: Vec<Timestamp> = new.filter_map(|pod| pod.ready_since).collect();
+        let (most, moved) = self.most_ready.get(key).copied().unwrap_or((0, Timestamp::MIN));
+        let is_more = ready.len() > most;
+        let moved = if is_more { ready.iter().max().copied().unwrap_or(moved) } else { moved };
+        let most_ready = (ready.len().max(most), moved);
         let strategy =
             self.namespaces.strategy(Bundled::Deployment, &deployment.key, deployment.strategy.as_deref());
         let wanted = strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy);
@@ -588,6 +599,7 @@ impl Deployments {
             may_hand_over: self.hand_over != HandOver::Off,
             taken: &self.taken,
             held_back: &held_back,
+            moved,
             refused: self.refused.get(key).map(|(_, why)| why.as_str()),
         };
         let mut decision = surge::decide(&case, now);
@@ -619,8 +631,10 @@ impl Deployments {
         if is_idle {
             self.told_refusals.remove(key);
             self.active.remove(key);
+            self.most_ready.remove(key);
         } else {
             self.active.insert(key.clone());
+            self.most_ready.insert(key.clone(), most_ready);
         }
         let owner = owner_of(Bundled::Deployment, &deployment.key, &deployment.uid);
         if let Some((_, why)) = self.refused.get(key) {

@@ -589,3 +589,39 @@ fn pods_that_come_back_to_a_node_are_replaced_later_each_time() {
         pending(&mut known, [Event::Pod(WatchEvent::Deleted(key(name)))]);
     }
 }
+
+#[test]
+fn new_pods_that_are_lost_again_and_again_are_no_progress() {
+    let mut known = Deployments::default();
+    let asked =
+        json!({"status": {"message": "Deployment web: a waits", "progressTimestamp": at(0).to_string()}});
+    let start = [
+        Event::ReplicaSet(applied(of_deployment("web"))),
+        Event::Deployment(applied(deployment(2))),
+        web_pod("a", json!({})),
+        // It stays, and is down: nobody goes.
+        web_pod("b", json!({"status": {"conditions": []}})),
+        Event::Request(applied(request("a", DEPLOYMENT_CLASS, asked))),
+    ];
+    pending(&mut known, start);
+    let mut claims = Vec::new();
+    for round in 1..5 {
+        let (name, second) = (format!("n{round}"), round * 100);
+        let new = json!({
+            "metadata": {"creationTimestamp": at(second).to_string()},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(second + 5).to_string()}]},
+        });
+        pending(&mut known, [web_pod(&name, new)]);
+        let decision = known.decide(&Item::Workload(key("web")), at(second + 6));
+        claims.push(decision.effects.iter().any(
+            |effect| matches!(effect, Effect::Report { report, .. } if report.progress && !report.completed),
+        ));
+        let told = json!({"status": {"message": "Deployment web: a waits", "progressTimestamp": at(second + 6).to_string()}});
+        pending(&mut known, [Event::Request(applied(request("a", DEPLOYMENT_CLASS, told)))]);
+        if round != 3 {
+            pending(&mut known, [Event::Pod(WatchEvent::Deleted(key(&name)))]);
+        }
+    }
+    // The first, none, none, and two at a time.
+    assert_eq!(claims, [true, false, false, true]);
+}

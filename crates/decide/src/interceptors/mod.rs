@@ -5,7 +5,6 @@
 
 mod at_a_time;
 pub mod availability;
-mod came_back;
 pub mod daemon_set;
 pub mod deployment;
 mod records;

@@ -309,7 +309,12 @@ fn those_that_wait_report_progress_while_the_batch_moves_and_none_when_it_does_n
 
 #[test]
 fn a_volume_that_cannot_move_is_a_cause_of_its_own() {
-    let message = "0/3 nodes are available: 1 node(s) had volume node affinity conflict.";
+    for words in ["had volume node affinity conflict", "didn't match PersistentVolume's node affinity"] {
+        is_told_of_a_volume(&format!("0/3 nodes are available: 1 node(s) {words}."));
+    }
+}
+
+fn is_told_of_a_volume(message: &str) {
     let conditions =
         json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]);
     let stuck = json!({"spec": {"nodeName": ""}, "status": {"phase": "Pending", "conditions": conditions}});

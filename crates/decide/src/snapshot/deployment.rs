@@ -6,10 +6,13 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::{Deserialize, Serialize};
 use usher_api::evict_policy::MaxUnavailable;
-use usher_api::names::{INTERCEPTOR_PRIORITY_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL};
+use usher_api::names::{
+    INTERCEPTOR_PRIORITY_ANNOTATION, POD_DELETION_COST_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
+};
 use usher_api::workloads::strategy_annotation;
 
 use super::Key;
+use super::pod::PreferredForDeletion;
 use super::wire::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +35,10 @@ pub struct Deployment {
     pub is_observed: bool,
     /// It has pods of older templates.
     pub has_old_pods: bool,
+    /// Its template gives pods a deletion cost below which there is no room for marks.
+    pub has_lowest_cost: bool,
+    /// It has the annotation of a surge and not the label: it came back from a ReplicaSet, and means nothing.
+    pub has_stale_annotation: bool,
     /// Why its ReplicaSet cannot make pods, in the server's words.
     pub replica_failure: Option<String>,
     /// So many of its pods are evicted at a time, by its annotation, which then stands for its `maxUnavailable` and opts in to it.
@@ -202,11 +209,17 @@ impl From<DeploymentOnWire> for Deployment {
         let mut failure = failure.filter(|it| it.kind == "ReplicaFailure" && it.status == "True");
         let replicas = count(spec.replicas, 1);
         let at_a_time = MaxUnavailable::of(annotations).map(|it| it.of_replicas(replicas));
+        let cost = spec.template.metadata.annotations.as_ref();
+        let cost = cost.and_then(|all| all.get(POD_DELETION_COST_ANNOTATION));
+        let cost: Option<i32> = cost.and_then(|cost| cost.parse().ok());
         let recreates = strategy.type_.as_deref() == Some("Recreate");
         Self {
             is_deleting: meta.deletion_timestamp.is_some(),
             strategy: strategy_with(annotations, at_a_time),
             at_a_time,
+            has_lowest_cost: cost.is_some_and(|cost| cost < PreferredForDeletion::MARKS),
+            has_stale_annotation: surge.is_none()
+                && annotations.is_some_and(|all| all.contains_key(SURGE_ANNOTATION)),
             surge: surge.and_then(|text| Surge::of_label(text)),
             replicas,
             // Who says how many go at a time need not say how it is updated.

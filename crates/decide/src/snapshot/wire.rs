@@ -251,6 +251,20 @@ pub(crate) struct DeploymentSpec {
     pub strategy: Option<DeploymentStrategy>,
     pub min_ready_seconds: Option<i32>,
     pub paused: bool,
+    pub template: DeploymentTemplate,
+}
+
+/// What its pods begin with.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DeploymentTemplate {
+    pub metadata: TemplateMeta,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TemplateMeta {
+    pub annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

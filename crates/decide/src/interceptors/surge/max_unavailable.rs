@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS};
 
 use super::super::at_a_time::{self, Asked};
-use super::super::availability::{asked_at, ready_at, why_unavailable};
+use super::super::availability::why_unavailable;
 use super::super::{Decision, Effect, Wait, complete, has_turn, is_wanted, next_beat, was_given_over};
 use super::state::SurgeState;
 use super::telling::report;
@@ -82,7 +82,7 @@ pub(super) fn let_go(
             _ => None,
         })
         .collect();
-    let moved = ready_at(case.pods.values(), asked_at(case.requests.values()));
+    let moved = case.moved;
     let still = waiting.iter().filter(|(_, request)| !gone.contains(&request.key));
     let reports: Vec<Effect> = still
         .clone()

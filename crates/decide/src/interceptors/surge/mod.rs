@@ -35,7 +35,7 @@ pub(super) use limits::{left_behind, restored};
 use limits::{release_limit, remember};
 use max_unavailable::let_go;
 use preference::{called_off, comes_first, is_below_marks, mark_of, preferences};
-use size::{accept, lower, max_surge, raise};
+use size::{accept, lower, max_surge, raise, resize};
 use state::{SurgeState, state};
 use telling::{SETTLE, tell_of_those_that_came_back, tell_progress};
 
@@ -68,6 +68,8 @@ pub struct Case<'a> {
     pub taken: &'a HashMap<Arc<str>, u32>,
     /// Pods that came back to a node which others were asked to leave, by their UID, and until when they wait.
     pub held_back: &'a HashMap<Arc<str>, Timestamp>,
+    /// When more new pods were ready than ever before.
+    pub moved: Timestamp,
     /// What the server does not let us do, in its own words.
     pub refused: Option<&'a str>,
 }
@@ -103,6 +105,9 @@ fn is_completed(request: &Request) -> bool {
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let mut decision = decide_for_others(case, now);
+    if case.deployment.has_stale_annotation && case.deployment.surge.is_none() {
+        decision.effects.push(resize(case.deployment, case.deployment.replicas, None));
+    }
     if let Some(until) = case.held_back.values().min() {
         decision.effects.extend(tell_of_those_that_came_back(case, now));
         decision.waiting_on.get_or_insert(Wait::CameBack { until: *until });
@@ -268,7 +273,7 @@ fn give_over<'a>(case: &'a Case<'_>, state: &'a SurgeState<'_>) -> impl Iterator
 fn wait_of(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Wait {
     let new = hand_over::awaited(case, state, now);
     let reason = match state.unavailable.first() {
-        _ if state.is_rolling_out => "Rollout",
+        _ if case.deployment.has_old_pods => "Rollout",
         _ if case.refused.is_some() => "Refused",
         None if new.is_some() => new.map_or(Unavailable::Missing.reason(), |why| why.reason()),
         Some((_, why)) => why.reason(),
@@ -311,6 +316,13 @@ fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_rever
     };
     if deployment.is_deleting {
         return Some(format!("Deployment {name} is being deleted: {LEFT}"));
+    }
+    if deployment.has_lowest_cost
+        && matches!(strategy, Strategy::Default | Strategy::Surge | Strategy::HandOver)
+    {
+        return Some(format!(
+            "Deployment {name} gives all its pods the lowest deletion cost, so that none can be made to go first: {LEFT}"
+        ));
     }
     if deployment.is_paused && deployment.has_old_pods {
         return Some(format!("Deployment {name} is paused in the middle of a rollout: {LEFT}"));
@@ -361,14 +373,12 @@ fn delete(case: &Case<'_>, state: &SurgeState<'_>, most: usize, now: Timestamp) 
     }
     let is_steady = !state.is_rolling_out && state.surplus == 0;
     if state.for_surge > 0 {
-        // One whose replacement is not available any more is waited for until the deadline passes the turn on.
-        let goes = is_steady && state.is_replaced() && comes_first(case, state);
+        // One whose replacement is not available, or not any more, is waited for in patience.
+        if !(is_steady && state.is_replaced() && comes_first(case, state)) {
+            return if state.is_rolling_out { Vec::new() } else { lost(case, state, now) };
+        }
         let count = u32::try_from(state.for_surge).unwrap_or(u32::MAX);
-        return goes
-            .then(|| lower(case, state, state.size.by.saturating_sub(count)))
-            .flatten()
-            .into_iter()
-            .collect();
+        return lower(case, state, state.size.by.saturating_sub(count)).into_iter().collect();
     }
     let lost = lost(case, state, now);
     if !is_steady || (case.refused.is_some() && !lost.is_empty()) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use usher_api::report::Report;
 
-use super::super::availability::{asked_at, batch, later, ready_at, why_unavailable};
+use super::super::availability::{batch, later, why_unavailable};
 use super::super::{Effect, next_beat};
 use super::hand_over::replacement;
 use super::state::SurgeState;
@@ -29,7 +29,6 @@ pub(super) fn tell_progress(
     let pods = || case.pods.values().chain(case.handed);
     let one = batch(pods()).saturating_add(min_ready);
     let at_once = most.max(1);
-    let moved = ready_at(pods(), asked_at(case.requests.values()));
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
@@ -39,7 +38,7 @@ pub(super) fn tell_progress(
         } else {
             format!("{} waits for its turn, {at_once} at a time", pod.key.name)
         };
-        effects.extend(report(case, pod, request, (&words, Some(finish), moved), now));
+        effects.extend(report(case, pod, request, (&words, Some(finish), case.moved), now));
     }
     effects
 }
@@ -96,7 +95,7 @@ fn is_other(message: &str, before: &str) -> bool {
 
 /// What the pod of a request waits for.
 fn waits_for(case: &Case<'_>, state: &SurgeState<'_>, request: &Request, now: Timestamp) -> String {
-    if state.is_rolling_out {
+    if case.deployment.has_old_pods {
         return "the rollout of its Deployment is done".to_owned();
     }
     if let Some(autoscaler) = case.autoscaler

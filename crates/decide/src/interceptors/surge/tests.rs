@@ -3,6 +3,7 @@ use usher_api::names::{
     DEPLOYMENT_CLASS, REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
 };
 
+use super::super::availability::{asked_at, ready_at};
 use super::super::samples::{self, at};
 use super::*;
 use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, PreferredForDeletion, Surge};
@@ -127,6 +128,7 @@ impl Scene {
             may_hand_over: self.may_hand_over,
             taken: &self.taken,
             held_back: &self.held_back,
+            moved: ready_at(self.pods.values(), asked_at(self.requests.values())),
             refused: self.refused,
         };
         look(&case)
@@ -413,13 +415,16 @@ fn nothing_is_taken_back_in_the_middle_of_a_rollout() {
 }
 
 #[test]
-fn a_pod_whose_replacement_was_lost_waits_for_another_one_until_the_deadline_passes_the_turn() {
-    for second in [1, 3000] {
-        says(
-            &given_over(Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pending("b"), "a", second),
-            &[],
-        );
-    }
+fn a_pod_whose_replacement_is_not_there_in_the_turn_of_its_replica_set_is_left_to_the_eviction_api_after_a_while()
+ {
+    let lost = |second: i64| {
+        given_over(Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pending("b"), "a", second)
+    };
+    says(&lost(1), &[]);
+    assert_eq!(lost(1).decide().recheck_at, Some(at(299)));
+    says(&lost(300), &["completes a: Deployment web has no available replacement of the pod"]);
+    // A rollout is waited for.
+    says(&lost(300).with(|it| it["status"]["updatedReplicas"] = 0.into()), &[]);
 }
 
 /// Given over, `second` after its replacement was available.
@@ -808,6 +813,16 @@ fn pods_of_the_lowest_deletion_cost_are_left_to_the_eviction_api() {
 }
 
 #[test]
+fn an_annotation_that_came_back_from_a_replica_set_is_removed() {
+    let stale = |it: &mut Value| {
+        it["metadata"]["annotations"] = json!({SURGE_ANNOTATION: r#"{"by":1,"replicas":3}"#})
+    };
+    says(&Scene::new(2).with(stale), &["scales to 2 with None"]);
+    let surged = Scene::new(2).pod("c", json!({})).preferred("a", i32::MIN).surge(1, 3, 3, 0).with(stale);
+    says(&surged.asked("a", DEPLOYMENT_CLASS, json!({})), &["completes a"]);
+}
+
+#[test]
 fn what_can_be_told_before_any_pod_is_asked_is_what_is_decided_then() {
     let by =
         |scene: Scene, strategy: Strategy| scene.at_case(|case| would_surge_by(case.deployment, strategy));
@@ -826,6 +841,10 @@ fn what_can_be_told_before_any_pod_is_asked_is_what_is_decided_then() {
         (json!({"metadata": {"deletionTimestamp": at(0).to_string()}}), false),
         (json!({"spec": {"strategy": {"type": "Recreate"}}}), false),
         (json!({"spec": {"paused": true}}), true),
+        (
+            json!({"spec": {"template": {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-2147483648"}}}}}),
+            false,
+        ),
         (json!({"spec": {"paused": true}, "status": {"updatedReplicas": 1}}), false),
     ] {
         let scene = Scene::new(3).with(|it| samples::merge(it, change.clone()));

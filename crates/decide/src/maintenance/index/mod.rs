@@ -14,6 +14,7 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::came_back::CameBack;
 use crate::maintenance::board::Board;
 use crate::maintenance::eta::Experience;
 use crate::maintenance::hold::CordonConflict;
@@ -23,7 +24,7 @@ use crate::maintenance::stages::Refusal;
 use crate::maintenance::written::{self, Written};
 use crate::snapshot::{Key, Maintenance, Node, Pod, Request};
 use jiff::{SignedDuration, Timestamp};
-use usher_api::NodeMaintenanceStage as Stage;
+use usher_api::{NodeMaintenanceStage as Stage, PodType};
 
 use estimate::Left;
 use tally::{Change, Tally};
@@ -55,6 +56,8 @@ pub struct Index {
     is_dirty: bool,
     pub(super) now: BTreeSet<Item>,
     later: BTreeMap<Item, Timestamp>,
+    /// By the UID of what controls them.
+    came_back: CameBack<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -405,6 +408,26 @@ impl Index {
         let (pod, change) = self.tally.request_seen(request);
         self.stays_otherwise(&pod, stayed);
         self.request_changed(pod, change, is_ours);
+    }
+
+    /// A maintenance asks the pod to leave.
+    pub fn pod_asked(&mut self, request: &Request, now: Timestamp) {
+        let is_known = self.tally.request(&request.key).is_some_and(|known| known.uid == request.uid);
+        if is_known || !pods::is_requested(request) {
+            return;
+        }
+        if let Some((pod, _)) =
+            self.tally.pod(&request.pod_key()).filter(|(pod, _)| pod.uid == request.pod_uid)
+            && let Some(owner) = &pod.owner
+        {
+            self.came_back.has_left(owner.uid.clone(), pod, request.created, now);
+        }
+    }
+
+    /// Until when a pod is not asked that came to a node which others like it were asked to leave. DaemonSets see to theirs.
+    pub fn held_back_until(&self, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+        let owner = pod.owner.as_ref().filter(|_| pod.kind() == PodType::Default)?;
+        self.came_back.held_until(&owner.uid, pod, now)
     }
 
     pub fn request_gone(&mut self, key: &Key) {

@@ -438,3 +438,34 @@ fn classes_and_labels_are_forgotten_with_the_pods_and_plans_that_had_them() {
     index.resolve(at(2000));
     assert_eq!(index.tally.classes().len(), 1, "nobody speaks of that label any more");
 }
+
+#[test]
+fn pods_that_come_back_to_their_node_are_asked_later_each_time() {
+    let mut index = Index::default();
+    let made = |name: &str, second: i64| Pod { created: at(second), ..pod(name, "n1", 0, json!({})) };
+    let asks = |index: &mut Index, name: &str, second: i64| {
+        let asked = Request { created: at(second), ..request(name, 1, false) };
+        index.pod_asked(&asked, at(second));
+        index.request_seen(asked);
+        index.pod_gone(&Key::new("ns", name));
+        index.request_gone(&Key::new("ns", name));
+    };
+    index.pod_seen(made("p0", 0));
+    assert_eq!(index.held_back_until(&made("p0", 0), at(1)), None);
+    asks(&mut index, "p0", 1_000);
+    let mut now = 1_000;
+    for (round, pause) in [2, 4, 8, 16].into_iter().enumerate() {
+        let name = format!("p{}", round + 1);
+        let back = made(&name, now);
+        index.pod_seen(back.clone());
+        assert_eq!(index.held_back_until(&back, at(now)), Some(at(now + pause)));
+        now += pause;
+        assert_eq!(index.held_back_until(&back, at(now)), None);
+        asks(&mut index, &name, now);
+    }
+    // Not one that was there before, one of another node, or a daemon.
+    assert_eq!(index.held_back_until(&made("old", 900), at(now)), None);
+    let elsewhere = Pod { node: "n2".into(), ..made("q", now) };
+    assert_eq!(index.held_back_until(&elsewhere, at(now)), None);
+    assert_eq!(index.held_back_until(&made("agent-1", now), at(now)), None);
+}

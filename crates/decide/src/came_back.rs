@@ -2,12 +2,13 @@
 //! cordoned. Each is replaced later than the one before, or new ones would come and go without end.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::availability::later;
-use crate::snapshot::{Key, Pod, Request};
+use crate::interceptors::availability::later;
+use crate::snapshot::Pod;
 
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
@@ -16,10 +17,11 @@ const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
 /// What is forgotten is removed when there is more than this, and twice as much as was left the last time.
 const MANY: usize = 1_024;
 
-#[derive(Debug, Default)]
-pub(super) struct CameBack {
+/// `W` is what workloads are told apart by.
+#[derive(Debug)]
+pub(crate) struct CameBack<W> {
     /// By workload and node.
-    left: HashMap<(Key, Arc<str>), Left>,
+    left: HashMap<(W, Arc<str>), Left>,
     /// So many were left when those were removed that are forgotten.
     kept: usize,
 }
@@ -34,17 +36,24 @@ struct Left {
     times: u32,
 }
 
-impl CameBack {
-    pub fn has_left(&mut self, workload: Key, pod: &Pod, request: &Request, now: Timestamp) {
+impl<W> Default for CameBack<W> {
+    fn default() -> Self {
+        Self { left: HashMap::new(), kept: 0 }
+    }
+}
+
+impl<W: Clone + Eq + Hash> CameBack<W> {
+    /// A pod of the workload leaves its node, which it was asked to at this time.
+    pub fn has_left(&mut self, workload: W, pod: &Pod, asked: Timestamp, now: Timestamp) {
         let entry = self.left.entry((workload, pod.node.clone()));
-        let left = entry.or_insert(Left { asked: request.created, at: now, times: 0 });
+        let left = entry.or_insert(Left { asked, at: now, times: 0 });
         if now >= later(left.at, FORGOTTEN) {
             left.times = 0;
-        } else if pod.created > left.asked {
+        } else if pod.created >= left.asked {
             left.times = left.times.saturating_add(1);
         }
         // Of those that came back together, the first counts, and the others are not newer than its request.
-        left.asked = left.asked.max(request.created);
+        left.asked = left.asked.max(asked);
         left.at = now;
         if self.left.len() >= MANY.max(self.kept.saturating_mul(2)) {
             self.left.retain(|_, left| now < later(left.at, FORGOTTEN));
@@ -53,10 +62,10 @@ impl CameBack {
     }
 
     /// Until when a pod that came back waits.
-    pub fn held_until(&self, workload: &Key, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+    pub fn held_until(&self, workload: &W, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
         let left = self.left.get(&(workload.clone(), pod.node.clone()))?;
         let pause = FIRST_PAUSE * 2_i32.pow(left.times.min(10));
         let until = later(left.at, pause.min(LONGEST_PAUSE));
-        (pod.created > left.asked && now < until).then_some(until)
+        (pod.created >= left.asked && now < until).then_some(until)
     }
 }
