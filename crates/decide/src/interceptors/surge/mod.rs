@@ -37,7 +37,7 @@ use max_unavailable::let_go;
 use preference::{called_off, comes_first, is_below_marks, mark_of, preferences};
 use size::{accept, lower, max_surge, raise, resize};
 use state::{SurgeState, state};
-use telling::{SETTLE, tell_of_those_that_came_back, tell_progress};
+use telling::{SETTLE, is_rollout, tell_of_those_that_came_back, tell_progress};
 
 /// So often a surge is tried where somebody sets it back.
 const TRIES: u32 = 2;
@@ -273,7 +273,7 @@ fn give_over<'a>(case: &'a Case<'_>, state: &'a SurgeState<'_>) -> impl Iterator
 fn wait_of(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Wait {
     let new = hand_over::awaited(case, state, now);
     let reason = match state.unavailable.first() {
-        _ if case.deployment.has_old_pods => "Rollout",
+        _ if is_rollout(case) => "Rollout",
         _ if case.refused.is_some() => "Refused",
         None if new.is_some() => new.map_or(Unavailable::Missing.reason(), |why| why.reason()),
         Some((_, why)) => why.reason(),

@@ -79,7 +79,7 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     // A ReplicaSet gives up pods first that are not ready.
     let in_order = |(pod, request): &(&Arc<Pod>, &Arc<Request>)| {
         let mark = mark_of(pod).unwrap_or(i32::MAX);
-        (!is_next(request), pod.is_ready(), mark, request.created, request.key.clone())
+        (!is_next(request), pod.is_ready(), mark, request.created, pod.key.clone())
     };
     waiting.sort_by_cached_key(in_order);
     given_over.sort_by_cached_key(in_order);

@@ -93,9 +93,15 @@ fn is_other(message: &str, before: &str) -> bool {
     letters(message) != letters(before)
 }
 
+/// What is not observed yet may be a surge as well, and is one where there is a record of it.
+pub(super) fn is_rollout(case: &Case<'_>) -> bool {
+    let deployment = case.deployment;
+    deployment.has_old_pods || (!deployment.is_observed && deployment.surge.is_none())
+}
+
 /// What the pod of a request waits for.
 fn waits_for(case: &Case<'_>, state: &SurgeState<'_>, request: &Request, now: Timestamp) -> String {
-    if case.deployment.has_old_pods {
+    if is_rollout(case) {
         return "the rollout of its Deployment is done".to_owned();
     }
     if let Some(autoscaler) = case.autoscaler
