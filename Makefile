@@ -53,7 +53,7 @@ check: toolchain ## format, lints, generated files, dependency direction; licenc
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	hack/check-generated
 	hack/check-dependencies
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked --offline --workspace check --hide-inclusion-graph bans licenses sources; \
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked --workspace check --hide-inclusion-graph bans licenses sources; \
 	else echo "!! check: licences, bans and sources of crates are not checked, cargo-deny is missing; 'make install-deny' installs it"; fi
 
 install-deny: toolchain ## cargo-deny, which `make check` and `make deny` use
