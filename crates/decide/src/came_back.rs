@@ -29,7 +29,8 @@ pub(crate) struct CameBack<W> {
 /// Pods of one workload that have left one node.
 #[derive(Debug)]
 struct Left {
-    /// When the last one was asked to, by the server's clock, as are the times at which pods were created.
+    /// When the last one was asked to, by the server's clock, as are the times at which pods were created. They have whole seconds: one of
+    /// the same second may have been there before, and counts as if it had.
     asked: Timestamp,
     at: Timestamp,
     /// How often some of them had come back.
@@ -49,7 +50,7 @@ impl<W: Clone + Eq + Hash> CameBack<W> {
         let left = entry.or_insert(Left { asked, at: now, times: 0 });
         if now >= later(left.at, FORGOTTEN) {
             left.times = 0;
-        } else if pod.created >= left.asked {
+        } else if pod.created > left.asked {
             left.times = left.times.saturating_add(1);
         }
         // Of those that came back together, the first counts, and the others are not newer than its request.
@@ -66,6 +67,6 @@ impl<W: Clone + Eq + Hash> CameBack<W> {
         let left = self.left.get(&(workload.clone(), pod.node.clone()))?;
         let pause = FIRST_PAUSE * 2_i32.pow(left.times.min(10));
         let until = later(left.at, pause.min(LONGEST_PAUSE));
-        (pod.created >= left.asked && now < until).then_some(until)
+        (pod.created > left.asked && now < until).then_some(until)
     }
 }

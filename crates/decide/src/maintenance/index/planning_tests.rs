@@ -456,16 +456,18 @@ fn pods_that_come_back_to_their_node_are_asked_later_each_time() {
     let mut now = 1_000;
     for (round, pause) in [2, 4, 8, 16].into_iter().enumerate() {
         let name = format!("p{}", round + 1);
-        let back = made(&name, now);
+        // Times have whole seconds: one of the same second may have been there before.
+        assert_eq!(index.held_back_until(&made(&name, now), at(now)), None);
+        let back = made(&name, now + 1);
         index.pod_seen(back.clone());
-        assert_eq!(index.held_back_until(&back, at(now)), Some(at(now + pause)));
+        assert_eq!(index.held_back_until(&back, at(now + 1)), Some(at(now + pause)));
         now += pause;
         assert_eq!(index.held_back_until(&back, at(now)), None);
         asks(&mut index, &name, now);
     }
     // Not one that was there before, one of another node, or a daemon.
     assert_eq!(index.held_back_until(&made("old", 900), at(now)), None);
-    let elsewhere = Pod { node: "n2".into(), ..made("q", now) };
+    let elsewhere = Pod { node: "n2".into(), ..made("q", now + 1) };
     assert_eq!(index.held_back_until(&elsewhere, at(now)), None);
-    assert_eq!(index.held_back_until(&made("agent-1", now), at(now)), None);
+    assert_eq!(index.held_back_until(&made("agent-1", now + 1), at(now)), None);
 }
