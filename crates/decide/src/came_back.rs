@@ -11,7 +11,7 @@ use crate::interceptors::availability::later;
 use crate::snapshot::Pod;
 
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// So long after the last one has left, one that comes is none that came back.
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
 /// What is forgotten is removed when there is more than this, and twice as much as was left the last time.
