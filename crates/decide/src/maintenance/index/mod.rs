@@ -427,6 +427,11 @@ impl Index {
     /// Until when a pod is not asked that came to a node which others like it were asked to leave. DaemonSets see to theirs.
     pub fn held_back_until(&self, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
         let owner = pod.owner.as_ref().filter(|_| pod.kind() == PodType::Default)?;
+        // One that was there when the node began to be drained did not come back to it.
+        let selected_by = &self.nodes.get(&pod.node)?.selected_by;
+        let selecting = selected_by.iter().filter_map(|name| self.maintenances.get(name));
+        let draining = selecting.map(|entry| &entry.maintenance).filter(|maintenance| maintenance.drains());
+        draining.map(|maintenance| maintenance.created).min().filter(|begun| pod.created > *begun)?;
         self.came_back.held_until(&owner.uid, pod, now)
     }
 

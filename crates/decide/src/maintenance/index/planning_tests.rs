@@ -442,6 +442,10 @@ fn classes_and_labels_are_forgotten_with_the_pods_and_plans_that_had_them() {
 #[test]
 fn pods_that_come_back_to_their_node_are_asked_later_each_time() {
     let mut index = Index::default();
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    let begun = |second: i64| Maintenance { created: at(second), ..maintenance(1, json!({}), &json!({})) };
+    index.maintenance_seen(begun(500));
+    index.resolve(at(0));
     let made = |name: &str, second: i64| Pod { created: at(second), ..pod(name, "n1", 0, json!({})) };
     let asks = |index: &mut Index, name: &str, second: i64| {
         let asked = Request { created: at(second), ..request(name, 1, false) };
@@ -465,6 +469,13 @@ fn pods_that_come_back_to_their_node_are_asked_later_each_time() {
         assert_eq!(index.held_back_until(&back, at(now)), None);
         asks(&mut index, &name, now);
     }
+    let late = made("late", now + 1);
+    assert!(index.held_back_until(&late, at(now + 1)).is_some());
+    // The node was given back, and is drained once more: those that came meanwhile have not come back.
+    index.maintenance_gone(&"m".into());
+    index.maintenance_seen(begun(now + 2));
+    index.resolve(at(now));
+    assert_eq!(index.held_back_until(&late, at(now + 1)), None);
     // Not one that was there before, one of another node, or a daemon.
     assert_eq!(index.held_back_until(&made("old", 900), at(now)), None);
     let elsewhere = Pod { node: "n2".into(), ..made("q", now + 1) };
