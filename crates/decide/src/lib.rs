@@ -16,7 +16,6 @@
 
 pub mod admission;
 pub mod budgets;
-mod came_back;
 pub mod decision;
 pub mod evict_policy;
 pub mod eviction_request;

@@ -91,7 +91,6 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         handed_asked: &handed_asked,
         may_hand_over: !handed.is_empty(),
         taken: &HashMap::new(),
-        held_back: &HashMap::new(),
         moved: Timestamp::MIN,
         refused: None,
     };

@@ -23,7 +23,6 @@ use super::{
     is_wanted,
 };
 use super::{owner_of, tell_once, tell_unknown};
-use crate::came_back::CameBack;
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
@@ -112,7 +111,6 @@ pub struct Deployments {
     active: HashSet<Key>,
     /// How often a pod to be handed over was made for a request, by its UID, and when last.
     made: HashMap<Arc<str>, (u32, Timestamp)>,
-    came_back: CameBack<Key>,
     /// How many new pods of a Deployment were ready at most since the first of others was asked to leave, and since when. New ones that are
     /// lost again and again are no progress.
     most_ready: HashMap<Key, (usize, Timestamp)>,
@@ -264,13 +262,6 @@ impl BundledInterceptor for Deployments {
                 *self.taken.entry(new.request.uid.clone()).or_default() += 1;
             }
             _ => {}
-        }
-        if let (Effect::Report { request, report }, Outcome::Done) = (effect, outcome)
-            && report.completed
-            && let Item::Workload(key) = self.item_of(request)
-            && let Some(pod) = self.pods.get(&request.pod_key())
-        {
-            self.came_back.has_left(key, pod, request.created, now);
         }
         let Some(key) = self.workload_of_effect(effect) else { return };
         match outcome {
@@ -565,15 +556,6 @@ impl Deployments {
         let is_asked =
             |pod: &&Arc<Pod>| self.requests.get(&pod.request_key()).is_some_and(|it| is_wanted(it));
         let handed_asked = handed.iter().filter(is_asked).map(|pod| pod.uid.clone()).collect();
-        let held_back = pods.values().filter(|pod| {
-            let request = requests.get(&pod.uid);
-            request.is_some_and(|request| {
-                has_turn(request, DEPLOYMENT_CLASS) || has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS)
-            })
-        });
-        let held_back: HashMap<Arc<str>, Timestamp> = held_back
-            .filter_map(|pod| Some((pod.uid.clone(), self.came_back.held_until(key, pod, now)?)))
-            .collect();
         let since = asked_at(requests.values());
         let new = pods.values().chain(&handed).filter(|pod| pod.created >= since && !pod.is_terminating());
         let ready: Vec<Timestamp> = new.filter_map(|pod| pod.ready_since).collect();
@@ -598,7 +580,6 @@ impl Deployments {
             handed_asked: &handed_asked,
             may_hand_over: self.hand_over != HandOver::Off,
             taken: &self.taken,
-            held_back: &held_back,
             moved,
             refused: self.refused.get(key).map(|(_, why)| why.as_str()),
         };

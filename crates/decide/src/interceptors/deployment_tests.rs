@@ -2,7 +2,6 @@ use serde_json::{Value, json};
 
 use jiff::SignedDuration;
 
-use super::super::Wait;
 use super::super::samples::{applied, at, hand_over_pod, pod, request};
 use super::*;
 use usher_api::names::SURGE_ANNOTATION;
@@ -542,52 +541,6 @@ fn a_replica_set_without_a_deployment_lets_so_many_go_at_a_time_as_it_says() {
         alone.iter().any(|it| matches!(it, Effect::Report { report, .. } if report.completed)),
         "{alone:?}"
     );
-}
-
-#[test]
-fn pods_that_come_back_to_a_node_are_replaced_later_each_time() {
-    let mut known = Deployments::default();
-    pending(
-        &mut known,
-        [Event::ReplicaSet(applied(of_deployment("web"))), Event::Deployment(applied(deployment(1)))],
-    );
-    let mut now = 0;
-    let mut pauses = Vec::new();
-    for round in 0..6 {
-        let name = format!("p{round}");
-        let created = |second: i64| json!({"metadata": {"creationTimestamp": at(second).to_string()}});
-        let asked = request(&name, DEPLOYMENT_CLASS, created(now + 1));
-        pending(&mut known, [web_pod(&name, created(now)), Event::Request(applied(asked.clone()))]);
-        let until = loop {
-            let decision = known.decide(&Item::Workload(key("web")), at(now));
-            match decision.waiting_on {
-                Some(Wait::CameBack { until }) => now = until.as_second() - at(0).as_second(),
-                _ => break now,
-            }
-        };
-        pauses.push(until);
-        let report = Report { completed: true, ..Report::default() };
-        known.carried_out(
-            &Effect::Report { request: asked, report: Box::new(report) },
-            &Outcome::Done,
-            at(now),
-        );
-        pending(&mut known, [Event::Pod(WatchEvent::Deleted(key(&name)))]);
-        now += 2;
-    }
-    let between: Vec<i64> = pauses.windows(2).map(|two| two[1] - two[0]).collect();
-    assert_eq!(between, [2, 4, 8, 10, 10]);
-    // One of another node, or that was there before, does not wait.
-    let other =
-        json!({"metadata": {"creationTimestamp": at(now).to_string()}, "spec": {"nodeName": "node-2"}});
-    let older = json!({"metadata": {"creationTimestamp": at(-50).to_string()}});
-    for (name, with) in [("other", other), ("older", older)] {
-        let asked = request(name, DEPLOYMENT_CLASS, json!({}));
-        pending(&mut known, [web_pod(name, with), Event::Request(applied(asked))]);
-        let decision = known.decide(&Item::Workload(key("web")), at(now));
-        assert!(!matches!(decision.waiting_on, Some(Wait::CameBack { .. })), "{name}: {decision:?}");
-        pending(&mut known, [Event::Pod(WatchEvent::Deleted(key(name)))]);
-    }
 }
 
 #[test]

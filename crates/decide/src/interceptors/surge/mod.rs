@@ -37,7 +37,7 @@ use max_unavailable::let_go;
 use preference::{called_off, comes_first, is_below_marks, mark_of, preferences};
 use size::{accept, lower, max_surge, raise, resize};
 use state::{SurgeState, state};
-use telling::{SETTLE, is_rollout, tell_of_those_that_came_back, tell_progress};
+use telling::{SETTLE, is_rollout, tell_progress};
 
 /// So often a surge is tried where somebody sets it back.
 const TRIES: u32 = 2;
@@ -66,8 +66,6 @@ pub struct Case<'a> {
     pub may_hand_over: bool,
     /// How many names of pods to be handed over were taken by others, by the UID of the request.
     pub taken: &'a HashMap<Arc<str>, u32>,
-    /// Pods that came back to a node which others were asked to leave, by their UID, and until when they wait.
-    pub held_back: &'a HashMap<Arc<str>, Timestamp>,
     /// When more new pods were ready than ever before.
     pub moved: Timestamp,
     /// What the server does not let us do, in its own words.
@@ -104,20 +102,14 @@ fn is_completed(request: &Request) -> bool {
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
-    let mut decision = decide_for_others(case, now);
+    let mut decision = decide_on_requests(case, now);
     if case.deployment.has_stale_annotation && case.deployment.surge.is_none() {
         decision.effects.push(resize(case.deployment, case.deployment.replicas, None));
-    }
-    if let Some(until) = case.held_back.values().min() {
-        decision.effects.extend(tell_of_those_that_came_back(case, now));
-        decision.waiting_on.get_or_insert(Wait::CameBack { until: *until });
-        decision.recheck_at = decision.recheck_at.into_iter().chain([*until]).min();
     }
     decision
 }
 
-/// For all pods but those that came back.
-fn decide_for_others(case: &Case<'_>, now: Timestamp) -> Decision {
+fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
     let deployment = case.deployment;
     let state = state(case, now);
     let declines = declines(case, &state);

@@ -57,9 +57,6 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     let (mut waiting, mut given_over, mut in_between) = (Vec::new(), Vec::new(), Vec::new());
     for pod in case.pods.values().filter(|pod| !pod.is_terminating()) {
         let Some(request) = case.requests.get(&pod.uid) else { continue };
-        if case.held_back.contains_key(&pod.uid) {
-            continue;
-        }
         if has_turn(request, DEPLOYMENT_CLASS) || has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS) {
             waiting.push((pod, request));
         } else if has_turn(request, REPLICA_SET_CLASS) {

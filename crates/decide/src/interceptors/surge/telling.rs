@@ -43,21 +43,6 @@ pub(super) fn tell_progress(
     effects
 }
 
-pub(super) fn tell_of_those_that_came_back(case: &Case<'_>, now: Timestamp) -> Vec<Effect> {
-    let held_back = case.pods.values().filter(|pod| case.held_back.contains_key(&pod.uid));
-    let with_request = held_back.filter_map(|pod| Some((pod, case.requests.get(&pod.uid)?)));
-    with_request
-        .filter_map(|(pod, request)| {
-            let words = format!(
-                "{} came to node {}, which others of its Deployment were asked to leave, and is replaced later than they were: see whether \
-                 its template names the node or tolerates node.kubernetes.io/unschedulable",
-                pod.key.name, pod.node
-            );
-            report(case, pod, request, (&words, None, Timestamp::MIN), now)
-        })
-        .collect()
-}
-
 /// What is said at the beginning of the turn, when it changes what is waited for, and with every sign of life. That there is progress
 /// is said only if there was any.
 pub(super) fn report(

@@ -19,7 +19,6 @@ pub struct Scene {
     pub handed_asked: HashSet<Arc<str>>,
     pub may_hand_over: bool,
     pub taken: HashMap<Arc<str>, u32>,
-    pub held_back: HashMap<Arc<str>, Timestamp>,
     pub refused: Option<&'static str>,
 }
 
@@ -41,7 +40,6 @@ impl Scene {
             handed_asked: HashSet::new(),
             may_hand_over: false,
             taken: HashMap::new(),
-            held_back: HashMap::new(),
             refused: None,
         };
         names.fold(scene, |scene, name| scene.pod(&name.to_string(), json!({})))
@@ -127,7 +125,6 @@ impl Scene {
             handed_asked: &self.handed_asked,
             may_hand_over: self.may_hand_over,
             taken: &self.taken,
-            held_back: &self.held_back,
             moved: ready_at(self.pods.values(), asked_at(self.requests.values())),
             refused: self.refused,
         };
@@ -760,21 +757,6 @@ fn where_only_some_new_pods_find_room_those_are_enough_for_as_many() {
     never(&few());
     let failure = json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]);
     lowers(&few().with(|it| it["status"]["conditions"] = failure), "scales to 4 with Some((1, 4, 0))");
-}
-
-#[test]
-fn one_that_came_back_to_its_node_waits_and_says_why() {
-    let mut scene = Scene::new(1).preferred("a", i32::MIN).asked("a", DEPLOYMENT_CLASS, json!({}));
-    scene.held_back.insert("a".into(), at(9));
-    says(
-        &scene,
-        &["reports a: Deployment web: a came to node node-1, which others of its Deployment were asked"],
-    );
-    let decision = scene.decide();
-    assert_eq!(
-        (decision.waiting_on, decision.recheck_at),
-        (Some(Wait::CameBack { until: at(9) }), Some(at(9)))
-    );
 }
 
 #[test]

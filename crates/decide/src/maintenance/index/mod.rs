@@ -3,6 +3,7 @@
 //! A plain struct: changes go in, what they concern comes out of [`Index::concerned`]. Decisions read it through
 //! [`Index::decide_maintenance`], [`Index::decide_node`] and [`Index::decide_pod`].
 
+mod came_back;
 mod decisions;
 mod estimate;
 mod groups;
@@ -14,7 +15,6 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::came_back::CameBack;
 use crate::maintenance::board::Board;
 use crate::maintenance::eta::Experience;
 use crate::maintenance::hold::CordonConflict;
@@ -26,6 +26,7 @@ use crate::snapshot::{Key, Maintenance, Node, Pod, Request};
 use jiff::{SignedDuration, Timestamp};
 use usher_api::{NodeMaintenanceStage as Stage, PodType};
 
+use came_back::CameBack;
 use estimate::Left;
 use tally::{Change, Tally};
 
@@ -57,7 +58,7 @@ pub struct Index {
     pub(super) now: BTreeSet<Item>,
     later: BTreeMap<Item, Timestamp>,
     /// By the UID of what controls them.
-    came_back: CameBack<Arc<str>>,
+    came_back: CameBack,
 }
 
 #[derive(Debug)]
@@ -416,23 +417,25 @@ impl Index {
         if is_known || !pods::is_requested(request) {
             return;
         }
-        if let Some((pod, _)) =
-            self.tally.pod(&request.pod_key()).filter(|(pod, _)| pod.uid == request.pod_uid)
-            && let Some(owner) = &pod.owner
-        {
-            self.came_back.has_left(owner.uid.clone(), pod, request.created, now);
+        let Some((pod, _)) = self.tally.pod(&request.pod_key()) else { return };
+        if let Some(owner) = pod.owner.as_ref().filter(|_| pod.uid == request.pod_uid) {
+            let is_new = self.came_since_drain_began(pod);
+            self.came_back.has_left(owner.uid.clone(), pod, request.created, is_new, now);
         }
     }
 
     /// Until when a pod is not asked that came to a node which others like it were asked to leave. DaemonSets see to theirs.
     pub fn held_back_until(&self, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
         let owner = pod.owner.as_ref().filter(|_| pod.kind() == PodType::Default)?;
-        // One that was there when the node began to be drained did not come back to it.
-        let selected_by = &self.nodes.get(&pod.node)?.selected_by;
-        let selecting = selected_by.iter().filter_map(|name| self.maintenances.get(name));
-        let draining = selecting.map(|entry| &entry.maintenance).filter(|maintenance| maintenance.drains());
-        draining.map(|maintenance| maintenance.created).min().filter(|begun| pod.created > *begun)?;
-        self.came_back.held_until(&owner.uid, pod, now)
+        self.came_back.held_until(&owner.uid, pod, now).filter(|_| self.came_since_drain_began(pod))
+    }
+
+    /// Whether a maintenance that drains its node was there before the pod.
+    fn came_since_drain_began(&self, pod: &Pod) -> bool {
+        let selected_by = self.nodes.get(&pod.node).into_iter().flat_map(|place| &place.selected_by);
+        let maintenances = selected_by.filter_map(|name| self.maintenances.get(name));
+        let mut draining = maintenances.map(|entry| &entry.maintenance).filter(|it| it.drains());
+        draining.any(|it| pod.created > it.created)
     }
 
     pub fn request_gone(&mut self, key: &Key) {

@@ -458,7 +458,7 @@ fn pods_that_come_back_to_their_node_are_asked_later_each_time() {
     assert_eq!(index.held_back_until(&made("p0", 0), at(1)), None);
     asks(&mut index, "p0", 1_000);
     let mut now = 1_000;
-    for (round, pause) in [2, 4, 8, 10].into_iter().enumerate() {
+    for (round, pause) in [2, 4, 8, 16].into_iter().enumerate() {
         let name = format!("p{}", round + 1);
         // Times have whole seconds: one of the same second may have been there before.
         assert_eq!(index.held_back_until(&made(&name, now), at(now)), None);
@@ -476,6 +476,10 @@ fn pods_that_come_back_to_their_node_are_asked_later_each_time() {
     index.maintenance_seen(begun(now + 2));
     index.resolve(at(now));
     assert_eq!(index.held_back_until(&late, at(now + 1)), None);
+    // And with the next one that comes back it begins anew.
+    index.pod_seen(late);
+    asks(&mut index, "late", now + 2);
+    assert_eq!(index.held_back_until(&made("next", now + 3), at(now + 3)), Some(at(now + 4)));
     // Not one that was there before, one of another node, or a daemon.
     assert_eq!(index.held_back_until(&made("old", 900), at(now)), None);
     let elsewhere = Pod { node: "n2".into(), ..made("q", now + 1) };

@@ -1,8 +1,7 @@
 //! Pods that come to a node which others of their workload were asked to leave: their template names the node, or tolerates that it is
-//! cordoned. Each is replaced later than the one before, or new ones would come and go without end.
+//! cordoned. Each is asked later than the one before, or new ones would come and go without end.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,17 +10,16 @@ use crate::interceptors::availability::later;
 use crate::snapshot::Pod;
 
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
-/// So long after the last one has left, one that comes is none that came back.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// So long after the last one has left, nobody remembers.
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
 /// What is forgotten is removed when there is more than this, and twice as much as was left the last time.
 const MANY: usize = 1_024;
 
-/// `W` is what workloads are told apart by.
-#[derive(Debug)]
-pub(crate) struct CameBack<W> {
-    /// By workload and node.
-    left: HashMap<(W, Arc<str>), Left>,
+#[derive(Debug, Default)]
+pub(super) struct CameBack {
+    /// By the UID of the workload, and node.
+    left: HashMap<(Arc<str>, Arc<str>), Left>,
     /// So many were left when those were removed that are forgotten.
     kept: usize,
 }
@@ -37,18 +35,20 @@ struct Left {
     times: u32,
 }
 
-impl<W> Default for CameBack<W> {
-    fn default() -> Self {
-        Self { left: HashMap::new(), kept: 0 }
-    }
-}
-
-impl<W: Clone + Eq + Hash> CameBack<W> {
-    /// A pod of the workload leaves its node, which it was asked to at this time.
-    pub fn has_left(&mut self, workload: W, pod: &Pod, asked: Timestamp, now: Timestamp) {
+impl CameBack {
+    /// A pod of the workload leaves its node, which it was asked to at this time. One that was there when the node began to be drained has
+    /// not come back, whenever others were asked before.
+    pub fn has_left(
+        &mut self,
+        workload: Arc<str>,
+        pod: &Pod,
+        asked: Timestamp,
+        is_new: bool,
+        now: Timestamp,
+    ) {
         let entry = self.left.entry((workload, pod.node.clone()));
         let left = entry.or_insert(Left { asked, at: now, times: 0 });
-        if now >= later(left.at, FORGOTTEN) {
+        if !is_new {
             left.times = 0;
         } else if pod.created > left.asked {
             left.times = left.times.saturating_add(1);
@@ -63,7 +63,7 @@ impl<W: Clone + Eq + Hash> CameBack<W> {
     }
 
     /// Until when a pod that came back waits.
-    pub fn held_until(&self, workload: &W, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+    pub fn held_until(&self, workload: &Arc<str>, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
         let left = self.left.get(&(workload.clone(), pod.node.clone()))?;
         let pause = FIRST_PAUSE * 2_i32.pow(left.times.min(10));
         let until = later(left.at, pause.min(LONGEST_PAUSE));
