@@ -17,13 +17,14 @@ use usher_api::names::{
 };
 use usher_api::{EvictionRequest, NodeMaintenance};
 use usher_client::requests::{Version, new_request, set_finalizers};
+use usher_decide::admission::Rule;
 use usher_decide::decision::limited;
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request, RequestOnWire};
 
 use crate::events::Events;
-use crate::requests::{FIELD_MANAGER, Failure, failure_of, failure_of_write, remember};
+use crate::requests::{FIELD_MANAGER, Failure, breaks_only, failure_of, failure_of_write, remember};
 use crate::{spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.
@@ -281,7 +282,15 @@ impl Maintenances {
     async fn create(&self, pod: &Pod) -> Result<(), Failure> {
         let request = new_request(&pod.key.namespace, &pod.key.name, &pod.uid, &pods::finalizer(), None);
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        requests.create(&PostParams::default(), &request).await.map(drop).map_err(failure_of_write)
+        let (no_options, ours) = (PostParams::default(), &request);
+        let mut created = requests.create(&no_options, ours).await;
+        // What is copied from the pod is read twice on the way, and its ReplicaSet may adopt it in between.
+        if let Err(kube::Error::Api(status)) = &created
+            && breaks_only(status, &[Rule::CopiedFromPod])
+        {
+            created = requests.create(&no_options, ours).await;
+        }
+        created.map(drop).map_err(failure_of_write)
     }
 
     async fn set_finalizers(&self, request: &Request, names: Vec<String>) -> Result<(), Failure> {

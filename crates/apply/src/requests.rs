@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::Status;
 use kube::{Client, Error, Resource as _};
 use serde_json::json;
 use tracing::{Instrument as _, Span};
@@ -9,6 +10,7 @@ use usher_api::EvictionRequestStatus;
 use usher_api::lenient::{Lenient, Unreadable};
 use usher_client::requests::{Version, set_finalizers};
 use usher_client::{Evicted, EvictionOptions, evict, kind_of};
+use usher_decide::admission::Rule;
 use usher_decide::decision::{About, Effect, Notice, limited};
 use usher_decide::eviction_request::{Answer, Refusal};
 use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire, is_of_others};
@@ -282,12 +284,27 @@ pub(crate) fn remember(written: &ObjectMeta, version: &mut String) {
 /// What the server will not take before somebody changes something: it is tried again, later and later, and told.
 pub(crate) fn failure_of_write(why: Error) -> Failure {
     let Error::Api(status) = why else { return failure_of(why) };
+    if tells_that_the_pod_has_gone(&status) {
+        return Failure::Outdated;
+    }
     let reason = match status.code {
         401 | 403 => "NotAllowed",
         400 | 413 | 422 => "Invalid",
         _ => return failure_of(Error::Api(status)),
     };
     Failure::Refused { reason, message: limited(status.message.clone()) }
+}
+
+/// The pod has ended since its watch told of it, or another one has its name: our own admission says so, and the watch will.
+fn tells_that_the_pod_has_gone(status: &Status) -> bool {
+    breaks_only(status, &[Rule::PodExists, Rule::PodHasUid, Rule::PodIsNotTerminal])
+}
+
+/// Our own admission refuses it for these rules, and for no other.
+pub(crate) fn breaks_only(status: &Status, rules: &[Rule]) -> bool {
+    let causes = status.details.as_ref().map(|details| &details.causes[..]).unwrap_or_default();
+    let is_one = |reason: &str| rules.iter().any(|rule| rule.name() == reason);
+    !causes.is_empty() && causes.iter().all(|cause| is_one(&cause.reason))
 }
 
 fn refused_write(reason: &str, message: &str) -> Notice {
@@ -339,6 +356,24 @@ mod tests {
             let Failure::Refused { reason, message } = failure else { panic!("{code}") };
             let told = refused_write(reason, &message);
             assert!(told.is_warning && told.message.contains(advice), "{}", told.message);
+        }
+    }
+
+    #[test]
+    fn that_a_pod_has_gone_meanwhile_is_no_refusal_to_tell_of() {
+        let answered = |reasons: &[&str]| {
+            let causes: Vec<_> =
+                reasons.iter().map(|reason| json!({"reason": reason, "field": "", "message": ""})).collect();
+            let status = json!({
+                "code": 422, "message": "no", "status": "Failure", "reason": "Invalid", "details": {"causes": causes},
+            });
+            failure_of_write(Error::Api(serde_json::from_value(status).unwrap()))
+        };
+        for gone in ["pod-exists", "pod-has-uid", "pod-is-not-terminal"] {
+            assert_eq!(answered(&[gone]), Failure::Outdated);
+        }
+        for refused in [&["name-is-pod-uid"][..], &["pod-exists", "name-is-pod-uid"], &[]] {
+            assert_eq!(answered(refused).reason(), "Invalid", "{refused:?}");
         }
     }
 }

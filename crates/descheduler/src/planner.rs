@@ -17,7 +17,7 @@ use crate::evictor::{Evictor, Threshold};
 use crate::in_progress::{InProgress, Slots};
 use crate::nodes::NodeList;
 use crate::plan::{Plan, Problem, Stop, Stopped};
-use crate::plugins::{self, Plugin, Run, Sight};
+use crate::plugins::{self, Plugin, PodInfo, Run};
 use crate::policy::args::{Balance, PriorityThreshold};
 use crate::policy::{Limits, PluginName, Policy, Profile};
 use crate::replicas::Replicas;
@@ -313,7 +313,7 @@ impl Known {
                 without.extend(&cycle.gone()[gone..]);
                 gone = cycle.gone().len();
                 let evictor = &mut profile.evictor;
-                balancing.leave_out(&without, |slot| evictor.sight(cluster, &self.nodes, slot, self.now));
+                balancing.leave_out(&without, |slot| evictor.info(cluster, &self.nodes, slot, self.now));
                 let run = Run { profile: &profile.name, evictor, fit: &mut self.fit };
                 self.took.push(timed(&mut *balancing.plugin, &mut cycle, run));
             }
@@ -336,14 +336,14 @@ impl Balancing {
     }
 
     /// Lets the plugin count all pods but these, from what did not count for it before.
-    fn leave_out<'a>(&mut self, without: &Set<u32>, mut sight: impl FnMut(u32) -> Option<Sight<'a>>) {
+    fn leave_out<'a>(&mut self, without: &Set<u32>, mut info: impl FnMut(u32) -> Option<PodInfo<'a>>) {
         if !self.plugin.counts_pods() {
             return;
         }
         for slot in self.without.difference(without) {
-            if let Some(sight) = sight(*slot) {
+            if let Some(info) = info(*slot) {
                 // When to look at it again was found out when it came.
-                self.plugin.learn(&sight, &mut Vec::new());
+                self.plugin.learn(&info, &mut Vec::new());
             }
         }
         for slot in without.difference(&self.without) {
@@ -376,10 +376,10 @@ impl ProfileState {
                 replicas.learn(slot, shape);
             }
         }
-        match self.evictor.sight(cluster, nodes, slot, now) {
-            Some(sight) => {
-                wakes.extend(self.evictor.old_enough_at(sight.pod));
-                self.plugins_that_count(slot).for_each(|plugin| plugin.learn(&sight, wakes));
+        match self.evictor.info(cluster, nodes, slot, now) {
+            Some(info) => {
+                wakes.extend(self.evictor.old_enough_at(info.pod));
+                self.plugins_that_count(slot).for_each(|plugin| plugin.learn(&info, wakes));
             }
             None => self.plugins_that_count(slot).for_each(|plugin| plugin.forget(slot)),
         }
@@ -388,19 +388,19 @@ impl ProfileState {
 
 impl Evictor {
     /// A pod as plugins see it, if it is on one of the nodes.
-    fn sight<'a>(
+    fn info<'a>(
         &mut self,
         cluster: &'a Cluster,
         nodes: &NodeList,
         slot: u32,
         now: Timestamp,
-    ) -> Option<Sight<'a>> {
+    ) -> Option<PodInfo<'a>> {
         let pod = cluster.pod(slot)?;
         let shape = cluster.shape(pod.shape)?;
         let node = cluster.node(pod.node).filter(|_| pod.node != UNBOUND && nodes.has(pod.node))?;
         let passes = self.counts(cluster, pod, shape, now);
         let generation = cluster.shape_generation(pod.shape);
-        Some(Sight { cluster, slot, pod, shape, generation, node, now, passes })
+        Some(PodInfo { cluster, slot, pod, shape, generation, node, now, passes })
     }
 }
 

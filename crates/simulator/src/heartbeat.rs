@@ -78,37 +78,37 @@ struct Kubelet {
 
 impl Kubelet {
     /// The last beat that it made by now, if it is not written yet.
-    fn due(&self, sight: HeartbeatKind, now: Timestamp) -> Option<Timestamp> {
-        let (every, written) = self.beats(sight);
+    fn due(&self, kind: HeartbeatKind, now: Timestamp) -> Option<Timestamp> {
+        let (every, written) = self.beats(kind);
         let passed = self.silent.unwrap_or(now).min(now).duration_since(self.since);
         let beats = passed.as_secs() / every.as_secs();
         let last = self.since + SignedDuration::from_secs(beats * every.as_secs());
         (beats >= 0 && last > written).then_some(last)
     }
 
-    fn beats(&self, sight: HeartbeatKind) -> (SignedDuration, Timestamp) {
-        match sight {
+    fn beats(&self, kind: HeartbeatKind) -> (SignedDuration, Timestamp) {
+        match kind {
             HeartbeatKind::Leases => (RENEWED_EVERY, self.renewed),
             HeartbeatKind::Nodes => (REPORTED_EVERY, self.reported),
         }
     }
 
     /// When it makes the beat after the last that was written.
-    fn next(&self, sight: HeartbeatKind) -> Option<Timestamp> {
-        let (every, written) = self.beats(sight);
+    fn next(&self, kind: HeartbeatKind) -> Option<Timestamp> {
+        let (every, written) = self.beats(kind);
         // One that is back begins with a beat.
         let next = if self.since > written { self.since } else { written + every };
         self.silent.is_none_or(|silent| next <= silent).then_some(next)
     }
 
-    fn write(&mut self, sight: HeartbeatKind, node: &str, at: Timestamp) -> Action {
+    fn write(&mut self, kind: HeartbeatKind, node: &str, at: Timestamp) -> Action {
         let target = |resource: Resource, namespace: &str, uid: &str| Target {
             resource,
             namespace: namespace.into(),
             name: node.into(),
             uid: uid.into(),
         };
-        match sight {
+        match kind {
             HeartbeatKind::Leases => {
                 self.renewed = at;
                 // Whoever made the lease, the kubelet of that name renews it.
@@ -187,9 +187,9 @@ impl Heartbeats {
         loop {
             let watched = [HeartbeatKind::Nodes, HeartbeatKind::Leases]
                 .into_iter()
-                .filter(|sight| heartbeat_readers.are_watching(*sight));
+                .filter(|kind| heartbeat_readers.are_watching(*kind));
             let watched: Vec<HeartbeatKind> = watched.collect();
-            let next = watched.iter().filter_map(|sight| self.next(*sight)).min();
+            let next = watched.iter().filter_map(|kind| self.next(*kind)).min();
             let Some(next) = next else {
                 heartbeat_readers.changed().await;
                 continue;
@@ -203,8 +203,8 @@ impl Heartbeats {
                     () = heartbeat_readers.changed() => continue,
                 }
             }
-            for sight in watched {
-                self.write(sight, None).await;
+            for kind in watched {
+                self.write(kind, None).await;
             }
         }
     }
@@ -213,25 +213,25 @@ impl Heartbeats {
         self.cluster.now()
     }
 
-    fn next(&self, sight: HeartbeatKind) -> Option<Timestamp> {
-        self.kubelets.lock().values().filter_map(|kubelet| kubelet.next(sight)).min()
+    fn next(&self, kind: HeartbeatKind) -> Option<Timestamp> {
+        self.kubelets.lock().values().filter_map(|kubelet| kubelet.next(kind)).min()
     }
 
     /// Writes the beats that are due. They count as written from now on: who comes while they are being written does not
     /// wait, so that a webhook may look at nodes.
-    async fn write(&self, sight: HeartbeatKind, name: Option<&str>) {
+    async fn write(&self, kind: HeartbeatKind, name: Option<&str>) {
         let now = self.now();
         let mut due = Vec::new();
         for (node, kubelet) in self.kubelets.lock().iter_mut() {
             if name.is_none_or(|name| name == node)
-                && (sight == HeartbeatKind::Leases || !kubelet.conditions.is_empty())
-                && let Some(at) = kubelet.due(sight, now)
+                && (kind == HeartbeatKind::Leases || !kubelet.conditions.is_empty())
+                && let Some(at) = kubelet.due(kind, now)
             {
-                due.push((node.clone(), kubelet.uid.clone(), at, kubelet.write(sight, node, at)));
+                due.push((node.clone(), kubelet.uid.clone(), at, kubelet.write(kind, node, at)));
             }
         }
         for (node, uid, at, action) in due {
-            if self.carry_out(&action).await == 404 && sight == HeartbeatKind::Leases {
+            if self.carry_out(&action).await == 404 && kind == HeartbeatKind::Leases {
                 let object = lease(&node, &uid, at);
                 let namespace = NAMESPACE.to_string();
                 self.carry_out(&Action::Ensure { resource: Resource::Leases, namespace, object }).await;
@@ -253,8 +253,8 @@ impl Heartbeats {
 }
 
 impl Freshener for Heartbeats {
-    fn freshen(self: Arc<Self>, sight: HeartbeatKind, name: Option<String>) -> BoxFuture<'static, ()> {
-        async move { self.write(sight, name.as_deref()).await }.boxed()
+    fn freshen(self: Arc<Self>, kind: HeartbeatKind, name: Option<String>) -> BoxFuture<'static, ()> {
+        async move { self.write(kind, name.as_deref()).await }.boxed()
     }
 }
 

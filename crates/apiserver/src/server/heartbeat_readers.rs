@@ -34,7 +34,7 @@ impl HeartbeatKind {
 /// Brings up to date what is about to be looked at.
 pub trait Freshener: Send + Sync {
     /// All of them, or the one of that name.
-    fn freshen(self: Arc<Self>, sight: HeartbeatKind, name: Option<String>) -> BoxFuture<'static, ()>;
+    fn freshen(self: Arc<Self>, kind: HeartbeatKind, name: Option<String>) -> BoxFuture<'static, ()>;
 }
 
 /// Marks requests of those who make up what others look at. It cannot come over a connection.
@@ -55,8 +55,8 @@ impl HeartbeatReaders {
         *self.freshener.write() = Some(freshener);
     }
 
-    pub fn are_watching(&self, sight: HeartbeatKind) -> bool {
-        self.watching[sight as usize].load(Ordering::Acquire) > 0
+    pub fn are_watching(&self, kind: HeartbeatKind) -> bool {
+        self.watching[kind as usize].load(Ordering::Acquire) > 0
     }
 
     /// Until somebody begins or ends a watch, or [`HeartbeatReaders::stir`] is called.
@@ -70,13 +70,13 @@ impl HeartbeatReaders {
 
     /// Somebody is about to look. A watch lasts as long as what this gives.
     pub async fn look(self: &Arc<Self>, kind: &Kind, verb: &str, name: &str) -> Option<Arc<HeartbeatReader>> {
-        let sight = HeartbeatKind::of(kind).filter(|_| matches!(verb, "get" | "list" | "watch"))?;
+        let kind = HeartbeatKind::of(kind).filter(|_| matches!(verb, "get" | "list" | "watch"))?;
         let freshener = self.freshener.read().as_ref().and_then(Weak::upgrade)?;
-        freshener.freshen(sight, (!name.is_empty()).then(|| name.to_string())).await;
+        freshener.freshen(kind, (!name.is_empty()).then(|| name.to_string())).await;
         (verb == "watch").then(|| {
-            self.watching[sight as usize].fetch_add(1, Ordering::AcqRel);
+            self.watching[kind as usize].fetch_add(1, Ordering::AcqRel);
             self.stir();
-            Arc::new(HeartbeatReader { all: self.clone(), sight })
+            Arc::new(HeartbeatReader { all: self.clone(), kind })
         })
     }
 }
@@ -84,12 +84,12 @@ impl HeartbeatReaders {
 /// Somebody who watches.
 pub struct HeartbeatReader {
     all: Arc<HeartbeatReaders>,
-    sight: HeartbeatKind,
+    kind: HeartbeatKind,
 }
 
 impl Drop for HeartbeatReader {
     fn drop(&mut self) {
-        self.all.watching[self.sight as usize].fetch_sub(1, Ordering::AcqRel);
+        self.all.watching[self.kind as usize].fetch_sub(1, Ordering::AcqRel);
         self.all.stir();
     }
 }

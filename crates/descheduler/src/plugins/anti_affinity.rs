@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Plugin, Run, Sight};
+use super::{Plugin, PodInfo, Run};
 use crate::cluster::node::Node;
 use crate::cluster::shape::{AntiAffinityTerm, Shape};
 use crate::cluster::{Labels, Map, Set};
@@ -175,35 +175,35 @@ impl Plugin for AntiAffinity {
         PluginName::RemovePodsViolatingInterPodAntiAffinity
     }
 
-    fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        let (slot, index) = (sight.slot, sight.pod.node);
-        let shape: &Arc<Shape> = sight.shape;
-        let labels = sight.node.object.as_ref().map(|object| object.labels.clone());
-        let counts = sight.pod.is_active() && self.args.scope.admits(shape);
-        if counts && self.known.get(slot).is_some_and(|it| it.is(sight.generation, index, labels.as_ref())) {
+    fn learn(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
+        let (slot, index) = (info.slot, info.pod.node);
+        let shape: &Arc<Shape> = info.shape;
+        let labels = info.node.object.as_ref().map(|object| object.labels.clone());
+        let counts = info.pod.is_active() && self.args.scope.admits(shape);
+        if counts && self.known.get(slot).is_some_and(|it| it.is(info.generation, index, labels.as_ref())) {
             return;
         }
         self.forget(slot);
         if !counts {
             return;
         }
-        let selectors = self.matching.of_shape(sight.generation, shape).to_vec();
+        let selectors = self.matching.of_shape(info.generation, shape).to_vec();
         let mut matched = Vec::new();
         for term in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
-            let place = Self::place(sight.node, index, &self.terms[*term as usize].key);
+            let place = Self::place(info.node, index, &self.terms[*term as usize].key);
             matched.push(Domain { term: *term, place });
         }
         for domain in &matched {
             self.change(domain, |residents| residents.matched.insert(slot));
         }
-        let known = Known { generation: sight.generation, node: index, matched, carried: Vec::new(), labels };
+        let known = Known { generation: info.generation, node: index, matched, carried: Vec::new(), labels };
         self.known.insert(slot, known);
-        self.members.entry(sight.generation).or_default().insert(slot);
+        self.members.entry(info.generation).or_default().insert(slot);
         let mut carried = Vec::new();
         for term in &shape.anti_affinity {
             if let Some(number) = self.term(term) {
                 let domain =
-                    Domain { term: number, place: Self::place(sight.node, index, &term.topology_key) };
+                    Domain { term: number, place: Self::place(info.node, index, &term.topology_key) };
                 self.change(&domain, |residents| residents.carriers.insert(slot));
                 carried.push(domain);
             }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::{Plugin, Run, Sight};
+use super::{Plugin, PodInfo, Run};
 use crate::cluster::Set;
 use crate::cycle::{Cycle, Outcome};
 use crate::plan::Reason;
@@ -26,7 +26,7 @@ impl Want {
 /// How a plugin judges a pod.
 pub trait Rule: Debug + Send {
     fn name(&self) -> PluginName;
-    fn wants(&self, pod: &Sight<'_>) -> Want;
+    fn wants(&self, pod: &PodInfo<'_>) -> Want;
     fn reason(&self, cycle: &Cycle<'_>, slot: u32) -> Reason;
     /// Pods of a node with less go first.
     fn order(&self, _cycle: &Cycle<'_>, _slot: u32) -> i64 {
@@ -96,7 +96,7 @@ impl<R: Rule> Plugin for ByNode<R> {
         self.rule.name()
     }
 
-    fn learn(&mut self, pod: &Sight<'_>, wakes: &mut Vec<i64>) {
+    fn learn(&mut self, pod: &PodInfo<'_>, wakes: &mut Vec<i64>) {
         self.candidates.learn(pod.slot, self.rule.wants(pod), wakes);
     }
 

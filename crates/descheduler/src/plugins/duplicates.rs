@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Plugin, Run, Sight};
+use super::{Plugin, PodInfo, Run};
 use crate::cluster::shape::Shape;
 use crate::cluster::{Map, Set};
 use crate::cycle::{Cycle, Outcome};
@@ -201,14 +201,14 @@ impl Plugin for Duplicates {
         PluginName::RemoveDuplicates
     }
 
-    fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        let counts = sight.passes && sight.pod.is_active();
-        let group = if counts { self.group(sight.generation, sight.shape) } else { None };
-        let place = group.map(|group| (group, sight.pod.node));
-        if self.known.get(sight.slot) == place.as_ref() {
+    fn learn(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
+        let counts = info.passes && info.pod.is_active();
+        let group = if counts { self.group(info.generation, info.shape) } else { None };
+        let place = group.map(|group| (group, info.pod.node));
+        if self.known.get(info.slot) == place.as_ref() {
             return;
         }
-        self.forget(sight.slot);
+        self.forget(info.slot);
         let Some(place) = place else {
             return;
         };
@@ -217,8 +217,8 @@ impl Plugin for Duplicates {
         if *pods > 1 {
             self.crowded.insert(place);
         }
-        self.of_group[place.0 as usize].pods.insert(sight.slot);
-        self.known.insert(sight.slot, place);
+        self.of_group[place.0 as usize].pods.insert(info.slot);
+        self.known.insert(info.slot, place);
     }
 
     fn forget(&mut self, slot: u32) {

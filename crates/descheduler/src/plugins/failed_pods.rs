@@ -1,6 +1,6 @@
 //! RemoveFailedPods: pods that failed, for listed reasons and after a while.
 
-use super::Sight;
+use super::PodInfo;
 use super::candidates::{Rule, Want};
 use crate::cluster::pod::{ContainerState, Phase, Pod, Role};
 use crate::cycle::Cycle;
@@ -40,17 +40,17 @@ impl Rule for FailedPods {
         PluginName::RemoveFailedPods
     }
 
-    fn wants(&self, sight: &Sight<'_>) -> Want {
-        let pod = sight.pod;
-        if pod.phase != Phase::Failed || !self.args.scope.admits(sight.shape) {
+    fn wants(&self, info: &PodInfo<'_>) -> Want {
+        let pod = info.pod;
+        if pod.phase != Phase::Failed || !self.args.scope.admits(info.shape) {
             return Want::No;
         }
         let excluded = |kind: &str| self.args.exclude_owner_kinds.iter().any(|one| one == kind);
-        if sight.shape.owners.iter().any(|owner| excluded(&owner.kind)) || !self.matches(pod) {
+        if info.shape.owners.iter().any(|owner| excluded(&owner.kind)) || !self.matches(pod) {
             return Want::No;
         }
         let wait = i64::try_from(self.args.min_pod_lifetime_seconds).unwrap_or(i64::MAX);
-        Want::from(pod.created.saturating_add(wait), sight.now.as_second())
+        Want::from(pod.created.saturating_add(wait), info.now.as_second())
     }
 
     fn reason(&self, cycle: &Cycle<'_>, slot: u32) -> Reason {

@@ -1,7 +1,7 @@
 //! HighNodeUtilization: empties nodes that are used little, the least used first, as long as others have room.
 
 use super::utilization::{Moves, Resources};
-use super::{Plugin, Run, Sight};
+use super::{Plugin, PodInfo, Run};
 use crate::cycle::Cycle;
 use crate::plan::Reason;
 use crate::policy::PluginName;
@@ -17,7 +17,7 @@ impl Plugin for HighNodeUtilization {
         PluginName::HighNodeUtilization
     }
 
-    fn learn(&mut self, _: &Sight<'_>, _: &mut Vec<i64>) {}
+    fn learn(&mut self, _: &PodInfo<'_>, _: &mut Vec<i64>) {}
 
     fn forget(&mut self, _: u32) {}
 

@@ -1,7 +1,7 @@
 //! LowNodeUtilization: takes pods from nodes above the target, as long as nodes below the thresholds have room.
 
 use super::utilization::{Moves, Resources};
-use super::{Plugin, Run, Sight};
+use super::{Plugin, PodInfo, Run};
 use crate::cycle::Cycle;
 use crate::plan::{Problem, Reason};
 use crate::policy::PluginName;
@@ -17,7 +17,7 @@ impl Plugin for LowNodeUtilization {
         PluginName::LowNodeUtilization
     }
 
-    fn learn(&mut self, _: &Sight<'_>, _: &mut Vec<i64>) {}
+    fn learn(&mut self, _: &PodInfo<'_>, _: &mut Vec<i64>) {}
 
     fn forget(&mut self, _: u32) {}
 

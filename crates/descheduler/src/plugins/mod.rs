@@ -36,7 +36,7 @@ pub trait Plugin: Debug + Send {
     fn name(&self) -> PluginName;
     /// A pod on a node that the policy looks at, which is new, has changed or was forgotten. Where nothing has changed that the plugin
     /// looks at, nothing is done.
-    fn learn(&mut self, pod: &Sight<'_>, wakes: &mut Vec<i64>);
+    fn learn(&mut self, pod: &PodInfo<'_>, wakes: &mut Vec<i64>);
     /// The pod is gone, or does not count.
     fn forget(&mut self, slot: u32);
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>);
@@ -51,7 +51,7 @@ pub trait Plugin: Debug + Send {
 }
 
 /// A pod, with all that is known of it.
-pub struct Sight<'a> {
+pub struct PodInfo<'a> {
     pub cluster: &'a Cluster,
     pub slot: u32,
     pub pod: &'a Pod,

@@ -1,7 +1,7 @@
 //! RemovePodsViolatingNodeAffinity: pods whose node does not match any more, or that would rather be elsewhere.
 
 use super::candidates::{Candidates, Want, propose_by_node};
-use super::{Plugin, Run, Sight};
+use super::{Plugin, PodInfo, Run};
 use crate::cluster::Map;
 use crate::cycle::Cycle;
 use crate::plan::Reason;
@@ -57,15 +57,15 @@ impl Plugin for NodeAffinity {
         PluginName::RemovePodsViolatingNodeAffinity
     }
 
-    fn learn(&mut self, sight: &Sight<'_>, wakes: &mut Vec<i64>) {
-        let counts = sight.pod.is_active() && self.args.scope.admits(sight.shape);
-        let placement = sight.cluster.placement(sight.shape.placement);
-        let mismatch = placement.zip(sight.node.object.as_ref()).is_some_and(|(placement, object)| {
-            placement.nodes.has_affinity() && !placement.nodes.matches(&sight.node.name, &object.labels)
+    fn learn(&mut self, info: &PodInfo<'_>, wakes: &mut Vec<i64>) {
+        let counts = info.pod.is_active() && self.args.scope.admits(info.shape);
+        let placement = info.cluster.placement(info.shape.placement);
+        let mismatch = placement.zip(info.node.object.as_ref()).is_some_and(|(placement, object)| {
+            placement.nodes.has_affinity() && !placement.nodes.matches(&info.node.name, &object.labels)
         });
         let want = |wanted: bool| if counts && wanted { Want::Now } else { Want::No };
-        self.required.learn(sight.slot, want(mismatch), wakes);
-        self.preferring.learn(sight.slot, want(!sight.shape.preferred_nodes.is_empty()), wakes);
+        self.required.learn(info.slot, want(mismatch), wakes);
+        self.preferring.learn(info.slot, want(!info.shape.preferred_nodes.is_empty()), wakes);
     }
 
     fn forget(&mut self, slot: u32) {

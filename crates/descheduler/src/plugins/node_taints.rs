@@ -1,6 +1,6 @@
 //! RemovePodsViolatingNodeTaints: pods that do not tolerate a taint of their node.
 
-use super::Sight;
+use super::PodInfo;
 use super::candidates::{Rule, Want};
 use crate::cluster::node::Taint;
 use crate::cluster::node_affinity::tolerate;
@@ -43,10 +43,10 @@ impl Rule for NodeTaints {
         PluginName::RemovePodsViolatingNodeTaints
     }
 
-    fn wants(&self, sight: &Sight<'_>) -> Want {
-        let wanted = sight.pod.is_active()
-            && self.violated(sight.cluster, sight.shape, sight.node).is_some()
-            && self.args.scope.admits(sight.shape);
+    fn wants(&self, info: &PodInfo<'_>) -> Want {
+        let wanted = info.pod.is_active()
+            && self.violated(info.cluster, info.shape, info.node).is_some()
+            && self.args.scope.admits(info.shape);
         if wanted { Want::Now } else { Want::No }
     }
 

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 
 use super::candidates::{Candidates, Want};
-use super::{Plugin, Run, Sight};
+use super::{Plugin, PodInfo, Run};
 use crate::cluster::pod::{Condition, Pod, Role};
 use crate::cluster::shape::Shape;
 use crate::cycle::{Cycle, Outcome};
@@ -105,9 +105,9 @@ impl Plugin for PodLifeTime {
         PluginName::PodLifeTime
     }
 
-    fn learn(&mut self, sight: &Sight<'_>, wakes: &mut Vec<i64>) {
-        let want = self.wants(sight.pod, sight.shape, sight.now.as_second());
-        self.candidates.learn(sight.slot, want, wakes);
+    fn learn(&mut self, info: &PodInfo<'_>, wakes: &mut Vec<i64>) {
+        let want = self.wants(info.pod, info.shape, info.now.as_second());
+        self.candidates.learn(info.slot, want, wakes);
     }
 
     fn forget(&mut self, slot: u32) {

@@ -1,6 +1,6 @@
 //! RemovePodsHavingTooManyRestarts: pods whose containers restarted as often as the threshold; those that did most go first.
 
-use super::Sight;
+use super::PodInfo;
 use super::candidates::{Rule, Want};
 use crate::cluster::pod::{Pod, Role};
 use crate::cycle::Cycle;
@@ -37,10 +37,10 @@ impl Rule for TooManyRestarts {
         PluginName::RemovePodsHavingTooManyRestarts
     }
 
-    fn wants(&self, sight: &Sight<'_>) -> Want {
-        let wanted = self.restarts(sight.pod) >= self.args.pod_restart_threshold
-            && self.is_in_state(sight.pod)
-            && self.args.scope.admits(sight.shape);
+    fn wants(&self, info: &PodInfo<'_>) -> Want {
+        let wanted = self.restarts(info.pod) >= self.args.pod_restart_threshold
+            && self.is_in_state(info.pod)
+            && self.args.scope.admits(info.shape);
         if wanted { Want::Now } else { Want::No }
     }
 

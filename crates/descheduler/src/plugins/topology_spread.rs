@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Plugin, Run, Sight};
+use super::{Plugin, PodInfo, Run};
 use crate::cluster::node::NodeObject;
 use crate::cluster::node_affinity::{RequiredNodes, Toleration, tolerate};
 use crate::cluster::shape::{Shape, SpreadConstraint};
@@ -101,26 +101,26 @@ impl TopologySpread {
     }
 
     /// The constraints that pods of a shape carry and the plugin looks at.
-    fn carried(&mut self, sight: &Sight<'_>) -> Vec<u32> {
-        if let Some(carried) = self.of_shape.get(&sight.generation) {
+    fn carried(&mut self, info: &PodInfo<'_>) -> Vec<u32> {
+        if let Some(carried) = self.of_shape.get(&info.generation) {
             return carried.clone();
         }
         let mut carried = Vec::new();
-        for one in &sight.shape.spread {
+        for one in &info.shape.spread {
             let looked_at =
                 if one.do_not_schedule { self.args.do_not_schedule } else { self.args.schedule_anyway };
             if looked_at {
-                carried.push(self.constraint(sight, sight.shape, one));
+                carried.push(self.constraint(info, info.shape, one));
             }
         }
         carried.sort_unstable();
         carried.dedup();
-        self.of_shape.insert(sight.generation, carried.clone());
+        self.of_shape.insert(info.generation, carried.clone());
         carried
     }
 
-    fn constraint(&mut self, sight: &Sight<'_>, shape: &Shape, constraint: &SpreadConstraint) -> u32 {
-        let placement = sight.cluster.placement(shape.placement);
+    fn constraint(&mut self, info: &PodInfo<'_>, shape: &Shape, constraint: &SpreadConstraint) -> u32 {
+        let placement = info.cluster.placement(shape.placement);
         let identity = Identity {
             namespace: shape.namespace.as_ref().into(),
             max_skew: constraint.max_skew,
@@ -332,27 +332,27 @@ impl Plugin for TopologySpread {
         PluginName::RemovePodsViolatingTopologySpreadConstraint
     }
 
-    fn learn(&mut self, sight: &Sight<'_>, _: &mut Vec<i64>) {
-        let slot = sight.slot;
-        let counts = sight.passes
-            && sight.pod.is_active()
-            && !sight.pod.terminating
-            && self.args.scope.admits(sight.shape);
-        let Some(object) = sight.node.object.as_ref().filter(|_| counts) else {
+    fn learn(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
+        let slot = info.slot;
+        let counts = info.passes
+            && info.pod.is_active()
+            && !info.pod.terminating
+            && self.args.scope.admits(info.shape);
+        let Some(object) = info.node.object.as_ref().filter(|_| counts) else {
             return self.forget(slot);
         };
         let is_same =
-            |it: &Known| it.generation == sight.generation && Arc::ptr_eq(&it.labels, &object.labels);
+            |it: &Known| it.generation == info.generation && Arc::ptr_eq(&it.labels, &object.labels);
         if self.known.get(slot).is_some_and(is_same) {
             return;
         }
         self.forget(slot);
-        let carried = self.carried(sight);
+        let carried = self.carried(info);
         for number in &carried {
             self.constraints[*number as usize].carriers += 1;
         }
         let mut counted = Vec::new();
-        let selectors = self.matching.of_shape(sight.generation, sight.shape);
+        let selectors = self.matching.of_shape(info.generation, info.shape);
         for number in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
             let constraint = &mut self.constraints[*number as usize];
             if let Some(value) = object.labels.get(&constraint.identity.topology_key) {
@@ -363,9 +363,9 @@ impl Plugin for TopologySpread {
                 counted.push(*number);
             }
         }
-        self.members.entry(sight.generation).or_default().insert(slot);
+        self.members.entry(info.generation).or_default().insert(slot);
         self.known
-            .insert(slot, Known { generation: sight.generation, labels: object.labels.clone(), counted });
+            .insert(slot, Known { generation: info.generation, labels: object.labels.clone(), counted });
     }
 
     fn forget(&mut self, slot: u32) {
