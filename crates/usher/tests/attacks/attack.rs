@@ -25,13 +25,35 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// All of them, until they are told to stop.
-    pub fn start(self: &Arc<Self>, users: &[User], stranger: &Stranger, seed: u64) -> JoinSet<()> {
+    pub async fn new(client: &Client) -> Arc<Self> {
+        let world = Arc::new(RwLock::new(Arc::new(look(client).await)));
+        Arc::new(Self { client: client.clone(), tally: Arc::default(), world, stop: Arc::default() })
+    }
+
+    pub async fn end(&self, mut all: JoinSet<()>) {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = all.join_next().await {
+            ended.unwrap();
+        }
+    }
+
+    /// The users do nothing but read, as busily, until they are told to stop.
+    pub fn keep_busy(self: &Arc<Self>, users: &[User], seed: u64) -> JoinSet<()> {
+        self.start_users(users, &[Move::Read], seed)
+    }
+
+    fn start_users(self: &Arc<Self>, users: &[User], moves: &'static [Move], seed: u64) -> JoinSet<()> {
         let mut all = JoinSet::new();
         for (number, user) in (1..).zip(users.iter().cloned()) {
-            let attack = Arc::clone(self);
-            all.spawn(async move { attack.user(&user, Rng::with_seed(seed.wrapping_add(number))).await });
+            let (attack, random) = (Arc::clone(self), Rng::with_seed(seed.wrapping_add(number)));
+            all.spawn(async move { attack.user(&user, moves, random).await });
         }
+        all
+    }
+
+    /// All of them, until they are told to stop.
+    pub fn start(self: &Arc<Self>, users: &[User], stranger: &Stranger, seed: u64) -> JoinSet<()> {
+        let mut all = self.start_users(users, &Move::OF_USERS, seed);
         for number in 0..STRANGERS {
             let (attack, stranger) = (Arc::clone(self), stranger.clone());
             let random = Rng::with_seed(seed.wrapping_sub(number));
@@ -52,9 +74,9 @@ impl Attack {
         Arc::clone(&self.world.read().unwrap())
     }
 
-    async fn user(&self, user: &User, mut random: Rng) {
+    async fn user(&self, user: &User, moves: &[Move], mut random: Rng) {
         while !self.stop.load(Ordering::Relaxed) {
-            let of = random.choice(Move::OF_USERS).unwrap();
+            let of = *random.choice(moves).unwrap();
             if let Some(call) = attempt(of, &mut random, user, &self.world()) {
                 let what = format!("{} {}", call.method, call.path);
                 let said = format!("{what} {}", call.body);

@@ -15,8 +15,6 @@ mod stranger;
 mod tally;
 mod users;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use administrator::{admin, furnish, look, round, until};
@@ -32,11 +30,12 @@ use stranger::Stranger;
 use tally::Move;
 use users::{EDGE, IN_ENVIRONMENTS, IN_NODE_LABELS, IN_SECRETS};
 
-const BASELINE_ROUNDS: usize = 3;
-/// What the tests of others, on the same machine, may add to a round.
+/// With users who only read, as busily as they attack later: what they cost the machine is not the attack.
+const BASELINE_ROUNDS: usize = 5;
+/// What the tests of others, on the same machine, may add to a single round.
 const NOISE: Duration = Duration::from_secs(30);
-/// Of all interceptors of a pod together.
-const INTERCEPTORS_LIMIT: &str = "--interceptors-time-limit=3s";
+/// Of all interceptors of a pod together: so long a tenant may hold up his pod, and with it a round.
+const INTERCEPTORS_LIMIT: Duration = Duration::from_secs(3);
 /// Some of these are anybody's right, so in time each of them is accepted once.
 const GETS_THROUGH: [Move; 9] = [
     Move::HostileValue,
@@ -55,6 +54,12 @@ const RESIDENT_MAX_KIB: u64 = 400 << 10;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+fn median(took: &[Duration]) -> Duration {
+    let mut sorted = took.to_vec();
+    sorted.sort_unstable();
+    sorted[sorted.len() / 2]
 }
 
 /// In events of ours, whoever reads them, and in the log.
@@ -86,18 +91,22 @@ async fn twenty_users_and_strangers_neither_stop_nor_slow_nor_learn_on_the_real_
     let strict: &[&str] = &["-f", "deploy/strict/roles.yaml", "-f", "deploy/strict/policies.yaml"];
     let scene = Scene::alone(1, &[&["-k", "deploy"], strict]).await;
     let log = scene.plane.folder().join("attacked-manager.log");
-    let mut manager = scene.manager_process(&[INTERCEPTORS_LIMIT], Some(&log)).await;
+    let limit = format!("--interceptors-time-limit={}s", INTERCEPTORS_LIMIT.as_secs());
+    let mut manager = scene.manager_process(&[&limit], Some(&log)).await;
     let client = client_of(&scene).await;
     furnish(&scene).await;
     let users = users::create(&scene).await;
     assert_eq!(users.len(), 20);
 
-    let mut alone = Vec::new();
+    let busy = Attack::new(&client).await;
+    let readers = busy.keep_busy(&users, seed);
+    let mut unharmed = Vec::new();
     for number in 0..BASELINE_ROUNDS {
-        alone.push(round(&client, number).await.took);
+        unharmed.push(round(&client, number).await.took);
     }
-    let limit = *alone.iter().max().unwrap() * 2 + NOISE;
-    println!("alone: {alone:.1?}, so {limit:.1?} at most");
+    busy.end(readers).await;
+    let limit = median(&unharmed) * 2 + INTERCEPTORS_LIMIT;
+    println!("beside users who only read: {unharmed:.1?}, so {limit:.1?} by the median");
 
     // Beside those that end, one that stays, of a node which changes its labels. Its name is a bound, so that nobody draws
     // other nodes in by their labels.
@@ -124,31 +133,27 @@ async fn twenty_users_and_strangers_neither_stop_nor_slow_nor_learn_on_the_real_
     ];
     let authority = scene.kubectl(&certificates, None).await;
     let stranger = Stranger::new(manager.webhook, manager.health, manager.metrics, &authority);
-    let stop = Arc::new(AtomicBool::new(false));
-    let pulse = pulse::watch(&manager, &stop);
-    let attack = Arc::new(Attack {
-        client: client.clone(),
-        tally: Arc::default(),
-        world: Arc::new(RwLock::new(Arc::new(look(&client).await))),
-        stop: Arc::clone(&stop),
-    });
+    let attack = Attack::new(&client).await;
+    let pulse = pulse::watch(&manager, &attack.stop);
     let begun = Instant::now();
-    let mut attackers = attack.start(&users, &stranger, seed);
+    let attackers = attack.start(&users, &stranger, seed);
     let mut rounds = Vec::new();
     let is_missing = || GETS_THROUGH.into_iter().any(|of| attack.tally.accepted(of) == 0);
     while begun.elapsed() < seconds || rounds.len() < 2 || (is_missing() && begun.elapsed() < CHANCES) {
         rounds.push(round(&client, BASELINE_ROUNDS + rounds.len()).await);
     }
-    stop.store(true, Ordering::Relaxed);
-    while let Some(ended) = attackers.join_next().await {
-        ended.unwrap();
-    }
+    attack.end(attackers).await;
     let pulse = pulse.await.unwrap();
 
     let tally = &attack.tally;
     tally.print();
     let took: Vec<Duration> = rounds.iter().map(|round| round.took).collect();
-    println!("attacked for {:.0?}: {} rounds of {took:.1?}", begun.elapsed(), rounds.len());
+    println!(
+        "attacked for {:.0?}: {} rounds, {:.1?} by the median, of {took:.1?}",
+        begun.elapsed(),
+        rounds.len(),
+        median(&took)
+    );
     println!(
         "{} ended maintenances were kept by a foreign finalizer",
         rounds.iter().filter(|round| round.was_kept).count()
@@ -173,8 +178,8 @@ async fn twenty_users_and_strangers_neither_stop_nor_slow_nor_learn_on_the_real_
     }
     assert!(tally.leaks().is_empty(), "told to who may not know: {:#?}", tally.leaks());
     assert!(
-        took.iter().all(|took| *took <= limit),
-        "{took:.1?} with attackers, {alone:.1?} without: {limit:.1?} at most"
+        median(&took) <= limit && took.iter().all(|took| *took <= limit + NOISE),
+        "{took:.1?} with attackers, {unharmed:.1?} without: {limit:.1?} by the median, and no round {NOISE:?} more"
     );
     assert!(pulse.unready.is_empty(), "of {} probes: {:#?}", pulse.asked, pulse.unready);
     assert!(pulse.repeated * 20 <= pulse.asked, "{} of {} probes were repeated", pulse.repeated, pulse.asked);
