@@ -1,5 +1,5 @@
 //! Twenty users of few rights and strangers on the network try all they can think of, at random, beside the maintenances of an
-//! administrator: these take no more than twice as long, the manager stays small and ready, and nobody learns anything.
+//! administrator: these take no more than twice as long as beside users who only read, the manager stays small and ready, and nobody learns anything.
 //!
 //! `USHER_ATTACK_SECONDS` says how long (20), `USHER_ATTACK_SEED` which way. The strict choice of `deploy/` is installed, and
 //! interceptors have a limit: what the specification leaves open holds up drains, as docs/threat-model.md says.
