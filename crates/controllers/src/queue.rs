@@ -22,86 +22,84 @@ pub fn not_at_once(at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     at.map(|at| at.max(now + LEAST_PAUSE))
 }
 
+/// What is rare is kept apart from what all have: most keys only have a time.
 #[derive(Debug)]
 pub struct Queue<K> {
     order: VecDeque<K>,
-    entries: HashMap<K, Entry>,
+    active: HashMap<K, Active>,
+    due: HashMap<K, Timestamp>,
+    /// The same, by time.
     times: BTreeSet<(Timestamp, K)>,
+    failing: HashMap<K, Failing>,
     busy: usize,
 }
 
-#[derive(Debug, Default)]
-struct Entry {
-    state: State,
-    time: Option<Timestamp>,
-    failures: u32,
-    /// When it last failed.
-    failed: Option<Timestamp>,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-enum State {
-    #[default]
-    Idle,
+#[derive(Debug, Clone, Copy)]
+enum Active {
     /// It waits in the order.
     Queued { since: Timestamp },
     /// It is worked on, and maybe to be looked at again afterwards.
     Busy { since: Timestamp, again: bool },
 }
 
-impl Entry {
-    fn is_idle(&self) -> bool {
-        self.state == State::Idle && self.time.is_none() && self.failures == 0
-    }
+#[derive(Debug)]
+struct Failing {
+    /// In a row.
+    times: u32,
+    last: Timestamp,
+}
 
+impl Failing {
     /// What fails again and again is not looked at at once, whoever asks for it: else two that wake each other would never rest.
     fn rests_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let until = self.failed.filter(|_| self.failures >= REPEATED)? + REST;
-        (now < until).then_some(until)
+        let until = self.last + REST;
+        (self.times >= REPEATED && now < until).then_some(until)
     }
 }
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        Self { order: VecDeque::new(), entries: HashMap::new(), times: BTreeSet::new(), busy: 0 }
+        Self {
+            order: VecDeque::new(),
+            active: HashMap::new(),
+            due: HashMap::new(),
+            times: BTreeSet::new(),
+            failing: HashMap::new(),
+            busy: 0,
+        }
     }
 }
 
 impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// Look at it soon. Returns whether it was not waiting already.
     pub fn add(&mut self, key: K, now: Timestamp) -> bool {
-        let entry = self.entries.entry(key.clone()).or_default();
-        if entry.state == State::Idle
-            && let Some(until) = entry.rests_until(now)
-        {
-            let at = entry.time.map_or(until, |time| time.min(until));
+        match self.active.get_mut(&key) {
+            Some(Active::Busy { again, .. }) => return !std::mem::replace(again, true),
+            Some(Active::Queued { .. }) => return false,
+            None => {}
+        }
+        if let Some(until) = self.failing.get(&key).and_then(|failing| failing.rests_until(now)) {
+            let at = self.due.get(&key).map_or(until, |time| until.min(*time));
             self.set_time(&key, Some(at));
             return false;
         }
-        match &mut entry.state {
-            State::Busy { again, .. } => !std::mem::replace(again, true),
-            State::Queued { .. } => false,
-            state @ State::Idle => {
-                *state = State::Queued { since: now };
-                self.order.push_back(key);
-                true
-            }
-        }
+        self.active.insert(key.clone(), Active::Queued { since: now });
+        self.order.push_back(key);
+        true
     }
 
     /// Look at it at that time, in place of any time set before.
     pub fn set_time(&mut self, key: &K, at: Option<Timestamp>) {
-        let entry = self.entries.entry(key.clone()).or_default();
-        if entry.time != at {
-            if let Some(before) = entry.time {
+        let before = match at {
+            Some(at) => self.due.insert(key.clone(), at),
+            None => self.due.remove(key),
+        };
+        if before != at {
+            if let Some(before) = before {
                 self.times.remove(&(before, key.clone()));
             }
-            entry.time = at;
-            if let Some(at) = at {
-                self.times.insert((at, key.clone()));
-            }
+            self.times.extend(at.map(|at| (at, key.clone())));
         }
-        self.tidy(key);
     }
 
     pub fn next_time(&self) -> Option<Timestamp> {
@@ -114,9 +112,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             && *at <= now
             && let Some((_, key)) = self.times.pop_first()
         {
-            if let Some(entry) = self.entries.get_mut(&key) {
-                entry.time = None;
-            }
+            self.due.remove(&key);
             self.add(key, now);
         }
     }
@@ -124,59 +120,46 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// The next one, and how long it has waited; it is busy until [`Queue::done`].
     pub fn take(&mut self, now: Timestamp) -> Option<(K, SignedDuration)> {
         let key = self.order.pop_front()?;
+        let waited = match self.active.insert(key.clone(), Active::Busy { since: now, again: false }) {
+            Some(Active::Queued { since }) => now.duration_since(since),
+            Some(Active::Busy { .. }) | None => SignedDuration::ZERO,
+        };
+        self.busy += 1;
         if self.order.is_empty() {
             // The room of a rush is given back.
             self.order.shrink_to(USUAL_RUSH);
+            self.active.shrink_to(USUAL_RUSH);
         }
-        let entry = self.entries.entry(key.clone()).or_default();
-        let waited = match entry.state {
-            State::Queued { since } => now.duration_since(since),
-            State::Idle | State::Busy { .. } => SignedDuration::ZERO,
-        };
-        entry.state = State::Busy { since: now, again: false };
-        self.busy += 1;
         Some((key, waited))
     }
 
     /// Its work is over; returns how long it took.
     pub fn done(&mut self, key: &K, now: Timestamp) -> SignedDuration {
-        let Some(entry) = self.entries.get_mut(key) else { return SignedDuration::ZERO };
-        let State::Busy { since, again } = entry.state else { return SignedDuration::ZERO };
-        entry.state = State::Idle;
+        let Some(&Active::Busy { since, again }) = self.active.get(key) else { return SignedDuration::ZERO };
+        self.active.remove(key);
         self.busy -= 1;
         if again {
             self.add(key.clone(), now);
         }
-        self.tidy(key);
         now.duration_since(since)
     }
 
     /// After a failure: later and later.
     pub fn retry(&mut self, key: &K, now: Timestamp) {
-        let entry = self.entries.entry(key.clone()).or_default();
-        let pause = SignedDuration::from_millis(100_i64 << entry.failures.min(20)).min(LONGEST_PAUSE);
-        entry.failures = entry.failures.saturating_add(1);
-        entry.failed = Some(now);
+        let failing = self.failing.entry(key.clone()).or_insert(Failing { times: 0, last: now });
+        let pause = SignedDuration::from_millis(100_i64 << failing.times.min(20)).min(LONGEST_PAUSE);
+        *failing = Failing { times: failing.times.saturating_add(1), last: now };
         self.set_time(key, Some(now + pause));
     }
 
     /// It worked: the next failure is the first one again.
     pub fn succeeded(&mut self, key: &K) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.failures = 0;
-        }
-        self.tidy(key);
+        self.failing.remove(key);
     }
 
     /// How many wait, and how many are worked on.
     pub fn depth(&self) -> (usize, usize) {
         (self.order.len(), self.busy)
-    }
-
-    fn tidy(&mut self, key: &K) {
-        if self.entries.get(key).is_some_and(Entry::is_idle) {
-            self.entries.remove(key);
-        }
     }
 }
 
@@ -199,7 +182,7 @@ mod tests {
         assert_eq!(queue.done(&"a", at(9)).as_millis(), 4);
         assert_eq!(queue.take(at(9)).map(|(key, _)| key), Some("a"));
         queue.done(&"a", at(9));
-        assert!(queue.entries.is_empty(), "nothing is remembered of what is idle");
+        assert!(queue.active.is_empty() && queue.due.is_empty(), "nothing is remembered of what is idle");
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub async fn measure(pods: usize, report: &mut Report) -> Result<()> {
         figures["waiting"]
     );
     // What admission is told of held nodes, once: there are none.
-    ensure!(figures["writes"] == 1, "it has written {} times", figures["writes"]);
+    ensure!(figures["writes"].as_u64() <= Some(1), "it has written {} times", figures["writes"]);
     let figure = |name: &str| figures[name].as_f64().unwrap_or(f64::INFINITY);
     println!(
         "{pods} pods, {pods} requests and {} pods of DaemonSets: the watches have told all after {:.1} s; {:.0} MB of memory at most",
@@ -101,6 +101,8 @@ async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
     for definition in crds::definitions()? {
         send(cluster, Method::POST, definitions, &definition).await?;
     }
+    let home = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MANAGER_NAMESPACE}});
+    send(cluster, Method::POST, "/api/v1/namespaces", &home).await?;
     let mut pod = send(cluster, Method::POST, PODS, &pattern()).await?;
     let running = json!({"status": {
         "phase": "Running", "podIP": "10.0.0.1",

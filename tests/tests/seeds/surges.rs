@@ -25,6 +25,8 @@ use usher_tests::seeds::{self, Named, Trace};
 /// Seeds that every run of the tests goes through; `make seeds` asks for more.
 const FEW: u64 = 4;
 const TROUBLE: Duration = Duration::from_secs(600);
+/// So much of what was written is shown where pods are missing.
+const HISTORY: usize = 200;
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
 /// How many pods its owner wants, and by how many it may surge.
@@ -112,6 +114,36 @@ async fn waits(living: &Living) -> Result<String> {
         ));
     }
     Ok(lines.join("\n"))
+}
+
+/// The last that was written of its Deployment, ReplicaSets and pods: who wrote, and what somebody decides by.
+fn history(living: &Living, app: &App) -> String {
+    let mut lines = Vec::new();
+    for resource in ["apps/deployments", "apps/replicasets", "pods"] {
+        let Ok((events, _)) = living.cluster.store().events_after(resource, 0, usize::MAX) else { continue };
+        for event in events {
+            let object: Value = serde_json::from_str(event.object.text()).unwrap_or_default();
+            let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
+            if !meta["name"].as_str().is_some_and(|name| name.starts_with(app.name)) {
+                continue;
+            }
+            let managers = meta["managedFields"].as_array().into_iter().flatten();
+            let by = managers.map(|it| (it["time"].as_str(), it["manager"].as_str())).max();
+            let line = format!(
+                "{by:?} {:?} {resource} {} {} replicas {} node {} deleted {} status {status}",
+                event.kind,
+                meta["name"],
+                meta["annotations"],
+                spec["replicas"],
+                spec["nodeName"],
+                meta["deletionTimestamp"]
+            );
+            lines.push((event.object.revision, line));
+        }
+    }
+    lines.sort_unstable();
+    let last = lines.into_iter().rev().take(HISTORY).rev();
+    last.map(|(revision, line)| format!("{revision} {line}")).collect::<Vec<_>>().join("\n")
 }
 
 async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
@@ -210,6 +242,16 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
                 let managers = if hand_over.contains(&app.name) { 2 } else { 1 };
                 let most = app.replicas + managers * app.surge;
                 ensure!(there as u64 <= most, "{} has {there} of {most} pods", app.name);
+            }
+            for (app, meter) in &meters {
+                let least = meter.minimum_since(begun).unwrap_or(usize::MAX);
+                ensure!(
+                    least as u64 >= app.replicas,
+                    "{} had only {least} ready pods at {}:\n{}",
+                    app.name,
+                    living.cluster.now(),
+                    history(&living, app)
+                );
             }
             sleep(Duration::from_secs(1)).await;
         }

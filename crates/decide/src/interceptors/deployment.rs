@@ -22,7 +22,7 @@ use super::{
     BundledInterceptor, Decision, Effect, Event, Item, Namespaces, Outcome, Pending, complete, has_turn,
     is_wanted,
 };
-use super::{owner_of, tell_once, tell_unknown};
+use super::{Wait, owner_of, tell_once, tell_unknown};
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
@@ -45,6 +45,9 @@ const UNREAD: &str = "nothing is done before the pod leaves: give it the role in
 
 /// A pod to be handed over that is lost again and again is made at least so often.
 const LONGEST_PAUSE_SECONDS: i64 = 300;
+
+/// A ReplicaSet or Deployment of which its watch has not told is waited for so long; after that there is none.
+const UNSEEN: SignedDuration = SignedDuration::from_mins(1);
 
 /// What controls a pod, if it is of interest here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +112,8 @@ pub struct Deployments {
     looked_at: HashMap<Key, (Timestamp, usize)>,
     /// Deployments for which something is under way. A change of a pod of another one needs no look at all its pods.
     active: HashSet<Key>,
+    /// Since when the ReplicaSet or Deployment of the pod of a request is waited for, whose watch has not told of it.
+    unseen: HashMap<Key, Timestamp>,
     /// How often a pod to be handed over was made for a request, by its UID, and when last.
     made: HashMap<Arc<str>, (u32, Timestamp)>,
     /// How many new pods of a Deployment were ready at most since the first of others was asked to leave, and since when. New ones that are
@@ -148,6 +153,7 @@ impl BundledInterceptor for Deployments {
                         continue;
                     }
                     if let (None, Some(gone)) = (&request, &before) {
+                        self.unseen.remove(&key);
                         self.taken.remove(&gone.uid);
                         self.made.remove(&gone.uid);
                     }
@@ -220,7 +226,7 @@ impl BundledInterceptor for Deployments {
             // What is known of it may be long past.
             _ if !self.unread.is_empty() => Decision::default(),
             Item::Workload(key) => self.decide_workload(key, now),
-            Item::Request(key) => self.decide_request(key),
+            Item::Request(key) => self.decide_request(key, now),
             Item::ReplicaSet(key) => self.decide_set(key, now),
             Item::HeldNodes | Item::GatedPod(_) => Decision::default(),
         };
@@ -483,6 +489,14 @@ impl Deployments {
         self.deployments.get(&key).is_some_and(|deployment| deployment.uid == uid).then_some(key)
     }
 
+    /// The ReplicaSet that controls the pod is known, and has none.
+    fn is_without_deployment(&self, pod: &Pod, set: &Key) -> bool {
+        let is_its = |set: &ReplicaSet| {
+            pod.hand_over.is_some() || pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid)
+        };
+        self.sets.get(set).is_some_and(|set| is_its(set) && set.deployment.is_none())
+    }
+
     /// It has one of these interceptors, or is for a pod of a ReplicationController.
     fn is_ours(&self, request: &Request) -> bool {
         let pod = || self.pods.get(&request.pod_key()).and_then(|pod| controller_of(pod));
@@ -653,7 +667,7 @@ impl Deployments {
 
     /// A request for a pod that no Deployment has. Of a ReplicaSet without one, or a ReplicationController, such a pod is preferred when
     /// it is scaled down.
-    fn decide_request(&self, key: &Key) -> Decision {
+    fn decide_request(&mut self, key: &Key, now: Timestamp) -> Decision {
         let mut decision = Decision::default();
         let request = self.requests.get(key);
         let pod = request.map(|request| request.pod_key()).or_else(|| self.marked.get(&key.name).cloned());
@@ -661,10 +675,18 @@ impl Deployments {
         let Some(pod) = pod else { return decision };
         let controller = controller_of(pod);
         // One that is to be handed over is dropped instead of being evicted, or is about to be one of the others.
-        if let Some(Controller::ReplicaSet(set) | Controller::HandOver(set)) = &controller
-            && self.workload_of(set).is_some()
-        {
-            return decision;
+        if let Some(Controller::ReplicaSet(set) | Controller::HandOver(set)) = &controller {
+            if self.workload_of(set).is_some() {
+                self.unseen.remove(key);
+                return decision;
+            }
+            if request.is_some() && !self.is_without_deployment(pod, set) {
+                // A rollout may have made it just now: evicted beside that, one more would be missing.
+                let until = later(*self.unseen.entry(key.clone()).or_insert(now), UNSEEN);
+                if now < until {
+                    return Decision { recheck_at: Some(until), waiting_on: Some(Wait::Others), ..decision };
+                }
+            }
         }
         let is_ours = request.is_some_and(|request| {
             let active = request.status.active_interceptor_class.as_deref();

@@ -97,7 +97,9 @@ fn a_deployment_of_the_same_name_with_another_uid_is_another_one() {
         ],
     );
     assert_eq!(known.decide(&Item::Workload(key("web")), at(1)).effects, []);
-    let decision = known.decide(&Item::Request(key("a")), at(1));
+    // What is known of the Deployment may be of yesterday, but not for long.
+    assert_eq!(known.decide(&Item::Request(key("a")), at(1)).recheck_at, Some(at(61)));
+    let decision = known.decide(&Item::Request(key("a")), at(61));
     assert!(
         matches!(&decision.effects[..], [Effect::Prefer { .. }, Effect::Report { report, .. }] if report.completed)
     );
@@ -577,4 +579,27 @@ fn new_pods_that_are_lost_again_and_again_are_no_progress() {
     }
     // The first, none, none, and two at a time.
     assert_eq!(claims, [true, false, false, true]);
+}
+
+#[test]
+fn a_pod_whose_replica_set_no_watch_has_told_of_is_not_left_to_the_eviction_api_at_once() {
+    let completes = |known: &mut Deployments, second: i64| {
+        let decision = known.decide(&Item::Request(key("a")), at(second));
+        let is_completed = |it: &Effect| matches!(it, Effect::Report { report, .. } if report.completed);
+        (decision.effects.iter().any(is_completed), decision.recheck_at)
+    };
+    let asked = || Event::Request(applied(request("a", DEPLOYMENT_CLASS, json!({}))));
+    // Neither its ReplicaSet is known, nor, when that is, its Deployment.
+    let mut known = Deployments::default();
+    pending(&mut known, [web_pod("a", json!({})), asked()]);
+    assert_eq!(completes(&mut known, 0), (false, Some(at(60))));
+    let items = pending(&mut known, [Event::ReplicaSet(applied(of_deployment("web")))]);
+    assert!(items.contains(&Item::Request(key("a"))), "{items:?}");
+    assert_eq!(completes(&mut known, 30), (false, Some(at(60))));
+    assert_eq!(completes(&mut known, 60), (true, None), "it is gone");
+    // Nothing is remembered of it when they are there.
+    pending(&mut known, [Event::Deployment(applied(deployment(2)))]);
+    assert_eq!(completes(&mut known, 61), (false, None), "the Deployment answers");
+    pending(&mut known, [Event::Deployment(WatchEvent::Deleted(key("web")))]);
+    assert_eq!(completes(&mut known, 62), (false, Some(at(122))));
 }
