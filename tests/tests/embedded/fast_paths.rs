@@ -1,4 +1,4 @@
-//! Patches of a status alone, bindings and deletions take a fast path through the server. Both ways
+//! Patches of a status alone and deletions take a fast path through the server. Both ways
 //! must give the same, byte for byte: here each is sent to two clusters with one seed, and only one of them may take the
 //! fast path.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by failing")]
@@ -46,10 +46,6 @@ impl Both {
         for (cluster, is_long) in self.0.iter().zip([false, true]) {
             // To ask for what is done anyway is all that keeps these from the fast path.
             let query = if is_long && method == Method::PATCH { "?fieldValidation=Warn" } else { "" };
-            let mut body = body.clone();
-            if is_long && body["kind"] == "Binding" {
-                body["metadata"]["annotations"] = json!({});
-            }
             let request = Request::builder()
                 .method(method.clone())
                 .uri(format!("{path}{query}"))
@@ -244,54 +240,6 @@ async fn counts_of_workloads_and_states_of_nodes_become_the_same_both_ways() {
         }
     }
     assert!(codes.contains(&200) && codes.contains(&422), "{codes:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn pods_are_bound_the_same_both_ways() {
-    let both = Both::new();
-    let unbound = |name: &str| {
-        let mut pod = pod(name);
-        pod["spec"].as_object_mut().unwrap().remove("nodeName");
-        pod
-    };
-    let binding = |name: &str, uid: &str, node: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        })
-    };
-    for name in ["plain", "told", "leaving"] {
-        assert_eq!(both.ask(Method::POST, PODS, "kubectl/1", &unbound(name)).await.0, 201);
-    }
-    let refusal = json!({"status": {"conditions": [
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}, {"type": "Other", "status": "True"},
-    ]}});
-    assert_eq!(both.patch(&format!("{PODS}/told/status"), "kube-scheduler/1", &refusal).await.0, 200);
-    let mut held = unbound("held");
-    held["metadata"]["finalizers"] = json!(["example.com/held"]);
-    assert_eq!(both.ask(Method::POST, PODS, "kubectl/1", &held).await.0, 201);
-    assert_eq!(both.ask(Method::DELETE, &format!("{PODS}/held"), "kubectl/1", &Value::Null).await.0, 200);
-    let (_, told) = both.ask(Method::GET, &format!("{PODS}/told"), "kubectl/1", &Value::Null).await;
-    let uid = told["metadata"]["uid"].as_str().unwrap();
-    for (name, uid, node, code) in [
-        ("plain", "", "n", 201),
-        ("plain", "", "n", 409),
-        ("told", "other", "n", 409),
-        ("told", uid, "n \"quoted\"", 201),
-        ("held", "", "n", 409),
-        ("nobody", "", "n", 404),
-        ("leaving", "", "", 500),
-    ] {
-        tokio::time::advance(Duration::from_secs(3)).await;
-        let path = format!("{PODS}/{name}/binding");
-        let (answered, body) =
-            both.ask(Method::POST, &path, "kube-scheduler/1", &binding(name, uid, node)).await;
-        assert_eq!(answered, code, "{name}: {body}");
-    }
-    both.compare_stores("pods");
-    let path = format!("{PODS}?fieldSelector=spec.nodeName%3Dn");
-    let (_, list) = both.ask(Method::GET, &path, "kubectl/1", &Value::Null).await;
-    assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "selectors see where a pod is");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,7 @@
 //! pods/binding and bindings: the scheduler's word on where a pod runs.
 
-use std::collections::BTreeMap;
-
-use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::parts::Parts;
 use super::update::Change;
 use super::{Call, decode, errors, metadata};
 use crate::admission::Operation;
@@ -13,7 +9,6 @@ use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::response::{self, ServerResponse};
 use crate::store::Key;
-use crate::{patch, validation};
 
 pub(crate) async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     let mut binding = decode::body_of(call, "Binding")?;
@@ -41,9 +36,6 @@ pub(crate) async fn create(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
     call.kind = pods.clone();
     let key = Key::new(call.namespace(), &name);
     let now = rfc3339(call.server.now());
-    if !dry_run && bind_on_the_fast_path(call, &key, &binding, &node, &now).is_some() {
-        return Ok(done());
-    }
     let change = Change {
         key,
         subresource: "binding".into(),
@@ -60,36 +52,6 @@ fn done() -> ServerResponse {
     let status =
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     response::json(201, &status)
-}
-
-/// Binds without reading more of the pod than changes; `None` if nothing was done, because there is more to it.
-fn bind_on_the_fast_path(call: &Call<'_>, key: &Key, binding: &Value, node: &str, now: &str) -> Option<()> {
-    let current = call.server.store.get(&call.kind.storage, key)?;
-    let mut pod: Parts<'_, &RawValue> = Parts::of(&current)?;
-    let uid = metadata::text(binding, "uid");
-    let meant = uid.is_empty() || pod.metadata.has_uid(uid);
-    let carries = ["labels", "annotations"].iter().any(|field| !binding["metadata"][*field].is_null());
-    if !meant || carries || pod.metadata.get("deletionTimestamp").is_some() {
-        return None;
-    }
-    let mut spec: BTreeMap<&str, &RawValue> = serde_json::from_str(pod.get("spec")?.get()).ok()?;
-    let name = to_raw_value(node).ok()?;
-    if spec.insert("nodeName", &name).is_some() {
-        return None;
-    }
-    let mut status = patch::only("status", pod.status.take()?);
-    set_scheduled(&mut status["status"], now);
-    if !validation::status::validate(&call.kind.group, &call.kind.kind, &status).is_empty() {
-        return None;
-    }
-    let status = &status["status"];
-    let texts =
-        [("spec", serde_json::to_string(&spec).ok()?), ("status", serde_json::to_string(status).ok()?)];
-    let draft = pod.draft(pod.metadata.entries.map_or("", RawValue::get), &texts)?;
-    let changed = [("/spec/nodeName", &node.into()), ("/status", status)];
-    let stored = call.server.store.update_text(&call.kind.storage, &current, &draft, &changed).ok()?;
-    call.server.after_write(&call.kind, Some(&current), &stored);
-    Some(())
 }
 
 fn bound(call: &Call<'_>, pod: &Value, binding: &Value, node: &str, now: &str) -> ApiResult<Value> {

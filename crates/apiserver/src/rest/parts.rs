@@ -1,56 +1,48 @@
 //! A stored object taken apart as text: what a write does not touch is not read, and stays the text that it is.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::managed_fields::EntryText;
 use crate::store::{Draft, Object};
 
 /// Fields in their order; those that are read into something else have no text here.
 type Fields<'a> = Vec<(&'a str, Option<&'a RawValue>)>;
 
-/// The parts of an object whose managed fields are read into `E`.
-pub(crate) struct Parts<'a, E> {
+pub(crate) struct Parts<'a> {
     fields: Fields<'a>,
-    pub metadata: Metadata<'a, E>,
+    pub metadata: Metadata<'a>,
     pub status: Option<Value>,
 }
 
-pub(crate) struct Metadata<'a, E> {
+pub(crate) struct Metadata<'a> {
     fields: Fields<'a>,
-    pub entries: Option<E>,
+    pub entries: Option<Vec<EntryText<'a>>>,
 }
 
 fn find<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a RawValue> {
     fields.iter().find(|(field, _)| *field == name).and_then(|(_, raw)| *raw)
 }
 
-impl<'a, E: Deserialize<'a>> Parts<'a, E> {
+impl<'a> Parts<'a> {
     pub(crate) fn of(object: &'a Object) -> Option<Self> {
         serde_json::from_str(object.text()).ok()
     }
 
-    /// A field that is neither the metadata nor the status.
-    pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
-        find(&self.fields, name)
-    }
-
-    /// The text of the object with other managed fields and other texts of some fields, among them the status, and no
-    /// revision yet.
-    pub(crate) fn draft(&self, entries: &str, changed: &[(&str, String)]) -> Option<Draft> {
+    /// The text of the object with other managed fields and another status, and no revision yet.
+    pub(crate) fn draft(&self, entries: &str, status: &Value) -> Option<Draft> {
         let mut draft = Draft::default();
         draft.open();
         for (name, raw) in &self.fields {
             draft.field(name);
-            let change = changed.iter().find(|(changed, _)| changed == name);
-            match (change, raw) {
-                (Some((_, text)), _) => draft.value(text),
-                (None, Some(raw)) => draft.value(raw.get()),
-                (None, None) if *name == "metadata" => self.metadata.write(entries, &mut draft),
-                (None, None) => return None,
+            match (*name, raw) {
+                ("metadata", _) => self.metadata.write(entries, &mut draft),
+                ("status", _) => draft.value(&serde_json::to_string(status).ok()?),
+                (_, Some(raw)) => draft.value(raw.get()),
+                (_, None) => return None,
             }
         }
         draft.close();
@@ -58,7 +50,7 @@ impl<'a, E: Deserialize<'a>> Parts<'a, E> {
     }
 }
 
-impl<'a, E> Metadata<'a, E> {
+impl<'a> Metadata<'a> {
     pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
         find(&self.fields, name)
     }
@@ -81,22 +73,22 @@ impl<'a, E> Metadata<'a, E> {
     }
 }
 
-impl<'de: 'a, 'a, E: Deserialize<'de>> Deserialize<'de> for Parts<'a, E> {
+impl<'de: 'a, 'a> Deserialize<'de> for Parts<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(PartsVisitor(PhantomData))
+        from.deserialize_map(PartsVisitor)
     }
 }
 
-impl<'de: 'a, 'a, E: Deserialize<'de>> Deserialize<'de> for Metadata<'a, E> {
+impl<'de: 'a, 'a> Deserialize<'de> for Metadata<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(MetadataVisitor(PhantomData))
+        from.deserialize_map(MetadataVisitor)
     }
 }
 
-struct PartsVisitor<E>(PhantomData<E>);
+struct PartsVisitor;
 
-impl<'de, E: Deserialize<'de>> Visitor<'de> for PartsVisitor<E> {
-    type Value = Parts<'de, E>;
+impl<'de> Visitor<'de> for PartsVisitor {
+    type Value = Parts<'de>;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str("an object")
@@ -118,10 +110,10 @@ impl<'de, E: Deserialize<'de>> Visitor<'de> for PartsVisitor<E> {
     }
 }
 
-struct MetadataVisitor<E>(PhantomData<E>);
+struct MetadataVisitor;
 
-impl<'de, E: Deserialize<'de>> Visitor<'de> for MetadataVisitor<E> {
-    type Value = Metadata<'de, E>;
+impl<'de> Visitor<'de> for MetadataVisitor {
+    type Value = Metadata<'de>;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str("metadata")

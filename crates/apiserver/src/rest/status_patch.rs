@@ -12,13 +12,11 @@ use super::parts::{Metadata, Parts};
 use crate::admission::Operation;
 use crate::clock::rfc3339;
 use crate::kinds::KindSchema;
-use crate::managed_fields::{self, EntryText, Writer};
+use crate::managed_fields::{self, Writer};
 use crate::schema::SchemaRef;
 use crate::server::reset_fields;
 use crate::store::Object;
 use crate::{defaults, encoding, patch, validation};
-
-type Entries<'a> = Vec<EntryText<'a>>;
 
 /// Patches the status strategically; `None` if nothing was done and the patch must take the usual way.
 pub(crate) fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<Object>> {
@@ -33,7 +31,7 @@ pub(crate) fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<
         return None;
     }
     let current = call.server.store.get(&kind.storage, &call.key())?;
-    let mut parts: Parts<'_, Entries<'_>> = Parts::of(&current)?;
+    let mut parts = Parts::of(&current)?;
     let wanted = wanted_of(document, &parts.metadata, current.revision)?;
     let status_schema = schema.field("status")?;
     let before = parts.status.take()?;
@@ -53,9 +51,8 @@ pub(crate) fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<
     let entries = parts.metadata.entries.as_ref()?;
     let entries = managed_fields::update_text(entries, (&old, &new), *schema, &writer)?;
     let status = &new["status"];
-    let draft = parts.draft(&entries, &[("status", serde_json::to_string(status).ok()?)])?;
-    let changed = [("/status", status)];
-    let stored = call.server.store.update_text(&kind.storage, &current, &draft, &changed).ok()?;
+    let draft = parts.draft(&entries, status)?;
+    let stored = call.server.store.update_text(&kind.storage, &current, &draft, status).ok()?;
     call.server.after_write(&kind, Some(&current), &stored);
     Some(stored)
 }
@@ -74,11 +71,7 @@ fn status_of(before: &Value, wanted: &Value, schema: SchemaRef<'_>) -> Option<Va
 }
 
 /// What the patch says of the status, if it says nothing else but for which object it is meant.
-fn wanted_of<'d>(
-    document: &'d Value,
-    metadata: &Metadata<'_, Entries<'_>>,
-    revision: u64,
-) -> Option<&'d Value> {
+fn wanted_of<'d>(document: &'d Value, metadata: &Metadata<'_>, revision: u64) -> Option<&'d Value> {
     let fields = document.as_object()?;
     let is_meant = |name: &str, value: &Value| match name {
         "uid" => value.as_str().is_some_and(|uid| metadata.has_uid(uid)),

@@ -254,14 +254,13 @@ impl Store {
         Ok(object)
     }
 
-    /// Replaces the object, if it is still that one, by a text that differs in its managed fields and at some pointers,
-    /// which are neither labels nor owners.
+    /// Replaces the object, if it is still that one, by a text that differs in its managed fields and its status.
     pub(crate) fn update_text(
         &self,
         resource: &str,
         current: &Object,
         draft: &Draft,
-        changed: &[(&str, &Value)],
+        status: &Value,
     ) -> Result<Arc<Object>, WriteError> {
         let mut inner = self.inner.write();
         let revision = inner.revision + 1;
@@ -269,7 +268,7 @@ impl Store {
         let old = found.current(&current.key, current.revision)?;
         let text = draft.at(revision).ok_or(WriteError::Conflict)?;
         let interner = &mut self.interner.lock();
-        let object = fitting(old.with_changes(revision, text, changed, &found.selectable, interner))?;
+        let object = fitting(old.with_status(revision, text, status, &found.selectable, interner))?;
         found.replace(old, object.clone());
         inner.revision = revision;
         Ok(object)

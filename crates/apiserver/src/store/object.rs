@@ -86,22 +86,21 @@ impl Object {
         Arc::new(Self { key, revision, text, body, meta: Arc::new(Meta { labels, fields, owners }) })
     }
 
-    /// The same object with a text that differs in its managed fields and at some pointers, which are neither labels nor
-    /// owners.
-    pub(super) fn with_changes(
+    /// The same object with a text that differs in its managed fields and its status.
+    pub(super) fn with_status(
         &self,
         revision: u64,
         text: String,
-        changed: &[(&str, &Value)],
+        status: &Value,
         selectable: &[String],
         interner: &mut Interner,
     ) -> Arc<Self> {
-        let field = |(pointer, before): (&String, &Arc<str>)| {
-            let change = changed.iter().find_map(|(at, value)| Some((*value, pointer.strip_prefix(at)?)));
-            match change.map(|(value, rest)| field_text(value, rest)) {
-                Some(text) if *text != **before => interner.intern(&text),
-                _ => before.clone(),
-            }
+        let field = |(pointer, before): (&String, &Arc<str>)| match pointer
+            .strip_prefix("/status")
+            .map(|rest| field_text(status, rest))
+        {
+            Some(text) if *text != **before => interner.intern(&text),
+            _ => before.clone(),
         };
         let fields: Box<[Arc<str>]> = selectable.iter().zip(&self.meta.fields).map(field).collect();
         let meta = if fields == self.meta.fields {
