@@ -114,7 +114,7 @@ async fn read(client: &Client, now: Timestamp) -> Result<Status, Error> {
     let mut evictions = Vec::new();
     for request in world.requests.values() {
         let state = state_in(&world, request, now);
-        evictions.extend(request.asks.iter().map(|(_, ask)| Eviction {
+        evictions.extend(request.asks().iter().map(|(_, ask)| Eviction {
             namespace: request.key.namespace.to_string(),
             pod: request.pod_name.to_string(),
             user: ask.by.clone(),

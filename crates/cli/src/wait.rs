@@ -62,7 +62,7 @@ pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> PodState {
     let request = world.request_of(pod);
     if let Some(grace_ends) = pod.deletion {
         let waits =
-            RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers.clone() });
+            RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers.to_vec() });
         return PodState::Waiting { turn: String::new(), waits };
     }
     let Some(request) = request else { return PodState::Withdrawn };

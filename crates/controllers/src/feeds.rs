@@ -12,7 +12,6 @@ use usher_decide::snapshot::{
     RequestOnWire,
 };
 
-use crate::intern::Interner;
 use crate::watch::{EventStream, Keyed, WatchEvent, watch};
 
 /// What a subscriber is told of one kind.
@@ -71,29 +70,11 @@ impl Feeds {
     #[must_use]
     pub fn start(self, client: &Client) -> JoinSet<()> {
         let mut watches = JoinSet::new();
-        let (mut for_pods, mut for_requests) = (Interner::default(), Interner::default());
-        feed(
-            &mut watches,
-            self.pods,
-            || watch::<PodOnWire, Pod>(client.clone()),
-            move |pod| for_pods.pod(pod),
-        );
-        feed(
-            &mut watches,
-            self.requests,
-            || watch::<RequestOnWire, Request>(client.clone()),
-            move |request| {
-                for_requests.request(request);
-            },
-        );
-        feed(
-            &mut watches,
-            self.maintenances,
-            || watch::<NodeMaintenance, Maintenance>(client.clone()),
-            |_| {},
-        );
-        feed(&mut watches, self.daemon_sets, || watch::<DaemonSetOnWire, DaemonSet>(client.clone()), |_| {});
-        feed(&mut watches, self.namespaces, || watch::<NamespaceOnWire, Namespace>(client.clone()), |_| {});
+        feed(&mut watches, self.pods, || watch::<PodOnWire, Pod>(client.clone()));
+        feed(&mut watches, self.requests, || watch::<RequestOnWire, Request>(client.clone()));
+        feed(&mut watches, self.maintenances, || watch::<NodeMaintenance, Maintenance>(client.clone()));
+        feed(&mut watches, self.daemon_sets, || watch::<DaemonSetOnWire, DaemonSet>(client.clone()));
+        feed(&mut watches, self.namespaces, || watch::<NamespaceOnWire, Namespace>(client.clone()));
         watches
     }
 }
@@ -102,7 +83,6 @@ fn feed<T: Keyed + Send + Sync + 'static>(
     watches: &mut JoinSet<()>,
     Feed(to): Feed<T>,
     watch: impl FnOnce() -> EventStream<WatchEvent<T, T::Key>>,
-    mut slim: impl FnMut(&mut T) + Send + 'static,
 ) {
     if to.is_empty() {
         return;
@@ -110,10 +90,7 @@ fn feed<T: Keyed + Send + Sync + 'static>(
     let mut events = watch();
     watches.spawn(async move {
         while let Some(event) = events.next().await {
-            let event = event.map(|mut object| {
-                slim(&mut object);
-                Arc::new(object)
-            });
+            let event = event.map(Arc::new);
             for subscriber in &to {
                 // Whoever does not listen any more is not told.
                 let _ = subscriber.unbounded_send(event.clone());

@@ -53,7 +53,6 @@ impl Interner {
         if let Some(owner) = &mut pod.owner {
             self.owners.share(owner);
         }
-        pod.finalizers.shrink_to_fit();
     }
 
     fn namespace_of(&mut self, key: &mut Key) {

@@ -20,6 +20,7 @@ use usher_decide::snapshot::{
     StatefulSet, TaintedNode,
 };
 
+use crate::intern::Interner;
 use crate::pauses::Pauses;
 
 /// Timers are set for no longer than this, so that they always fit.
@@ -38,10 +39,16 @@ pub trait Keyed {
 
     /// Of one that cannot be read any further.
     fn key_of(metadata: &ObjectMeta) -> Self::Key;
+
+    /// Shares what thousands have in common.
+    fn intern(&mut self, _: &mut Interner) {}
 }
 
 macro_rules! keyed {
     ($($kind:ty),*: $field:ident as $key:ty, $key_of:expr, $page:expr) => {
+        keyed!($($kind),*: $field as $key, $key_of, $page, |_, _| ());
+    };
+    ($($kind:ty),*: $field:ident as $key:ty, $key_of:expr, $page:expr, $intern:expr) => {
         $(impl Keyed for $kind {
             type Key = $key;
             const PAGE: u32 = $page;
@@ -53,6 +60,11 @@ macro_rules! keyed {
             fn key_of(metadata: &ObjectMeta) -> $key {
                 $key_of(metadata)
             }
+
+            fn intern(&mut self, interner: &mut Interner) {
+                let intern: fn(&mut Interner, &mut Self) = $intern;
+                intern(interner, self);
+            }
         })*
     };
 }
@@ -62,10 +74,11 @@ pub(crate) const PAGE: u32 = 500;
 /// Whoever writes a status can make it half a megabyte, and a status of many nodes is as large without anybody's ill will.
 const PAGE_OF_LARGE: u32 = 50;
 
-keyed!(Pod, Budget, DaemonSet, StatefulSet, Autoscaler: key as Key, key_in_namespace, PAGE);
+keyed!(Pod: key as Key, key_in_namespace, PAGE, Interner::pod);
+keyed!(Budget, DaemonSet, StatefulSet, Autoscaler: key as Key, key_in_namespace, PAGE);
 // They carry whole templates of pods.
 keyed!(Deployment, ReplicaSet: key as Key, key_in_namespace, PAGE_OF_LARGE);
-keyed!(Request: key as Key, key_in_namespace, PAGE_OF_LARGE);
+keyed!(Request: key as Key, key_in_namespace, PAGE_OF_LARGE, Interner::request);
 keyed!(Namespace, Node, TaintedNode: name as Arc<str>, name_of, PAGE);
 keyed!(Maintenance: name as Arc<str>, name_of, PAGE_OF_LARGE);
 
@@ -164,6 +177,7 @@ const NAMED_MAX: usize = 100;
 
 struct Reader<T: Keyed> {
     kind: String,
+    interner: Interner,
     /// The keys of a list that is being read.
     listed: HashSet<T::Key>,
     /// Those that could not be read, each of which is named once.
@@ -172,7 +186,7 @@ struct Reader<T: Keyed> {
 
 impl<T: Keyed> Reader<T> {
     fn new(kind: String) -> Self {
-        Self { kind, listed: HashSet::new(), unreadable: HashSet::new() }
+        Self { kind, interner: Interner::default(), listed: HashSet::new(), unreadable: HashSet::new() }
     }
 
     fn read<W: kube::Resource<DynamicType = ()>>(
@@ -215,7 +229,8 @@ impl<T: Keyed> Reader<T> {
     {
         match object.read() {
             Ok(object) => {
-                let object = T::from(object);
+                let mut object = T::from(object);
+                object.intern(&mut self.interner);
                 if !self.unreadable.is_empty() {
                     self.forget(&object.key());
                 }

@@ -439,7 +439,7 @@ impl Requester {
             return None;
         }
         // Requests of pods that are gone are deleted too, and end by themselves.
-        if request.deleted.is_some_and(|deleted| elapsed(deleted, now) >= WATCH_IS_LATE) {
+        if request.deleted().is_some_and(|deleted| elapsed(deleted, now) >= WATCH_IS_LATE) {
             return Some(Withdrawal::Deleted);
         }
         let begun = self.begun.get(&request.key).copied().unwrap_or(request.created);
@@ -456,7 +456,7 @@ impl Requester {
     /// The request is one that this descheduler has made.
     fn is_ours(&self, request: &Request) -> bool {
         request.requesters().any(|requester| requester == REQUESTER)
-            && request.descheduler.as_deref().unwrap_or_default() == self.options.instance
+            && request.descheduler().unwrap_or_default() == self.options.instance
     }
 
     fn is_ending(&self, pod: &PodId) -> bool {

@@ -222,7 +222,7 @@ fn a_request_that_is_given_up_counts_for_others_who_want_the_pod_to_leave() {
 fn a_request_that_somebody_deletes_is_withdrawn_after_a_minute() {
     let mut requester = Requester::default();
     let mut deleted = (*request("a", &[REQUESTER], 0, json!({}))).clone();
-    deleted.deleted = Some(at(10));
+    deleted.rare.get_or_insert_default().deleted = Some(at(10));
     learn(&mut requester, Arc::new(deleted));
     assert!(in_progress(&mut requester, at(69)).1.is_empty(), "that of a pod that is gone ends by itself");
     let (told, effects) = in_progress(&mut requester, at(70));

@@ -285,15 +285,12 @@ pub fn slim_request(request: &EvictionRequest) -> Option<Request> {
 /// What would happen if somebody asked now: the decision on a request that is not there.
 fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: Timestamp) -> RequestWait {
     let request = Request {
-        asks: Box::default(),
+        rare: None,
         key: pod.request_key(),
         uid: "".into(),
         resource_version: String::new(),
         created: now,
         is_deleting: false,
-        deleted: None,
-        skips_interceptors: None,
-        descheduler: None,
         finalizers: requester_finalizer(DEFAULT_REQUESTER).into_iter().collect(),
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),
@@ -406,7 +403,7 @@ fn request_facts(request: &Request) -> RequestFacts {
         created: request.created,
         requesters: request.requesters().map(str::to_string).collect(),
         plain_evictions: request
-            .asks
+            .asks()
             .iter()
             .map(|(requester, ask)| PlainEvictionFacts {
                 requester: requester.clone(),

@@ -25,15 +25,12 @@ fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Optio
     let interceptor =
         |class: &&str| Interceptor { interceptor_class: (*class).to_string(), priority: 100, role: None };
     Request {
-        asks: Box::default(),
+        rare: None,
         key: Key::new("ns", name),
         uid: name.into(),
         resource_version: "1".into(),
         created: Timestamp::from_second(START).unwrap(),
         is_deleting: false,
-        deleted: None,
-        skips_interceptors: None,
-        descheduler: None,
         finalizers: requesters.iter().map(of).collect(),
         pod_name: name.into(),
         pod_uid: name.into(),

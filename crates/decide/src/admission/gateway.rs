@@ -145,7 +145,7 @@ pub fn judge(case: &Case<'_>, now: Timestamp) -> Judgement {
     let is_wanted = request.requesters().next().is_some();
     if request.is_deleting && !is_wanted {
         // Whoever holds it has so long to let go of it.
-        if request.deleted.is_none_or(|deleted| now.duration_since(deleted) >= ENDS_WITHIN) {
+        if request.deleted().is_none_or(|deleted| now.duration_since(deleted) >= ENDS_WITHIN) {
             return Judgement::Last(Write::Nothing);
         }
         let message =
@@ -436,8 +436,10 @@ mod tests {
         let plain = PlainEviction::default();
         let deleted = |requesters: &[(&str, Option<&str>)], second: i64| {
             let at = at(NOW) - SignedDuration::from_secs(second);
-            let request = request(&["a.io", "b.io"], requesters, active("a.io"));
-            Request { is_deleting: true, deleted: Some(at), ..request }
+            let mut request = request(&["a.io", "b.io"], requesters, active("a.io"));
+            request.is_deleting = true;
+            request.rare.get_or_insert_default().deleted = Some(at);
+            request
         };
         let judged = |request: &Request| judged(GatewayMode::Request, &plain, Some(request));
         let wanted = judged(&deleted(&[("nodemaintenance.k8s.io", None)], 600));

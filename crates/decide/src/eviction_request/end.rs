@@ -74,7 +74,7 @@ const HOLDING_MAX: SignedDuration = SignedDuration::from_secs(60);
 pub fn withdraw(request: &Request, now: Timestamp) -> Decision {
     let held_by = held_by(request);
     let mut decision = Decision::default();
-    let until = request.deleted.map(|at| at.checked_add(HOLDING_MAX).unwrap_or(Timestamp::MAX));
+    let until = request.deleted().map(|at| at.checked_add(HOLDING_MAX).unwrap_or(Timestamp::MAX));
     if until.is_some_and(|until| now >= until) && !held_by.is_empty() {
         let message = format!(
             "{} held the withdrawn request for {} seconds, and nobody could ask for the pod; taken off",

@@ -154,10 +154,10 @@ fn pass(request: &Request, to: &str, why: Passing<'_>, now: Timestamp) -> Decisi
         }
     };
     let decision = Decision::default().act(Effect::WriteStatus(Box::new(status))).act(effect);
-    if why != Passing::First || request.asks.is_empty() {
+    if why != Passing::First || request.asks().is_empty() {
         return decision;
     }
-    let who: Vec<&str> = request.asks.iter().map(|(_, ask)| ask.by.as_str()).collect();
+    let who: Vec<&str> = request.asks().iter().map(|(_, ask)| ask.by.as_str()).collect();
     let message = format!("{} evicted the pod: its interceptors go first", who.join(", "));
     decision.act(Notice::normal(&[About::Pod, About::Owner], "PlainEviction", message))
 }

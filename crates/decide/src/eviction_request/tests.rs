@@ -29,15 +29,12 @@ fn request(interceptors: &[(&str, i32)]) -> Request {
         interceptors.iter().map(|(class, priority)| interceptor(class, *priority)).collect();
     sorted.sort_by(selection_order);
     Request {
-        asks: Box::default(),
+        rare: None,
         key: Key::new("default", "uid-p"),
         uid: "uid-r".into(),
         resource_version: "7".into(),
         created: at(0),
         is_deleting: false,
-        deleted: None,
-        skips_interceptors: None,
-        descheduler: None,
         finalizers: [requester_finalizer("drain.example.com").unwrap()].into(),
         pod_name: "p".into(),
         pod_uid: "uid-p".into(),
@@ -68,13 +65,12 @@ fn pod() -> Pod {
         phase: Phase::Running,
         ready_since: Some(Timestamp::UNIX_EPOCH),
         deletion: None,
-        finalizers: Vec::new(),
+        finalizers: Box::default(),
         owner: None,
         is_mirror: false,
         names_interceptors: false,
         grace_seconds: 30,
         waiting: None,
-        not_started: None,
         deletion_cost: None,
         preferred: None,
         hand_over: None,
@@ -800,7 +796,8 @@ mod garbage_collection {
     fn a_foreign_finalizer_does_not_keep_others_from_asking_for_the_pod() {
         let mut request = request(&[]);
         request.finalizers = ["notify.example.com/hear".into(), "foregroundDeletion".into()].into();
-        (request.is_deleting, request.deleted) = (true, Some(at(0)));
+        request.is_deleting = true;
+        request.rare.get_or_insert_default().deleted = Some(at(0));
         let (pod, early) = (pod(), at(59));
         let waiting = decide(&case(&request, &pod), early);
         assert!(
@@ -816,7 +813,7 @@ mod garbage_collection {
                 && notice.message.starts_with("notify.example.com/hear, foregroundDeletion held"),
             "{notice:?}"
         );
-        request.deleted = Some(Timestamp::MAX);
+        request.rare.get_or_insert_default().deleted = Some(Timestamp::MAX);
         assert!(decide(&case(&request, &pod), at(60)).effects.is_empty());
     }
 
@@ -855,7 +852,7 @@ mod limits {
             request.status.active_interceptor_class = class.map(str::to_owned);
             request.status.eviction_request_cancellation_policy = Policy::Forbid;
             assert!(!evicts(&decide(&case(&request, &pod), at(110))), "{class:?}");
-            request.skips_interceptors = Some("the rack burns".into());
+            request.rare.get_or_insert_default().skips_interceptors = Some("the rack burns".into());
             let decision = decide(&case(&request, &pod), at(110));
             assert!(evicts(&decision), "{class:?}");
             let told = decision.effects.iter().any(|effect| {

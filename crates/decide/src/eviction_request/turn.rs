@@ -61,7 +61,7 @@ fn past_interceptors(request: &Request, limit: Option<SignedDuration>, now: Time
     if request.interceptors.is_empty() || matches!(turn(request, now), Turn::Nobody(_)) {
         return None;
     }
-    if let Some(why) = &request.skips_interceptors {
+    if let Some(why) = request.skips_interceptors() {
         return Some(Left::Skipped { why });
     }
     let limit = limit?;

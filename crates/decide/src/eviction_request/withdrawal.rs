@@ -20,7 +20,7 @@ fn silent_at<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a str, Timestamp)> 
     let silent = move |(name, ask): &'a (String, usher_api::gateway::Ask)| {
         Some((name.as_str(), ask.at.0.checked_add(after?).unwrap_or(Timestamp::MAX)))
     };
-    request.asks.iter().filter_map(silent)
+    request.asks().iter().filter_map(silent)
 }
 
 /// When the next of them has been silent for too long.
@@ -160,8 +160,9 @@ mod tests {
         let with = |first: Option<i64>, second: Option<i64>| {
             let mut request = request(json!({}));
             request.finalizers = request.finalizers[1..].into();
-            request.asks[0].1.grace_period_seconds = first;
-            request.asks[1].1.grace_period_seconds = second;
+            let asks = &mut request.rare.get_or_insert_default().asks;
+            asks[0].1.grace_period_seconds = first;
+            asks[1].1.grace_period_seconds = second;
             request.grace_period_seconds()
         };
         assert_eq!(with(Some(5), Some(30)), Some(30));

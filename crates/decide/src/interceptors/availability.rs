@@ -70,13 +70,13 @@ pub(super) fn why_unavailable(pod: &Pod, min_ready_seconds: u32, now: Timestamp)
         return Some(Unavailable::Terminating);
     }
     let Some(since) = pod.ready_since else {
-        let message = pod.waiting.as_ref().and_then(|waiting| waiting.unschedulable.clone());
-        return Some(match message {
+        let waiting = pod.waiting.as_deref();
+        return Some(match waiting.and_then(|waiting| waiting.unschedulable.clone()) {
             Some(message) if VOLUME_STAYS.iter().any(|words| message.contains(words)) => {
                 Unavailable::VolumeCannotMove { message }
             }
             Some(message) => Unavailable::Unschedulable { message },
-            None => match &pod.not_started {
+            None => match waiting.and_then(|waiting| waiting.not_started.as_ref()) {
                 Some(reason) => Unavailable::NotStarted { reason: reason.clone() },
                 None => Unavailable::NotReady,
             },

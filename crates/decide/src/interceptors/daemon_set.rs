@@ -138,7 +138,7 @@ fn is_left(request: &Request) -> bool {
     let is_blocked = |it: &Condition| it.status == "True" && it.reason == reason;
     let is_over = request.status.active_interceptor_class.as_deref() == Some(DAEMON_SET_CLASS)
         && request.status.active_interceptor_completed;
-    (is_over || request.skips_interceptors.is_some())
+    (is_over || request.skips_interceptors().is_some())
         && request.requesters().next().is_some()
         && request.condition(BLOCKED_CONDITION).is_some_and(is_blocked)
 }

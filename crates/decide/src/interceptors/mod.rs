@@ -241,7 +241,7 @@ pub fn is_wanted(request: &Request) -> bool {
 pub fn has_turn(request: &Request, class: &str) -> bool {
     request.status.active_interceptor_class.as_deref() == Some(class)
         && !request.status.active_interceptor_completed
-        && request.skips_interceptors.is_none()
+        && request.skips_interceptors().is_none()
         && is_wanted(request)
 }
 

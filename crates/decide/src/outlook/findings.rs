@@ -277,15 +277,12 @@ fn obstacle(
     now: Timestamp,
 ) -> Option<WaitingOn> {
     let request = Request {
-        asks: Box::default(),
+        rare: None,
         key: pod.request_key(),
         uid: "".into(),
         resource_version: String::new(),
         created: now,
         is_deleting: false,
-        deleted: None,
-        skips_interceptors: None,
-        descheduler: None,
         finalizers: Arc::new([finalizer()]),
         pod_name: pod.key.name.clone(),
         pod_uid: pod.uid.clone(),

@@ -74,7 +74,7 @@ pub struct Pod {
     pub ready_since: Option<Timestamp>,
     /// Set while it terminates: when its grace ends.
     pub deletion: Option<Timestamp>,
-    pub finalizers: Vec<String>,
+    pub finalizers: Box<[String]>,
     pub owner: Option<Arc<Owner>>,
     /// It stands for a static pod. The annotation alone does not say so, since whoever creates a pod can write it: the kubelet
     /// names its node as the controller too.
@@ -85,8 +85,6 @@ pub struct Pod {
     pub grace_seconds: u32,
     /// Why it has not started. Few pods wait.
     pub waiting: Option<Box<Waiting>>,
-    /// Why a container of it does not start, by the kubelet's reason, such as `ImagePullBackOff`.
-    pub not_started: Option<Arc<str>>,
     /// What its owner says of its deletion when a ReplicaSet is scaled down, as it was written.
     pub deletion_cost: Option<Box<str>>,
     /// It is to be deleted before others when its ReplicaSet is scaled down, and what it had before that.
@@ -144,7 +142,7 @@ impl PreferredForDeletion {
     }
 }
 
-/// A pod that has no node yet.
+/// A pod that has no node yet, or whose containers do not start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waiting {
     pub resource_version: String,
@@ -152,6 +150,8 @@ pub struct Waiting {
     pub held_for: Option<Arc<str>>,
     /// What the scheduler says, if it has found no node.
     pub unschedulable: Option<String>,
+    /// Why a container of it does not start, by the kubelet's reason, such as `ImagePullBackOff`.
+    pub not_started: Option<Arc<str>>,
 }
 
 impl Pod {
@@ -209,7 +209,7 @@ impl From<PodOnWire> for Pod {
                 uid: owner.uid.into(),
             })
         });
-        let not_started = pod.status.not_started().map(Arc::from);
+        let not_started: Option<Arc<str>> = pod.status.not_started().map(Arc::from);
         let conditions = pod.status.conditions.unwrap_or_default();
         let condition =
             |kind: &str, status: &str| conditions.iter().find(|it| it.kind == kind && it.status == status);
@@ -229,14 +229,20 @@ impl From<PodOnWire> for Pod {
                 resource_version: meta.resource_version.clone().unwrap_or_default(),
             })
         });
-        let waiting = pod.spec.node_name.is_empty().then(|| {
+        let is_unscheduled = pod.spec.node_name.is_empty();
+        let waiting = (is_unscheduled || not_started.is_some()).then(|| {
             let is_ours = |gate: &Gate| gate.name == MAINTENANCE_SCHEDULING_GATE;
             let is_held = pod.spec.scheduling_gates.iter().flatten().any(is_ours);
             let unscheduled = condition("PodScheduled", "False").filter(|it| it.reason == "Unschedulable");
             Box::new(Waiting {
-                resource_version: meta.resource_version.clone().unwrap_or_default(),
+                resource_version: meta
+                    .resource_version
+                    .clone()
+                    .filter(|_| is_unscheduled)
+                    .unwrap_or_default(),
                 held_for: is_held.then(|| pod.spec.only_node().into()),
                 unschedulable: unscheduled.map(|condition| condition.message.clone()),
+                not_started,
             })
         });
         let is_mirror = annotations.contains_key(MIRROR_ANNOTATION)
@@ -251,10 +257,9 @@ impl From<PodOnWire> for Pod {
             phase: Phase::parse(&pod.status.phase),
             ready_since: ready.map(|it| it.since.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
             deletion: meta.deletion_timestamp.map(|time| time.0),
-            finalizers: meta.finalizers.unwrap_or_default(),
+            finalizers: meta.finalizers.unwrap_or_default().into(),
             owner,
             is_mirror,
-            not_started,
             deletion_cost: annotations.get(POD_DELETION_COST_ANNOTATION).map(|cost| cost.as_str().into()),
             preferred: preferred(&annotations),
             hand_over,

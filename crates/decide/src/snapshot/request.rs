@@ -23,8 +23,6 @@ pub struct Request {
     pub resource_version: String,
     pub created: Timestamp,
     pub is_deleting: bool,
-    /// When it was deleted, if it is held by finalizers.
-    pub deleted: Option<Timestamp>,
     pub finalizers: Arc<[String]>,
     pub pod_name: Arc<str>,
     pub pod_uid: Arc<str>,
@@ -33,12 +31,8 @@ pub struct Request {
     /// Admission has looked which interceptors the pod names.
     pub interceptors_are_resolved: bool,
     pub deadline: SignedDuration,
-    /// Why its interceptors are to be skipped, in the words of the administrator who wants it.
-    pub skips_interceptors: Option<Arc<str>>,
-    /// The descheduler that asked, where there are several.
-    pub descheduler: Option<Arc<str>>,
-    /// What requesters have asked by plain evictions, through the gateway.
-    pub asks: Box<[(String, Ask)]>,
+    /// What few requests have.
+    pub rare: Option<Box<RareOfRequest>>,
     /// The time of the last progress is a report, as far as the server tells who wrote it; otherwise the manager wrote it when it gave the
     /// turn.
     pub is_progress_reported: bool,
@@ -46,6 +40,18 @@ pub struct Request {
     pub status: EvictionRequestStatus,
     /// The stored progress was undone, or lies in the future: `status` has it as it should be, and it is to be written.
     pub is_progress_corrected: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RareOfRequest {
+    /// When it was deleted, if it is held by finalizers.
+    pub deleted: Option<Timestamp>,
+    /// Why its interceptors are to be skipped, in the words of the administrator who wants it.
+    pub skips_interceptors: Option<Arc<str>>,
+    /// The descheduler that asked, where there are several.
+    pub descheduler: Option<Arc<str>>,
+    /// What requesters have asked by plain evictions, through the gateway.
+    pub asks: Box<[(String, Ask)]>,
 }
 
 /// The name under which the manager writes.
@@ -73,6 +79,22 @@ impl Request {
         })
     }
 
+    pub fn deleted(&self) -> Option<Timestamp> {
+        self.rare.as_ref()?.deleted
+    }
+
+    pub fn skips_interceptors(&self) -> Option<&Arc<str>> {
+        self.rare.as_ref()?.skips_interceptors.as_ref()
+    }
+
+    pub fn descheduler(&self) -> Option<&str> {
+        self.rare.as_ref()?.descheduler.as_deref()
+    }
+
+    pub fn asks(&self) -> &[(String, Ask)] {
+        self.rare.as_ref().map(|rare| &rare.asks[..]).unwrap_or_default()
+    }
+
     /// Who wants the pod to leave.
     pub fn requesters(&self) -> impl Iterator<Item = &str> {
         self.finalizers.iter().filter_map(|finalizer| requester_of(finalizer))
@@ -80,7 +102,7 @@ impl Request {
 
     /// The plain eviction by which this requester asked, if it did so.
     pub fn ask_of(&self, requester: &str) -> Option<&Ask> {
-        self.asks.iter().find(|(name, _)| name == requester).map(|(_, ask)| ask)
+        self.asks().iter().find(|(name, _)| name == requester).map(|(_, ask)| ask)
     }
 
     /// The grace period that all who want the pod to leave agree on: the longest, and the pod's own if anybody gave none.
@@ -128,8 +150,14 @@ impl From<RequestOnWire> for Request {
         let asks = annotations.iter().filter_map(|(key, value)| Ask::of_annotation(key, value));
         // Whoever has withdrawn asks no more, and nobody else is spoken for.
         let asks = asks.filter(|(name, _)| finalizers.iter().any(|it| requester_of(it) == Some(*name)));
-        Self {
+        let rare = RareOfRequest {
+            deleted: meta.deletion_timestamp.as_ref().map(|time| time.0),
+            skips_interceptors: skip.map(|why| why.as_str().into()),
+            descheduler: annotations.get(DESCHEDULER_INSTANCE_ANNOTATION).map(|name| name.as_str().into()),
             asks: asks.map(|(name, ask)| (name.to_owned(), ask)).collect(),
+        };
+        Self {
+            rare: (rare != RareOfRequest::default()).then(|| Box::new(rare)),
             is_progress_reported: meta.managed_fields.is_none_or(|reporters| {
                 reporters.iter().any(|reporter| reporter.manager.as_deref() != Some(MANAGER))
             }),
@@ -138,14 +166,11 @@ impl From<RequestOnWire> for Request {
             resource_version: meta.resource_version.unwrap_or_default(),
             created: meta.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             is_deleting: meta.deletion_timestamp.is_some(),
-            deleted: meta.deletion_timestamp.map(|time| time.0),
             finalizers,
             pod_name: request.spec.pod_ref.name.into(),
             pod_uid: request.spec.pod_ref.uid.into(),
             interceptors_are_resolved: !interceptors.is_empty() || marked,
             interceptors: interceptors.into(),
-            skips_interceptors: skip.map(|why| why.as_str().into()),
-            descheduler: annotations.get(DESCHEDULER_INSTANCE_ANNOTATION).map(|name| name.as_str().into()),
             deadline: SignedDuration::from_secs(request.spec.progress_deadline_seconds.into()),
             status: request.status.map(without_words_of_others).unwrap_or_default(),
             is_progress_corrected: false,

@@ -154,7 +154,7 @@ fn is_shrinking(case: &Case<'_>) -> bool {
 fn next_is_ours(request: &Request) -> Option<bool> {
     let active = request.status.active_interceptor_class.as_deref();
     let is_ours = matches!(active, Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS));
-    let is_over = request.status.active_interceptor_completed && request.skips_interceptors.is_none();
+    let is_over = request.status.active_interceptor_completed && request.skips_interceptors().is_none();
     if !(is_ours && is_over && is_wanted(request)) {
         return None;
     }
