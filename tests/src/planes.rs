@@ -4,7 +4,7 @@
 use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// So many API servers on which nothing else acts.
+/// So many run side by side: most of the time, tests wait for them.
 const AT_A_TIME: u32 = 2;
 
 static PLANES: Semaphore = Semaphore::const_new(AT_A_TIME as usize);

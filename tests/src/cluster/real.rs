@@ -26,13 +26,13 @@ impl TestCluster {
         Self::of_plane(options, planes::one().await?).await
     }
 
-    /// Starts a whole control plane: controllers and a scheduler, and kwok for nodes that are yet to be made. No other runs beside it.
+    /// Starts a whole control plane: controllers and a scheduler, and kwok for nodes that are yet to be made.
     ///
     /// # Errors
     /// See [`ControlPlane::start`].
     pub async fn real_living() -> Result<Self> {
-        let alone = planes::alone().await?;
-        Self::of_plane(Options { controllers: true, ..Options::default() }, alone).await
+        let turn = planes::one().await?;
+        Self::of_plane(Options { controllers: true, ..Options::default() }, turn).await
     }
 
     /// The same with these users.
