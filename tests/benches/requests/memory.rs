@@ -66,7 +66,8 @@ pub async fn measure(pods: usize, report: &mut Report) -> Result<()> {
         figures["waiting"]
     );
     // What admission is told of held nodes, once: there are none.
-    ensure!(figures["writes"].as_u64() <= Some(1), "it has written {} times", figures["writes"]);
+    let writes = figures["writes"].as_u64().context("nobody counted what it has written")?;
+    ensure!(writes <= 1, "it has written {writes} times");
     let figure = |name: &str| figures[name].as_f64().unwrap_or(f64::INFINITY);
     println!(
         "{pods} pods, {pods} requests and {} pods of DaemonSets: the watches have told all after {:.1} s; {:.0} MB of memory at most",
