@@ -1,9 +1,11 @@
 //! Scenarios over many seeds, each in virtual time on a runtime of its own. The first seed that fails is told with the
 //! end of its trace and the command that runs it again.
 //!
-//! `USHER_SEED=7` runs one seed, `USHER_SEEDS=500` runs so many; without them a test runs a few of its own choice.
+//! `USHER_SEED=7` runs one seed, `USHER_SEEDS=500` the first so many, `USHER_SEEDS=501-1000` the next; without them a test runs
+//! a few of its own choice. A long run says how far it is.
 
 use std::fmt;
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +18,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 const THREADS: usize = 2;
 /// Lines of the trace that a failure shows, unless it is of a single seed.
 const SHOWN: usize = 40;
+/// A line is said for one seed in so many.
+const TOLD_EVERY: u64 = 50;
 
 /// Where lines go that say what happened, if anybody wants them.
 pub type Trace = Option<UnboundedSender<String>>;
@@ -66,7 +70,10 @@ fn chosen(seed: Option<&str>, count: Option<&str>, few: u64) -> Result<RangeIncl
             let seed = number("USHER_SEED", seed)?;
             Ok(seed..=seed)
         }
-        (None, Some(count)) => Ok(1..=number("USHER_SEEDS", count)?),
+        (None, Some(range)) => match range.split_once('-') {
+            Some((first, last)) => Ok(number("USHER_SEEDS", first)?..=number("USHER_SEEDS", last)?),
+            None => Ok(1..=number("USHER_SEEDS", range)?),
+        },
         (None, None) => Ok(1..=few),
     }
 }
@@ -88,6 +95,10 @@ where
             let seed = next.fetch_add(1, Ordering::AcqRel);
             if seed > *seeds.end() {
                 return;
+            }
+            if seed.is_multiple_of(TOLD_EVERY) {
+                // Past the harness, which swallows what tests that pass have said.
+                let _ = std::io::stderr().write_all(format!("{}: at seed {seed}\n", named.test).as_bytes());
             }
             if let Err(why) = one(seed, None, &scenario) {
                 stopped.store(true, Ordering::Release);
@@ -156,6 +167,7 @@ mod tests {
     fn the_environment_says_which_seeds() {
         assert_eq!(chosen(None, None, 3).unwrap(), 1..=3);
         assert_eq!(chosen(None, Some("10"), 3).unwrap(), 1..=10);
+        assert_eq!(chosen(None, Some("11-20"), 3).unwrap(), 11..=20);
         assert_eq!(chosen(Some("7"), Some("10"), 3).unwrap(), 7..=7);
         let error = chosen(Some("x"), None, 3).unwrap_err();
         assert!(error.to_string().contains("USHER_SEED=x"), "{error}");
