@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::process::{Process, log_tail};
 use crate::watchdog::Watchdog;
 use crate::{Error, nodes, ports};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -103,6 +103,7 @@ impl ControlPlane {
         self.parts.claim.instance.publish()?;
 
         if options.controllers {
+            self.create_list(&nodes::removal_policy()).await?;
             self.start_controllers(&folder, ports, toolbox, options.nodes)?;
         }
         self.bind_roles(options).await?;
@@ -162,7 +163,11 @@ impl ControlPlane {
         if bindings.is_empty() {
             return Ok(());
         }
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": bindings}).to_string();
+        self.create_list(&bindings).await
+    }
+
+    async fn create_list(&self, items: &[Value]) -> Result<(), Error> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
         self.kubectl.run_with_input(&["create", "-f", "-"], &list).await.map(|_| ())
     }
 

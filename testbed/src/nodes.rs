@@ -1,6 +1,7 @@
 //! The nodes of a control plane. They are played by kwok, and look like nodes of one size in several zones.
 
 use crate::binaries::KUBERNETES_VERSION;
+use crate::credentials::KWOK;
 use serde_json::{Value, json};
 
 /// Marks the nodes that kwok plays; nodes without it are left to their own kubelet.
@@ -8,6 +9,31 @@ pub(crate) const FAKE_NODE_ANNOTATION: (&str, &str) = ("kwok.x-k8s.io/node", "fa
 
 /// What kwok does with nodes and pods: see the file.
 pub(crate) const STAGES: &str = include_str!("stages.yaml");
+
+/// kwok removes pods by name, and on a busy machine so late that it would hit the next pod of the name, which nobody has deleted.
+pub(crate) fn removal_policy() -> [Value; 2] {
+    let name = "kwok-removes-terminating-pods.testbed";
+    let group = "admissionregistration.k8s.io/v1";
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]});
+    let policy = json!({
+        "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Ignore",
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [{"name": "kwok", "expression": format!("request.userInfo.username == '{KWOK}'")}],
+            "validations": [{
+                "expression": "has(oldObject.metadata.deletionTimestamp)",
+                "message": "nobody has deleted this pod",
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    [policy, binding]
+}
 
 /// Node number `number`, counted from 1.
 pub(crate) fn fake_node(number: usize, zones: usize) -> Value {

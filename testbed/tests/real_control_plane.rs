@@ -59,6 +59,7 @@ async fn a_whole_control_plane_runs_pods_and_leaves_nothing_behind() {
     nodes_are_ready_in_three_zones(&plane);
     the_eviction_api_of_kubernetes_is_served(&plane);
     an_evicted_pod_is_replaced(&plane);
+    kubelets_remove_no_pod_that_nobody_deleted(&plane);
     a_pod_may_ask_to_terminate_slowly(&plane);
     users_have_the_rights_they_were_given(&plane);
 
@@ -109,6 +110,15 @@ fn an_evicted_pod_is_replaced(plane: &ControlPlane) {
         Some(running_pods(plane)).filter(|now| now.len() == 3 && !now.contains(&pods[0]))
     });
     assert!(after.contains(&pods[1]) && after.contains(&pods[2]), "the others stayed");
+}
+
+/// kwok removes pods by name, and may be late.
+fn kubelets_remove_no_pod_that_nobody_deleted(plane: &ControlPlane) {
+    let pod = running_pods(plane).into_iter().next().unwrap();
+    let kwok = ["--as=testbed:kwok", "--as-group=system:masters", "delete", "pod", "--dry-run=server", &pod];
+    let refusal = kubectl(plane, plane.kubeconfig(), &kwok, "").unwrap_err();
+    assert!(refusal.contains("nobody has deleted this pod"), "{refusal}");
+    assert!(admin(plane, &["delete", "pod", "--dry-run=server", &pod], "").contains("deleted"));
 }
 
 fn a_pod_may_ask_to_terminate_slowly(plane: &ControlPlane) {
