@@ -185,9 +185,9 @@ impl Interceptions {
     /// The cost that its owner gave it is kept beside the new one.
     async fn prefer(&self, pod: &Pod, cost: Option<i32>) -> Result<(), Failure> {
         // What is there may be a mark of ours, or what its owner has written since.
-        let own = match pod.preferred.as_deref().filter(|preferred| preferred.is_mark()) {
+        let own = match pod.preferred().filter(|preferred| preferred.is_mark()) {
             Some(marked) => marked.before.as_deref(),
-            None => pod.deletion_cost.as_deref(),
+            None => pod.deletion_cost(),
         };
         let (cost, before) = match cost {
             Some(cost) => (Some(cost.to_string()), Some(own.unwrap_or_default().to_owned())),
@@ -278,7 +278,7 @@ fn meta(uid: &str, version: &str, remembered: Option<&impl Serialize>) -> Value 
 
 /// The version of a pod that is to be handed over.
 fn version_of(pod: &Pod) -> Option<&str> {
-    pod.hand_over.as_ref().map(|hand_over| hand_over.resource_version.as_str())
+    pod.hand_over().map(|hand_over| hand_over.resource_version.as_str())
 }
 
 /// Gone, now or before.

@@ -60,9 +60,9 @@ pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> PodState {
     let pod = world.pods.get(&subject.pod).filter(|pod| *pod.uid == *subject.uid);
     let Some(pod) = pod.filter(|pod| !pod.phase.is_terminal()) else { return PodState::Gone };
     let request = world.request_of(pod);
-    if let Some(grace_ends) = pod.deletion {
+    if let Some(grace_ends) = pod.deletion() {
         let waits =
-            RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers.to_vec() });
+            RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers().to_vec() });
         return PodState::Waiting { turn: String::new(), waits };
     }
     let Some(request) = request else { return PodState::Withdrawn };

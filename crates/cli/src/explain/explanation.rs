@@ -389,7 +389,7 @@ fn pod_facts(full: &FullPod, pod: &Pod) -> PodFacts {
         node: pod.node.to_string(),
         phase: phase.unwrap_or_else(|| "Pending".to_string()),
         ready: pod.is_ready(),
-        terminating_until: pod.deletion,
+        terminating_until: pod.deletion(),
         owner: pod.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name)),
         evict_wanted: pod.evict.as_ref().and_then(|facts| facts.wanted.as_ref()).map(|wanted| {
             EvictWantedFacts { since: wanted.since.0, user: wanted.asked.as_ref().map(|ask| ask.by.clone()) }

@@ -62,7 +62,7 @@ pub struct DeploymentExplanation {
 pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation {
     let DeploymentFound { deployment, namespace_strategy, autoscaler, pods } = found;
     let slim = pods.iter().filter_map(|found| slim_pod(found.pod.as_ref()?)).map(Arc::new);
-    let (handed, slim): (Vec<_>, Vec<_>) = slim.partition(|pod| pod.hand_over.is_some());
+    let (handed, slim): (Vec<_>, Vec<_>) = slim.partition(|pod| pod.hand_over().is_some());
     let slim: BTreeMap<_, _> = slim.into_iter().map(|pod| (pod.key.clone(), pod)).collect();
     let requests: HashMap<_, _> = pods
         .iter()

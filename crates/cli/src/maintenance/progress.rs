@@ -427,8 +427,8 @@ fn waits(
     world: &World,
     now: Timestamp,
 ) -> (Option<RequestWait>, Option<Vec<Key>>, Option<Timestamp>) {
-    if let Some(grace_ends) = pod.deletion {
-        let finalizers = pod.finalizers.clone();
+    if let Some(grace_ends) = pod.deletion() {
+        let finalizers = pod.finalizers().to_vec();
         let waits = RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: finalizers.into() });
         return (Some(waits), None, None);
     }

@@ -19,8 +19,9 @@ const EVERYBODY: &[About] = &[About::Request, About::Pod, About::Owner];
 
 pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, now: Timestamp) -> Decision {
     let request = case.request;
-    if let Some(deletion) = pod.deletion {
-        let waiting_on = WaitingOn::Termination { grace_ends: deletion, finalizers: pod.finalizers.to_vec() };
+    if let Some(deletion) = pod.deletion() {
+        let waiting_on =
+            WaitingOn::Termination { grace_ends: deletion, finalizers: pod.finalizers().to_vec() };
         return terminating(request, waiting_on, now);
     }
     if left == Left::NoInterceptor && pod.names_interceptors && !request.interceptors_are_resolved {

@@ -64,19 +64,20 @@ fn pod() -> Pod {
         labels: Arc::new([("app".to_string(), "web".to_string())].into()),
         phase: Phase::Running,
         ready_since: Some(Timestamp::UNIX_EPOCH),
-        deletion: None,
-        finalizers: Box::default(),
         owner: None,
         is_mirror: false,
         names_interceptors: false,
         grace_seconds: 30,
         waiting: None,
-        deletion_cost: None,
-        preferred: None,
-        hand_over: None,
+        rare: None,
         evict: None,
         priority: 0,
     }
+}
+
+fn terminating(mut pod: Pod, grace_ends: Timestamp) -> Pod {
+    pod.rare.get_or_insert_default().deletion = Some(grace_ends);
+    pod
 }
 
 fn budget(name: &str, allowed: i32) -> Budget {
@@ -308,7 +309,7 @@ mod eviction {
 
     #[test]
     fn terminating_pods_are_not_evicted() {
-        let pod = Pod { deletion: Some(at(30)), ..pod() };
+        let pod = terminating(pod(), at(30));
         let decision = decide(&case(&request(&[]), &pod), at(0));
         assert_eq!(decision.effects, []);
         assert!(matches!(decision.waiting_on, Some(WaitingOn::Termination { .. })));
@@ -407,7 +408,7 @@ mod eviction {
         let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
         let blocked = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(10));
         request.status = written(&blocked).unwrap().clone();
-        let pod = Pod { deletion: Some(at(60)), ..pod };
+        let pod = terminating(pod, at(60));
         let terminating = decide(&case(&request, &pod), at(30));
         let status = written(&terminating).unwrap().clone();
         let condition = &status.conditions[0];
@@ -764,7 +765,7 @@ mod garbage_collection {
     #[test]
     fn a_pod_that_has_ended_is_called_kept_only_if_nobody_deletes_it() {
         let kept = Pod { phase: Phase::Succeeded, ..pod() };
-        let deleted = Pod { deletion: Some(at(5)), ..kept.clone() };
+        let deleted = terminating(kept.clone(), at(5));
         for (pod, words) in [(kept, "is kept"), (deleted, "is being deleted")] {
             let decision = decide(&case(&request(&[]), &pod), at(10));
             let told = decision.effects.iter().find_map(|effect| match effect {

@@ -87,6 +87,13 @@ pub(super) fn why_unavailable(pod: &Pod, min_ready_seconds: u32, now: Timestamp)
         .then_some(Unavailable::NotReadyLongEnough { until: available_at })
 }
 
+/// There are some, and all are ready.
+pub(super) fn only_time_is_left<'a>(unavailable: impl Iterator<Item = &'a Unavailable>) -> bool {
+    let mut unavailable = unavailable.peekable();
+    unavailable.peek().is_some()
+        && unavailable.all(|why| matches!(why, Unavailable::NotReadyLongEnough { .. }))
+}
+
 /// From the grace period of a pod, and the time that its pods needed to become ready. Of several, the one in the middle: a
 /// container that was restarted makes its pod look slow.
 pub(super) fn batch<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> SignedDuration {

@@ -87,7 +87,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let message = format!("DaemonSet {name} opted out of eviction requests: its pods stay");
         return Decision::default().act(complete(request, message));
     }
-    if let Some(grace_ends) = pod.deletion {
+    if let Some(grace_ends) = pod.deletion() {
         // Until its grace ends, that it is on its way is progress.
         let beat = next_beat(request);
         let mut decision = waits(Wait::Terminating, (beat < grace_ends).then_some(beat));

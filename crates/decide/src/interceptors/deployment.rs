@@ -116,13 +116,36 @@ pub struct Deployments {
     unseen: HashMap<Key, Timestamp>,
     /// How often a pod to be handed over was made for a request, by its UID, and when last.
     made: HashMap<Arc<str>, (u32, Timestamp)>,
-    /// How many new pods of a Deployment were ready at most since the first of others was asked to leave, and since when. New ones that are
-    /// lost again and again are no progress.
-    most_ready: HashMap<Key, (usize, Timestamp)>,
+    most_ready: HashMap<Key, MostReady>,
     told: HashMap<Key, String>,
     told_refusals: HashMap<Key, String>,
     /// Kinds that the manager must not read.
     unread: BTreeSet<&'static str>,
+}
+
+/// How many new pods of a Deployment were ready at most since the first of those was asked to leave that wait now. New ones that are
+/// lost again and again are no progress.
+#[derive(Debug, Clone, Copy)]
+struct MostReady {
+    since: Timestamp,
+    count: usize,
+    /// When that many were ready for the first time.
+    moved: Timestamp,
+}
+
+impl MostReady {
+    /// When the first of those that wait has left, others are the first, and fewer pods are new to them: what has come before they
+    /// were asked is no progress for them, and what comes from now on is.
+    fn after(before: Option<Self>, since: Timestamp, ready: &[Timestamp]) -> Self {
+        let (count, moved) = match before {
+            None => (0, Timestamp::MIN),
+            Some(before) if before.since == since => (before.count, before.moved),
+            Some(before) => (ready.len(), before.moved),
+        };
+        let is_more = ready.len() > count;
+        let moved = if is_more { ready.iter().max().copied().unwrap_or(moved) } else { moved };
+        Self { since, count: ready.len().max(count), moved }
+    }
 }
 
 impl BundledInterceptor for Deployments {
@@ -337,7 +360,7 @@ impl Deployments {
         if let Some(before) = before {
             self.marked.remove(&before.uid);
         }
-        if let Some(pod) = self.pods.get(key).filter(|pod| pod.preferred.is_some()) {
+        if let Some(pod) = self.pods.get(key).filter(|pod| pod.preferred().is_some()) {
             self.marked.insert(pod.uid.clone(), key.clone());
         }
         let sets = [before, self.pods.get(key).map(|pod| &**pod)];
@@ -359,7 +382,7 @@ impl Deployments {
         match controller_of(&pod) {
             Some(Controller::ReplicaSet(set)) => {
                 self.of_set.entry(set.clone()).or_default().insert(key.clone());
-                let concerns = pod.preferred.is_some() || self.requests.contains_key(&pod.request_key());
+                let concerns = pod.preferred().is_some() || self.requests.contains_key(&pod.request_key());
                 match self.workload_of(&set) {
                     Some(key) if concerns || self.active.contains(&key) => {
                         self.pending.insert(Item::Workload(key));
@@ -492,7 +515,7 @@ impl Deployments {
     /// The ReplicaSet that controls the pod is known, and has none.
     fn is_without_deployment(&self, pod: &Pod, set: &Key) -> bool {
         let is_its = |set: &ReplicaSet| {
-            pod.hand_over.is_some() || pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid)
+            pod.hand_over().is_some() || pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid)
         };
         self.sets.get(set).is_some_and(|set| is_its(set) && set.deployment.is_none())
     }
@@ -570,16 +593,15 @@ impl Deployments {
         let is_asked =
             |pod: &&Arc<Pod>| self.requests.get(&pod.request_key()).is_some_and(|it| is_wanted(it));
         let handed_asked = handed.iter().filter(is_asked).map(|pod| pod.uid.clone()).collect();
-        let since = asked_at(requests.values());
+        let is_ours = |request: &&Arc<Request>| CLASSES.iter().any(|class| has_turn(request, class));
+        let since = asked_at(requests.values().filter(is_ours));
         let new = pods.values().chain(&handed).filter(|pod| pod.created >= since && !pod.is_terminating());
         let ready: Vec<Timestamp> = new.filter_map(|pod| pod.ready_since).collect();
-        let (most, moved) = self.most_ready.get(key).copied().unwrap_or((0, Timestamp::MIN));
-        let is_more = ready.len() > most;
-        let moved = if is_more { ready.iter().max().copied().unwrap_or(moved) } else { moved };
-        let most_ready = (ready.len().max(most), moved);
+        let most_ready = MostReady::after(self.most_ready.get(key).copied(), since, &ready);
         let strategy =
             self.namespaces.strategy(Bundled::Deployment, &deployment.key, deployment.strategy.as_deref());
-        let wanted = strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy);
+        let said = strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy);
+        let wanted = surge::strategy_of(deployment, said);
         let case = Case {
             deployment,
             strategy: match (wanted, self.hand_over) {
@@ -594,7 +616,7 @@ impl Deployments {
             handed_asked: &handed_asked,
             may_hand_over: self.hand_over != HandOver::Off,
             taken: &self.taken,
-            moved,
+            moved: most_ready.moved,
             refused: self.refused.get(key).map(|(_, why)| why.as_str()),
         };
         let mut decision = surge::decide(&case, now);
@@ -614,7 +636,7 @@ impl Deployments {
             && handed.is_empty()
             && deployment.surge.is_none()
             && autoscaler.is_none_or(|autoscaler| autoscaler.raised.is_none())
-            && !pods.values().any(|pod| pod.preferred.is_some());
+            && !pods.values().any(|pod| pod.preferred().is_some());
         if is_idle || pods.len() < MANY {
             self.looked_at.remove(key);
         } else {
@@ -699,7 +721,7 @@ impl Deployments {
         let is_on = self.namespaces.strategy(Bundled::Deployment, &pod.key, None) != Ok(Strategy::Off);
         let is_set = !matches!(controller, None | Some(Controller::HandOver(_)));
         let prefers = is_set && is_ours && is_on && !pod.is_terminating();
-        match (&pod.preferred, prefers) {
+        match (pod.preferred(), prefers) {
             (None, true) => {
                 decision.effects.push(Effect::Prefer { pod: pod.clone(), cost: Some(i32::MIN) });
             }
@@ -723,7 +745,7 @@ impl Deployments {
 }
 
 fn controller_of(pod: &Pod) -> Option<Controller> {
-    if let Some(hand_over) = &pod.hand_over {
+    if let Some(hand_over) = pod.hand_over() {
         return Some(Controller::HandOver(Key::new(pod.key.namespace.clone(), hand_over.set.clone())));
     }
     let Owner { api_version, kind, name, .. } = &**pod.owner.as_ref()?;

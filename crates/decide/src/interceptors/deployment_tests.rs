@@ -603,3 +603,25 @@ fn a_pod_whose_replica_set_no_watch_has_told_of_is_not_left_to_the_eviction_api_
     pending(&mut known, [Event::Deployment(WatchEvent::Deleted(key("web")))]);
     assert_eq!(completes(&mut known, 62), (false, Some(at(122))));
 }
+
+#[test]
+fn those_who_were_asked_later_have_progress_of_their_own() {
+    let after = |before: Option<MostReady>, since: i64, ready: &[i64]| {
+        let ready: Vec<Timestamp> = ready.iter().map(|second| at(*second)).collect();
+        MostReady::after(before, at(since), &ready)
+    };
+    let first = after(None, 0, &[10, 20, 30]);
+    assert_eq!((first.count, first.moved), (3, at(30)));
+    // The third is lost, and another one comes for it: that is no progress.
+    let lost = after(Some(first), 0, &[10, 20]);
+    let again = after(Some(lost), 0, &[10, 20, 50]);
+    assert_eq!((again.count, again.moved), (3, at(30)));
+    // Those that were asked at first have left, and none is new to those that were asked at second 60.
+    let next = after(Some(again), 60, &[]);
+    assert_eq!((next.count, next.moved), (0, at(30)));
+    let moved = after(Some(next), 60, &[70]);
+    assert_eq!((moved.count, moved.moved), (1, at(70)));
+    // What is new to them already when they become the first is no progress either.
+    let known = after(Some(again), 60, &[70]);
+    assert_eq!((known.count, known.moved), (1, at(30)));
+}

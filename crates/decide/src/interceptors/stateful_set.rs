@@ -14,7 +14,9 @@ use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 
 use super::at_a_time::{Asked, room};
-use super::availability::{Unavailable, asked_at, batch, later, moved_at, why_unavailable};
+use super::availability::{
+    Unavailable, asked_at, batch, later, moved_at, only_time_is_left, why_unavailable,
+};
 use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Outcome, Pending, Wait};
 use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, was_given_over};
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
@@ -181,6 +183,9 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let mut room_for_down = state.room_for_down;
     let mut waiting = 0;
     let moved = moved_at(case.pods.values(), asked_at(case.requests.values()));
+    let min_ready = SignedDuration::from_secs(set.min_ready_seconds.into());
+    let is_settling = now <= later(moved, min_ready) && only_time_is_left(state.unavailable.values());
+    let moved = if is_settling { now } else { moved };
     for ordinal in state.waiting.clone() {
         let Some(pod) = case.pods.get(&ordinal) else { continue };
         let Some(request) = case.requests.get(&pod.uid) else { continue };

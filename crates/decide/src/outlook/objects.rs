@@ -32,7 +32,7 @@ impl Pod {
     /// Nothing recreates it. `kubectl drain` wants `--force` for these.
     pub fn has_no_controller(&self) -> bool {
         // One that is to be handed over to a ReplicaSet is about to have one, and its request until then.
-        self.is_evictable() && self.pod.owner.is_none() && self.pod.hand_over.is_none()
+        self.is_evictable() && self.pod.owner.is_none() && self.pod.hand_over().is_none()
     }
 
     /// No other controller than a bundled one answers for it.

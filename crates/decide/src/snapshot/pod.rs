@@ -72,9 +72,6 @@ pub struct Pod {
     pub phase: Phase,
     /// Since when it is ready, if it is.
     pub ready_since: Option<Timestamp>,
-    /// Set while it terminates: when its grace ends.
-    pub deletion: Option<Timestamp>,
-    pub finalizers: Box<[String]>,
     pub owner: Option<Arc<Owner>>,
     /// It stands for a static pod. The annotation alone does not say so, since whoever creates a pod can write it: the kubelet
     /// names its node as the controller too.
@@ -85,14 +82,23 @@ pub struct Pod {
     pub grace_seconds: u32,
     /// Why it has not started. Few pods wait.
     pub waiting: Option<Box<Waiting>>,
+    /// What the Pod Evict Policy decides by, if there is any of it.
+    pub evict: Option<Box<EvictFacts>>,
+    /// What few pods have.
+    pub rare: Option<Box<RareOfPod>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RareOfPod {
+    /// Set while it terminates: when its grace ends.
+    pub deletion: Option<Timestamp>,
+    pub finalizers: Box<[String]>,
     /// What its owner says of its deletion when a ReplicaSet is scaled down, as it was written.
     pub deletion_cost: Option<Box<str>>,
     /// It is to be deleted before others when its ReplicaSet is scaled down, and what it had before that.
-    pub preferred: Option<Box<PreferredForDeletion>>,
+    pub preferred: Option<PreferredForDeletion>,
     /// It is to take the place of another pod, and no ReplicaSet has it yet.
-    pub hand_over: Option<Box<HandOverPod>>,
-    /// What the Pod Evict Policy decides by, if there is any of it.
-    pub evict: Option<Box<EvictFacts>>,
+    pub hand_over: Option<HandOverPod>,
 }
 
 /// Who ends a pod that Kubernetes wants to evict, and whether it does.
@@ -165,13 +171,37 @@ impl Pod {
     }
 
     pub fn is_terminating(&self) -> bool {
-        self.deletion.is_some()
+        self.deletion().is_some()
+    }
+
+    /// Set while it terminates: when its grace ends.
+    pub fn deletion(&self) -> Option<Timestamp> {
+        self.rare.as_ref()?.deletion
+    }
+
+    pub fn finalizers(&self) -> &[String] {
+        self.rare.as_ref().map(|rare| &rare.finalizers[..]).unwrap_or_default()
+    }
+
+    /// What its owner says of its deletion when a ReplicaSet is scaled down, as it was written.
+    pub fn deletion_cost(&self) -> Option<&str> {
+        self.rare.as_ref()?.deletion_cost.as_deref()
+    }
+
+    /// It is to be deleted before others when its ReplicaSet is scaled down, and what it had before that.
+    pub fn preferred(&self) -> Option<&PreferredForDeletion> {
+        self.rare.as_ref()?.preferred.as_ref()
+    }
+
+    /// It is to take the place of another pod, and no ReplicaSet has it yet.
+    pub fn hand_over(&self) -> Option<&HandOverPod> {
+        self.rare.as_ref()?.hand_over.as_ref()
     }
 
     /// It is to be handed over to a ReplicaSet that its name does not tell: only its annotation does.
     pub fn is_named_after_another_set(&self) -> bool {
         let named = set_after_which_it_is_named(&self.key.name);
-        self.hand_over.as_ref().is_some_and(|it| named != Some(&*it.set))
+        self.hand_over().is_some_and(|it| named != Some(&*it.set))
     }
 
     /// Which part of a drain plan it belongs to.
@@ -247,6 +277,13 @@ impl From<PodOnWire> for Pod {
         });
         let is_mirror = annotations.contains_key(MIRROR_ANNOTATION)
             && owner.as_ref().is_some_and(|owner| owner.is_node(&pod.spec.node_name));
+        let rare = RareOfPod {
+            deletion: meta.deletion_timestamp.map(|time| time.0),
+            finalizers: meta.finalizers.unwrap_or_default().into(),
+            deletion_cost: annotations.get(POD_DELETION_COST_ANNOTATION).map(|cost| cost.as_str().into()),
+            preferred: preferred(&annotations),
+            hand_over,
+        };
         Self {
             key: Key::new(text(meta.namespace), text(meta.name)),
             uid: text(meta.uid),
@@ -256,14 +293,10 @@ impl From<PodOnWire> for Pod {
             labels: Arc::new(meta.labels.unwrap_or_default()),
             phase: Phase::parse(&pod.status.phase),
             ready_since: ready.map(|it| it.since.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
-            deletion: meta.deletion_timestamp.map(|time| time.0),
-            finalizers: meta.finalizers.unwrap_or_default().into(),
             owner,
             is_mirror,
-            deletion_cost: annotations.get(POD_DELETION_COST_ANNOTATION).map(|cost| cost.as_str().into()),
-            preferred: preferred(&annotations),
-            hand_over,
             evict,
+            rare: (rare != RareOfPod::default()).then(|| Box::new(rare)),
             names_interceptors: !interceptors.is_empty(),
             grace_seconds: u32::try_from(pod.spec.termination_grace_period_seconds.max(0))
                 .unwrap_or(u32::MAX),
@@ -285,7 +318,7 @@ fn set_after_which_it_is_named(pod: &str) -> Option<&str> {
 
 /// One that has a controller is handed over, whatever its annotation says. One that has lost the annotation, and whom nobody controls
 /// yet, is about to be adopted by the ReplicaSet after which it is named.
-fn hand_over(meta: &ObjectMeta, annotations: &BTreeMap<String, String>) -> Option<Box<HandOverPod>> {
+fn hand_over(meta: &ObjectMeta, annotations: &BTreeMap<String, String>) -> Option<HandOverPod> {
     let owners = meta.owner_references.as_deref()?;
     let is_request = |owner: &&OwnerReference| {
         let group = owner.api_version.split_once('/').map(|(group, _)| group);
@@ -301,20 +334,25 @@ fn hand_over(meta: &ObjectMeta, annotations: &BTreeMap<String, String>) -> Optio
         None if is_labelled => set_after_which_it_is_named(meta.name.as_deref()?)?,
         None => return None,
     };
-    Some(Box::new(HandOverPod {
+    Some(HandOverPod {
         set: set.into(),
         request: request.uid.as_str().into(),
         resource_version: meta.resource_version.clone().unwrap_or_default(),
         is_labelled,
-    }))
+    })
 }
 
 /// Only what was written together is a mark.
-fn preferred(annotations: &BTreeMap<String, String>) -> Option<Box<PreferredForDeletion>> {
+fn is_cost(text: &str) -> bool {
+    text.parse::<i32>().is_ok_and(|cost| cost.to_string() == text)
+}
+
+fn preferred(annotations: &BTreeMap<String, String>) -> Option<PreferredForDeletion> {
     let before = annotations.get(DELETION_COST_BEFORE_ANNOTATION)?;
     let cost = annotations.get(POD_DELETION_COST_ANNOTATION).and_then(|text| text.parse().ok());
-    Some(Box::new(PreferredForDeletion {
+    Some(PreferredForDeletion {
         cost: cost.unwrap_or(0),
-        before: Some(before).filter(|text| !text.is_empty()).cloned(),
-    }))
+        // What the server would not take for a cost was none.
+        before: Some(before).filter(|text| is_cost(text)).cloned(),
+    })
 }

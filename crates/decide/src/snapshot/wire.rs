@@ -590,7 +590,7 @@ mod tests {
         );
         assert_eq!(pod.labels["app"], "web");
         assert_eq!((pod.priority, pod.kind()), (7, PodType::DaemonSet));
-        assert_eq!(pod.deletion.unwrap().to_string(), "2026-01-01T00:00:30Z");
+        assert_eq!(pod.deletion().unwrap().to_string(), "2026-01-01T00:00:30Z");
     }
 
     #[test]

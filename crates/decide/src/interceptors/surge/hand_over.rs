@@ -70,7 +70,7 @@ impl NewHandOver {
 
     /// This is it: a manager that was killed has made it, or it is known too late.
     pub fn is(&self, pod: &Pod) -> bool {
-        pod.hand_over.as_ref().is_some_and(|it| it.request == self.request.uid && it.set == self.set.name)
+        pod.hand_over().is_some_and(|it| it.request == self.request.uid && it.set == self.set.name)
     }
 }
 
@@ -94,14 +94,14 @@ pub fn name(set: &str, request_uid: &str, taken: u32) -> String {
 
 /// The pod that was made for the one of this request.
 pub(super) fn replacement<'a>(case: &Case<'a>, request: &Request) -> Option<&'a Arc<Pod>> {
-    let is_its = |pod: &&Arc<Pod>| pod.hand_over.as_ref().is_some_and(|it| it.request == request.uid);
+    let is_its = |pod: &&Arc<Pod>| pod.hand_over().is_some_and(|it| it.request == request.uid);
     let is_asked = |pod: &Pod| case.handed_asked.contains(&pod.uid);
     let is_there = |pod: &&Arc<Pod>| !pod.is_terminating() && !pod.phase.is_terminal() && !is_asked(pod);
     case.handed.iter().filter(is_its).find(is_there)
 }
 
 pub(super) fn is_labelled(pod: &Pod) -> bool {
-    pod.hand_over.as_ref().is_some_and(|it| it.is_labelled)
+    pod.hand_over().is_some_and(|it| it.is_labelled)
 }
 
 /// Those that nobody waits for any more. What is on its way into its ReplicaSet is the ReplicaSet's: for it, another one may have gone.
@@ -115,7 +115,7 @@ pub(super) fn dropped<'a>(
     let kept: Vec<&Arc<Pod>> = asked
         .filter(|(pod, request)| {
             let set = pod.owner.as_ref().map(|owner| &owner.name);
-            let is_of_its_set = |new: &Arc<Pod>| new.hand_over.as_ref().map(|it| &it.set) == set;
+            let is_of_its_set = |new: &Arc<Pod>| new.hand_over().map(|it| &it.set) == set;
             is_on
                 && !case.deployment.has_old_pods
                 && is_wanted(request)
@@ -149,7 +149,7 @@ pub(super) fn dropped<'a>(
 
 /// The label of the ReplicaSet that is to adopt the pod, as its pods have it.
 fn hash_of<'a>(case: &Case<'a>, pod: &Pod) -> Option<&'a str> {
-    let set = &pod.hand_over.as_ref()?.set;
+    let set = &pod.hand_over()?.set;
     let is_its = |pod: &&Arc<Pod>| pod.owner.as_ref().is_some_and(|owner| owner.name == *set);
     case.pods.values().find(is_its)?.labels.get(POD_TEMPLATE_HASH_LABEL).map(String::as_str)
 }
@@ -200,7 +200,7 @@ fn to_be_made<'a>(
     most: usize,
 ) -> impl Iterator<Item = NewHandOver> + use<'a> {
     let is_made_for = |request: &Request| {
-        case.handed.iter().any(|pod| pod.hand_over.as_ref().is_some_and(|it| it.request == request.uid))
+        case.handed.iter().any(|pod| pod.hand_over().is_some_and(|it| it.request == request.uid))
     };
     let is_there = |pod: &&Arc<Pod>| !pod.is_terminating() && !pod.phase.is_terminal();
     let there = case.pods.values().filter(is_there).count() + case.handed.len();

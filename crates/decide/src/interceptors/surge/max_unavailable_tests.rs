@@ -35,6 +35,18 @@ fn opted_in_at_most_max_unavailable_go_at_a_time() {
 }
 
 #[test]
+fn where_neither_surge_nor_unavailable_is_anybody_one_goes_at_a_time() {
+    let mut scene = Scene::new(3).with(|it| {
+        it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": "25%"});
+    });
+    scene.strategy = Strategy::MaxUnavailable;
+    for (cost, pod) in (i32::MIN..).zip(["a", "b", "c"]) {
+        scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
+    }
+    says(&scene, &["completes a", "reports b", "reports c"]);
+}
+
+#[test]
 fn opting_in_to_max_unavailable_in_the_middle_takes_the_surge_back() {
     let mut scene = Scene::new(2).surge(1, 3, 3, 0).preferred("c", i32::MIN);
     scene.deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 1.into();

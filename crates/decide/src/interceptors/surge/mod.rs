@@ -23,11 +23,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use usher_api::names::EVICTION_REQUEST_STRATEGY_ANNOTATION;
+use usher_api::names::{
+    DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
+};
 use usher_api::workloads::Strategy;
 
 use super::availability::{Unavailable, later, why_unavailable};
-use super::{Decision, Effect, Wait, complete, next_beat};
+use super::{Decision, Effect, Wait, complete, has_turn, next_beat};
 use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request};
 pub use describe::{Description, describe};
 pub use hand_over::{NewHandOver, name as hand_over_name};
@@ -45,7 +47,7 @@ const TRIES: u32 = 2;
 /// A pod that was given over to the ReplicaSet waits for so long if there is no surge for it any more, and cannot be.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// So long it takes until a new pod that has no room is not waited for, if others have found some.
+/// So long it takes until a new pod that has no room, or does not start, is not waited for, if others are available.
 const ROOM: SignedDuration = SignedDuration::from_secs(30);
 
 /// Everything that a decision on the requests of one Deployment depends on, but the time.
@@ -181,20 +183,24 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
         if decision.effects.iter().any(is_completion) {
             return decision;
         }
-        let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(request));
+        let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(case, request));
         decision.recheck_at = beats.filter(|at| *at > now).min();
         decision.waiting_on = state.asked().next().map(|_| Wait::Others);
     } else if !state.in_between.is_empty() {
         decision.waiting_on = Some(Wait::Others);
     } else if !state.given_over.is_empty() {
-        decision.effects.extend(delete(case, &state, most, now));
-        let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(request));
-        decision.recheck_at = beats.filter(|at| *at > now).min();
+        decision.effects.extend(delete(case, &state, (most, may_shrink), now));
+        let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(case, request));
+        let fewer = without_others(case, &state).map(|(_, at)| at);
+        decision.recheck_at = beats.chain(fewer).filter(|at| *at > now).min();
         decision.waiting_on = Some(Wait::Others);
     } else {
         let target = u32::try_from(state.waiting.len().min(most)).unwrap_or(u32::MAX);
         let is_replaced = state.batch > 0 && !state.is_rolling_out && state.is_replaced();
-        let fewer = without_room(case, &state);
+        let fewer = without_others(case, &state);
+        if !is_replaced {
+            decision.effects.extend(tried_before(case, &state));
+        }
         if is_replaced && comes_first(case, &state) {
             decision.effects.extend(give_over(case, &state));
             return decision;
@@ -233,20 +239,47 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
     looked_at_again(decision)
 }
 
-/// Some of the new pods are available, and there is no room for the others: by so many it surges then, from that time on. Those that
-/// have come are enough for some that wait, and a ReplicaSet gives up pods first that are not ready.
-fn without_room(case: &Case<'_>, state: &SurgeState<'_>) -> Option<(u32, Timestamp)> {
-    let spare = u32::try_from(state.available).unwrap_or(u32::MAX).saturating_sub(state.size.wanted);
-    let has_no_room = |why: &Unavailable| {
-        matches!(why, Unavailable::Unschedulable { .. } | Unavailable::VolumeCannotMove { .. })
+/// Some of the new pods are available, and the others cannot be: by so many it surges then, from that time on. Those that have come are
+/// enough for some that wait, and a ReplicaSet gives up pods first that are not ready.
+fn without_others(case: &Case<'_>, state: &SurgeState<'_>) -> Option<(u32, Timestamp)> {
+    let patience = |why: &Unavailable| match why {
+        Unavailable::Unschedulable { .. }
+        | Unavailable::VolumeCannotMove { .. }
+        | Unavailable::NotStarted { .. } => Some(ROOM),
+        // It may only be slow.
+        Unavailable::NotReady => Some(PATIENCE),
+        Unavailable::Missing | Unavailable::Terminating | Unavailable::NotReadyLongEnough { .. } => None,
     };
-    let is_stuck = (state.missing == 0 || case.deployment.replica_failure.is_some())
-        && state.unavailable.iter().all(|(_, why)| has_no_room(why));
+    let cannot_come = state.missing == 0 || case.deployment.replica_failure.is_some();
+    if !cannot_come || state.is_rolling_out {
+        return None;
+    }
+    let mut longest = ROOM;
+    for (_, why) in &state.unavailable {
+        longest = longest.max(patience(why)?);
+    }
+    let spare = state.spare();
     let made = state.unavailable.iter().map(|(pod, _)| pod.created);
     let ready = case.pods.values().filter_map(|pod| pod.ready_since);
     let moved = made.chain(ready).max()?;
-    (is_stuck && !state.is_rolling_out && spare > 0 && spare < state.size.by)
-        .then(|| (spare, later(moved, ROOM)))
+    (spare > 0 && spare < state.size.by).then(|| (spare, later(moved, longest)))
+}
+
+/// The Deployment itself has tried it, and its autoscaler, whose turn came after that, would try the same once more.
+fn tried_before<'a>(case: &'a Case<'_>, state: &'a SurgeState<'_>) -> impl Iterator<Item = Effect> + use<'a> {
+    let update = case.deployment.rolling_update.as_ref();
+    let surges = update.is_some_and(|update| update.max_surge.up(state.size.wanted) > 0);
+    let comes_after = |request: &Request| {
+        let own = place(request, DEPLOYMENT_CLASS);
+        own.is_some() && own < place(request, HORIZONTAL_POD_AUTOSCALER_CLASS)
+    };
+    let tried = state.waiting.iter().filter(move |(_, request)| {
+        surges && has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS) && comes_after(request)
+    });
+    tried.map(|(_, request)| {
+        let name = &case.deployment.key.name;
+        complete(request, format!("Deployment {name} has surged for it already, and it did not help: {LEFT}"))
+    })
 }
 
 /// The replacements of the batch are available: the next interceptor ends its pods.
@@ -301,11 +334,11 @@ const LEFT: &str = "it is left to the eviction API";
 fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_reverted: bool) -> Option<String> {
     let name = &deployment.key.name;
     let annotation = EVICTION_REQUEST_STRATEGY_ANNOTATION;
-    let Some(update) = &deployment.rolling_update else {
+    if deployment.rolling_update.is_none() {
         return Some(format!(
             "Deployment {name} has the strategy Recreate, which takes all pods down first: {LEFT}"
         ));
-    };
+    }
     if deployment.is_deleting {
         return Some(format!("Deployment {name} is being deleted: {LEFT}"));
     }
@@ -321,9 +354,6 @@ fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_rever
     }
     match strategy {
         Strategy::Off => Some(format!("Deployment {name} opted out: {LEFT}")),
-        Strategy::MaxUnavailable if update.max_unavailable.down(deployment.replicas) == 0 => {
-            Some(format!("Deployment {name} asks for MaxUnavailable, and its maxUnavailable is 0: {LEFT}"))
-        }
         Strategy::MaxUnavailable => None,
         Strategy::Default | Strategy::Surge | Strategy::HandOver if max_surge == 0 => Some(format!(
             "Deployment {name} has no maxSurge: {LEFT}; it opts in to its maxUnavailable by the annotation {annotation}=MaxUnavailable"
@@ -335,8 +365,22 @@ fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_rever
     }
 }
 
+/// What counts for a Deployment. With a `maxSurge` it is asked to take its `maxUnavailable` by itself alone, since a namespace asks all its
+/// workloads; and where that is nobody, it surges all the same.
+pub fn strategy_of(deployment: &Deployment, said: Strategy) -> Strategy {
+    let Some(update) = deployment.rolling_update.as_ref().filter(|_| said == Strategy::MaxUnavailable) else {
+        return said;
+    };
+    let is_own = deployment.strategy.as_deref() == Some("MaxUnavailable");
+    let by = deployment.surge.as_ref().map_or(0, |surge| surge.by);
+    let surges = update.max_surge.up(deployment.replicas.saturating_sub(by)) > 0;
+    let is_nobody = update.max_unavailable.down(deployment.replicas) == 0;
+    if surges && (!is_own || is_nobody) { Strategy::Default } else { said }
+}
+
 /// By how many it would surge for pods that are asked to leave, as far as that can be told before any is: `None` if it would not.
 pub fn would_surge_by(deployment: &Deployment, strategy: Strategy) -> Option<u32> {
+    let strategy = strategy_of(deployment, strategy);
     let surge = deployment.surge.clone().unwrap_or_default();
     let wanted = deployment.replicas.saturating_sub(surge.by);
     let most = deployment.rolling_update.as_ref()?.max_surge.up(wanted);
@@ -353,12 +397,19 @@ fn progress_of(request: &Request) -> Timestamp {
     request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0)
 }
 
-fn patience_ends(request: &Request) -> Option<Timestamp> {
-    request.status.progress_timestamp.as_ref().map(|time| later(time.0, PATIENCE))
+/// As long as new pods become ready, nobody who waits for one loses patience.
+fn patience_ends(case: &Case<'_>, request: &Request) -> Option<Timestamp> {
+    let progress = request.status.progress_timestamp.as_ref()?.0;
+    Some(later(progress.max(case.moved), PATIENCE))
 }
 
 /// The turn of the ReplicaSet: pods whose replacement is available are deleted by taking the surge back.
-fn delete(case: &Case<'_>, state: &SurgeState<'_>, most: usize, now: Timestamp) -> Vec<Effect> {
+fn delete(
+    case: &Case<'_>,
+    state: &SurgeState<'_>,
+    (most, may_shrink): (usize, bool),
+    now: Timestamp,
+) -> Vec<Effect> {
     if state.is_shrinking {
         // It is done already: they go as soon as the controllers follow.
         return Vec::new();
@@ -367,7 +418,11 @@ fn delete(case: &Case<'_>, state: &SurgeState<'_>, most: usize, now: Timestamp) 
     if state.for_surge > 0 {
         // One whose replacement is not available, or not any more, is waited for in patience.
         if !(is_steady && state.is_replaced() && comes_first(case, state)) {
-            return if state.is_rolling_out { Vec::new() } else { lost(case, state, now) };
+            return match without_others(case, state) {
+                _ if state.is_rolling_out => Vec::new(),
+                Some((by, at)) if at <= now && may_shrink => lower(case, state, by).into_iter().collect(),
+                _ => lost(case, state, now),
+            };
         }
         let count = u32::try_from(state.for_surge).unwrap_or(u32::MAX);
         return lower(case, state, state.size.by.saturating_sub(count)).into_iter().collect();
@@ -387,9 +442,11 @@ fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> 
     let message = format!(
         "Deployment {name} has no available replacement of the pod any more: it is left to the eviction API"
     );
-    let is_lost = |request: &Request| patience_ends(request).is_none_or(|ends| ends <= now);
-    let turns = state.given_over.iter().filter(|(_, request)| !is_completed(request));
-    let lost = turns.filter(|(_, request)| is_lost(request));
+    let is_lost = |request: &Request| patience_ends(case, request).is_none_or(|ends| ends <= now);
+    // For the first of them there are new pods, and they go for those, if the server lets them.
+    let replaced = if case.refused.is_some() { 0 } else { state.for_surge.min(state.spare() as usize) };
+    let turns = state.given_over.iter().skip(replaced);
+    let lost = turns.filter(|(_, request)| !is_completed(request) && is_lost(request));
     lost.map(|(_, request)| complete(request, message.clone())).collect()
 }
 

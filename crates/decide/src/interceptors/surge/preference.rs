@@ -14,12 +14,12 @@ use crate::snapshot::{Key, Pod, PreferredForDeletion};
 
 /// The place of the pod among those that go first, unless somebody has written another cost since.
 pub(super) fn mark_of(pod: &Pod) -> Option<i32> {
-    pod.preferred.as_ref().filter(|preferred| preferred.is_mark()).map(|preferred| preferred.cost)
+    pod.preferred().filter(|preferred| preferred.is_mark()).map(|preferred| preferred.cost)
 }
 
 /// As the ReplicaSet reads it.
 fn cost_of(pod: &Pod) -> i32 {
-    pod.deletion_cost.as_ref().and_then(|cost| cost.parse().ok()).unwrap_or(0)
+    pod.deletion_cost().and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 
 /// Its owner gave it a cost that no mark goes below, such as by the template: it would go for one that is asked to leave.
@@ -55,7 +55,7 @@ pub(super) fn preferences(
     let is_called_off = |pod: &Arc<Pod>| called_off.iter().any(|other| other.uid == pod.uid);
     let present = || case.pods.values().filter(|pod| !pod.is_terminating());
     let undo = present()
-        .filter(|pod| pod.preferred.is_some() && !is_preferred(pod) && !is_called_off(pod))
+        .filter(|pod| pod.preferred().is_some() && !is_preferred(pod) && !is_called_off(pod))
         .map(|pod| Effect::Prefer { pod: pod.clone(), cost: None });
 
     // Those that go, those that go next, those that wait, and those that are nobody's of these any more or came for nothing.

@@ -47,6 +47,11 @@ impl<'a> SurgeState<'a> {
         self.waiting.iter().chain(&self.given_over).chain(&self.in_between)
     }
 
+    /// So many are available beside those that its owner wants.
+    pub(super) fn spare(&self) -> u32 {
+        u32::try_from(self.available).unwrap_or(u32::MAX).saturating_sub(self.size.wanted)
+    }
+
     /// All that are to stay are available.
     pub(super) fn is_replaced(&self) -> bool {
         self.unavailable.is_empty() && self.missing == 0 && self.surplus == 0
@@ -84,7 +89,7 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     // One that is the eviction API's already is waited for as long as it can be helped.
     let can_be_helped = |request: &Request| {
         (size.by > 0 || replacement(case, request).is_some())
-            && patience_ends(request).is_some_and(|ends| now < ends)
+            && patience_ends(case, request).is_some_and(|ends| now < ends)
     };
     given_over.retain(|(_, request)| !is_completed(request) || can_be_helped(request));
     let for_surge = if is_handed { given_over.len() } else { given_over.len().min(size.by as usize) };

@@ -1,7 +1,5 @@
 use serde_json::{Value, json};
-use usher_api::names::{
-    DEPLOYMENT_CLASS, REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
-};
+use usher_api::names::{REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL};
 
 use super::super::availability::{asked_at, ready_at};
 use super::super::samples::{self, at};
@@ -374,10 +372,6 @@ fn what_a_deployment_does_not_support_is_left_to_the_eviction_api() {
         (strategy(none), "Deployment web has no maxSurge"),
         (Scene { strategy: Strategy::Off, ..Scene::new(1) }, "Deployment web opted out"),
         (
-            Scene { strategy: Strategy::MaxUnavailable, ..Scene::new(1) },
-            "Deployment web asks for MaxUnavailable",
-        ),
-        (
             Scene::new(1).with(|it| {
                 it["spec"]["paused"] = true.into();
                 it["status"]["updatedReplicas"] = 0.into();
@@ -590,8 +584,9 @@ mod marks {
             if let Effect::Prefer { pod, cost } = effect {
                 count += 1;
                 let mut pod = Pod::clone(&pod);
-                pod.deletion_cost = cost.map(|cost| cost.to_string().into());
-                pod.preferred = cost.map(|cost| Box::new(PreferredForDeletion { cost, before: None }));
+                let rare = pod.rare.get_or_insert_default();
+                rare.deletion_cost = cost.map(|cost| cost.to_string().into());
+                rare.preferred = cost.map(|cost| PreferredForDeletion { cost, before: None });
                 scene.pods.insert(pod.key.clone(), Arc::new(pod));
             }
         }
@@ -760,6 +755,106 @@ fn where_only_some_new_pods_find_room_those_are_enough_for_as_many() {
 }
 
 #[test]
+fn one_new_pod_that_never_gets_ready_does_not_hold_up_the_others() {
+    let asked = |class: &str, created: i64| {
+        let scene = ["a", "b", "c"]
+            .into_iter()
+            .zip(0..)
+            .fold(Scene::new(3), |scene, (name, cost)| scene.preferred(name, i32::MIN + cost))
+            .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 3.into())
+            .surge(3, 6, 6, 0);
+        let unready =
+            json!({"metadata": {"creationTimestamp": at(created).to_string()}, "status": {"conditions": []}});
+        let scene = scene.pod("x", json!({})).pod("y", json!({})).pod("z", unready);
+        let told = json!({"status": {"progressTimestamp": at(0).to_string()}});
+        ["a", "b", "c"].into_iter().fold(scene, |scene, name| scene.asked(name, class, told.clone()))
+    };
+    let effects = |scene: &Scene, second: i64| {
+        let decision = scene.at_case(|case| decide(case, at(second)));
+        let effects = decision.effects.iter().map(words).filter(|it| !it.starts_with("reports"));
+        effects.collect::<Vec<_>>()
+    };
+    let without_it = ["scales to 5 with Some((2, 5, 0))"];
+    // It may only be slow.
+    let slow = asked(DEPLOYMENT_CLASS, 0);
+    assert_eq!((effects(&slow, 299), &*effects(&slow, 300)), (vec![], &without_it.map(str::to_owned)[..]));
+    // Nor where the Deployment has lost its turn: two go for those that are there, and only the third is left to the eviction API.
+    assert_eq!(effects(&asked(REPLICA_SET_CLASS, 0), 300), without_it);
+    let late = effects(&asked(REPLICA_SET_CLASS, 100), 300);
+    assert_eq!(
+        late,
+        [
+            "completes c: Deployment web has no available replacement of the pod any more: it is left to the eviction API"
+        ]
+    );
+}
+
+#[test]
+fn waiting_for_min_ready_seconds_is_progress_and_readiness_that_comes_and_goes_is_not() {
+    let told = json!({"metadata": {"creationTimestamp": at(-7_200).to_string()}, "status": {
+        "progressTimestamp": at(-600).to_string(), "message": "Deployment web: a waits until x is available, which is ready, and not yet for minReadySeconds",
+    }});
+    let scene = |ready: i64, min_ready: u32| {
+        let new = json!({"metadata": {"creationTimestamp": at(-6_000).to_string()}, "status": {"conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": at(-ready).to_string()},
+        ]}});
+        Scene::new(1)
+            .with(|it| it["spec"]["minReadySeconds"] = min_ready.into())
+            .preferred("a", i32::MIN)
+            .surge(1, 2, 2, 0)
+            .pod("x", new)
+            .asked("a", DEPLOYMENT_CLASS, told.clone())
+    };
+    let progress = |scene: &Scene, moved: i64| {
+        let decision = scene.at_case(|case| decide(&Case { moved: at(moved), ..*case }, at(1)));
+        decision.effects.iter().any(|it| matches!(it, Effect::Report { report, .. } if report.progress))
+    };
+    assert!(progress(&scene(700, 1200), -700));
+    // More were ready than ever before half an hour ago, and not since.
+    assert!(!progress(&scene(700, 1200), -1_800));
+}
+
+#[test]
+fn an_autoscaler_does_not_try_once_more_what_its_deployment_has_tried() {
+    let classes = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
+    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 2, "of": "web"});
+    let surged = |max_surge: u32, order: &[&str]| {
+        Scene::new(1)
+            .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = max_surge.into())
+            .preferred("a", i32::MIN)
+            .pending("b")
+            .autoscaler(2, 5, Some(raised.clone()))
+            .surge(1, 2, 2, 0)
+            .asked("a", HORIZONTAL_POD_AUTOSCALER_CLASS, turns(order, false))
+    };
+    let completes = |scene: &Scene| scene.effects().iter().any(|it| it.starts_with("completes a"));
+    assert!(completes(&surged(1, &classes)));
+    // It is asked before the Deployment, or the Deployment itself cannot.
+    assert!(!completes(&surged(1, &[HORIZONTAL_POD_AUTOSCALER_CLASS, DEPLOYMENT_CLASS, REPLICA_SET_CLASS])));
+    assert!(!completes(&surged(0, &classes)));
+}
+
+#[test]
+fn a_deployment_with_a_surge_surges_unless_it_says_itself_that_it_does_not() {
+    let strategy = |own: Option<&str>, max_surge: &str, max_unavailable: &str| {
+        let own = own.map(|own| json!({EVICTION_REQUEST_STRATEGY_ANNOTATION: own}));
+        let update = json!({"maxSurge": max_surge, "maxUnavailable": max_unavailable});
+        let scene = Scene::new(3).with(|it| {
+            it["metadata"]["annotations"] = own.into();
+            it["spec"]["strategy"]["rollingUpdate"] = update;
+        });
+        scene.at_case(|case| strategy_of(case.deployment, Strategy::MaxUnavailable))
+    };
+    let own = Some("MaxUnavailable");
+    assert_eq!(strategy(None, "25%", "50%"), Strategy::Default, "its namespace asks for it");
+    assert_eq!(strategy(own, "25%", "50%"), Strategy::MaxUnavailable);
+    assert_eq!(strategy(own, "25%", "25%"), Strategy::Default, "that is nobody");
+    assert_eq!(strategy(None, "0%", "50%"), Strategy::MaxUnavailable);
+    // The Deployment controller takes one where neither is anybody.
+    assert_eq!(strategy(own, "0%", "25%"), Strategy::MaxUnavailable);
+}
+
+#[test]
 fn that_a_pod_is_ready_again_is_no_progress() {
     let told = json!({"metadata": {"creationTimestamp": at(-7_200).to_string()}, "status": {
         "message": "Deployment web: a waits until x is available, which does not start: CrashLoopBackOff",
@@ -811,7 +906,7 @@ fn what_can_be_told_before_any_pod_is_asked_is_what_is_decided_then() {
     assert_eq!(by(Scene::new(3), Strategy::Default), Some(1));
     assert_eq!(by(Scene::new(3), Strategy::HandOver), Some(1));
     assert_eq!(by(Scene::new(3), Strategy::Off), None);
-    assert_eq!(by(Scene::new(3), Strategy::MaxUnavailable), None);
+    assert_eq!(by(Scene::new(3), Strategy::MaxUnavailable), Some(1));
     let part = |part: &'static str| {
         Scene::new(5).with(move |it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = part.into())
     };

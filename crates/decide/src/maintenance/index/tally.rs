@@ -47,23 +47,41 @@ pub struct Tally {
     label_keys: BTreeSet<String>,
 }
 
+/// There is one for each pod of the cluster, so it is small.
 #[derive(Debug)]
 struct Counted {
     pod: Arc<Pod>,
-    class: usize,
+    class: u32,
     /// How it is counted. `None` if it is not: without a node, ended, or staying by choice.
     there: Option<There>,
     /// It is asked to leave, and stays because its workload says so.
     is_kept: bool,
 }
 
+impl Counted {
+    fn class(&self) -> usize {
+        self.class as usize
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct There {
     group: groups::Number,
-    /// Since when it has a request, if it does.
-    asked: Option<Timestamp>,
+    is_asked: bool,
+    /// Since when it has a request, if it does: requests are created in whole seconds.
+    asked_second: i64,
     /// It is asked to leave, and nothing ends it.
     stays: bool,
+}
+
+impl There {
+    fn new(group: groups::Number, asked: Option<Timestamp>, stays: bool) -> Self {
+        Self { group, is_asked: asked.is_some(), asked_second: asked.unwrap_or_default().as_second(), stays }
+    }
+
+    fn asked(&self) -> Option<Timestamp> {
+        self.is_asked.then(|| Timestamp::from_second(self.asked_second).unwrap_or_default())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -83,7 +101,7 @@ impl Tally {
     }
 
     pub fn pod(&self, key: &Key) -> Option<(&Arc<Pod>, &PodClass)> {
-        self.pods.get(key).map(|counted| (&counted.pod, &self.classes[counted.class]))
+        self.pods.get(key).map(|counted| (&counted.pod, &self.classes[counted.class()]))
     }
 
     pub fn request_of(&self, pod: &Pod) -> Option<&Arc<Request>> {
@@ -206,7 +224,7 @@ impl Tally {
     }
 
     fn has_left(&mut self, counted: &Counted) {
-        if let Some(asked) = counted.there.and_then(|there| there.asked) {
+        if let Some(asked) = counted.there.and_then(|there| there.asked()) {
             self.departures.push((Arc::new(Workload::of(&counted.pod)), asked));
         }
     }
@@ -215,19 +233,20 @@ impl Tally {
         let counted = self.pods.remove(key)?;
         let change = counted.there.map(|there| Change {
             node: counted.pod.node.clone(),
-            class: counted.class,
+            class: counted.class(),
             group: there.group,
             there: -1,
-            evicting: -i64::from(there.asked.is_some()),
+            evicting: -i64::from(there.is_asked),
         });
         if let Some(change) = &change {
             self.apply(change);
         }
         if let Some(there) = counted.there {
-            self.groups.leave(there.group, there.asked);
+            self.groups.leave(there.group, there.asked());
         }
-        self.uses[counted.class] -= 1;
-        self.unused += usize::from(self.uses[counted.class] == 0);
+        let uses = &mut self.uses[counted.class()];
+        *uses -= 1;
+        self.unused += usize::from(*uses == 0);
         if let Some(on) = self.nodes.get_mut(&counted.pod.node) {
             on.pods.remove(key);
             on.staying.remove(key);
@@ -277,14 +296,14 @@ impl Tally {
         let is_kept = is_there(&pod) && self.is_kept(&pod);
         let there = (is_there(&pod) && !is_kept).then(|| {
             let (asked, stays) = self.asked(&pod);
-            There { group: self.groups.enter(&pod, class, asked), asked, stays }
+            There::new(self.groups.enter(&pod, class, asked), asked, stays)
         });
         let change = there.map(|there| Change {
             node: pod.node.clone(),
             class,
             group: there.group,
             there: 1,
-            evicting: i64::from(there.asked.is_some()),
+            evicting: i64::from(there.is_asked),
         });
         if !pod.node.is_empty() {
             let on = self.nodes.entry(pod.node.clone()).or_default();
@@ -294,6 +313,7 @@ impl Tally {
                 on.staying.insert(key.clone());
             }
         }
+        let class = u32::try_from(class).unwrap_or(u32::MAX);
         self.pods.insert(key, Counted { pod, class, there, is_kept });
         if let Some(change) = &change {
             self.apply(change);
@@ -304,7 +324,8 @@ impl Tally {
     /// Since when a pod is asked to leave, and whether that is in vain.
     fn asked(&self, pod: &Pod) -> (Option<Timestamp>, bool) {
         let request = self.request_of(pod);
-        (request.map(|request| request.created), request.is_some_and(|request| pods::nothing_ends(request)))
+        let created = |request: &Arc<Request>| Timestamp::from_second(request.created.as_second()).ok();
+        (request.and_then(created), request.is_some_and(|request| pods::nothing_ends(request)))
     }
 
     fn is_kept(&self, pod: &Pod) -> bool {
@@ -319,6 +340,7 @@ impl Tally {
         }
         let (now, stays) = self.asked(&self.pods.get(pod)?.pod);
         let counted = self.pods.get_mut(pod)?;
+        let class = counted.class();
         let there = counted.there.as_mut()?;
         if std::mem::replace(&mut there.stays, stays) != stays
             && let Some(on) = self.nodes.get_mut(&counted.pod.node)
@@ -329,17 +351,18 @@ impl Tally {
                 on.staying.remove(pod);
             }
         }
-        if there.asked == now {
+        let before = there.asked();
+        if before == now {
             return None;
         }
-        let before = std::mem::replace(&mut there.asked, now);
+        *there = There::new(there.group, now, stays);
         self.groups.ask(there.group, before, now);
         if before.is_some() == now.is_some() {
             return None;
         }
         let change = Change {
             node: counted.pod.node.clone(),
-            class: counted.class,
+            class,
             group: there.group,
             there: 0,
             evicting: i64::from(now.is_some()) - i64::from(before.is_some()),
