@@ -108,14 +108,18 @@ impl BundledInterceptor {
 /// The priority of an autoscaler whose owner says nothing: the workload itself comes first.
 const AUTOSCALER_PRIORITY: i32 = 9_000;
 
+/// What the annotation on a HorizontalPodAutoscaler says, if that is a priority that it may have.
+pub fn autoscaler_priority(text: &str) -> Option<i32> {
+    let given = text.parse().ok();
+    given.filter(|it| (0..=100_000).contains(it) && !RESERVED_PRIORITIES.contains(it))
+}
+
 /// The interceptor of a HorizontalPodAutoscaler, with the priority that the annotation on it says. One that is no priority, or is
 /// reserved for the controllers of pods, counts as if it were not there.
 pub fn autoscaler_interceptor(priority: Option<&str>) -> Interceptor {
-    let given = priority.and_then(|text| text.parse().ok());
-    let given = given.filter(|it| (0..=100_000).contains(it) && !RESERVED_PRIORITIES.contains(it));
     Interceptor {
         interceptor_class: HORIZONTAL_POD_AUTOSCALER_CLASS.to_owned(),
-        priority: given.unwrap_or(AUTOSCALER_PRIORITY),
+        priority: priority.and_then(autoscaler_priority).unwrap_or(AUTOSCALER_PRIORITY),
         role: Some("autoscaler".to_owned()),
     }
 }
@@ -160,15 +164,27 @@ impl Strategy {
     /// What the annotation of a workload says, else that of its namespace. What cannot be read counts as if it were not there.
     ///
     /// # Errors
-    /// The annotation of the workload says nothing known. One of a namespace means several kinds, and is passed over by those for whom
-    /// it says nothing.
+    /// The annotation of the workload says nothing known. One of a namespace means several kinds: it is passed over by those for whom it
+    /// says nothing, unless it says nothing for any.
     pub fn of(
         interceptor: BundledInterceptor,
         workload: Option<&str>,
         namespace: Option<&str>,
     ) -> Result<Self, UnknownStrategy> {
         let inherited = namespace.and_then(|value| Self::parse(interceptor, value));
-        let Some(value) = workload else { return Ok(inherited.unwrap_or_default()) };
+        let is_known =
+            |value: &&str| BundledInterceptor::ALL.iter().any(|it| Self::parse(*it, value).is_some());
+        let Some(value) = workload else {
+            let Some(value) = namespace.filter(|value| !is_known(value)) else {
+                return Ok(inherited.unwrap_or_default());
+            };
+            return Err(UnknownStrategy {
+                value: value.chars().take(64).collect(),
+                kind: "Namespace, which has it for its workloads",
+                instead: Self::Default,
+                allowed: "Surge, HandOver, MaxUnavailable or Off, or remove it",
+            });
+        };
         Self::parse(interceptor, value).ok_or_else(|| UnknownStrategy {
             value: value.chars().take(64).collect(),
             kind: interceptor.kind(),
@@ -269,7 +285,9 @@ mod tests {
             (StatefulSet, Some("maxUnavailable"), None, None),
             (Deployment, None, None, Some(Strategy::Default)),
             (Deployment, Some("MaxUnavailable"), None, Some(Strategy::MaxUnavailable)),
-            (StatefulSet, None, Some("whatever"), Some(Strategy::Default)),
+            (StatefulSet, None, Some("HandOver"), Some(Strategy::Default)),
+            (StatefulSet, None, Some("whatever"), None),
+            (DaemonSet, Some("Off"), Some("whatever"), Some(Strategy::Off)),
         ] {
             assert_eq!(
                 of(interceptor, workload, namespace),
@@ -279,6 +297,8 @@ mod tests {
         }
         let instead = |namespace| Strategy::of(DaemonSet, Some("off"), namespace).unwrap_err().instead;
         assert_eq!((instead(Some("Off")), instead(None)), (Strategy::Off, Strategy::Default));
+        let of_namespace = Strategy::of(DaemonSet, None, Some("off")).unwrap_err();
+        assert!(of_namespace.to_string().contains("is \"off\", which means nothing for a Namespace"));
         let unknown = Strategy::of(StatefulSet, Some("none"), None).unwrap_err().to_string();
         assert!(unknown.ends_with(
             "is \"none\", which means nothing for a StatefulSet: use MaxUnavailable or Off, or remove it"

@@ -24,7 +24,7 @@ use usher_decide::snapshot::{
 use crate::feeds::Feeds;
 use crate::observer::{Nobody, QueueObserver};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
-use crate::watch::{EventStream, watch, watch_if_allowed};
+use crate::watch::{EventStream, watch_if_allowed};
 
 /// A bundled interceptor, and how it is to go about it.
 #[derive(Debug, Clone, Copy)]
@@ -68,8 +68,10 @@ pub fn run_until<S: Future<Output = ()>>(
             Box::new(DaemonSets::default())
         }
         Which::StatefulSet => {
-            let sets = watch::<StatefulSetOnWire, StatefulSet>(client.clone());
-            streams.push(sets.map(Event::StatefulSet).boxed());
+            let sets = watch_if_allowed::<StatefulSetOnWire, StatefulSet>(client.clone());
+            streams.push(
+                sets.map(|it| it.map_or(Event::NotAllowed("statefulsets"), Event::StatefulSet)).boxed(),
+            );
             Box::new(StatefulSets::default())
         }
         Which::Deployment => {

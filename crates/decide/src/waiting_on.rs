@@ -132,7 +132,7 @@ impl WaitingOn {
                 DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS => {
                     "its Deployment surges: the pod goes once its replacement is available".to_string()
                 }
-                REPLICA_SET_CLASS => "its replacement is available, and its ReplicaSet deletes it".to_string(),
+                REPLICA_SET_CLASS => "its ReplicaSet deletes it as soon as a replacement is available".to_string(),
                 class => format!("interceptor {class} has its turn"),
             },
             Self::Budget { name, allowed, current_healthy, desired_healthy, expected_pods, .. }

@@ -10,9 +10,10 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
-use usher_api::report::Report;
-use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
+use usher_api::names::{
+    DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, INTERCEPTOR_PRIORITY_ANNOTATION, REPLICA_SET_CLASS,
+};
+use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, autoscaler_priority};
 
 use super::availability::{asked_at, later};
 use super::records::Records;
@@ -22,7 +23,7 @@ use super::{
     BundledInterceptor, Decision, Effect, Event, Item, Namespaces, Outcome, Pending, complete, has_turn,
     is_wanted,
 };
-use super::{Wait, owner_of, tell_once, tell_unknown};
+use super::{Wait, owner_of, tell_once, tell_unknown, tell_unread};
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
@@ -39,9 +40,6 @@ const HAND_OVER_OFF: &str = "its annotation or namespace asks for HandOver, whic
 
 const REFUSED: &str = "see whether its account has the role in deploy/workloads/deployment-role.yaml (and in hand-over-role.yaml, if it is to \
     make pods), and whether a quota or a policy refuses it";
-
-const UNREAD: &str = "nothing is done before the pod leaves: give it the role in deploy/workloads/deployment-role.yaml, or leave deployment \
-    out of the manager's flag --interceptors";
 
 /// A pod to be handed over that is lost again and again is made at least so often.
 const LONGEST_PAUSE_SECONDS: i64 = 300;
@@ -119,6 +117,7 @@ pub struct Deployments {
     most_ready: HashMap<Key, MostReady>,
     told: HashMap<Key, String>,
     told_refusals: HashMap<Key, String>,
+    told_priorities: HashMap<Key, String>,
     /// Kinds that the manager must not read.
     unread: BTreeSet<&'static str>,
 }
@@ -146,6 +145,23 @@ impl MostReady {
         let moved = if is_more { ready.iter().max().copied().unwrap_or(moved) } else { moved };
         Self { since, count: ready.len().max(count), moved }
     }
+}
+
+/// A priority that an autoscaler cannot have counts as if it were not there: what its owner is told, and on what.
+fn unknown_priority(autoscaler: &Autoscaler) -> Option<(Owner, String)> {
+    let text = autoscaler.priority.as_deref().filter(|text| autoscaler_priority(text).is_none())?;
+    let text: String = text.chars().take(64).collect();
+    let message = format!(
+        "annotation {INTERCEPTOR_PRIORITY_ANNOTATION} is {text:?}: give a number from 0 to 100000 that is not reserved for the controllers \
+         of pods, such as 11000; until then it counts as if it were not there"
+    );
+    let owner = Owner {
+        api_version: "autoscaling/v2".into(),
+        kind: "HorizontalPodAutoscaler".into(),
+        name: autoscaler.key.name.clone(),
+        uid: autoscaler.uid.clone(),
+    };
+    Some((owner, message))
 }
 
 impl BundledInterceptor for Deployments {
@@ -564,6 +580,7 @@ impl Deployments {
         }
         let Some(deployment) = self.deployments.get(key) else {
             self.told.remove(key);
+            self.told_priorities.remove(key);
             self.active.remove(key);
             self.most_ready.remove(key);
             let autoscaler = self.autoscaler_over(key);
@@ -632,6 +649,7 @@ impl Deployments {
         let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
         decision.effects.extend(beside.filter(|it| it.raised.is_some()).map(surge::restored));
         decision.effects.extend(left);
+        let unknown_priority = autoscaler.and_then(unknown_priority);
         let is_idle = requests.is_empty()
             && handed.is_empty()
             && deployment.surge.is_none()
@@ -652,6 +670,16 @@ impl Deployments {
         } else {
             self.active.insert(key.clone());
             self.most_ready.insert(key.clone(), most_ready);
+        }
+        match unknown_priority {
+            None => drop(self.told_priorities.remove(key)),
+            Some((owner, message)) => decision.effects.extend(tell_once(
+                &mut self.told_priorities,
+                key,
+                owner,
+                "UnknownInterceptorPriority",
+                message,
+            )),
         }
         let owner = owner_of(Bundled::Deployment, &deployment.key, &deployment.uid);
         if let Some((_, why)) = self.refused.get(key) {
@@ -674,17 +702,9 @@ impl Deployments {
         decision
     }
 
-    /// The manager has the interceptor, and not its role: nothing can be done, and the deadline passes the turn on.
     fn tell_unread(&self, key: &Key) -> Decision {
         let is_ours = |request: &&Arc<Request>| CLASSES.iter().any(|class| has_turn(request, class));
-        let Some(request) = self.requests.get(key).filter(is_ours) else { return Decision::default() };
-        let kinds: Vec<&str> = self.unread.iter().copied().collect();
-        let message = format!("Usher's account may not list {}, so that {UNREAD}", kinds.join(" and "));
-        if request.status.message == message {
-            return Decision::default();
-        }
-        let report = Report { message: Some(message), ..Report::default() };
-        Decision::default().act(Effect::Report { request: request.clone(), report: Box::new(report) })
+        tell_unread(self.requests.get(key).filter(is_ours), &self.unread, Bundled::Deployment)
     }
 
     /// A request for a pod that no Deployment has. Of a ReplicaSet without one, or a ReplicationController, such a pod is preferred when

@@ -625,3 +625,16 @@ fn those_who_were_asked_later_have_progress_of_their_own() {
     let known = after(Some(again), 60, &[70]);
     assert_eq!((known.count, known.moved), (1, at(30)));
 }
+
+#[test]
+fn a_priority_that_an_autoscaler_cannot_have_is_told() {
+    let autoscaler = |priority: &str| {
+        let object = json!({
+            "metadata": {"name": "hpa", "namespace": "ns", "uid": "hpa", "annotations": {INTERCEPTOR_PRIORITY_ANNOTATION: priority}},
+            "spec": {"minReplicas": 1, "maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+        });
+        Autoscaler::from(serde_json::from_value::<crate::snapshot::AutoscalerOnWire>(object).unwrap())
+    };
+    let is_told = |priority: &str| unknown_priority(&autoscaler(priority)).is_some();
+    assert_eq!(["11000", "9000", "10050", "high", "-1"].map(is_told), [false, false, true, true, true]);
+}

@@ -245,6 +245,23 @@ pub fn has_turn(request: &Request, class: &str) -> bool {
         && is_wanted(request)
 }
 
+/// The manager has the interceptor, and not its role: nothing can be done, and the deadline passes the turn on.
+fn tell_unread(request: Option<&Arc<Request>>, unread: &BTreeSet<&str>, which: Bundled) -> Decision {
+    let Some(request) = request else { return Decision::default() };
+    let kinds: Vec<&str> = unread.iter().copied().collect();
+    let name = which.name();
+    let message = format!(
+        "Usher's account may not list {}, so that nothing is done before the pod leaves: give it the role in \
+         deploy/workloads/{name}-role.yaml, or leave {name} out of the manager's flag --interceptors",
+        kinds.join(" and ")
+    );
+    if request.status.message == message {
+        return Decision::default();
+    }
+    let report = Report { message: Some(message), ..Report::default() };
+    Decision::default().act(Effect::Report { request: request.clone(), report: Box::new(report) })
+}
+
 /// The interceptor of this class has had its turn on the request.
 fn was_given_over(request: &Request, class: &str) -> bool {
     let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);

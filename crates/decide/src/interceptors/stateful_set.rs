@@ -18,7 +18,10 @@ use super::availability::{
     Unavailable, asked_at, batch, later, moved_at, only_time_is_left, why_unavailable,
 };
 use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Outcome, Pending, Wait};
-use super::{Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, was_given_over};
+use super::{
+    Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
+    was_given_over,
+};
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
 
 /// The label by which the StatefulSet controller tells revisions apart.
@@ -310,11 +313,21 @@ pub struct StatefulSets {
     completed: HashSet<Key>,
     /// Requests in this one's turn whose pods have lost their set, and when that was seen.
     orphaned: HashMap<Key, Timestamp>,
+    /// Kinds that the manager must not read.
+    unread: BTreeSet<&'static str>,
 }
 
 impl BundledInterceptor for StatefulSets {
     fn learn(&mut self, event: Event, _: Timestamp) {
+        if event.is_listed() && self.unread.remove(event.plural()) {
+            self.pending.extend(self.requests.keys().cloned().map(Item::Request));
+            self.pending.extend(self.sets.keys().cloned().map(Item::Workload));
+        }
         match event {
+            Event::NotAllowed(kind) => {
+                self.unread.insert(kind);
+                self.pending.extend(self.requests.keys().cloned().map(Item::Request));
+            }
             Event::Pod(event) => {
                 for (key, before) in event.store(&mut self.pods, |pod| pod.key.clone()) {
                     self.pod_changed(&key, before.as_deref());
@@ -333,7 +346,9 @@ impl BundledInterceptor for StatefulSets {
                         self.completed.remove(&key);
                     }
                     let pod = self.requests.get(&key).or(before.as_ref()).map(|request| request.pod_key());
-                    if let Some(workload) =
+                    if !self.unread.is_empty() {
+                        self.pending.insert(Item::Request(key));
+                    } else if let Some(workload) =
                         pod.and_then(|pod| self.pods.get(&pod)).and_then(|pod| workload_of(pod))
                     {
                         self.pending.insert(Item::Workload(workload));
@@ -359,8 +374,7 @@ impl BundledInterceptor for StatefulSets {
             | Event::Maintenance(_)
             | Event::Deployment(_)
             | Event::ReplicaSet(_)
-            | Event::Autoscaler(_)
-            | Event::NotAllowed(_) => {}
+            | Event::Autoscaler(_) => {}
         }
     }
 
@@ -370,6 +384,12 @@ impl BundledInterceptor for StatefulSets {
 
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
         match item {
+            Item::Request(key) if !self.unread.is_empty() => {
+                let request = self.requests.get(key).filter(|it| has_turn(it, STATEFUL_SET_CLASS));
+                tell_unread(request, &self.unread, Bundled::StatefulSet)
+            }
+            // What is known of it may be long past.
+            _ if !self.unread.is_empty() => Decision::default(),
             Item::Workload(key) => self.decide_workload(key, now),
             Item::Request(key) => self.decide_request(key, now),
             Item::HeldNodes | Item::ReplicaSet(_) | Item::GatedPod(_) => Decision::default(),

@@ -97,6 +97,43 @@ fn without_opt_in_it_declines_at_once_and_on_delete_is_never_supported() {
 }
 
 #[test]
+fn a_request_says_so_if_the_manager_has_the_interceptor_and_not_its_role() {
+    let mut known = StatefulSets::default();
+    known.learn(Event::NotAllowed("statefulsets"), at(0));
+    known.learn(Event::Pod(applied(replica(0, json!({})))), at(0));
+    known.learn(Event::Request(applied(request("db-0", CLASS, json!({})))), at(0));
+    let item = Item::Request(Key::new("ns", "db-0"));
+    let effects = known.decide(&item, at(1)).effects;
+    let [Effect::Report { report, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let message = report.message.clone().unwrap();
+    assert!(!report.completed && message.contains("deploy/workloads/statefulset-role.yaml"), "{message}");
+    // With the role all of it is looked at.
+    known.learn(Event::StatefulSet(applied(set(1, json!({})))), at(2));
+    known.pending();
+    let all = Arc::new([Key::new("ns", "db")].into());
+    known.learn(Event::StatefulSet(crate::snapshot::WatchEvent::Listed(all)), at(2));
+    assert_ne!(known.decide(&Item::Workload(Key::new("ns", "db")), at(60)), Decision::default());
+}
+
+#[test]
+fn waiting_for_min_ready_seconds_is_progress() {
+    let long = json!({"minReadySeconds": 1200});
+    let ready = |second: i64| {
+        json!({"metadata": {"creationTimestamp": at(0).to_string(), "labels": {"controller-revision-hash": "v1"}}, "status": {
+            "phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(second).to_string()}],
+        }})
+    };
+    let mut known = scene(set(2, long), vec![replica(0, ready(-5000)), replica(1, ready(10))], &[0]);
+    let told = json!({"status": {"message": "StatefulSet db: db-0 waits until db-1", "progressTimestamp": at(20).to_string()}});
+    known.learn(Event::Request(applied(request("db-0", CLASS, told))), at(20));
+    let progress = |known: &mut StatefulSets, second: i64| {
+        let effects = decided(known, second).effects;
+        effects.iter().any(|it| matches!(it, Effect::Report { report, .. } if report.progress))
+    };
+    assert!(progress(&mut known, 1000));
+}
+
+#[test]
 fn pods_go_from_the_highest_index_to_the_lowest_according_to_max_unavailable() {
     assert_eq!(goes(&mut healthy(4, json!({}), &[0, 1, 3]), 0), ["db-3"], "1 where it is absent");
     let two = json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}});
