@@ -23,7 +23,7 @@ demo: toolchain ## what Usher does for pods, on an embedded cluster, in under a 
 test: toolchain ## all tests, on the embedded cluster and on a real control plane (built once, needs Go)
 	$(CARGO) test --locked --workspace --no-run
 	$(TESTBED) build
-	$(CARGO) test --locked --workspace --no-fail-fast
+	hack/test
 
 test-fast: toolchain ## the tests that need no real control plane
 	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"

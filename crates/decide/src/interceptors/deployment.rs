@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{
     DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, INTERCEPTOR_PRIORITY_ANNOTATION, REPLICA_SET_CLASS,
 };
+use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, autoscaler_priority};
 
 use super::availability::{asked_at, later};
@@ -46,6 +47,8 @@ const LONGEST_PAUSE_SECONDS: i64 = 300;
 
 /// A ReplicaSet or Deployment of which its watch has not told is waited for so long; after that there is none.
 const UNSEEN: SignedDuration = SignedDuration::from_mins(1);
+/// After so long that is told.
+const TOLD_UNSEEN: SignedDuration = SignedDuration::from_secs(5);
 
 /// What controls a pod, if it is of interest here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,6 +148,16 @@ impl MostReady {
         let moved = if is_more { ready.iter().max().copied().unwrap_or(moved) } else { moved };
         Self { since, count: ready.len().max(count), moved }
     }
+}
+
+fn tell_unseen(request: &Arc<Request>, set: &Key) -> Option<Effect> {
+    let message = format!(
+        "{} waits until its ReplicaSet {} and that one's Deployment are known",
+        request.pod_name, set.name
+    );
+    let is_due = CLASSES.iter().any(|class| has_turn(request, class)) && request.status.message != message;
+    let report = Report { message: Some(message), ..Report::default() };
+    is_due.then(|| Effect::Report { request: request.clone(), report: Box::new(report) })
 }
 
 /// A priority that an autoscaler cannot have counts as if it were not there: what its owner is told, and on what.
@@ -724,9 +737,14 @@ impl Deployments {
             }
             if request.is_some() && !self.is_without_deployment(pod, set) {
                 // A rollout may have made it just now: evicted beside that, one more would be missing.
-                let until = later(*self.unseen.entry(key.clone()).or_insert(now), UNSEEN);
+                let since = *self.unseen.entry(key.clone()).or_insert(now);
+                let (told, until) = (later(since, TOLD_UNSEEN), later(since, UNSEEN));
                 if now < until {
-                    return Decision { recheck_at: Some(until), waiting_on: Some(Wait::Others), ..decision };
+                    if now >= told {
+                        decision.effects.extend(request.and_then(|request| tell_unseen(request, set)));
+                    }
+                    let recheck_at = Some(if now < told { told } else { until });
+                    return Decision { recheck_at, waiting_on: Some(Wait::Others), ..decision };
                 }
             }
         }

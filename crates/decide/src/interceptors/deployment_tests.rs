@@ -592,7 +592,12 @@ fn a_pod_whose_replica_set_no_watch_has_told_of_is_not_left_to_the_eviction_api_
     // Neither its ReplicaSet is known, nor, when that is, its Deployment.
     let mut known = Deployments::default();
     pending(&mut known, [web_pod("a", json!({})), asked()]);
-    assert_eq!(completes(&mut known, 0), (false, Some(at(60))));
+    assert_eq!(completes(&mut known, 0), (false, Some(at(5))));
+    let told = known.decide(&Item::Request(key("a")), at(5)).effects;
+    let [Effect::Report { report, .. }] = &told[..] else { panic!("{told:?}") };
+    let message = report.message.clone().unwrap_or_default();
+    assert_eq!(message, "a waits until its ReplicaSet web-1 and that one's Deployment are known");
+    assert!(!report.progress && !report.completed);
     let items = pending(&mut known, [Event::ReplicaSet(applied(of_deployment("web")))]);
     assert!(items.contains(&Item::Request(key("a"))), "{items:?}");
     assert_eq!(completes(&mut known, 30), (false, Some(at(60))));
@@ -601,7 +606,7 @@ fn a_pod_whose_replica_set_no_watch_has_told_of_is_not_left_to_the_eviction_api_
     pending(&mut known, [Event::Deployment(applied(deployment(2)))]);
     assert_eq!(completes(&mut known, 61), (false, None), "the Deployment answers");
     pending(&mut known, [Event::Deployment(WatchEvent::Deleted(key("web")))]);
-    assert_eq!(completes(&mut known, 62), (false, Some(at(122))));
+    assert_eq!(completes(&mut known, 62), (false, Some(at(67))));
 }
 
 #[test]

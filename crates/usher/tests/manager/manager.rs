@@ -291,6 +291,29 @@ async fn metrics_are_for_who_may_get_them_by_its_service_accounts_token() {
     scene.plane.stop().await.unwrap();
 }
 
+/// A manager that raised the limits of an autoscaler was killed, and nobody has recorded on the Deployment that this has acted on them.
+async fn grown_and_not_recorded(scene: &Scene) {
+    let meta = json!({"name": "web", "namespace": "default"});
+    let labels = json!({"app": "web"});
+    scene
+        .create(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta,
+            "spec": {"replicas": 3, "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+            }},
+        }))
+        .await;
+    scene
+        .create(&json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta,
+            "spec": {"minReplicas": 3, "maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+        }))
+        .await;
+    let record = r#"evictionrequest.coordination.k8s.io/surge={"by":1,"minBy":1,"minReplicas":3,"of":"web"}"#;
+    let manager = "--as=system:serviceaccount:usher-system:usher-manager";
+    scene.kubectl(&["annotate", "hpa", "web", record, manager], None).await;
+}
+
 /// The commands of deploy/uninstall, with a manager that ends when its Deployment is scaled down.
 #[tokio::test]
 async fn uninstalling_stops_the_manager_before_its_webhooks_and_leaves_nothing_behind() {
@@ -357,6 +380,7 @@ async fn uninstalling_stops_the_manager_before_its_webhooks_and_leaves_nothing_b
         sleep(Duration::from_secs(3)).await;
         let webhooks = scene.get("validatingwebhookconfiguration", "usher").await;
         manager.end().await;
+        grown_and_not_recorded(&scene).await;
         keep("null").await;
         webhooks
     };
@@ -368,6 +392,10 @@ async fn uninstalling_stops_the_manager_before_its_webhooks_and_leaves_nothing_b
 
     let pod = scene.get("pod", "a").await;
     assert!(pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null(), "{pod}");
+    let web = scene.get("deployment", "web").await;
+    let limits = scene.get("hpa", "web").await;
+    assert_eq!((&web["spec"]["replicas"], &limits["spec"]["minReplicas"]), (&json!(2), &json!(2)));
+    assert!(!limits["metadata"].to_string().contains("coordination.k8s.io/surge"), "{limits}");
     for (node, is_cordoned) in [(nodes[0], false), (nodes[1], true)] {
         let node = scene.get("node", node).await;
         assert_eq!(node["spec"]["unschedulable"] == true, is_cordoned, "{node:#}");
