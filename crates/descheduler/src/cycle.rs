@@ -123,7 +123,7 @@ impl<'a> Cycle<'a> {
             let found = found.and_then(|slot| Some((slot, cycle.pod(slot)?)));
             // One that is there and stays has no replacement.
             if let Some(moved_before) = asked.moved.as_ref().filter(|it| it.until > now)
-                && (found.is_none() || !asked.by.is_empty())
+                && (!asked.by.is_empty() || found.is_none_or(|(_, (pod, _))| pod.terminating))
             {
                 moved.push((namespace, name, moved_before));
             }

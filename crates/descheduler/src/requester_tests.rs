@@ -323,7 +323,7 @@ fn an_eviction_in_the_background_counts_until_it_is_over_or_nobody_marks_the_pod
     assert!(matches!(&effects[..], [Effect::Remember(_)]), "{effects:?}");
     // It is tried until it is remembered.
     assert!(matches!(&in_progress(&mut requester, at(601)).1[..], [Effect::Remember(_)]));
-    requester.saved();
+    requester.saved(&requester.memory());
     assert!(in_progress(&mut requester, at(602)).1.is_empty());
     // The migration failed, and the pod is as before.
     marked.pod_changed(&id("a"), EVICT_ONLY, at(3001));
@@ -478,6 +478,8 @@ fn what_is_remembered_is_read_as_it_is_written_and_nonsense_is_left_out() {
             Moved { until: at(9), asked: at(4), plugin: PluginName::LowNodeUtilization, owner: "o-1".into() },
         )]
         .into(),
+        failed: [(id("g"), (at(6), 3))].into(),
+        asked: [(id("h"), at(7))].into(),
         ..cooling(&[("c", 5)])
     };
     let mut data = memory.to_data();
@@ -491,6 +493,7 @@ fn what_is_remembered_is_read_as_it_is_written_and_nonsense_is_left_out() {
     // A line with a word too many is read as far as it goes.
     let mut with_more = memory;
     with_more.cooling.insert(PodId::new("ns", "db", "u-3"), until);
+    with_more.asked.insert(PodId::new("ns", "db", "u-3"), until);
     assert_eq!(Memory::of_data(&data), with_more);
 }
 
@@ -509,6 +512,8 @@ fn what_is_remembered_fits_into_an_object_also_with_the_longest_names() {
         cooling: (0..REMEMBERED).map(|number| (pod(number), until(number))).collect(),
         background: (0..REMEMBERED).map(|number| (pod(number), (until(number), Moving::GivenUp))).collect(),
         moved: (0..REMEMBERED).map(|number| (pod(number), moved(number))).collect(),
+        asked: (0..REMEMBERED).map(|number| (pod(number), until(number))).collect(),
+        ..Memory::default()
     };
     let data = memory.to_data();
     assert!(data.values().map(String::len).sum::<usize>() < 1_000_000);
@@ -705,5 +710,103 @@ fn cycles_between_those_of_the_interval_do_not_count_for_what_is_not_needed() {
     learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
     for (now, withdraws) in [(0, 0), (5, 0), (59, 0), (60, 1)] {
         assert_eq!(withdrawn(&requester.decide(&plan(&[]), at(now))).len(), withdraws, "{now}");
+    }
+}
+
+#[test]
+fn a_request_that_somebody_withdrew_while_no_descheduler_ran_leaves_its_pod_alone_for_a_while() {
+    let mut first = Requester::default();
+    for uid in ["a", "b", "c", "d"] {
+        first.asked(&pod(uid), &Asked::Requested, at(0));
+    }
+    let memory = memory_of(&first.remember().into_iter().collect::<Vec<_>>());
+    // Of these one has its request still, one is gone and one is about to go.
+    let mut second = Requester::default();
+    second.remembered(memory);
+    learn(&mut second, request("b", &[REQUESTER], 0, json!({})));
+    second.pod_changed(&id("d"), PodMarks { is_terminating: true, ..PodMarks::default() }, at(10));
+    second.synced(|pod| *pod != id("c"), at(10));
+    let (told, effects) = in_progress(&mut second, at(10));
+    assert_eq!(["a", "b", "c", "d"].map(|uid| told.cools_until(uid)), [Some(at(3610)), None, None, None]);
+    let saved = memory_of(&effects);
+    assert_eq!((saved.cooling.len(), saved.asked.len()), (1, 1), "and that is remembered");
+    // What a descheduler has withdrawn itself is not taken for that when its cool-down is over.
+    let mut third = Requester::default();
+    learn(&mut third, request("b", &[REQUESTER], 0, json!({})));
+    let (_, effects) = in_progress(&mut third, at(3600));
+    assert!(memory_of(&effects).asked.is_empty());
+}
+
+#[test]
+fn that_a_pod_could_not_be_asked_outlives_a_restart() {
+    let mut first = Requester::default();
+    first.asked(&pod("a"), &Asked::Refused, at(0));
+    first.asked(&pod("a"), &Asked::Refused, at(60));
+    let mut second = Requester::default();
+    second.remembered(memory_of(&first.remember().into_iter().collect::<Vec<_>>()));
+    assert_eq!(in_progress(&mut second, at(61)).0.cools_until("a"), Some(at(180)));
+    second.asked(&pod("a"), &Asked::Refused, at(180));
+    assert_eq!(in_progress(&mut second, at(181)).0.cools_until("a"), Some(at(420)), "later and later");
+}
+
+#[test]
+fn a_cycle_that_goes_on_asks_others_and_withdraws_nothing_twice() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("old", &[REQUESTER], 0, json!({})));
+    let (_, effects) = in_progress(&mut requester, at(3600));
+    assert_eq!(withdrawn(&effects).len(), 1);
+    requester.asked(&pod("a"), &Asked::Requested, at(3600));
+    requester.asked(&pod("b"), &Asked::Refused, at(3600));
+    let told = Told(requester.in_progress(at(3600)));
+    assert!(told.is_leaving("a") && !told.is_leaving("b") && told.cools_until("b").is_some());
+    let proposals = vec![proposal("c")];
+    let effects = requester.decide_more(&Plan { proposals, ..Plan::default() }, at(3600));
+    assert!(matches!(&effects[..], [Effect::Remember(_), Effect::Ask { .. }]), "{effects:?}");
+}
+
+#[test]
+fn a_pod_that_is_not_moved_in_the_background_any_more_and_stays_is_left_alone_for_a_while() {
+    let after = |marks: PodMarks| {
+        let mut requester = Requester::default();
+        requester.pod_changed(&id("a"), MOVING, at(0));
+        requester.pod_changed(&id("a"), marks, at(100));
+        let (told, _) = in_progress(&mut requester, at(100));
+        assert!(!told.is_leaving("a"));
+        told.cools_until("a")
+    };
+    assert_eq!(after(EVICT_ONLY), Some(at(3700)), "who has taken the mark away had a reason");
+    assert_eq!(after(PodMarks { is_over: true, ..EVICT_ONLY }), None, "it was moved");
+    assert_eq!(after(PodMarks { is_terminating: true, ..EVICT_ONLY }), None, "it goes");
+    // What took too long has had its cool-down, and gets no other.
+    let mut given_up = Requester::default();
+    given_up.pod_changed(&id("a"), MOVING, at(0));
+    assert_eq!(in_progress(&mut given_up, at(3600)).0.cools_until("a"), Some(at(7200)));
+    given_up.pod_changed(&id("a"), EVICT_ONLY, at(9000));
+    assert_eq!(in_progress(&mut given_up, at(9000)).0.cools_until("a"), None);
+}
+
+#[test]
+fn the_time_of_a_replacement_begins_when_its_pod_is_gone_however_it_leaves() {
+    let until = |requester: &mut Requester, now: i64| {
+        let (told, _) = in_progress(requester, at(now));
+        Some(told.asked("a")?.moved.as_ref()?.until)
+    };
+    let never_given_up = || Requester::new(Options { time_to_live: None, ..Options::default() });
+    let mut requested = never_given_up();
+    let _ = requested.decide(&owned("a", DUPLICATE), at(0));
+    learn(&mut requested, request("a", &[REQUESTER], 0, json!({})));
+    let mut in_background = never_given_up();
+    in_background.pod_changed(&id("a"), EVICT_ONLY, at(0));
+    let _ = in_background.decide(&owned("a", DUPLICATE), at(0));
+    in_background.pod_changed(&id("a"), MOVING, at(1));
+    let mut terminating = never_given_up();
+    let _ = terminating.decide(&owned("a", DUPLICATE), at(0));
+    terminating.pod_changed(&id("a"), PodMarks { is_terminating: true, ..PodMarks::default() }, at(1));
+    for mut requester in [requested, in_background, terminating] {
+        assert_eq!(until(&mut requester, 5000), Some(at(8600)), "it is still leaving");
+        requester.request_changed(&Key::new("ns", "a"), None, at(6000));
+        requester.pod_gone(&id("a"), at(6000));
+        assert_eq!(until(&mut requester, 9599), Some(at(9600)));
+        assert_eq!(until(&mut requester, 9600), None);
     }
 }
