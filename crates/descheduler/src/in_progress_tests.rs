@@ -440,11 +440,11 @@ mod loops {
                 match effect {
                     Effect::Remember(memory) => {
                         self.memory = Memory::of_data(&memory.to_data());
-                        self.requester.saved();
+                        self.requester.saved(&memory);
                     }
                     Effect::Ask { proposal, .. } => {
                         self.asked.push(second);
-                        self.requester.asked(&proposal.pod, &Asked::Evicted, at(second));
+                        self.requester.asked(&proposal, &Asked::Evicted, at(second));
                         self.end(&proposal.pod.name, second);
                     }
                     Effect::Withdraw { .. } => unreachable!("there are no requests"),

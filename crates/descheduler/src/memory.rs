@@ -62,6 +62,14 @@ pub struct Moved {
     pub owner: Arc<str>,
 }
 
+/// A pod that has a request of ours.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Requested {
+    pub since: Timestamp,
+    /// The plugin that wanted it, and its profile, where that is known.
+    pub by: Option<(PluginName, String)>,
+}
+
 /// What outlives the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -69,8 +77,8 @@ pub struct Memory {
     pub cooling: BTreeMap<PodId, Timestamp>,
     /// Until when pods that could not be asked are not tried, and how often that was so.
     pub failed: BTreeMap<PodId, (Timestamp, u32)>,
-    /// Since when pods have a request of ours: who finds one without it knows that somebody else has withdrawn it.
-    pub asked: BTreeMap<PodId, Timestamp>,
+    /// Pods that have a request of ours: who finds one without it knows that somebody else has withdrawn it.
+    pub asked: BTreeMap<PodId, Requested>,
     /// Since when pods are moved in the background, and how far they are.
     pub background: BTreeMap<PodId, (Timestamp, Moving)>,
     pub moved: BTreeMap<PodId, Moved>,
@@ -83,7 +91,10 @@ impl Memory {
         // Whoever does not know the third word leaves them alone for as long.
         let failed =
             self.failed.iter().map(|(pod, (until, times))| (*until, format!("{pod} {until} {times}")));
-        let asked = self.asked.iter().map(|(pod, since)| (*since, format!("{pod} {since}")));
+        let asked = self.asked.iter().map(|(pod, Requested { since, by })| match by {
+            Some((plugin, profile)) => (*since, format!("{pod} {since} {plugin} {profile}")),
+            None => (*since, format!("{pod} {since}")),
+        });
         let background = self.background.iter().map(|(pod, (since, state))| {
             let word = state.word();
             (*since, format!("{pod} {since} {word}"))
@@ -112,15 +123,20 @@ impl Memory {
                 }
             }
         }
-        let asked = lines(DESCHEDULER_ASKED_KEY).filter_map(|mut it| Some((it.next()?, it.next()?)));
+        let asked = lines(DESCHEDULER_ASKED_KEY).filter_map(|mut it| {
+            let (pod, since) = (it.next()?, it.next()?);
+            // The rest is the name of a profile, which may have any words.
+            let by =
+                it.0.next().and_then(plugin_of).map(|plugin| (plugin, it.0.collect::<Vec<_>>().join(" ")));
+            Some((pod, Requested { since, by }))
+        });
         let background = lines(DESCHEDULER_IN_BACKGROUND_KEY).filter_map(|mut it| {
             let (pod, since) = (it.next()?, it.next()?);
             Some((pod, (since, Moving::parse(it.0.next()?)?)))
         });
         let moved = lines(DESCHEDULER_MOVED_KEY).filter_map(|mut it| {
             let (pod, until, asked) = (it.next()?, it.next()?, it.next()?);
-            let (plugin, owner) = (it.0.next()?, it.0.next()?.into());
-            let plugin = PluginName::ALL.into_iter().find(|one| one.as_str() == plugin)?;
+            let (plugin, owner) = (plugin_of(it.0.next()?)?, it.0.next()?.into());
             Some((pod, Moved { until, asked, plugin, owner }))
         });
         Self {
@@ -131,6 +147,10 @@ impl Memory {
             moved: moved.collect(),
         }
     }
+}
+
+fn plugin_of(name: &str) -> Option<PluginName> {
+    PluginName::ALL.into_iter().find(|plugin| plugin.as_str() == name)
 }
 
 /// The words of a line.

@@ -21,7 +21,7 @@ use usher_api::names::{DESCHEDULER_REQUESTER as REQUESTER, INTERCEPTOR_ANNOTATIO
 use usher_decide::snapshot::{Key, Request};
 
 use crate::cluster::pod::Phase;
-pub use crate::memory::{Memory, Moved, Moving};
+pub use crate::memory::{Memory, Moved, Moving, Requested};
 use crate::{InProgress, Plan, PodRef, Proposal};
 
 /// On a pod whose eviction only begins something: somebody moves it in the background.
@@ -244,7 +244,7 @@ pub struct Requester {
     /// Until when pods that could not be asked are not tried, and how often that was so.
     failed: BTreeMap<PodId, (Timestamp, u32)>,
     /// Pods that have a request of ours, by all that is known.
-    asked: BTreeMap<PodId, Timestamp>,
+    asked: BTreeMap<PodId, Requested>,
     /// Pods that were asked, and no watch has told of it yet.
     unseen: BTreeMap<PodId, Timestamp>,
 }
@@ -259,9 +259,7 @@ impl Requester {
         self.cooling = memory.cooling;
         self.failed = memory.failed;
         self.moved = memory.moved;
-        for (pod, since) in memory.asked {
-            self.asked.entry(pod).or_insert(since);
-        }
+        self.asked.extend(memory.asked);
         for (pod, (since, state)) in memory.background {
             let known = self.background.entry(pod).or_insert(Background { since, state });
             known.since = known.since.min(since);
@@ -301,7 +299,8 @@ impl Requester {
                 self.begun.entry(key.clone()).or_insert(asked.unwrap_or(request.created.min(now)));
                 let is_ours = self.is_ours(&request);
                 if is_ours && !self.cooling.contains_key(&pod) {
-                    self.asked.entry(pod.clone()).or_insert(request.created);
+                    let requested = Requested { since: request.created, by: None };
+                    self.asked.entry(pod.clone()).or_insert(requested);
                 }
                 if let Some(moved) = self.moved.get_mut(&pod).filter(|_| is_ours) {
                     // By the clock that writes when pods are created.
@@ -573,9 +572,14 @@ impl Requester {
         now: Timestamp,
     ) -> Vec<Arc<Request>> {
         // Then not all pods were looked at.
-        if !plan.problems.is_empty() || plan.stops.iter().any(|stopped| !stopped.by.is_limit()) {
+        if plan.stops.iter().any(|stopped| !stopped.by.is_limit()) {
             return Vec::new();
         }
+        // Who does not run does not say whether it still wants a pod.
+        let is_heard = |requested: Option<&Requested>| match requested.and_then(|it| it.by.as_ref()) {
+            Some((plugin, profile)) => !plan.problems.iter().any(|problem| problem.is_of(profile, *plugin)),
+            None => plan.problems.is_empty(),
+        };
         let wanted: HashSet<&str> = plan.still_wanted.iter().map(String::as_str).collect();
         let given_up: HashSet<&Key> = given_up.iter().map(|(request, _)| &request.key).collect();
         let ours = self.requests.values().filter(|it| self.is_ours(it) && !given_up.contains(&it.key));
@@ -584,6 +588,9 @@ impl Requester {
         let mut not_needed = Vec::new();
         for request in ours {
             let pod = PodId::of(&request);
+            if !is_heard(self.asked.get(&pod)) {
+                continue;
+            }
             if wanted.contains(&*pod.uid) || self.is_ending(&pod) || !may_withdraw(&request) {
                 self.unwanted.remove(&pod);
                 continue;
@@ -623,11 +630,11 @@ impl Requester {
     }
 
     /// What came of it.
-    pub fn asked(&mut self, pod: &PodRef, asked: &Asked, now: Timestamp) {
+    pub fn asked(&mut self, proposal: &Proposal, asked: &Asked, now: Timestamp) {
         if matches!(asked, Asked::ByOthers | Asked::Gone | Asked::Refused) {
-            self.not_asked(pod);
+            self.not_asked(&proposal.pod);
         }
-        let pod = PodId::from(pod);
+        let pod = PodId::from(&proposal.pod);
         match asked {
             Asked::InBackground => {
                 let is_marked = self.marks.get(&pod).is_some_and(|marks| marks.in_progress);
@@ -648,7 +655,8 @@ impl Requester {
                 self.is_unsaved |=
                     self.background.remove(&pod).is_some() | self.failed.remove(&pod).is_some();
                 if *asked == Asked::Requested {
-                    self.asked.insert(pod.clone(), now);
+                    let by = Some((proposal.plugin, proposal.profile.clone()));
+                    self.asked.insert(pod.clone(), Requested { since: now, by });
                     self.is_unsaved = true;
                 }
                 self.unseen.insert(pod, now);
@@ -673,7 +681,7 @@ impl Requester {
         Memory {
             cooling: latest(self.cooling.iter().map(|(pod, until)| (pod, *until))),
             failed: latest(self.failed.iter().map(|(pod, failed)| (pod, *failed))),
-            asked: latest(self.asked.iter().map(|(pod, since)| (pod, *since))),
+            asked: latest(self.asked.iter().map(|(pod, requested)| (pod, requested.clone()))),
             background: latest(self.background.iter().map(|(pod, it)| (pod, (it.since, it.state)))),
             moved: latest(self.moved.iter().map(|(pod, moved)| (pod, moved.clone()))),
         }

@@ -128,6 +128,9 @@ pub fn explanation(namespace: &str, name: &str, found: &Explanation, read: &Clus
     match found {
         Explanation::NoSuchPod => format!("There is no {pod}.\n"),
         Explanation::Stopped(stop) => format!("Nobody is asked to leave: {stop}.\n"),
+        Explanation::NodeNotReady { node } => {
+            format!("The {pod} is on node {node}, which is not ready, so nothing of it is descheduled.\n")
+        }
         Explanation::NotLookedAt { node: None } => {
             format!("The {pod} is on no node, so nothing is descheduled.\n")
         }

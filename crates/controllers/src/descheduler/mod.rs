@@ -365,7 +365,8 @@ impl Controller {
             tracing::warn!("{problem}");
         }
         for stopped in &plan.stops {
-            tracing::info!(pods = stopped.pods, "{}", stopped.by);
+            // A plugin may look no further than the first that the limit keeps.
+            tracing::info!(pods_at_least = stopped.pods, "{}", stopped.by);
         }
         tracing::info!(
             proposals = plan.proposals.len(),
@@ -423,7 +424,7 @@ impl Controller {
         });
         let mut is_refused = false;
         for (proposal, by, asked) in outcomes {
-            self.requester.asked(&proposal.pod, &asked, now);
+            self.requester.asked(&proposal, &asked, now);
             self.observer.asked(&proposal, by, &asked);
             is_refused |= asked == Asked::Refused;
             if asked == Asked::InBackground {
