@@ -302,3 +302,18 @@ async fn what_the_descheduler_has_withdrawn_itself_is_asked_for_after_the_cool_d
     scene.run_once("").await;
     assert_eq!(scene.requested().await, ["a0"]);
 }
+
+/// As with a client that may ask only so often.
+#[tokio::test(start_paused = true)]
+async fn who_ends_after_one_cycle_has_told_everything_however_slowly() {
+    let scene = Scene::new().await;
+    for number in 0..8 {
+        scene.add_pod("default", &format!("a{number}"), Value::Null).await;
+    }
+    let on = Matcher::any().verb("create").resource("events");
+    let fault = Fault::Latency(Duration::from_secs(3));
+    scene.cluster.faults().set(vec![Rule { on, when: When::always(), fault }]);
+    scene.run_once("").await;
+    let events = scene.send(Method::GET, "/api/v1/namespaces/default/events", &Value::Null).await;
+    assert_eq!(events["items"].as_array().unwrap().len(), 8);
+}
