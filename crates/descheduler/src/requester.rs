@@ -527,11 +527,15 @@ impl Requester {
         self.remember().into_iter().chain(withdrawals).chain(asks).collect()
     }
 
-    /// The same in a cycle that goes on with others, because some could not be asked: what is withdrawn in it is so already.
+    /// The same in a cycle that goes on with others, because some could not be asked: what is withdrawn in it is so already, and what is
+    /// only good to know is remembered at its end.
     pub fn decide_more(&mut self, plan: &Plan, now: Timestamp) -> Vec<Effect> {
         self.given_up.clear();
+        let was_unsaved = std::mem::take(&mut self.is_unsaved);
         let asks = self.asks(plan, now);
-        self.remember().into_iter().chain(asks).collect()
+        let memory = self.remember();
+        self.is_unsaved |= was_unsaved;
+        memory.into_iter().chain(asks).collect()
     }
 
     fn asks(&mut self, plan: &Plan, now: Timestamp) -> Vec<Effect> {

@@ -773,6 +773,9 @@ fn a_cycle_that_goes_on_asks_others_and_withdraws_nothing_twice() {
     assert!(told.is_leaving("a") && !told.is_leaving("b") && told.cools_until("b").is_some());
     let proposals = vec![proposal("c")];
     let effects = requester.decide_more(&Plan { proposals, ..Plan::default() }, at(3600));
+    assert!(matches!(&effects[..], [Effect::Ask { .. }]), "{effects:?}");
+    assert!(requester.is_unsaved(), "whom it could not ask is for the end of the cycle");
+    let effects = requester.decide_more(&owned("d", DUPLICATE), at(3600));
     assert!(matches!(&effects[..], [Effect::Remember(_), Effect::Ask { .. }]), "{effects:?}");
 }
 
