@@ -19,7 +19,7 @@ use usher_api::names::{DESCHEDULER_LEASE, REQUESTER_FINALIZER_PREFIX};
 use usher_apply::{Clock, DeschedulerName};
 use usher_controllers::descheduler::{CarriedOut, Options, run_until};
 use usher_controllers::feeds::Feeds;
-use usher_controllers::observer::Nobody;
+use usher_controllers::metrics::Metrics;
 use usher_descheduler::{Policy, requester};
 
 const REQUESTS: &str = "/apis/evictionrequest.coordination.k8s.io/v1alpha1";
@@ -28,6 +28,8 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 struct Scene {
     cluster: Cluster,
     client: Client,
+    metrics: Metrics,
+    is_dry: bool,
 }
 
 impl Scene {
@@ -36,7 +38,7 @@ impl Scene {
         let clock = Arc::new(TokioClock::starting_at(Timestamp::from_second(1_800_000_000).unwrap()));
         let cluster = Cluster::new(ClusterOptions { clock, seed: Some(1), ..ClusterOptions::default() });
         let client = Client::new(cluster.client("people"), "default");
-        let scene = Self { cluster, client };
+        let scene = Self { cluster, client, metrics: Metrics::new(Clock::system()), is_dry: false };
         let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         for (_, crd) in usher_api::crd::crds() {
             scene.send(Method::POST, crds, &serde_json::to_value(crd).unwrap()).await;
@@ -134,7 +136,7 @@ impl Scene {
         let options = Options {
             interval,
             on_change: false,
-            dry_run: false,
+            dry_run: self.is_dry,
             knows_requests: true,
             requester: requester::Options::default(),
             name: DeschedulerName { namespace: "default".to_owned(), name: DESCHEDULER_LEASE.to_owned() },
@@ -143,12 +145,12 @@ impl Scene {
         let (now, timers) = (self.cluster.clone(), self.cluster.clone());
         let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
         let (stop, mut stopping) = watch::channel(false);
+        let observer = self.metrics.descheduler_observer(|| {});
         let task = tokio::spawn(async move {
             let policies = futures::stream::once(std::future::ready(Ok(policy)));
             let policies = policies.chain(futures::stream::pending()).boxed();
             let stop = async move { drop(stopping.wait_for(|stop| *stop).await) };
             let mut feeds = Feeds::default();
-            let observer = Box::new(Nobody);
             let running = run_until(&mut feeds, client.clone(), clock, options, policies, observer, stop);
             let _watches = feeds.start(&client);
             running.await
@@ -257,10 +259,8 @@ async fn what_a_person_has_withdrawn_between_two_runs_is_not_asked_for_again() {
     assert_eq!(scene.requested().await, ["a0"], "the cool-down is over");
 }
 
-/// The promise is made in the first cycle, and the next one is minutes away.
-#[tokio::test(start_paused = true)]
-async fn a_promise_to_move_a_pod_in_the_background_is_known_after_an_orderly_restart() {
-    let scene = Scene::new().await;
+/// A webhook that promises to move every pod that is evicted.
+async fn promise_everything(scene: &Scene) {
     let answer = |review: Value| async move {
         let status =
             json!({"code": 429, "reason": "TooManyRequests", "message": "Eviction triggered evacuation"});
@@ -278,13 +278,65 @@ async fn a_promise_to_move_a_pod_in_the_background_is_known_after_an_orderly_res
     });
     let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     scene.send(Method::POST, hooks, &json!({"metadata": {"name": "migration"}, "webhooks": [hook]})).await;
-    let marked = json!({"descheduler.alpha.kubernetes.io/request-evict-only": ""});
-    scene.add_pod("default", "vm0", marked).await;
+}
+
+/// The next cycle is minutes away.
+#[tokio::test(start_paused = true)]
+async fn a_promise_to_move_a_pod_in_the_background_is_saved_at_once() {
+    let scene = Scene::new().await;
+    promise_everything(&scene).await;
+    scene.add_pod("default", "vm0", json!({"descheduler.alpha.kubernetes.io/request-evict-only": ""})).await;
     let first = scene.start("", Some(MINUTE * 5));
     sleep(Duration::from_secs(3)).await;
-    first.end().await;
+    // Killed.
+    first.task.abort();
     let promised = scene.remembered("inBackground").await;
     assert!(promised.starts_with("default/vm0/") && promised.ends_with(" promised\n"), "{promised}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_moved_in_the_background_are_counted_as_they_come_and_go_and_not_only_in_cycles() {
+    let scene = Scene::new().await;
+    promise_everything(&scene).await;
+    let only = "descheduler.alpha.kubernetes.io/request-evict-only";
+    let in_progress = "descheduler.alpha.kubernetes.io/eviction-in-progress";
+    scene.add_pod("default", "vm0", json!({only: ""})).await;
+    let _descheduler = scene.start("", Some(MINUTE * 30));
+    sleep(Duration::from_secs(3)).await;
+    let counts = |under_way: usize, moved: usize| {
+        let text = scene.metrics.text().unwrap();
+        let labels =
+            "strategy=\"RemovePodsViolatingNodeTaints\",profile=\"p\",namespace=\"default\",node=\"n1\"";
+        let result = |result: &str| format!("descheduler_pods_evicted_total{{result=\"{result}\",{labels}}}");
+        assert!(text.contains(&format!("pod_evacuations_in_progress {under_way}\n")), "{text}");
+        assert!(text.contains(&format!("{} 1\n", result("background"))), "{text}");
+        assert_eq!(text.contains(&format!("{} {moved}\n", result("success"))), moved > 0, "{text}");
+    };
+    counts(1, 0);
+    // Somebody else moves another one.
+    scene.add_pod("default", "vm1", json!({only: "", in_progress: ""})).await;
+    sleep(Duration::from_secs(3)).await;
+    counts(2, 0);
+    for (name, under_way) in [("vm1", 1), ("vm0", 0)] {
+        let path = format!("/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0");
+        scene.send(Method::DELETE, &path, &Value::Null).await;
+        sleep(Duration::from_secs(3)).await;
+        counts(under_way, usize::from(name == "vm0"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_saves_nothing() {
+    let scene = Scene { is_dry: true, ..Scene::new().await };
+    let only = "descheduler.alpha.kubernetes.io/request-evict-only";
+    let in_progress = "descheduler.alpha.kubernetes.io/eviction-in-progress";
+    scene.add_pod("default", "vm0", json!({only: "", in_progress: ""})).await;
+    let descheduler = scene.start("", Some(MINUTE));
+    sleep(Duration::from_secs(90)).await;
+    descheduler.end().await;
+    scene.run_once("").await;
+    let maps = scene.send(Method::GET, "/api/v1/namespaces/default/configmaps", &Value::Null).await;
+    assert!(!maps.to_string().contains(DESCHEDULER_LEASE), "{maps}");
 }
 
 /// Who deletes a request without taking the requesters off it leaves that to the descheduler.
