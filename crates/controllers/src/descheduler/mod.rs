@@ -304,8 +304,10 @@ impl Controller {
             if let Some(before) = before.filter(|before| after != Some(before)) {
                 let was_moving = self.requester.is_in_background(&before);
                 self.requester.pod_gone(&before, now);
-                if was_moving {
-                    self.promise_ended(&before, true);
+                match was_moving {
+                    true => self.promise_ended(&before, true),
+                    // Nobody has kept the promise in time.
+                    false => drop(self.promised.remove(&before)),
                 }
             }
         }
