@@ -91,6 +91,7 @@ pub const DESCHEDULER_CONFIG_MAP_SUFFIX: &str = "-cool-downs";
 pub const DESCHEDULER_COOL_DOWNS_KEY: &str = "coolDowns";
 pub const DESCHEDULER_IN_BACKGROUND_KEY: &str = "inBackground";
 pub const DESCHEDULER_MOVED_KEY: &str = "moved";
+pub const DESCHEDULER_ASKED_KEY: &str = "asked";
 /// The ConfigMap, in the manager's namespace, with the descheduler's policy, and under which key.
 pub const DESCHEDULER_POLICY_CONFIG_MAP: &str = "usher-descheduler-policy";
 pub const DESCHEDULER_POLICY_KEY: &str = "policy.yaml";

@@ -4,6 +4,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::api::{Api, PatchParams, PostParams};
+use kube::core::Status;
 use kube::{Client, Error};
 use tracing::Instrument as _;
 use usher_api::lenient::Lenient;
@@ -20,7 +21,7 @@ use usher_descheduler::requester::{Asked, Memory, PodId, Way, Withdrawal};
 use usher_descheduler::{OwnerRef, PodRef, Policy, Proposal};
 
 use crate::events::Events;
-use crate::requests::{Failure, failure_of, failure_of_write};
+use crate::requests::{Failure, failure_of, failure_of_write, tells_that_the_pod_has_gone};
 use crate::{config_map, spans};
 
 /// The name under which the descheduler's writes appear in `managedFields`.
@@ -113,7 +114,7 @@ impl Descheduling {
         match requests.create(&parameters, &request).await {
             Ok(_) => Ok(Asked::Requested),
             Err(Error::Api(status)) if status.code == 409 => Ok(Asked::ByOthers),
-            Err(Error::Api(status)) if status.code == 404 => Ok(Asked::Gone),
+            Err(Error::Api(status)) if says_that_there_is_no_pod(&status) => Ok(Asked::Gone),
             Err(why) => Err(not_asked(why)),
         }
     }
@@ -208,13 +209,23 @@ fn is_promise(refusal: &Refusal, policy: &Policy) -> bool {
     policy.eviction_message_prefixes.iter().any(|prefix| said.starts_with(prefix.as_str()))
 }
 
+/// It is the pod that is not there. Otherwise it is the namespace, or the cluster does not know eviction requests.
+fn says_that_there_is_no_pod(status: &Status) -> bool {
+    let is_about_pods = status.details.as_ref().is_some_and(|details| details.kind == "pods");
+    tells_that_the_pod_has_gone(status) || (status.code == 404 && is_about_pods)
+}
+
 /// Why a pod was not asked, and whether it may have been all the same.
 fn not_asked(why: Error) -> (Asked, String) {
     let asked = match &why {
         Error::Api(status) if status.code < 500 => Asked::Refused,
         _ => Asked::Unknown,
     };
-    let why = match failure_of_write(why) {
+    let why = match why {
+        Error::Api(status) if status.code == 404 => return (asked, limited(status.message.clone())),
+        why => failure_of_write(why),
+    };
+    let why = match why {
         Failure::Refused { message, .. } | Failure::Later(message) => message,
         other => other.reason().to_owned(),
     };
@@ -246,6 +257,27 @@ fn owner_reference(owner: &OwnerRef, namespace: &str) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_who_says_that_there_is_no_pod_tells_that_it_is_gone() {
+        let status = |details: serde_json::Value| -> Status {
+            let said = serde_json::json!({"status": "Failure", "code": 404, "reason": "NotFound", "details": details, "message": "no such thing"});
+            serde_json::from_value(said).unwrap()
+        };
+        assert!(says_that_there_is_no_pod(&status(serde_json::json!({"kind": "pods", "name": "web"}))));
+        for other in [
+            serde_json::json!({"kind": "namespaces", "name": "shop"}),
+            serde_json::json!({}),
+            serde_json::Value::Null,
+        ] {
+            assert!(!says_that_there_is_no_pod(&status(other.clone())), "{other}");
+            let (asked, why) = not_asked(Error::Api(Box::new(status(other))));
+            assert!(
+                asked == Asked::Refused && why == "no such thing",
+                "it is told, and tried later and later"
+            );
+        }
+    }
 
     #[test]
     fn only_a_refusal_with_a_known_text_is_a_promise() {

@@ -27,7 +27,7 @@ const PAUSE: SignedDuration = SignedDuration::from_mins(5);
 /// So many events may wait to be written, and so many are remembered.
 const WAITING: usize = 1024;
 const REMEMBERED: usize = 16 * 1024;
-/// So long they may take at the end.
+/// So long each may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Where news are handed in. Cheap to clone.
@@ -77,13 +77,19 @@ impl Events {
 
     /// Waits until all that was handed in is written, but not for ever: for who is about to end.
     pub async fn written(&self) {
-        let (done, written) = oneshot::channel();
-        let waiting = async {
-            if self.sender.send(Handed::Written(done)).await.is_ok() {
-                let _ = written.await;
+        let (done, mut written) = oneshot::channel();
+        let handed = tokio::time::timeout(LAST_WORDS, self.sender.send(Handed::Written(done))).await;
+        if !matches!(handed, Ok(Ok(()))) {
+            return;
+        }
+        // A client that may ask only so often takes its time, and goes on.
+        loop {
+            let before = self.sender.capacity();
+            let is_written = tokio::time::timeout(LAST_WORDS, &mut written).await.is_ok();
+            if is_written || self.sender.capacity() <= before {
+                return;
             }
-        };
-        let _ = tokio::time::timeout(LAST_WORDS, waiting).await;
+        }
     }
 
     /// PendingEvent of one object.

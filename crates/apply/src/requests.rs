@@ -296,7 +296,7 @@ pub(crate) fn failure_of_write(why: Error) -> Failure {
 }
 
 /// The pod has ended since its watch told of it, or another one has its name: our own admission says so, and the watch will.
-fn tells_that_the_pod_has_gone(status: &Status) -> bool {
+pub(crate) fn tells_that_the_pod_has_gone(status: &Status) -> bool {
     breaks_only(status, &[Rule::PodExists, Rule::PodHasUid, Rule::PodIsNotTerminal])
 }
 

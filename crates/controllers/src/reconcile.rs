@@ -52,6 +52,11 @@ pub trait Reconciler: Send {
     fn tell_failure(&mut self, item: &Self::Item, failure: &Failure);
 
     fn observer(&mut self) -> &mut dyn QueueObserver;
+
+    /// The last thing to do when the controller is asked to stop, after all calls have finished.
+    fn farewell(&mut self) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
 }
 
 /// What is to be looked at.
@@ -120,6 +125,9 @@ pub async fn run<R: Reconciler>(
     let finished = async {
         while let Some((item, done)) = work.under_way.next().await {
             work.finish(&item, done);
+        }
+        if let Some(farewell) = work.reconciler.farewell() {
+            farewell.await;
         }
     };
     if tokio::time::timeout(LONGEST_FAREWELL, finished).await.is_err() {

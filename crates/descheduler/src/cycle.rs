@@ -123,7 +123,7 @@ impl<'a> Cycle<'a> {
             let found = found.and_then(|slot| Some((slot, cycle.pod(slot)?)));
             // One that is there and stays has no replacement.
             if let Some(moved_before) = asked.moved.as_ref().filter(|it| it.until > now)
-                && (found.is_none() || !asked.by.is_empty())
+                && (!asked.by.is_empty() || found.is_none_or(|(_, (pod, _))| pod.terminating))
             {
                 moved.push((namespace, name, moved_before));
             }
@@ -308,6 +308,9 @@ impl<'a> Cycle<'a> {
         wants: impl FnOnce() -> Option<Reason>,
     ) -> bool {
         if self.is_gone(slot) {
+            if self.watched == Some(slot) {
+                self.note(wants(), None, None, None);
+            }
             return false;
         }
         let kept = match evictor.passes(self, slot) {
@@ -325,6 +328,16 @@ impl<'a> Cycle<'a> {
             self.note(wants(), kept, None, None);
         }
         admitted
+    }
+
+    /// It was decided on in this cycle, and is not the one that is explained: of that one plugins say what they think all the same.
+    pub fn is_passed_over(&self, slot: u32) -> bool {
+        self.is_gone(slot) && self.watched != Some(slot)
+    }
+
+    /// Notes that the pod that is explained does not count for a plugin, as it was decided on before.
+    pub fn note_decided(&mut self) {
+        self.note(None, Some(Kept::DecidedBefore), None, None);
     }
 
     /// Notes what a filter thinks of the pod that is explained, for plugins that count only what passes.
@@ -383,6 +396,10 @@ impl<'a> Cycle<'a> {
             return Outcome::Refused;
         };
         if self.is_gone(slot) || pod.uid.is_empty() {
+            if self.watched == Some(slot) {
+                let kept = pod.uid.is_empty().then_some(Kept::NoUid);
+                self.note(Some(reason), kept, None, None);
+            }
             return Outcome::Refused;
         }
         if self.is_leaving(slot) {
@@ -409,7 +426,8 @@ impl<'a> Cycle<'a> {
                 self.note(Some(reason), None, Some(stop.clone()), None);
             }
             self.stopped(stop, pod.node, &shape.namespace);
-            return outcome;
+            // The pod that is explained may come after all that the limit admits.
+            return if self.watched.is_some() { Outcome::Refused } else { outcome };
         }
         let target = evictor.fit.other_node(self, slot);
         if self.differences.node_fit_counts_decisions && evictor.args.node_fit && target.is_none() {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use crate::cluster::node::Node;
 use crate::cluster::pod::UNBOUND;
 use crate::cycle::Seen;
 use crate::evictor::kept::Kept;
@@ -18,6 +19,10 @@ pub enum Explanation {
     NoSuchPod,
     /// Nothing is descheduled at all.
     Stopped(Stop),
+    /// Its node is not ready, and on such nodes nothing is descheduled.
+    NodeNotReady {
+        node: String,
+    },
     /// It is on no node, or on one that the policy does not look at.
     NotLookedAt {
         node: Option<String>,
@@ -81,8 +86,12 @@ pub fn explain(
     let mut nodes = NodeList::default();
     nodes.refresh(cluster, policy.node_selector.as_ref());
     if pod.node == UNBOUND || !nodes.has(pod.node) {
-        let node = cluster.node(pod.node).map(|node| node.name.to_string());
-        return Explanation::NotLookedAt { node };
+        let node = cluster.node(pod.node).filter(|_| pod.node != UNBOUND);
+        let name = node.map(|node| node.name.to_string());
+        return match (name, node.is_some_and(Node::is_ready)) {
+            (Some(node), false) => Explanation::NodeNotReady { node },
+            (node, _) => Explanation::NotLookedAt { node },
+        };
     }
     let uid = pod.uid.to_string();
     let asked =

@@ -347,6 +347,12 @@ fn a_replacement_is_left_alone_by_the_plugin_that_moved_its_pod_and_nobody_else_
         let plan = crate::plan(&cluster, &duplicates(), &in_progress, now());
         assert_eq!(proposed(&plan), expected, "{case}");
     }
+    // The one that was asked takes its grace period, and its replacement is there already.
+    let mut going = made("x", "n2", -9);
+    going.metadata.deletion_timestamp = going.metadata.creation_timestamp.clone();
+    let cluster = two(vec![made("a", "n1", -9), made("b", "n1", 5), going]);
+    let plan = crate::plan(&cluster, &duplicates(), &moved(&[("x", 0)], by), now());
+    assert_eq!(proposed(&plan), [] as [&str; 0]);
     let cluster = two(vec![made("a", "n1", -9), made("b", "n1", 5)]);
     let in_progress = moved(&[("x", 0)], by);
     let later = now() + jiff::SignedDuration::from_secs(600);
@@ -440,11 +446,11 @@ mod loops {
                 match effect {
                     Effect::Remember(memory) => {
                         self.memory = Memory::of_data(&memory.to_data());
-                        self.requester.saved();
+                        self.requester.saved(&memory);
                     }
                     Effect::Ask { proposal, .. } => {
                         self.asked.push(second);
-                        self.requester.asked(&proposal.pod, &Asked::Evicted, at(second));
+                        self.requester.asked(&proposal, &Asked::Evicted, at(second));
                         self.end(&proposal.pod.name, second);
                     }
                     Effect::Withdraw { .. } => unreachable!("there are no requests"),

@@ -5,13 +5,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use usher_api::names::{DESCHEDULER_COOL_DOWNS_KEY, DESCHEDULER_IN_BACKGROUND_KEY, DESCHEDULER_MOVED_KEY};
+use usher_api::names::{
+    DESCHEDULER_ASKED_KEY, DESCHEDULER_COOL_DOWNS_KEY, DESCHEDULER_IN_BACKGROUND_KEY, DESCHEDULER_MOVED_KEY,
+};
 
 use crate::policy::PluginName;
 use crate::requester::PodId;
 
-/// So many bytes of each kind are written, the latest first: an object has at most 1 MiB, with three of them.
-const LONGEST: usize = 300 * 1024;
+/// So many bytes of each kind are written, the latest first: an object has at most 1 MiB, with four of them.
+const LONGEST: usize = 240 * 1024;
 
 /// How far a pod is that is moved in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,11 +62,23 @@ pub struct Moved {
     pub owner: Arc<str>,
 }
 
+/// A pod that has a request of ours.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Requested {
+    pub since: Timestamp,
+    /// The plugin that wanted it, and its profile, where that is known.
+    pub by: Option<(PluginName, String)>,
+}
+
 /// What outlives the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Until when pods are not asked.
     pub cooling: BTreeMap<PodId, Timestamp>,
+    /// Until when pods that could not be asked are not tried, and how often that was so.
+    pub failed: BTreeMap<PodId, (Timestamp, u32)>,
+    /// Pods that have a request of ours: who finds one without it knows that somebody else has withdrawn it.
+    pub asked: BTreeMap<PodId, Requested>,
     /// Since when pods are moved in the background, and how far they are.
     pub background: BTreeMap<PodId, (Timestamp, Moving)>,
     pub moved: BTreeMap<PodId, Moved>,
@@ -74,6 +88,13 @@ impl Memory {
     /// As data of a ConfigMap: a text for each kind, with a line for each pod. Its keys take no slashes, so pods are in the lines.
     pub fn to_data(&self) -> BTreeMap<String, String> {
         let cooling = self.cooling.iter().map(|(pod, until)| (*until, format!("{pod} {until}")));
+        // Whoever does not know the third word leaves them alone for as long.
+        let failed =
+            self.failed.iter().map(|(pod, (until, times))| (*until, format!("{pod} {until} {times}")));
+        let asked = self.asked.iter().map(|(pod, Requested { since, by })| match by {
+            Some((plugin, profile)) => (*since, format!("{pod} {since} {plugin} {profile}")),
+            None => (*since, format!("{pod} {since}")),
+        });
         let background = self.background.iter().map(|(pod, (since, state))| {
             let word = state.word();
             (*since, format!("{pod} {since} {word}"))
@@ -82,7 +103,8 @@ impl Memory {
             (*until, format!("{pod} {until} {asked} {plugin} {owner}"))
         });
         [
-            (DESCHEDULER_COOL_DOWNS_KEY.to_owned(), latest(cooling)),
+            (DESCHEDULER_COOL_DOWNS_KEY.to_owned(), latest(cooling.chain(failed))),
+            (DESCHEDULER_ASKED_KEY.to_owned(), latest(asked)),
             (DESCHEDULER_IN_BACKGROUND_KEY.to_owned(), latest(background)),
             (DESCHEDULER_MOVED_KEY.to_owned(), latest(moved)),
         ]
@@ -92,19 +114,43 @@ impl Memory {
     /// What cannot be understood is left out.
     pub fn of_data(data: &BTreeMap<String, String>) -> Self {
         let lines = |key: &str| data.get(key).map(String::as_str).unwrap_or_default().lines().map(Words::of);
-        let cooling = lines(DESCHEDULER_COOL_DOWNS_KEY).filter_map(|mut it| Some((it.next()?, it.next()?)));
+        let (mut cooling, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        for mut line in lines(DESCHEDULER_COOL_DOWNS_KEY) {
+            if let (Some(pod), Some(until)) = (line.next(), line.next()) {
+                match line.next() {
+                    Some(times) => drop(failed.insert(pod, (until, times))),
+                    None => drop(cooling.insert(pod, until)),
+                }
+            }
+        }
+        let asked = lines(DESCHEDULER_ASKED_KEY).filter_map(|mut it| {
+            let (pod, since) = (it.next()?, it.next()?);
+            // The rest is the name of a profile, which may have any words.
+            let by =
+                it.0.next().and_then(plugin_of).map(|plugin| (plugin, it.0.collect::<Vec<_>>().join(" ")));
+            Some((pod, Requested { since, by }))
+        });
         let background = lines(DESCHEDULER_IN_BACKGROUND_KEY).filter_map(|mut it| {
             let (pod, since) = (it.next()?, it.next()?);
             Some((pod, (since, Moving::parse(it.0.next()?)?)))
         });
         let moved = lines(DESCHEDULER_MOVED_KEY).filter_map(|mut it| {
             let (pod, until, asked) = (it.next()?, it.next()?, it.next()?);
-            let (plugin, owner) = (it.0.next()?, it.0.next()?.into());
-            let plugin = PluginName::ALL.into_iter().find(|one| one.as_str() == plugin)?;
+            let (plugin, owner) = (plugin_of(it.0.next()?)?, it.0.next()?.into());
             Some((pod, Moved { until, asked, plugin, owner }))
         });
-        Self { cooling: cooling.collect(), background: background.collect(), moved: moved.collect() }
+        Self {
+            cooling,
+            failed,
+            asked: asked.collect(),
+            background: background.collect(),
+            moved: moved.collect(),
+        }
     }
+}
+
+fn plugin_of(name: &str) -> Option<PluginName> {
+    PluginName::ALL.into_iter().find(|plugin| plugin.as_str() == name)
 }
 
 /// The words of a line.

@@ -230,6 +230,18 @@ pub enum Problem {
     NoUsageOfNode { profile: String, plugin: PluginName, node: String },
 }
 
+impl Problem {
+    /// It keeps this plugin of this profile from working.
+    pub fn is_of(&self, of_profile: &str, of_plugin: PluginName) -> bool {
+        match self {
+            Self::UnknownPriorityClass { profile, .. } | Self::PriorityClassTooHigh { profile, .. } => {
+                profile == of_profile
+            }
+            Self::NoUsageOfNode { profile, plugin, .. } => profile == of_profile && *plugin == of_plugin,
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -315,7 +315,11 @@ impl Known {
                 let evictor = &mut profile.evictor;
                 balancing.leave_out(&without, |slot| evictor.info(cluster, &self.nodes, slot, self.now));
                 let run = Run { profile: &profile.name, evictor, fit: &mut self.fit };
+                let is_decided = cycle.watched.is_some_and(|slot| cycle.is_gone(slot));
                 self.took.push(timed(&mut *balancing.plugin, &mut cycle, run));
+                if is_decided {
+                    cycle.note_decided();
+                }
             }
         }
         (cycle.plan, cycle.views)

@@ -21,7 +21,7 @@ use usher_api::names::{DESCHEDULER_REQUESTER as REQUESTER, INTERCEPTOR_ANNOTATIO
 use usher_decide::snapshot::{Key, Request};
 
 use crate::cluster::pod::Phase;
-pub use crate::memory::{Memory, Moved, Moving};
+pub use crate::memory::{Memory, Moved, Moving, Requested};
 use crate::{InProgress, Plan, PodRef, Proposal};
 
 /// On a pod whose eviction only begins something: somebody moves it in the background.
@@ -241,8 +241,10 @@ pub struct Requester {
     stuck: HashSet<Key>,
     /// Something that should be remembered is not yet.
     is_unsaved: bool,
-    /// How often pods could not be asked, and until when they are not tried.
-    failed: BTreeMap<PodId, (u32, Timestamp)>,
+    /// Until when pods that could not be asked are not tried, and how often that was so.
+    failed: BTreeMap<PodId, (Timestamp, u32)>,
+    /// Pods that have a request of ours, by all that is known.
+    asked: BTreeMap<PodId, Requested>,
     /// Pods that were asked, and no watch has told of it yet.
     unseen: BTreeMap<PodId, Timestamp>,
 }
@@ -255,7 +257,9 @@ impl Requester {
     /// What was remembered before this process began.
     pub fn remembered(&mut self, memory: Memory) {
         self.cooling = memory.cooling;
+        self.failed = memory.failed;
         self.moved = memory.moved;
+        self.asked.extend(memory.asked);
         for (pod, (since, state)) in memory.background {
             let known = self.background.entry(pod).or_insert(Background { since, state });
             known.since = known.since.min(since);
@@ -263,9 +267,28 @@ impl Requester {
         }
     }
 
-    /// What was to be remembered is.
-    pub fn saved(&mut self) {
-        self.is_unsaved = false;
+    /// This is remembered. What has changed since is not.
+    pub fn saved(&mut self, memory: &Memory) {
+        self.is_unsaved = self.memory() != *memory;
+    }
+
+    /// Something that should be remembered is not yet.
+    pub fn is_unsaved(&self) -> bool {
+        self.is_unsaved
+    }
+
+    /// All requests and pods are known for the first time. A pod that was asked, is there and has no request any more is one whose request
+    /// somebody has withdrawn meanwhile: it is left alone as if that had been seen.
+    pub fn synced(&mut self, is_there: impl Fn(&PodId) -> bool, now: Timestamp) {
+        let ours = self.requests.values().filter(|request| self.is_ours(request));
+        let ours: HashSet<PodId> = ours.map(|request| PodId::of(request)).collect();
+        let without: Vec<PodId> = self.asked.keys().filter(|pod| !ours.contains(pod)).cloned().collect();
+        for pod in without {
+            self.asked.remove(&pod);
+            if is_there(&pod) && !self.is_ending(&pod) && !self.cooling.contains_key(&pod) {
+                self.cool_down(pod, now);
+            }
+        }
     }
 
     pub fn request_changed(&mut self, key: &Key, request: Option<Arc<Request>>, now: Timestamp) {
@@ -275,6 +298,10 @@ impl Requester {
                 let asked = self.unseen.remove(&pod);
                 self.begun.entry(key.clone()).or_insert(asked.unwrap_or(request.created.min(now)));
                 let is_ours = self.is_ours(&request);
+                if is_ours && !self.cooling.contains_key(&pod) {
+                    let requested = Requested { since: request.created, by: None };
+                    self.asked.entry(pod.clone()).or_insert(requested);
+                }
                 if let Some(moved) = self.moved.get_mut(&pod).filter(|_| is_ours) {
                     // By the clock that writes when pods are created.
                     moved.asked = request.created;
@@ -295,7 +322,11 @@ impl Requester {
     pub fn request_was(&mut self, before: &Request, now: Timestamp) {
         let pod = PodId::of(before);
         let is_there = self.requests.get(&before.key).is_some_and(|request| self.is_ours(request));
-        if self.is_ours(before) && !is_there && !self.is_ending(&pod) && !self.cooling.contains_key(&pod) {
+        if !self.is_ours(before) || is_there {
+            return;
+        }
+        self.asked.remove(&pod);
+        if !self.is_ending(&pod) && !self.cooling.contains_key(&pod) {
             self.cool_down(pod, now);
         }
     }
@@ -330,9 +361,13 @@ impl Requester {
             (None, true) => {
                 self.background.insert(pod.clone(), Background { since: now, state: Moving::Marked });
             }
-            // It was moved, or that has failed: it may be asked again.
+            // It was moved, or that has failed: who has taken the mark away had a reason, and it is left alone for a while.
             (Some(known), false) if !known.state.is_unmarked() || marks.is_over => {
+                let has_failed = known.state == Moving::Marked && !marks.is_ending();
                 self.background.remove(pod);
+                if has_failed && !self.cooling.contains_key(pod) {
+                    self.cool_down(pod.clone(), now);
+                }
             }
             _ => return,
         }
@@ -344,6 +379,7 @@ impl Requester {
         self.background.remove(pod);
         self.unwanted.remove(pod);
         self.failed.remove(pod);
+        self.asked.remove(pod);
         self.unseen.remove(pod);
         self.is_unsaved |= self.cooling.remove(pod).is_some();
         if let Some(moved) = self.moved.get_mut(pod) {
@@ -356,10 +392,19 @@ impl Requester {
     /// What counts as under way in a cycle, after giving up on what took too long.
     pub fn in_progress(&mut self, now: Timestamp) -> InProgress {
         self.cooling.retain(|_, until| *until > now);
-        let under_way: HashSet<PodId> = self.requests.values().map(|request| PodId::of(request)).collect();
-        self.moved.retain(|pod, moved| moved.until > now || under_way.contains(pod));
+        let requested: HashSet<PodId> = self.requests.values().map(|request| PodId::of(request)).collect();
+        // For as long as a pod is leaving, the time of its replacement has not begun.
+        let not_before = later(now, self.options.cool_down);
+        for (pod, moved) in &mut self.moved {
+            let moves = self.background.get(pod).is_some_and(|it| it.state != Moving::GivenUp);
+            let is_terminating = self.marks.get(pod).is_some_and(|marks| marks.is_terminating);
+            if requested.contains(pod) || moves || is_terminating {
+                moved.until = moved.until.max(not_before);
+            }
+        }
+        self.moved.retain(|_, moved| moved.until > now);
         self.failed
-            .retain(|_, (_, until)| until.saturating_add(LONGEST_PAUSE).is_ok_and(|until| until > now));
+            .retain(|_, (until, _)| until.saturating_add(LONGEST_PAUSE).is_ok_and(|until| until > now));
         self.unseen.retain(|_, asked| elapsed(*asked, now) < WATCH_IS_LATE);
         let mut in_progress = InProgress::default();
         let mut leaves = |pod: &PodId, by: &str, since: Timestamp| {
@@ -423,7 +468,7 @@ impl Requester {
             self.cool_down(PodId::of(request), now);
         }
         self.given_up = given_up;
-        let failed = self.failed.iter().map(|(pod, (_, until))| (pod, until));
+        let failed = self.failed.iter().map(|(pod, (until, _))| (pod, until));
         for (pod, until) in failed.filter(|(pod, _)| !self.cooling.contains_key(pod)).chain(&self.cooling) {
             in_progress.set_cool_down(&pod.key.namespace, &pod.key.name, &pod.uid, *until);
         }
@@ -449,6 +494,7 @@ impl Requester {
     }
 
     fn cool_down(&mut self, pod: PodId, now: Timestamp) {
+        self.asked.remove(&pod);
         self.cooling.insert(pod, later(now, self.options.cool_down));
         self.is_unsaved = true;
     }
@@ -470,6 +516,29 @@ impl Requester {
             self.cool_down(PodId::of(&request), now);
             withdrawals.push((request, Withdrawal::NotNeeded));
         }
+        let withdrawals: Vec<Effect> = withdrawals
+            .into_iter()
+            .map(|(request, why)| {
+                let gives_place = why != Withdrawal::NotNeeded && !self.stuck.contains(&request.key);
+                Effect::Withdraw { request, why, gives_place }
+            })
+            .collect();
+        let asks = self.asks(plan, now);
+        self.remember().into_iter().chain(withdrawals).chain(asks).collect()
+    }
+
+    /// The same in a cycle that goes on with others, because some could not be asked: what is withdrawn in it is so already, and what is
+    /// only good to know is remembered at its end.
+    pub fn decide_more(&mut self, plan: &Plan, now: Timestamp) -> Vec<Effect> {
+        self.given_up.clear();
+        let was_unsaved = std::mem::take(&mut self.is_unsaved);
+        let asks = self.asks(plan, now);
+        let memory = self.remember();
+        self.is_unsaved |= was_unsaved;
+        memory.into_iter().chain(asks).collect()
+    }
+
+    fn asks(&mut self, plan: &Plan, now: Timestamp) -> Vec<Effect> {
         let mut asks = Vec::new();
         for proposal in &plan.proposals {
             let by = self.way_of(&proposal.pod);
@@ -487,18 +556,16 @@ impl Requester {
             }
             asks.push(Effect::Ask { by, proposal: Box::new(proposal.clone()) });
         }
-        let mut effects: Vec<Effect> = self.remember().into_iter().collect();
-        effects.extend(withdrawals.into_iter().map(|(request, why)| {
-            let gives_place = why != Withdrawal::NotNeeded && !self.stuck.contains(&request.key);
-            Effect::Withdraw { request, why, gives_place }
-        }));
-        effects.extend(asks);
-        effects
+        asks
     }
 
-    /// Remembers, if there is anything new.
-    pub fn remember(&self) -> Option<Effect> {
-        self.is_unsaved.then(|| Effect::Remember(self.memory()))
+    /// What is to be remembered, if there is anything new.
+    pub fn unsaved(&self) -> Option<Memory> {
+        self.is_unsaved.then(|| self.memory())
+    }
+
+    fn remember(&self) -> Option<Effect> {
+        self.unsaved().map(Effect::Remember)
     }
 
     /// Our requests that no plugin has wanted for some cycles.
@@ -509,9 +576,14 @@ impl Requester {
         now: Timestamp,
     ) -> Vec<Arc<Request>> {
         // Then not all pods were looked at.
-        if !plan.problems.is_empty() || plan.stops.iter().any(|stopped| !stopped.by.is_limit()) {
+        if plan.stops.iter().any(|stopped| !stopped.by.is_limit()) {
             return Vec::new();
         }
+        // Who does not run does not say whether it still wants a pod.
+        let is_heard = |requested: Option<&Requested>| match requested.and_then(|it| it.by.as_ref()) {
+            Some((plugin, profile)) => !plan.problems.iter().any(|problem| problem.is_of(profile, *plugin)),
+            None => plan.problems.is_empty(),
+        };
         let wanted: HashSet<&str> = plan.still_wanted.iter().map(String::as_str).collect();
         let given_up: HashSet<&Key> = given_up.iter().map(|(request, _)| &request.key).collect();
         let ours = self.requests.values().filter(|it| self.is_ours(it) && !given_up.contains(&it.key));
@@ -520,6 +592,9 @@ impl Requester {
         let mut not_needed = Vec::new();
         for request in ours {
             let pod = PodId::of(&request);
+            if !is_heard(self.asked.get(&pod)) {
+                continue;
+            }
             if wanted.contains(&*pod.uid) || self.is_ending(&pod) || !may_withdraw(&request) {
                 self.unwanted.remove(&pod);
                 continue;
@@ -559,11 +634,11 @@ impl Requester {
     }
 
     /// What came of it.
-    pub fn asked(&mut self, pod: &PodRef, asked: &Asked, now: Timestamp) {
+    pub fn asked(&mut self, proposal: &Proposal, asked: &Asked, now: Timestamp) {
         if matches!(asked, Asked::ByOthers | Asked::Gone | Asked::Refused) {
-            self.not_asked(pod);
+            self.not_asked(&proposal.pod);
         }
-        let pod = PodId::from(pod);
+        let pod = PodId::from(&proposal.pod);
         match asked {
             Asked::InBackground => {
                 let is_marked = self.marks.get(&pod).is_some_and(|marks| marks.in_progress);
@@ -575,17 +650,28 @@ impl Requester {
                 if *asked == Asked::Unknown {
                     self.unseen.insert(pod.clone(), now);
                 }
-                let (times, until) = self.failed.entry(pod).or_insert((0, now));
+                let (until, times) = self.failed.entry(pod).or_insert((now, 0));
                 let pause = FIRST_PAUSE.checked_mul(1_i32 << (*times).min(10)).unwrap_or(LONGEST_PAUSE);
-                (*times, *until) = (times.saturating_add(1), later(now, pause.min(LONGEST_PAUSE)));
+                (*until, *times) = (later(now, pause.min(LONGEST_PAUSE)), times.saturating_add(1));
+                self.is_unsaved = true;
             }
             Asked::Requested | Asked::ByOthers | Asked::Evicted => {
-                self.is_unsaved |= self.background.remove(&pod).is_some();
-                self.failed.remove(&pod);
+                self.is_unsaved |=
+                    self.background.remove(&pod).is_some() | self.failed.remove(&pod).is_some();
+                if *asked == Asked::Requested {
+                    let by = Some((proposal.plugin, proposal.profile.clone()));
+                    self.asked.insert(pod.clone(), Requested { since: now, by });
+                    self.is_unsaved = true;
+                }
                 self.unseen.insert(pod, now);
             }
             Asked::Gone => drop(self.failed.remove(&pod)),
         }
+    }
+
+    /// Somebody moves it in the background, or has promised to.
+    pub fn is_in_background(&self, pod: &PodId) -> bool {
+        self.background.get(pod).is_some_and(|it| it.state != Moving::GivenUp)
     }
 
     /// How many pods are under way by the descheduler.
@@ -598,6 +684,8 @@ impl Requester {
     fn memory(&self) -> Memory {
         Memory {
             cooling: latest(self.cooling.iter().map(|(pod, until)| (pod, *until))),
+            failed: latest(self.failed.iter().map(|(pod, failed)| (pod, *failed))),
+            asked: latest(self.asked.iter().map(|(pod, requested)| (pod, requested.clone()))),
             background: latest(self.background.iter().map(|(pod, it)| (pod, (it.since, it.state)))),
             moved: latest(self.moved.iter().map(|(pod, moved)| (pod, moved.clone()))),
         }

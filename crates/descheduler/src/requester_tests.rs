@@ -119,17 +119,17 @@ fn requests_by_anybody_count_from_the_start_of_a_cycle() {
 #[test]
 fn a_request_that_no_watch_has_told_of_counts_all_the_same() {
     let mut requester = Requester::default();
-    requester.asked(&pod("a"), &Asked::Requested, at(0));
+    requester.asked(&proposal("a"), &Asked::Requested, at(0));
     assert!(in_progress(&mut requester, at(1)).0.is_leaving("a"));
     let key = Key::new("ns", "a");
     requester.request_changed(&key, Some(request("a", &[REQUESTER], 0, json!({}))), at(0));
     requester.request_changed(&key, None, at(0));
     assert!(!in_progress(&mut requester, at(2)).0.is_leaving("a"), "it came and went");
-    requester.asked(&pod("b"), &Asked::Requested, at(0));
+    requester.asked(&proposal("b"), &Asked::Requested, at(0));
     assert!(!in_progress(&mut requester, at(60)).0.is_leaving("b"), "nobody has seen it for a minute");
-    requester.asked(&pod("c"), &Asked::Unknown, at(60));
+    requester.asked(&proposal("c"), &Asked::Unknown, at(60));
     assert!(in_progress(&mut requester, at(61)).0.is_leaving("c"), "it may have been asked");
-    requester.asked(&pod("d"), &Asked::Refused, at(60));
+    requester.asked(&proposal("d"), &Asked::Refused, at(60));
     assert!(!in_progress(&mut requester, at(61)).0.is_leaving("d"));
 }
 
@@ -253,7 +253,7 @@ fn requests_of_another_descheduler_count_and_are_left_alone() {
 #[test]
 fn what_was_asked_and_is_there_is_not_paused_for_an_answer_that_was_lost() {
     let mut requester = Requester::default();
-    requester.asked(&pod("a"), &Asked::Unknown, at(0));
+    requester.asked(&proposal("a"), &Asked::Unknown, at(0));
     learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
     assert_eq!(in_progress(&mut requester, at(1)).0.cools_until("a"), None);
 }
@@ -309,11 +309,11 @@ fn pods_of_either_kind_are_asked_in_their_way() {
 fn an_eviction_in_the_background_counts_until_it_is_over_or_nobody_marks_the_pod_in_time() {
     let mut requester = Requester::default();
     requester.pod_changed(&id("a"), EVICT_ONLY, at(0));
-    requester.asked(&pod("a"), &Asked::InBackground, at(0));
+    requester.asked(&proposal("a"), &Asked::InBackground, at(0));
     assert!(in_progress(&mut requester, at(599)).0.is_leaving("a"));
     let mut marked = Requester::default();
     marked.pod_changed(&id("a"), EVICT_ONLY, at(0));
-    marked.asked(&pod("a"), &Asked::InBackground, at(0));
+    marked.asked(&proposal("a"), &Asked::InBackground, at(0));
     marked.pod_changed(&id("a"), MOVING, at(500));
     assert!(in_progress(&mut marked, at(3000)).0.is_leaving("a"), "it is confirmed, and takes its time");
     // Nobody has marked it.
@@ -323,7 +323,7 @@ fn an_eviction_in_the_background_counts_until_it_is_over_or_nobody_marks_the_pod
     assert!(matches!(&effects[..], [Effect::Remember(_)]), "{effects:?}");
     // It is tried until it is remembered.
     assert!(matches!(&in_progress(&mut requester, at(601)).1[..], [Effect::Remember(_)]));
-    requester.saved();
+    requester.saved(&requester.memory());
     assert!(in_progress(&mut requester, at(602)).1.is_empty());
     // The migration failed, and the pod is as before.
     marked.pod_changed(&id("a"), EVICT_ONLY, at(3001));
@@ -360,7 +360,7 @@ fn a_promise_is_remembered_before_it_is_asked_for_and_outlives_a_restart() {
     assert_eq!(in_progress(&mut second, at(600)).0.cools_until("a"), None);
     let mut promised = Requester::default();
     promised.pod_changed(&id("a"), EVICT_ONLY, at(0));
-    promised.asked(&pod("a"), &Asked::InBackground, at(0));
+    promised.asked(&proposal("a"), &Asked::InBackground, at(0));
     let memory = memory_of(&promised.remember().into_iter().collect::<Vec<_>>());
     assert_eq!(memory.background, [(id("a"), (at(0), Moving::Promised))].into());
     second.remembered(memory.clone());
@@ -372,7 +372,7 @@ fn a_promise_is_remembered_before_it_is_asked_for_and_outlives_a_restart() {
     first.not_asked(&pod("a"));
     assert!(!in_progress(&mut first, at(1)).0.is_leaving("a"));
     let _ = first.decide(&one_proposal(), at(0));
-    first.asked(&pod("a"), &Asked::Refused, at(0));
+    first.asked(&proposal("a"), &Asked::Refused, at(0));
     assert!(!in_progress(&mut first, at(1)).0.is_leaving("a"));
 }
 
@@ -407,14 +407,14 @@ fn after_a_restart_marked_pods_are_known_and_they_too_are_given_up() {
         }
         let (told, _) = in_progress(&mut last, at(7200));
         assert!(!told.is_leaving("a") && told.cools_until("a").is_none());
-        last.asked(&pod("a"), &Asked::InBackground, at(7200));
+        last.asked(&proposal("a"), &Asked::InBackground, at(7200));
         assert!(in_progress(&mut last, at(7201)).0.is_leaving("a"));
     }
     let (told, _) = in_progress(&mut requester, at(3600));
     assert!(!told.is_leaving("a") && told.cools_until("a").is_some());
     // It stays so for as long as it is marked, and may be asked once more when the cool-down is over.
     assert!(!in_progress(&mut requester, at(7200)).0.is_leaving("a"));
-    requester.asked(&pod("a"), &Asked::InBackground, at(7200));
+    requester.asked(&proposal("a"), &Asked::InBackground, at(7200));
     assert!(in_progress(&mut requester, at(7201)).0.is_leaving("a"));
 }
 
@@ -430,13 +430,13 @@ fn a_pod_that_cannot_be_asked_is_tried_later_and_later() {
     let mut requester = Requester::default();
     let mut until = Vec::new();
     for _ in 0..9 {
-        requester.asked(&pod("a"), &Asked::Refused, at(0));
+        requester.asked(&proposal("a"), &Asked::Refused, at(0));
         until.push(
             in_progress(&mut requester, at(0)).0.cools_until("a").unwrap().duration_since(at(0)).as_mins(),
         );
     }
     assert_eq!(until, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-    requester.asked(&pod("a"), &Asked::Requested, at(0));
+    requester.asked(&proposal("a"), &Asked::Requested, at(0));
     assert_eq!(in_progress(&mut requester, at(0)).0.cools_until("a"), None);
 }
 
@@ -478,6 +478,18 @@ fn what_is_remembered_is_read_as_it_is_written_and_nonsense_is_left_out() {
             Moved { until: at(9), asked: at(4), plugin: PluginName::LowNodeUtilization, owner: "o-1".into() },
         )]
         .into(),
+        failed: [(id("g"), (at(6), 3))].into(),
+        asked: [
+            (id("h"), Requested { since: at(7), by: None }),
+            (
+                id("i"),
+                Requested {
+                    since: at(8),
+                    by: Some((PluginName::RemoveDuplicates, "my  own profile".into())),
+                },
+            ),
+        ]
+        .into(),
         ..cooling(&[("c", 5)])
     };
     let mut data = memory.to_data();
@@ -491,6 +503,7 @@ fn what_is_remembered_is_read_as_it_is_written_and_nonsense_is_left_out() {
     // A line with a word too many is read as far as it goes.
     let mut with_more = memory;
     with_more.cooling.insert(PodId::new("ns", "db", "u-3"), until);
+    with_more.asked.insert(PodId::new("ns", "db", "u-3"), Requested { since: until, by: None });
     assert_eq!(Memory::of_data(&data), with_more);
 }
 
@@ -509,6 +522,10 @@ fn what_is_remembered_fits_into_an_object_also_with_the_longest_names() {
         cooling: (0..REMEMBERED).map(|number| (pod(number), until(number))).collect(),
         background: (0..REMEMBERED).map(|number| (pod(number), (until(number), Moving::GivenUp))).collect(),
         moved: (0..REMEMBERED).map(|number| (pod(number), moved(number))).collect(),
+        asked: (0..REMEMBERED)
+            .map(|number| (pod(number), Requested { since: until(number), by: None }))
+            .collect(),
+        ..Memory::default()
     };
     let data = memory.to_data();
     assert!(data.values().map(String::len).sum::<usize>() < 1_000_000);
@@ -549,7 +566,7 @@ fn that_a_pod_was_moved_is_remembered_before_it_is_asked_and_as_long_as_its_repl
     assert_eq!(until(&mut after_a_restart, 3599), Some(at(3600)));
     assert_eq!(until(&mut after_a_restart, 3600), None);
     // It takes its time to leave, and only then its replacement comes. The request is written by another clock, that of pods.
-    requester.asked(&pod("a"), &Asked::Requested, at(0));
+    requester.asked(&proposal("a"), &Asked::Requested, at(0));
     learn(&mut requester, request("a", &[REQUESTER], 100, json!({})));
     let (told, _) = in_progress(&mut requester, at(3000));
     assert_eq!(told.asked("a").unwrap().moved.as_ref().unwrap().asked, at(100));
@@ -564,7 +581,7 @@ fn nothing_is_remembered_of_pods_that_were_not_moved_or_whose_replacements_are_n
     for asked in [Asked::Refused, Asked::Gone, Asked::ByOthers] {
         let mut requester = Requester::default();
         let _ = requester.decide(&owned("a", DUPLICATE), at(0));
-        requester.asked(&pod("a"), &asked, at(0));
+        requester.asked(&proposal("a"), &asked, at(0));
         assert!(requester.memory().moved.is_empty(), "{asked:?}");
     }
     let once = [
@@ -590,7 +607,7 @@ fn how_long_a_request_takes_is_measured_by_one_clock() {
     // The server is five minutes ahead, and five minutes behind.
     for apart in [300, -300] {
         let mut requester = Requester::default();
-        requester.asked(&pod("a"), &Asked::Requested, at(0));
+        requester.asked(&proposal("a"), &Asked::Requested, at(0));
         let made = request("a", &[REQUESTER], apart, json!({}));
         requester.request_changed(&made.key.clone(), Some(made), at(1));
         assert!(withdrawn(&in_progress(&mut requester, at(3599)).1).is_empty(), "{apart}");
@@ -636,7 +653,7 @@ fn a_pod_that_is_over_is_neither_moved_nor_leaving() {
     requester.pod_changed(&id("a"), over(MOVING), at(0));
     requester.pod_changed(&id("b"), MOVING, at(0));
     requester.pod_changed(&id("c"), EVICT_ONLY, at(0));
-    requester.asked(&pod("c"), &Asked::InBackground, at(0));
+    requester.asked(&proposal("c"), &Asked::InBackground, at(0));
     learn(&mut requester, request("d", &[REQUESTER, "example.com"], 0, json!({})));
     let (told, _) = in_progress(&mut requester, at(1));
     assert_eq!(["a", "b", "c", "d"].map(|uid| told.is_leaving(uid)), [false, true, true, true]);
@@ -706,4 +723,131 @@ fn cycles_between_those_of_the_interval_do_not_count_for_what_is_not_needed() {
     for (now, withdraws) in [(0, 0), (5, 0), (59, 0), (60, 1)] {
         assert_eq!(withdrawn(&requester.decide(&plan(&[]), at(now))).len(), withdraws, "{now}");
     }
+}
+
+#[test]
+fn a_request_that_somebody_withdrew_while_no_descheduler_ran_leaves_its_pod_alone_for_a_while() {
+    let mut first = Requester::default();
+    for uid in ["a", "b", "c", "d"] {
+        first.asked(&proposal(uid), &Asked::Requested, at(0));
+    }
+    let memory = memory_of(&first.remember().into_iter().collect::<Vec<_>>());
+    // Of these one has its request still, one is gone and one is about to go.
+    let mut second = Requester::default();
+    second.remembered(memory);
+    learn(&mut second, request("b", &[REQUESTER], 0, json!({})));
+    second.pod_changed(&id("d"), PodMarks { is_terminating: true, ..PodMarks::default() }, at(10));
+    second.synced(|pod| *pod != id("c"), at(10));
+    let (told, effects) = in_progress(&mut second, at(10));
+    assert_eq!(["a", "b", "c", "d"].map(|uid| told.cools_until(uid)), [Some(at(3610)), None, None, None]);
+    let saved = memory_of(&effects);
+    assert_eq!((saved.cooling.len(), saved.asked.len()), (1, 1), "and that is remembered");
+    // What a descheduler has withdrawn itself is not taken for that when its cool-down is over.
+    let mut third = Requester::default();
+    learn(&mut third, request("b", &[REQUESTER], 0, json!({})));
+    let (_, effects) = in_progress(&mut third, at(3600));
+    assert!(memory_of(&effects).asked.is_empty());
+}
+
+#[test]
+fn that_a_pod_could_not_be_asked_outlives_a_restart() {
+    let mut first = Requester::default();
+    first.asked(&proposal("a"), &Asked::Refused, at(0));
+    first.asked(&proposal("a"), &Asked::Refused, at(60));
+    let mut second = Requester::default();
+    second.remembered(memory_of(&first.remember().into_iter().collect::<Vec<_>>()));
+    assert_eq!(in_progress(&mut second, at(61)).0.cools_until("a"), Some(at(180)));
+    second.asked(&proposal("a"), &Asked::Refused, at(180));
+    assert_eq!(in_progress(&mut second, at(181)).0.cools_until("a"), Some(at(420)), "later and later");
+}
+
+#[test]
+fn a_cycle_that_goes_on_asks_others_and_withdraws_nothing_twice() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("old", &[REQUESTER], 0, json!({})));
+    let (_, effects) = in_progress(&mut requester, at(3600));
+    assert_eq!(withdrawn(&effects).len(), 1);
+    requester.asked(&proposal("a"), &Asked::Requested, at(3600));
+    requester.asked(&proposal("b"), &Asked::Refused, at(3600));
+    let told = Told(requester.in_progress(at(3600)));
+    assert!(told.is_leaving("a") && !told.is_leaving("b") && told.cools_until("b").is_some());
+    let proposals = vec![proposal("c")];
+    let effects = requester.decide_more(&Plan { proposals, ..Plan::default() }, at(3600));
+    assert!(matches!(&effects[..], [Effect::Ask { .. }]), "{effects:?}");
+    assert!(requester.is_unsaved(), "whom it could not ask is for the end of the cycle");
+    let effects = requester.decide_more(&owned("d", DUPLICATE), at(3600));
+    assert!(matches!(&effects[..], [Effect::Remember(_), Effect::Ask { .. }]), "{effects:?}");
+}
+
+#[test]
+fn a_pod_that_is_not_moved_in_the_background_any_more_and_stays_is_left_alone_for_a_while() {
+    let after = |marks: PodMarks| {
+        let mut requester = Requester::default();
+        requester.pod_changed(&id("a"), MOVING, at(0));
+        requester.pod_changed(&id("a"), marks, at(100));
+        let (told, _) = in_progress(&mut requester, at(100));
+        assert!(!told.is_leaving("a"));
+        told.cools_until("a")
+    };
+    assert_eq!(after(EVICT_ONLY), Some(at(3700)), "who has taken the mark away had a reason");
+    assert_eq!(after(PodMarks { is_over: true, ..EVICT_ONLY }), None, "it was moved");
+    assert_eq!(after(PodMarks { is_terminating: true, ..EVICT_ONLY }), None, "it goes");
+    // What took too long has had its cool-down, and gets no other.
+    let mut given_up = Requester::default();
+    given_up.pod_changed(&id("a"), MOVING, at(0));
+    assert_eq!(in_progress(&mut given_up, at(3600)).0.cools_until("a"), Some(at(7200)));
+    given_up.pod_changed(&id("a"), EVICT_ONLY, at(9000));
+    assert_eq!(in_progress(&mut given_up, at(9000)).0.cools_until("a"), None);
+}
+
+#[test]
+fn the_time_of_a_replacement_begins_when_its_pod_is_gone_however_it_leaves() {
+    let until = |requester: &mut Requester, now: i64| {
+        let (told, _) = in_progress(requester, at(now));
+        Some(told.asked("a")?.moved.as_ref()?.until)
+    };
+    let never_given_up = || Requester::new(Options { time_to_live: None, ..Options::default() });
+    let mut requested = never_given_up();
+    let _ = requested.decide(&owned("a", DUPLICATE), at(0));
+    learn(&mut requested, request("a", &[REQUESTER], 0, json!({})));
+    let mut in_background = never_given_up();
+    in_background.pod_changed(&id("a"), EVICT_ONLY, at(0));
+    let _ = in_background.decide(&owned("a", DUPLICATE), at(0));
+    in_background.pod_changed(&id("a"), MOVING, at(1));
+    let mut terminating = never_given_up();
+    let _ = terminating.decide(&owned("a", DUPLICATE), at(0));
+    terminating.pod_changed(&id("a"), PodMarks { is_terminating: true, ..PodMarks::default() }, at(1));
+    for mut requester in [requested, in_background, terminating] {
+        assert_eq!(until(&mut requester, 5000), Some(at(8600)), "it is still leaving");
+        requester.request_changed(&Key::new("ns", "a"), None, at(6000));
+        requester.pod_gone(&id("a"), at(6000));
+        assert_eq!(until(&mut requester, 9599), Some(at(9600)));
+        assert_eq!(until(&mut requester, 9600), None);
+    }
+}
+
+#[test]
+fn a_problem_of_one_profile_or_plugin_keeps_only_its_own_requests_from_being_withdrawn() {
+    let of = |uid: &str, profile: &str, plugin: PluginName| Proposal {
+        profile: profile.into(),
+        plugin,
+        ..proposal(uid)
+    };
+    let (utilization, taints) = (PluginName::LowNodeUtilization, PluginName::RemovePodsViolatingNodeTaints);
+    let withdrawn_with = |problems: Vec<Problem>| {
+        let mut requester = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
+        for proposal in [of("a", "one", utilization), of("b", "one", taints), of("c", "two", utilization)] {
+            requester.asked(&proposal, &Asked::Requested, at(0));
+            learn(&mut requester, request(&proposal.pod.uid, &[REQUESTER], 0, json!({})));
+        }
+        // Of an older version, which did not say by whom.
+        learn(&mut requester, request("d", &[REQUESTER], 0, json!({})));
+        let effects = requester.decide(&Plan { problems, ..plan(&[]) }, at(1));
+        withdrawn(&effects).into_iter().map(|(uid, _)| uid.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(withdrawn_with(Vec::new()), ["a", "b", "c", "d"]);
+    let (profile, node) = ("one".to_owned(), "n".to_owned());
+    let no_usage = Problem::NoUsageOfNode { profile: profile.clone(), plugin: utilization, node };
+    assert_eq!(withdrawn_with(vec![no_usage]), ["b", "c"]);
+    assert_eq!(withdrawn_with(vec![Problem::UnknownPriorityClass { profile, class: "c".into() }]), ["c"]);
 }

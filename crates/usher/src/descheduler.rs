@@ -9,13 +9,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::StatusCode;
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource as _;
 use tokio::sync::watch;
 use tower::limit::RateLimitLayer;
 use usher_api::EvictionRequest;
 use usher_api::names::DESCHEDULER_LEASE;
 use usher_apply::{Clock, DeschedulerName};
-use usher_controllers::descheduler::{Options, Policies, policy_file, run_until};
+use usher_controllers::descheduler::{CarriedOut, Observer, Options, Policies, policy_file, run_until};
 use usher_controllers::feeds::Feeds;
 use usher_controllers::leader::{Election, Times};
 use usher_controllers::metrics::Metrics;
@@ -24,8 +25,8 @@ use crate::interruption::interruption;
 use crate::manager::gates::{self, Gates};
 use crate::manager::{END_WITHIN, access, descheduling, duration, http as pages, identity, listen, logs};
 
-/// A descheduler that does one cycle gives up after this.
-const ONE_CYCLE_WITHIN: Duration = Duration::from_secs(600);
+/// A descheduler that does one cycle gives up if it has not begun after this.
+const BEGINS_WITHIN: Duration = Duration::from_secs(600);
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -152,6 +153,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let namespace = &arguments.leader_elect_resource_namespace;
     let name =
         DeschedulerName { namespace: namespace.clone(), name: arguments.leader_elect_resource_name.clone() };
+    may_remember(&client, &name).await?;
     let mut options = arguments.descheduling.options(
         &arguments.feature_gates,
         name,
@@ -173,15 +175,22 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         );
     }
     let (stop, stopping) = watch::channel(false);
+    let (begin, begun) = watch::channel(false);
     let lease = &arguments.leader_elect_resource_name;
     let work = || {
         let (client, clock, options, metrics) =
             (client.clone(), clock.clone(), options.clone(), metrics.clone());
         let (stopping, policy) = (stopping.clone(), arguments.policy_config_file.clone());
+        let begin = begin.clone();
         async move {
             metrics.leads(lease, true);
-            cycles(client, clock, options, policy_file::follow(policy), &metrics, stopping).await;
+            let observer = metrics.descheduler_observer(move || {
+                begin.send_replace(true);
+            });
+            let policies = policy_file::follow(policy);
+            let carried_out = cycles(client, clock, options, policies, observer, stopping).await;
             metrics.leads(lease, false);
+            carried_out
         }
     };
     let working = async {
@@ -189,19 +198,19 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             // With a client of its own: what waits for the limit must not cost the lease.
             let client = arguments.access.client().await?;
             let election = Election::new(client, namespace, lease, &identity(), clock.clone());
-            election.with_times(times).run(stopping.clone(), work).await;
+            election.with_times(times).run(stopping.clone(), || work().map(drop)).await;
+            anyhow::Ok(CarriedOut::default())
         } else {
-            work().await;
+            Ok(work().await)
         }
-        anyhow::Ok(())
     };
     let mut working = std::pin::pin!(working);
     tokio::select! {
         // It does not end by itself.
         () = scrapes => {}
-        ended = &mut working => ended?,
-        () = tokio::time::sleep(ONE_CYCLE_WITHIN), if options.interval.is_none() => {
-            bail!("there was no cycle within {} minutes: see above what cannot be read", ONE_CYCLE_WITHIN.as_secs() / 60);
+        ended = &mut working => return worth_it(ended?),
+        () = does_not_begin(begun), if options.interval.is_none() => {
+            bail!("there was no cycle within {} minutes: see above what cannot be read", BEGINS_WITHIN.as_secs() / 60);
         }
         asked = interruption() => {
             asked.context("cannot wait for signals")?;
@@ -213,6 +222,35 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Ends if nothing is known of the cluster for too long. A cycle that has begun takes as long as it takes.
+async fn does_not_begin(mut begun: watch::Receiver<bool>) {
+    if tokio::time::timeout(BEGINS_WITHIN, begun.wait_for(|begun| *begun)).await.is_ok() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Whoever runs it once, such as a CronJob, hears if that was for nothing.
+fn worth_it(carried_out: CarriedOut) -> anyhow::Result<()> {
+    if carried_out.failed > 0 && carried_out.done == 0 {
+        bail!("nothing of the cycle could be carried out: see above why");
+    }
+    Ok(())
+}
+
+/// Without the right to remember nothing would ever begin.
+async fn may_remember(client: &kube::Client, name: &DeschedulerName) -> anyhow::Result<()> {
+    let (namespace, map) = (&name.namespace, name.config_map());
+    let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client.clone(), namespace);
+    match maps.get_opt(&map).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => bail!(
+            "cool-downs are remembered in ConfigMap {namespace}/{map}, which the descheduler may not read: let it get, create and update \
+             it, as the role in deploy/descheduler/role.yaml does, or name another namespace with --leader-elect-resource-namespace"
+        ),
+        // Where the server does not answer, the watches will tell.
+        _ => Ok(()),
+    }
 }
 
 /// Whether the API server has the kind. Where it does not answer, its watches will tell.
@@ -250,24 +288,16 @@ async fn cycles(
     clock: Clock,
     options: Options,
     policies: Policies,
-    metrics: &Metrics,
+    observer: Box<dyn Observer>,
     mut stopping: watch::Receiver<bool>,
-) {
+) -> CarriedOut {
     let mut feeds = Feeds::default();
     let stop = async move {
         let _ = stopping.wait_for(|stop| *stop).await;
     };
-    let running = run_until(
-        &mut feeds,
-        client.clone(),
-        clock,
-        options,
-        policies,
-        metrics.descheduler_observer(|| {}),
-        stop,
-    );
+    let running = run_until(&mut feeds, client.clone(), clock, options, policies, observer, stop);
     let _watches = feeds.start(&client);
-    running.await;
+    running.await
 }
 
 #[cfg(test)]
@@ -307,6 +337,44 @@ mod tests {
         assert_eq!(given("--client-connection-qps=0.5").limit().unwrap(), Some((1, Duration::from_secs(2))));
         let none = given("--client-connection-qps=5 --client-connection-burst=0").limit();
         assert!(none.unwrap_err().to_string().contains("leave it out"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_cycle_that_does_not_begin_is_cut_off() {
+        let within = |begun| tokio::time::timeout(BEGINS_WITHIN * 100, does_not_begin(begun));
+        let (begin, begun) = watch::channel(false);
+        assert!(within(begun.clone()).await.is_ok(), "nothing is known of the cluster");
+        begin.send_replace(true);
+        assert!(within(begun).await.is_err(), "it takes its time, as calls are limited");
+    }
+
+    #[test]
+    fn a_run_that_could_do_nothing_of_what_it_wanted_has_failed() {
+        let is_worth_it = |done, failed| worth_it(CarriedOut { done, failed }).is_ok();
+        assert!(is_worth_it(0, 0) && is_worth_it(1, 0) && is_worth_it(1, 5));
+        assert!(!is_worth_it(0, 1));
+    }
+
+    /// A server that gives this answer to everything.
+    async fn may_remember_with(code: u16) -> anyhow::Result<()> {
+        let answer = move |_: http::Request<kube::client::Body>| async move {
+            let status = serde_json::json!({"kind": "Status", "status": "Failure", "code": code, "reason": "", "message": ""});
+            let answer = http::Response::builder().status(code);
+            anyhow::Ok(answer.body(kube::client::Body::from(status.to_string().into_bytes()))?)
+        };
+        let client = kube::Client::new(tower::service_fn(answer), "default");
+        let name = DeschedulerName { namespace: "usher-system".into(), name: "usher-descheduler".into() };
+        may_remember(&client, &name).await
+    }
+
+    #[tokio::test]
+    async fn who_may_not_remember_is_told_at_once_what_to_do() {
+        let wrong = may_remember_with(403).await.unwrap_err().to_string();
+        assert!(wrong.contains("usher-system/usher-descheduler-cool-downs"), "{wrong}");
+        assert!(wrong.contains("deploy/descheduler/role.yaml"), "{wrong}");
+        for code in [404, 500] {
+            assert!(may_remember_with(code).await.is_ok(), "{code}: the watches will tell");
+        }
     }
 
     #[test]

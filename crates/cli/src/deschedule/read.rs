@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +18,7 @@ use usher_decide::snapshot::{
     StatefulSet, StatefulSetOnWire,
 };
 use usher_descheduler::requester::{Memory, Options, PodId, PodMarks, Requester};
-use usher_descheduler::{Cluster, InProgress, Plan};
+use usher_descheduler::{Cluster, InProgress, Plan, Problem};
 
 use crate::Error;
 use crate::reading::Read;
@@ -52,22 +53,26 @@ const KINDS: [&str; 10] = [
     "poddisruptionbudgets",
     "priorityclasses",
     "persistentvolumeclaims",
-    "evictionrequests",
+    // The group, or servers that have a built-in kind of that name would give that.
+    "evictionrequests.evictionrequest.coordination.k8s.io",
     "deployments",
     "statefulsets",
     "daemonsets",
 ];
 
+const PRIORITY_CLASSES: &str = "priorityclasses";
+const COOL_DOWNS: &str = "the descheduler's cool-downs";
+
 /// The cluster, with what the descheduler of this namespace and name remembers.
 pub async fn cluster(client: &Client, descheduler: (&str, &str)) -> Result<ClusterRead, Error> {
-    let mut read = ClusterRead::default();
+    let mut read = ClusterRead::new();
     // Without these two there is no plan.
     each(client, |it| read.node(it)).await?;
     each(client, |it| read.pod(it)).await?;
     let mut hidden = Vec::new();
     allowed(each(client, |it| read.namespace(it)).await, "namespaces", &mut hidden)?;
     allowed(each(client, |it| read.budget(it)).await, "poddisruptionbudgets", &mut hidden)?;
-    allowed(each(client, |it| read.priority_class(it)).await, "priorityclasses", &mut hidden)?;
+    allowed(each(client, |it| read.priority_class(it)).await, PRIORITY_CLASSES, &mut hidden)?;
     allowed(each(client, |it| read.claim(it)).await, "persistentvolumeclaims", &mut hidden)?;
     match allowed(each(client, |it| read.request(it)).await, "evictionrequests", &mut hidden) {
         // Policies can be tried where Usher is not installed.
@@ -77,16 +82,17 @@ pub async fn cluster(client: &Client, descheduler: (&str, &str)) -> Result<Clust
     allowed(each(client, |it| read.deployment(it)).await, "deployments", &mut hidden)?;
     allowed(each(client, |it| read.stateful_set(it)).await, "statefulsets", &mut hidden)?;
     allowed(each(client, |it| read.daemon_set(it)).await, "daemonsets", &mut hidden)?;
-    // Who may not read it sees a plan without cool-downs.
-    read.memory = remembered(client, descheduler).await.unwrap_or_default();
+    // Who may not read it sees a plan without cool-downs, and is told.
+    let remembered = remembered(client, descheduler).await.map(|memory| read.memory = memory);
+    allowed(remembered, COOL_DOWNS, &mut hidden)?;
     read.hidden = hidden;
     Ok(read)
 }
 
-async fn remembered(client: &Client, (namespace, name): (&str, &str)) -> Option<Memory> {
+async fn remembered(client: &Client, (namespace, name): (&str, &str)) -> Result<Memory, Error> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let name = format!("{name}{DESCHEDULER_CONFIG_MAP_SUFFIX}");
-    Some(Memory::of_data(&maps.get_opt(&name).await.ok()??.data?))
+    let map = maps.get_opt(&format!("{name}{DESCHEDULER_CONFIG_MAP_SUFFIX}")).await?;
+    Ok(Memory::of_data(&map.and_then(|map| map.data).unwrap_or_default()))
 }
 
 async fn each<K>(client: &Client, mut take: impl FnMut(Read<K>)) -> Result<(), Error>
@@ -137,7 +143,7 @@ pub fn dump(text: &str, place: &str) -> Result<ClusterRead, Error> {
     };
     let dump: Dump =
         serde_json::from_str(text).map_err(|why| wrong(format!("is no list of objects as JSON ({why})")))?;
-    let mut read = ClusterRead::default();
+    let mut read = ClusterRead::new();
     for item in dump.items {
         let item = item.get();
         let head: Head = serde_json::from_str(item)
@@ -152,6 +158,40 @@ pub fn dump(text: &str, place: &str) -> Result<ClusterRead, Error> {
 }
 
 impl ClusterRead {
+    fn new() -> Self {
+        let mut read = Self::default();
+        // Every cluster has these, by these values: who may not list them knows them all the same.
+        for (name, value) in
+            [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)]
+        {
+            let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+            read.cluster.set_priority_class(&PriorityClass {
+                metadata,
+                value: Some(value),
+                ..PriorityClass::default()
+            });
+        }
+        read
+    }
+
+    /// What is not looked at, for want of the right to.
+    pub fn not_considered(&self) -> Option<String> {
+        let hidden = self.hidden.join(", ");
+        (!hidden.is_empty()).then(|| format!("Not considered, as you may not read them: {hidden}."))
+    }
+
+    /// Why plugins do not work, in the eyes of who may not see everything.
+    pub fn problem(&self, problem: &Problem) -> String {
+        match problem {
+            Problem::UnknownPriorityClass { profile, class } if self.hidden.contains(&PRIORITY_CLASSES) => {
+                format!(
+                    "nothing can be said of profile {profile}: you may not list priority classes, and its priorityThreshold names {class}"
+                )
+            }
+            problem => problem.to_string(),
+        }
+    }
+
     fn object(&mut self, head: &Head, text: &str) -> Result<(), serde_json::Error> {
         let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
         match (group, head.kind.as_str()) {

@@ -141,4 +141,95 @@ fn what_is_wrong_with_a_policy_or_a_dump_is_told_with_what_to_do() {
     assert!(wrong.starts_with("the policy p.yaml is refused: "), "{wrong}");
     let empty = dumped(&[]).err().unwrap().to_string();
     assert!(empty.contains("has no nodes: make one with kubectl get nodes,pods"), "{empty}");
+    // Kubernetes 1.37 has a kind of its own by that name.
+    assert!(empty.contains(",evictionrequests.evictionrequest.coordination.k8s.io,"), "{empty}");
+}
+
+/// What is said of pods by a policy with these lines at the top, of two plugins that want all of node n-1.
+fn explained(top: &str, items: &[Value], name: &str) -> String {
+    let policy = format!(
+        "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n{top}\nprofiles:\n- name: default\n  \
+         pluginConfig: [{{name: RemovePodsViolatingNodeTaints}}, {{name: PodLifeTime, args: {{maxPodLifeTimeSeconds: 60}}}}, \
+         {{name: RemoveDuplicates}}]\n  \
+         plugins: {{deschedule: {{enabled: [RemovePodsViolatingNodeTaints, PodLifeTime]}}, balance: {{enabled: [RemoveDuplicates]}}}}\n"
+    );
+    let read = dumped(items).unwrap();
+    let now = "2026-01-02T00:00:00Z".parse().unwrap();
+    let policy = Policy::read(&policy).unwrap();
+    let found = explain(&read.cluster, &policy, &read.in_progress(now), now, "shop", name);
+    text::explanation("shop", name, &found, &read)
+}
+
+#[test]
+fn what_plugins_want_is_said_also_past_a_limit_beside_each_other_and_of_a_pod_without_uid() {
+    let taints = json!([{"key": "broken", "effect": "NoSchedule"}]);
+    let mut without_uid = pod("web-u", "ReplicaSet");
+    without_uid["metadata"].as_object_mut().unwrap().remove("uid");
+    let pods = ["web-a", "web-b", "web-c", "web-d"].map(|name| pod(name, "ReplicaSet"));
+    let items =
+        [vec![node("n-1", taints), node("n-2", Value::Null)], pods.to_vec(), vec![without_uid]].concat();
+    let wants = [
+        "RemovePodsViolatingNodeTaints of profile \"default\" wants it to leave",
+        "PodLifeTime of profile \"default\" wants it to leave",
+    ];
+    for limit in ["maxNoOfPodsToEvictTotal: 1", "maxNoOfPodsToEvictPerNode: 1"] {
+        let told = explained(limit, &items, "web-d");
+        assert!(told.starts_with("The pod shop/web-d stays.\n"), "{told}");
+        assert!(wants.iter().all(|part| told.contains(part)), "{limit}\n{told}");
+        assert_eq!(told.matches("the limit of 1 pods").count(), 2, "{limit}\n{told}");
+    }
+    let told = explained("", &items, "web-a");
+    assert!(told.starts_with("The pod shop/web-a would be asked to leave.\n"), "{told}");
+    assert!(wants.iter().all(|part| told.contains(part)), "{told}");
+    assert!(told.contains("does not look at it: a plugin before it wants it to leave"), "{told}");
+    let told = explained("", &items, "web-u");
+    assert!(told.contains("and it is kept: it has no uid"), "{told}");
+}
+
+#[test]
+fn a_node_that_is_not_ready_is_named_as_that() {
+    let mut lost = node("n-1", Value::Null);
+    lost["status"]["conditions"][0]["status"] = "Unknown".into();
+    let items = [lost, node("n-2", Value::Null), node("n-3", Value::Null), pod("web-a", "ReplicaSet")];
+    let told = explained("", &items, "web-a");
+    assert!(told.contains("on node n-1, which is not ready"), "{told}");
+    let items = [
+        node("n-1", Value::Null),
+        node("n-2", json!(null)),
+        node("n-3", Value::Null),
+        pod("web-a", "ReplicaSet"),
+    ];
+    let told = explained("nodeSelector: kubernetes.io/hostname notin (n-1)", &items, "web-a");
+    assert!(told.contains("which the policy does not look at (nodeSelector)"), "{told}");
+}
+
+#[test]
+fn who_may_not_read_everything_is_told_so_and_nothing_false() {
+    let mut read = cluster();
+    let now = "2026-01-02T00:00:00Z".parse().unwrap();
+    let policy = |threshold: &str| {
+        let args = format!("args: {{nodeFit: true{threshold}}}");
+        Policy::read(&POLICY.replace("args: {nodeFit: true}", &args)).unwrap()
+    };
+    let told = |read: &ClusterRead, threshold: &str| {
+        let found = explain(&read.cluster, &policy(threshold), &read.in_progress(now), now, "shop", "web-a");
+        text::explanation("shop", "web-a", &found, read)
+    };
+    assert!(told(&read, ", priorityThreshold: {name: late}").contains("there is no priority class late"));
+    read.hidden = vec!["priorityclasses", "the descheduler's cool-downs"];
+    // Every cluster has it, with the same value.
+    let known = told(&read, ", priorityThreshold: {name: system-cluster-critical}");
+    assert!(known.starts_with("The pod shop/web-a would be asked to leave.\n"), "{known}");
+    let unknown = told(&read, ", priorityThreshold: {name: late}");
+    for (part, is_said) in [
+        ("you may not list priority classes, and its priorityThreshold names late", true),
+        ("Not considered, as you may not read them: priorityclasses, the descheduler's cool-downs.", true),
+        ("there is no priority class", false),
+        ("no plugin of the policy is enabled", false),
+    ] {
+        assert_eq!(unknown.contains(part), is_said, "{part}\n{unknown}");
+    }
+    let plan = plan(&read.cluster, &policy(", priorityThreshold: {name: late}"), &read.in_progress(now), now);
+    let structured = serde_json::to_value(text::structured(&plan, &[], &read)).unwrap();
+    assert_eq!(structured["notConsidered"], json!(["priorityclasses", "the descheduler's cool-downs"]));
 }

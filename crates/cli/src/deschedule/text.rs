@@ -53,8 +53,8 @@ pub fn plan(plan: &Plan, findings: &[Finding], read: &ClusterRead, environment: 
             format!("- {sentence}\n    {}\n", pods.join(", "))
         }),
     );
-    if !read.hidden.is_empty() {
-        text.push_str(&format!("\nNot considered, as you may not list them: {}.\n", read.hidden.join(", ")));
+    if let Some(hidden) = read.not_considered() {
+        text.push_str(&format!("\n{hidden}\n"));
     }
     text.push_str("\nNothing was changed.\n");
     text
@@ -101,6 +101,8 @@ pub struct Structured {
     stops: Vec<String>,
     problems: Vec<String>,
     findings: Vec<Value>,
+    /// What the user may not read.
+    not_considered: Vec<&'static str>,
 }
 
 pub fn structured(plan: &Plan, findings: &[Finding], read: &ClusterRead) -> Structured {
@@ -120,6 +122,7 @@ pub fn structured(plan: &Plan, findings: &[Finding], read: &ClusterRead) -> Stru
         stops: plan.stops.iter().map(|stopped| stopped.by.to_string()).collect(),
         problems: problems(read, &plan.problems).collect(),
         findings: findings.iter().map(finding).collect(),
+        not_considered: read.hidden.clone(),
     }
 }
 
@@ -128,6 +131,9 @@ pub fn explanation(namespace: &str, name: &str, found: &Explanation, read: &Clus
     match found {
         Explanation::NoSuchPod => format!("There is no {pod}.\n"),
         Explanation::Stopped(stop) => format!("Nobody is asked to leave: {stop}.\n"),
+        Explanation::NodeNotReady { node } => {
+            format!("The {pod} is on node {node}, which is not ready, so nothing of it is descheduled.\n")
+        }
         Explanation::NotLookedAt { node: None } => {
             format!("The {pod} is on no node, so nothing is descheduled.\n")
         }
@@ -147,11 +153,14 @@ pub fn explanation(namespace: &str, name: &str, found: &Explanation, read: &Clus
                     text.push_str(&format!("    it would fit on {node}\n"));
                 }
             }
-            if plugins.is_empty() {
+            if plugins.is_empty() && of_plan.is_empty() {
                 text.push_str("- no plugin of the policy is enabled\n");
             }
             for problem in problems(read, of_plan) {
                 text.push_str(&format!("- {problem}\n"));
+            }
+            if let Some(hidden) = read.not_considered() {
+                text.push_str(&format!("{hidden}\n"));
             }
             text
         }
@@ -160,7 +169,7 @@ pub fn explanation(namespace: &str, name: &str, found: &Explanation, read: &Clus
 
 /// What keeps plugins from working, after why that is.
 fn problems(read: &ClusterRead, of_plan: &[Problem]) -> impl Iterator<Item = String> {
-    read.missing_usage().chain(of_plan.iter().map(ToString::to_string))
+    read.missing_usage().chain(of_plan.iter().map(|problem| read.problem(problem)))
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -7,6 +7,7 @@ pub mod policy_file;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use futures::stream::SelectAll;
 use futures::{FutureExt, StreamExt};
 use jiff::{SignedDuration, Timestamp};
@@ -31,8 +32,12 @@ use objects::Whole;
 
 /// So many pods are asked at a time.
 const AT_A_TIME: usize = 16;
-/// Changes of nodes that call for a cycle are gathered for so long.
+/// Changes of nodes that call for a cycle are gathered for so long, and so is what has to be remembered.
 const GATHERED_FOR: SignedDuration = SignedDuration::from_secs(5);
+/// What could not be saved is tried again after this.
+const SAVED_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// Where pods cannot be asked others have their places in the same cycle: so often it is planned again.
+const ROUNDS: usize = 256;
 
 /// How the descheduler runs.
 #[derive(Debug, Clone)]
@@ -65,6 +70,11 @@ pub trait Observer: QueueObserver {
         let _ = (proposal, by, asked);
     }
 
+    /// A pod that somebody has promised to move in the background was moved.
+    fn moved(&mut self, proposal: &Proposal) {
+        let _ = proposal;
+    }
+
     /// So many pods are under way by the descheduler.
     fn under_way(&mut self, pods: usize) {
         let _ = pods;
@@ -81,6 +91,14 @@ impl Observer for Nobody {}
 /// The policy, and each that takes its place, or why it is refused. It does not end.
 pub type Policies = EventStream<Result<Policy, String>>;
 
+/// What came of all cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CarriedOut {
+    /// Pods that were asked, and requests that were withdrawn.
+    pub done: usize,
+    pub failed: usize,
+}
+
 /// Subscribes, and returns what runs the descheduler until it is asked to stop, or after its only cycle.
 pub fn run_until<S: Future<Output = ()>>(
     feeds: &mut Feeds,
@@ -90,7 +108,7 @@ pub fn run_until<S: Future<Output = ()>>(
     policies: Policies,
     observer: Box<dyn Observer>,
     stop: S,
-) -> impl Future<Output = ()> + use<S> {
+) -> impl Future<Output = CarriedOut> + use<S> {
     let apply =
         Descheduling::new(client.clone(), Events::start(client.clone(), clock.clone()), options.name.clone());
     let mut streams: Vec<EventStream<Event>> = vec![
@@ -109,6 +127,7 @@ pub fn run_until<S: Future<Output = ()>>(
         streams.push(feeds.requests().map(Event::Request).boxed());
     }
     let (ended, mut end) = signal::channel(false);
+    let (tally, carried_out) = signal::channel(CarriedOut::default());
     let controller = Controller {
         requester: Requester::new(RequesterOptions {
             instance: options.name.to_string(),
@@ -131,17 +150,24 @@ pub fn run_until<S: Future<Output = ()>>(
         told: BTreeSet::new(),
         last: None,
         is_wanted: None,
+        save_at: None,
+        round: 0,
+        promised: HashMap::new(),
         begun: None,
-        is_ending: false,
+        tally,
         ended,
     };
     let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
-    reconcile::run(controller, events, clock, async move {
-        tokio::select! {
-            () = stop => {}
-            _ = end.wait_for(|ended| *ended) => {}
-        }
-    })
+    async move {
+        let stop = async move {
+            tokio::select! {
+                () = stop => {}
+                _ = end.wait_for(|ended| *ended) => {}
+            }
+        };
+        reconcile::run(controller, events, clock, stop).await;
+        *carried_out.borrow()
+    }
 }
 
 /// What was remembered before this process began, once it can be read.
@@ -187,10 +213,12 @@ enum Done {
     Asked {
         outcomes: Vec<(Proposal, Way, Asked)>,
         not_asked: Vec<Proposal>,
+        withdrawn: usize,
         not_withdrawn: Vec<Key>,
-        is_saved: bool,
+        saved: Option<Memory>,
         failure: Option<Failure>,
     },
+    Saved(Option<Memory>, Result<(), Failure>),
 }
 
 /// What there is of each kind: a new list tells what is gone by what it does not have.
@@ -226,10 +254,15 @@ struct Controller {
     last: Option<Timestamp>,
     /// A cycle is wanted at this time, before the interval is over.
     is_wanted: Option<Timestamp>,
+    /// What is to be remembered is saved at this time, if no cycle does it before.
+    save_at: Option<Timestamp>,
+    /// How often the cycle that is under way has gone on with others. 0: it has not, or none is.
+    round: usize,
+    /// Pods that somebody has promised to move in the background.
+    promised: HashMap<PodId, Proposal>,
     /// When the cycle that is under way began: for the metric of that name, and decides nothing.
     begun: Option<std::time::Instant>,
-    /// The only cycle is over.
-    is_ending: bool,
+    tally: signal::Sender<CarriedOut>,
     ended: signal::Sender<bool>,
 }
 
@@ -253,7 +286,14 @@ impl Controller {
     fn learn_pod(&mut self, event: OfKind<Pod>, now: Timestamp) {
         if let WatchEvent::Applied(Whole(pod)) = &event {
             self.cluster.set_pod(pod);
-            self.requester.pod_changed(&id_of(pod), PodMarks::of(pod), now);
+            let (id, marks) = (id_of(pod), PodMarks::of(pod));
+            let was_moving = self.requester.is_in_background(&id);
+            self.requester.pod_changed(&id, marks, now);
+            match (was_moving, self.requester.is_in_background(&id)) {
+                (true, false) => self.promise_ended(&id, marks.is_over),
+                (false, true) => self.observer.under_way(self.requester.under_way()),
+                _ => {}
+            }
         }
         for (key, before) in event.map(|pod| id_of(&pod.0)).store(&mut self.known.pods, |pod| pod.key.clone())
         {
@@ -262,9 +302,23 @@ impl Controller {
                 self.cluster.remove_pod(&key.namespace, &key.name);
             }
             if let Some(before) = before.filter(|before| after != Some(before)) {
+                let was_moving = self.requester.is_in_background(&before);
                 self.requester.pod_gone(&before, now);
+                match was_moving {
+                    true => self.promise_ended(&before, true),
+                    // Nobody has kept the promise in time.
+                    false => drop(self.promised.remove(&before)),
+                }
             }
         }
+    }
+
+    /// Nobody moves the pod in the background any more.
+    fn promise_ended(&mut self, pod: &PodId, was_moved: bool) {
+        if let Some(proposal) = self.promised.remove(pod).filter(|_| was_moved) {
+            self.observer.moved(&proposal);
+        }
+        self.observer.under_way(self.requester.under_way());
     }
 
     fn learn_policy(&mut self, policy: Result<Policy, String>) {
@@ -286,6 +340,7 @@ impl Controller {
         }
     }
 
+    /// When the next cycle begins.
     fn next(&self) -> Option<Timestamp> {
         let by_interval = match (self.last, self.options.interval) {
             (None, _) => Some(Timestamp::MIN),
@@ -300,12 +355,20 @@ impl Controller {
         let begun = std::time::Instant::now();
         let in_progress = self.requester.in_progress(now);
         let plan = self.planner.plan(&self.cluster, policy, &in_progress, now);
+        if self.round > 0 {
+            tracing::info!(
+                proposals = plan.proposals.len(),
+                "the cycle goes on with others, as pods could not be asked"
+            );
+            return self.requester.decide_more(&plan, now);
+        }
         self.observer.planned(&plan, self.planner.took());
         for problem in &plan.problems {
             tracing::warn!("{problem}");
         }
         for stopped in &plan.stops {
-            tracing::info!(pods = stopped.pods, "{}", stopped.by);
+            // A plugin may look no further than the first that the limit keeps.
+            tracing::info!(pods_at_least = stopped.pods, "{}", stopped.by);
         }
         tracing::info!(
             proposals = plan.proposals.len(),
@@ -324,6 +387,54 @@ impl Controller {
             return Vec::new();
         }
         self.requester.decide(&plan, now)
+    }
+
+    /// Saves what is to be remembered; who ends with it has told everything then.
+    fn save(&mut self) -> BoxFuture<'static, Done> {
+        self.save_at = None;
+        let memory = self.requester.unsaved().filter(|_| !self.options.dry_run);
+        let (apply, is_last) = (self.apply.clone(), self.options.interval.is_none());
+        let work = async move {
+            let saved = match &memory {
+                Some(memory) => apply.remember(memory).await,
+                None => Ok(()),
+            };
+            if is_last {
+                apply.told().await;
+            }
+            Done::Saved(memory, saved)
+        };
+        work.boxed()
+    }
+
+    /// What came of asking and withdrawing. Whether the cycle goes on with others.
+    fn carried_out(
+        &mut self,
+        outcomes: Vec<(Proposal, Way, Asked)>,
+        withdrawn: usize,
+        not_withdrawn: &[Key],
+        now: Timestamp,
+    ) -> bool {
+        for request in not_withdrawn {
+            self.requester.not_withdrawn(request);
+        }
+        let has_failed = |asked: &Asked| matches!(asked, Asked::Refused | Asked::Unknown);
+        let failed = outcomes.iter().filter(|(_, _, asked)| has_failed(asked)).count();
+        self.tally.send_modify(|tally| {
+            tally.done += outcomes.len() - failed + withdrawn;
+            tally.failed += failed + not_withdrawn.len();
+        });
+        let mut is_refused = false;
+        for (proposal, by, asked) in outcomes {
+            self.requester.asked(&proposal, &asked, now);
+            self.observer.asked(&proposal, by, &asked);
+            is_refused |= asked == Asked::Refused;
+            if asked == Asked::InBackground {
+                self.promised.insert(PodId::from(&proposal.pod), proposal);
+            }
+        }
+        self.observer.under_way(self.requester.under_way());
+        is_refused && self.round < ROUNDS
     }
 
     /// Where the pods count whose requests are withdrawn, by the request.
@@ -409,6 +520,9 @@ impl Reconciler for Controller {
             Event::Policy(policy) => self.learn_policy(*policy),
             Event::Remembered(memory) => self.requester.remembered(memory),
         }
+        if self.requester.is_unsaved() && !self.options.dry_run {
+            self.save_at.get_or_insert(later(now, GATHERED_FOR));
+        }
     }
 
     fn has_synced(&self) -> bool {
@@ -416,41 +530,48 @@ impl Reconciler for Controller {
     }
 
     fn pending(&mut self, now: Timestamp) -> Pending<Cycle> {
-        let Some(at) = self.is_wanted else { return Pending::default() };
+        let Some(at) = self.is_wanted.into_iter().chain(self.save_at).min() else {
+            return Pending::default();
+        };
+        if self.policy.is_none() {
+            return Pending::default();
+        }
         if at <= now {
             return Pending { now: vec![Cycle], ..Pending::default() };
         }
+        let at = self.last.and(self.next()).map_or(at, |next| next.min(at));
         Pending { at: [(Cycle, at)].into(), ..Pending::default() }
     }
 
     fn reconcile(&mut self, _: &Cycle, now: Timestamp) -> Reconciled<Done> {
         let Some(policy) = self.policy.clone() else { return Reconciled::waits(None) };
-        if let Some(next) = self.next().filter(|next| *next > now) {
-            return Reconciled::waits(Some(next));
+        let next = self.next();
+        if next.is_some_and(|next| next > now) || (next.is_none() && self.save_at.is_some()) {
+            let is_saved_now = self.save_at.is_some_and(|at| at <= now);
+            let work = is_saved_now.then(|| self.save());
+            return Reconciled { again: next.into_iter().chain(self.save_at).min(), work };
         }
         self.begun.get_or_insert_with(std::time::Instant::now);
         let sources = Sources::of(&policy);
-        let is_fresh = self.usage_at.is_some_and(|at| self.last.is_none_or(|last| at > last));
+        let is_fresh =
+            self.round > 0 || self.usage_at.is_some_and(|at| self.last.is_none_or(|last| at > last));
         if !sources.is_empty() && !is_fresh {
             let client = self.client.clone();
             let work = async move { Done::Usage(sources.read(client).await) };
             return Reconciled { again: None, work: Some(work.boxed()) };
         }
-        (self.last, self.is_wanted) = (Some(now), None);
-        let effects = match self.is_ending {
-            true => self.requester.remember().into_iter().collect(),
-            false => self.plan(&policy, now),
-        };
+        if self.last.is_none() {
+            let pods = &self.known.pods;
+            self.requester.synced(|pod| pods.get(&pod.key) == Some(pod), now);
+        }
+        if self.round == 0 {
+            self.last = Some(now);
+        }
+        self.is_wanted = None;
+        let effects = self.plan(&policy, now);
         let places = self.places_of(&effects);
         let apply = self.apply.clone();
-        let is_last = self.options.interval.is_none();
-        let work = async move {
-            let done = carry_out(&apply, effects, &policy, &places).await;
-            if is_last {
-                apply.told().await;
-            }
-            done
-        };
+        let work = async move { carry_out(&apply, effects, &policy, &places).await };
         Reconciled { again: self.next(), work: Some(work.boxed()) }
     }
 
@@ -463,36 +584,45 @@ impl Reconciler for Controller {
                 (self.usage_at, self.is_wanted) = (Some(now), Some(now));
                 Ok(())
             }
-            Done::Asked { outcomes, not_asked, not_withdrawn, is_saved, failure } => {
-                if is_saved {
-                    self.requester.saved();
+            Done::Asked { outcomes, not_asked, withdrawn, not_withdrawn, saved, failure } => {
+                if let Some(memory) = &saved {
+                    self.requester.saved(memory);
                 }
                 for proposal in &not_asked {
                     self.requester.not_asked(&proposal.pod);
                 }
-                for request in &not_withdrawn {
-                    self.requester.not_withdrawn(request);
-                }
-                for (proposal, by, asked) in &outcomes {
-                    self.requester.asked(&proposal.pod, asked, now);
-                    self.observer.asked(proposal, *by, asked);
-                }
-                self.observer.under_way(self.requester.under_way());
-                if let Some(begun) = self.begun.take() {
-                    self.observer.cycled(begun.elapsed());
-                }
-                if self.options.interval.is_none() {
-                    let is_done = std::mem::replace(&mut self.is_ending, true);
-                    match is_done || self.options.dry_run || self.requester.remember().is_none() {
-                        true => drop(self.ended.send_replace(true)),
+                if self.carried_out(outcomes, withdrawn, &not_withdrawn, now) {
+                    self.round += 1;
+                    self.is_wanted = Some(now);
+                } else {
+                    self.round = 0;
+                    if let Some(begun) = self.begun.take() {
+                        self.observer.cycled(begun.elapsed());
+                    }
+                    if self.options.interval.is_none() || self.requester.is_unsaved() {
                         // What came of it is for the next process to know.
-                        false => self.is_wanted = Some(Timestamp::MIN),
+                        self.save_at = Some(now);
                     }
                 }
                 // The next cycle looks again: nothing is tried in between.
                 if let Some(failure) = failure {
                     tracing::warn!(?failure, "not all of a cycle could be carried out");
+                    self.tally.send_modify(|tally| tally.failed += usize::from(!not_asked.is_empty()));
                     self.observer.failed(&failure);
+                }
+                Ok(())
+            }
+            Done::Saved(memory, saved) => {
+                match saved {
+                    Ok(()) => memory.iter().for_each(|memory| self.requester.saved(memory)),
+                    Err(failure) => {
+                        tracing::warn!(?failure, "what is to be remembered could not be saved");
+                        self.observer.failed(&failure);
+                        self.save_at = Some(later(now, SAVED_AGAIN_AFTER));
+                    }
+                }
+                if self.options.interval.is_none() {
+                    self.ended.send_replace(true);
                 }
                 Ok(())
             }
@@ -506,6 +636,18 @@ impl Reconciler for Controller {
     fn observer(&mut self) -> &mut dyn QueueObserver {
         &mut *self.observer
     }
+
+    /// What was read before is part of it, so that nothing is saved before that.
+    fn farewell(&mut self) -> Option<BoxFuture<'static, ()>> {
+        let memory = self.requester.unsaved().filter(|_| self.has_synced() && !self.options.dry_run)?;
+        let apply = self.apply.clone();
+        let save = async move {
+            if let Err(failure) = apply.remember(&memory).await {
+                tracing::warn!(?failure, "what is to be remembered could not be saved at the end");
+            }
+        };
+        Some(save.boxed())
+    }
 }
 
 /// Remembers, withdraws, and asks, in this order. What is not remembered is neither withdrawn nor asked, and what cannot be withdrawn leaves
@@ -516,13 +658,14 @@ async fn carry_out(
     policy: &Policy,
     places: &HashMap<Key, Place>,
 ) -> Done {
-    let (mut asks, mut failure, mut is_saved) = (Vec::new(), None, None);
-    let (mut lost, mut not_withdrawn) = (Vec::new(), Vec::new());
+    let (mut asks, mut failure, mut is_saved, mut saved) = (Vec::new(), None, None, None);
+    let (mut lost, mut withdrawn, mut not_withdrawn) = (Vec::new(), 0, Vec::new());
     for effect in effects {
         let done = match effect {
             Effect::Remember(memory) => {
                 let done = apply.remember(&memory).await;
                 is_saved = Some(done.is_ok());
+                saved = Some(memory).filter(|_| done.is_ok());
                 done
             }
             Effect::Withdraw { .. } if is_saved == Some(false) => Ok(()),
@@ -532,6 +675,8 @@ async fn carry_out(
                     tracing::warn!(request = %request.key, ?failure, "a request could not be withdrawn");
                     lost.extend(places.get(&request.key).filter(|_| gives_place).cloned());
                     not_withdrawn.push(request.key.clone());
+                } else {
+                    withdrawn += 1;
                 }
                 done
             }
@@ -557,7 +702,7 @@ async fn carry_out(
         (proposal, by, asked)
     });
     let outcomes = asked.buffered(AT_A_TIME).collect().await;
-    Done::Asked { outcomes, not_asked, not_withdrawn, is_saved: is_saved == Some(true), failure }
+    Done::Asked { outcomes, not_asked, withdrawn, not_withdrawn, saved, failure }
 }
 
 fn id_of(pod: &Pod) -> PodId {

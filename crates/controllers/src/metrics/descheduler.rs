@@ -27,6 +27,18 @@ struct Evicted {
     node: String,
 }
 
+impl Evicted {
+    fn of(proposal: &Proposal, result: &'static str) -> Self {
+        Self {
+            result,
+            strategy: proposal.plugin.as_str(),
+            profile: proposal.profile.clone(),
+            namespace: proposal.pod.namespace.clone(),
+            node: proposal.pod.node.clone(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByPlugin {
     strategy: &'static str,
@@ -188,21 +200,19 @@ impl Observer for Counting<Counts> {
     fn asked(&mut self, proposal: &Proposal, _: Way, asked: &Asked) {
         let counts = self.counts.lock();
         let result = match asked {
-            Asked::Requested | Asked::Evicted | Asked::InBackground => "success",
+            Asked::Requested | Asked::Evicted => "success",
+            Asked::InBackground => "background",
             Asked::Gone | Asked::ByOthers => return,
             Asked::Refused | Asked::Unknown => "error",
         };
         if matches!(asked, Asked::Requested | Asked::InBackground) {
             counts.evacuations.inc();
         }
-        let labels = Evicted {
-            result,
-            strategy: proposal.plugin.as_str(),
-            profile: proposal.profile.clone(),
-            namespace: proposal.pod.namespace.clone(),
-            node: proposal.pod.node.clone(),
-        };
-        counts.evicted.get_or_create(&labels).inc();
+        counts.evicted.get_or_create(&Evicted::of(proposal, result)).inc();
+    }
+
+    fn moved(&mut self, proposal: &Proposal) {
+        self.counts.lock().evicted.get_or_create(&Evicted::of(proposal, "success")).inc();
     }
 
     fn under_way(&mut self, pods: usize) {
@@ -256,13 +266,18 @@ mod tests {
         observer.asked(&proposal, Way::Request, &Asked::Requested);
         observer.asked(&proposal, Way::Request, &Asked::ByOthers);
         observer.asked(&proposal, Way::Request, &Asked::Refused);
+        // What is moved in the background is a success when it was.
+        observer.asked(&proposal, Way::Eviction { in_background: true }, &Asked::InBackground);
+        observer.asked(&proposal, Way::Eviction { in_background: true }, &Asked::InBackground);
+        observer.moved(&proposal);
         observer.under_way(3);
         observer.policy(false);
         let text = metrics.text().unwrap();
         for line in [
-            "pod_evacuations_total 1\n",
+            "pod_evacuations_total 3\n",
+            "descheduler_pods_evicted_total{result=\"background\",strategy=\"RemoveFailedPods\",profile=\"default\",namespace=\"shop\",node=\"n-1\"} 2\n",
             "pod_evacuations_in_progress 3\n",
-            "descheduler_pods_evicted_total{result=\"success\",strategy=\"RemoveFailedPods\",profile=\"default\",namespace=\"shop\",node=\"n-1\"} 1\n",
+            "descheduler_pods_evicted_total{result=\"success\",strategy=\"RemoveFailedPods\",profile=\"default\",namespace=\"shop\",node=\"n-1\"} 2\n",
             "descheduler_pods_evicted_total{result=\"error\",strategy=\"RemoveFailedPods\",profile=\"default\",namespace=\"shop\",node=\"n-1\"} 1\n",
             "descheduler_loop_duration_seconds_count 1\n",
             "descheduler_strategy_duration_seconds_count{strategy=\"RemoveFailedPods\",profile=\"default\"} 1\n",

@@ -54,6 +54,8 @@ pub enum Kept {
         replaced: String,
         until: jiff::Timestamp,
     },
+    /// A plugin before this one wants it to leave, so that it counts as gone.
+    DecidedBefore,
     /// The API server never gave it a uid, so it cannot be asked safely.
     NoUid,
 }
@@ -102,6 +104,9 @@ impl fmt::Display for Kept {
                 f,
                 "it seems to have come in the place of {replaced}, which the plugin has asked to leave, and is not asked by it before {until}"
             ),
+            Self::DecidedBefore => {
+                write!(f, "a plugin before it wants it to leave, so that it counts as gone")
+            }
             Self::NoUid => write!(f, "it has no uid"),
         }
     }

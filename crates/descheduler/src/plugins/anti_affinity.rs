@@ -240,7 +240,7 @@ impl Plugin for AntiAffinity {
         let candidates: BTreeSet<u32> = carriers.flat_map(|residents| &residents.carriers).copied().collect();
         let mut candidates: Vec<(u32, u32)> = candidates
             .into_iter()
-            .filter(|slot| !cycle.is_gone(*slot))
+            .filter(|slot| !cycle.is_passed_over(*slot))
             .filter_map(|slot| Some((cycle.nodes.rank(cycle.cluster.pod(slot)?.node)?, slot)))
             .collect();
         candidates

@@ -64,7 +64,7 @@ impl Candidates {
     pub fn by_node(&self, cycle: &Cycle<'_>, order: impl Fn(u32) -> i64) -> Vec<Vec<u32>> {
         let mut all: Vec<_> = self
             .iter()
-            .filter(|slot| !cycle.is_gone(*slot))
+            .filter(|slot| !cycle.is_passed_over(*slot))
             .filter_map(|slot| {
                 let rank = cycle.nodes.rank(cycle.cluster.pod(slot)?.node)?;
                 Some((rank, !cycle.is_leaving(slot), order(slot), slot))

@@ -534,6 +534,10 @@ impl Reader {
             protections.resource_claims = has(&enabled, "PodsWithResourceClaims");
         }
         protections.protected_storage_classes = self.storage_classes(&inner);
+        if !protections.protected_storage_classes.is_empty() && !protections.pvc {
+            let message = "its storage classes protect nothing: add PodsWithPVC to extraEnabled";
+            self.error(inner.line("config"), inner.path("config"), message);
+        }
         protections
     }
 

@@ -323,6 +323,12 @@ fn contradictions_and_values_out_of_range_are_refused() {
             "older form",
         ),
         ("DefaultEvictor", "podProtections: {extraEnabled: [DaemonSetPods]}", 8, "is not one of"),
+        (
+            "DefaultEvictor",
+            "nodeFit: true\npodProtections: {config: {PodsWithPVC: {protectedStorageClasses: [{name: gold}]}}}",
+            9,
+            "add PodsWithPVC to extraEnabled",
+        ),
         ("DefaultEvictor", "podProtections: {extraEnabled: [PodsWithPVC, PodsWithPVC]}", 8, "listed twice"),
         ("DefaultEvictor", "labelSelector: {matchExpressions: [{key: a, operator: In}]}", 8, "wants values"),
         ("DefaultEvictor", "nodeSelector: a in b", 8, "not understood"),
