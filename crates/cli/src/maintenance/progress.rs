@@ -429,7 +429,7 @@ fn waits(
 ) -> (Option<RequestWait>, Option<Vec<Key>>, Option<Timestamp>) {
     if let Some(grace_ends) = pod.deletion() {
         let finalizers = pod.finalizers().to_vec();
-        let waits = RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: finalizers.into() });
+        let waits = RequestWait::On(WaitingOn::Termination { grace_ends, finalizers });
         return (Some(waits), None, None);
     }
     let Some(request) = world.request_of(pod) else { return (None, None, None) };
