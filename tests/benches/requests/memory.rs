@@ -53,6 +53,8 @@ pub async fn measure(pods: usize, report: &mut Report) -> Result<()> {
     let url = BufReader::new(out).lines().next_line().await?.context("the server did not start")?;
     let output = Command::new(&program)
         .args(["control", &url])
+        // As deploy/base/deployment.yaml has it.
+        .env("MIMALLOC_PURGE_DELAY", "0")
         .stderr(Stdio::inherit())
         .kill_on_drop(true)
         .output()
@@ -65,9 +67,9 @@ pub async fn measure(pods: usize, report: &mut Report) -> Result<()> {
         "{} of {pods} requests wait for their interceptor",
         figures["waiting"]
     );
-    // What admission is told of held nodes, once: there are none.
+    // What admission is told of held nodes, and once more if a watch was late: there are none.
     let writes = figures["writes"].as_u64().context("nobody counted what it has written")?;
-    ensure!(writes <= 1, "it has written {writes} times");
+    ensure!(writes <= 2, "it has written {writes} times");
     let figure = |name: &str| figures[name].as_f64().unwrap_or(f64::INFINITY);
     println!(
         "{pods} pods, {pods} requests and {} pods of DaemonSets: the watches have told all after {:.1} s; {:.0} MB of memory at most",
