@@ -98,7 +98,8 @@ fn a_deployment_of_the_same_name_with_another_uid_is_another_one() {
     );
     assert_eq!(known.decide(&Item::Workload(key("web")), at(1)).effects, []);
     // What is known of the Deployment may be of yesterday, but not for long.
-    assert_eq!(known.decide(&Item::Request(key("a")), at(1)).recheck_at, Some(at(61)));
+    assert_eq!(known.decide(&Item::Request(key("a")), at(1)).recheck_at, Some(at(6)));
+    assert_eq!(known.decide(&Item::Request(key("a")), at(6)).recheck_at, Some(at(61)));
     let decision = known.decide(&Item::Request(key("a")), at(61));
     assert!(
         matches!(&decision.effects[..], [Effect::Prefer { .. }, Effect::Report { report, .. }] if report.completed)

@@ -311,7 +311,8 @@ async fn grown_and_not_recorded(scene: &Scene) {
         .await;
     let record = r#"evictionrequest.coordination.k8s.io/surge={"by":1,"minBy":1,"minReplicas":3,"of":"web"}"#;
     let manager = "--as=system:serviceaccount:usher-system:usher-manager";
-    scene.kubectl(&["annotate", "hpa", "web", record, manager], None).await;
+    // kubectl reads it first, which the manager does not.
+    scene.kubectl(&["annotate", "hpa", "web", record, manager, "--as-group=system:masters"], None).await;
 }
 
 /// The commands of deploy/uninstall, with a manager that ends when its Deployment is scaled down.
