@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::{BundledInterceptor, Strategy};
 use usher_decide::interceptors::is_wanted;
-use usher_decide::interceptors::surge::{Case, describe};
+use usher_decide::interceptors::surge::{Case, describe, strategy_of};
 use usher_decide::snapshot::{Autoscaler, Deployment, Request};
 
 use crate::explain::{Found, UnavailableFacts, slim_pod, slim_request};
@@ -76,7 +76,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         deployment.strategy.as_deref(),
         namespace_strategy.as_deref(),
     );
-    let strategy = strategy.unwrap_or_else(|unknown| unknown.instead);
+    let strategy = strategy_of(deployment, strategy.unwrap_or_else(|unknown| unknown.instead));
     // A manager that must not make pods surges by replicas instead, and nobody tells so but by doing it.
     let surges = deployment.surge.as_ref().is_some_and(|it| it.by > 0)
         || autoscaler.as_ref().and_then(|it| it.raised.as_ref()).is_some_and(|it| it.by > 0);

@@ -13,7 +13,6 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{
     DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, INTERCEPTOR_PRIORITY_ANNOTATION, REPLICA_SET_CLASS,
 };
-use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, autoscaler_priority};
 
 use super::availability::{asked_at, later};
@@ -24,7 +23,7 @@ use super::{
     BundledInterceptor, Decision, Effect, Event, Item, Namespaces, Outcome, Pending, complete, has_turn,
     is_wanted,
 };
-use super::{Wait, owner_of, tell_once, tell_unknown, tell_unread};
+use super::{Wait, owner_of, say, tell_once, tell_unknown, tell_unread};
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
@@ -151,13 +150,10 @@ impl MostReady {
 }
 
 fn tell_unseen(request: &Arc<Request>, set: &Key) -> Option<Effect> {
-    let message = format!(
-        "{} waits until its ReplicaSet {} and that one's Deployment are known",
-        request.pod_name, set.name
-    );
-    let is_due = CLASSES.iter().any(|class| has_turn(request, class)) && request.status.message != message;
-    let report = Report { message: Some(message), ..Report::default() };
-    is_due.then(|| Effect::Report { request: request.clone(), report: Box::new(report) })
+    let has_turn = CLASSES.iter().any(|class| has_turn(request, class));
+    let (pod, set) = (&request.pod_name, &set.name);
+    let message = format!("{pod} waits until its ReplicaSet {set} and that one's Deployment are known");
+    has_turn.then(|| say(request, message)).flatten()
 }
 
 /// A priority that an autoscaler cannot have counts as if it were not there: what its owner is told, and on what.

@@ -255,11 +255,14 @@ fn tell_unread(request: Option<&Arc<Request>>, unread: &BTreeSet<&str>, which: B
          deploy/workloads/{name}-role.yaml, or leave {name} out of the manager's flag --interceptors",
         kinds.join(" and ")
     );
-    if request.status.message == message {
-        return Decision::default();
-    }
+    say(request, message).into_iter().fold(Decision::default(), Decision::act)
+}
+
+/// What a request waits for, unless that is said already. It is no progress.
+fn say(request: &Arc<Request>, message: String) -> Option<Effect> {
+    let is_said = request.status.message == message;
     let report = Report { message: Some(message), ..Report::default() };
-    Decision::default().act(Effect::Report { request: request.clone(), report: Box::new(report) })
+    (!is_said).then(|| Effect::Report { request: request.clone(), report: Box::new(report) })
 }
 
 /// The interceptor of this class has had its turn on the request.

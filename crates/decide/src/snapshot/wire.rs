@@ -687,4 +687,21 @@ mod tests {
         assert_eq!(classes, ["c.com", "a.com", "b.com"]);
         assert_eq!(request.deadline.as_secs(), 1800);
     }
+
+    #[test]
+    fn a_cost_from_before_that_the_server_would_not_take_was_none() {
+        let before = |text: &str| {
+            let annotations = serde_json::json!({
+                "controller.kubernetes.io/pod-deletion-cost": "-2147483648",
+                "evictionrequest.coordination.k8s.io/deletion-cost-before": text,
+            });
+            let pod = serde_json::json!({"metadata": {"name": "p", "annotations": annotations}});
+            let pod = Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap());
+            pod.preferred().unwrap().before.clone()
+        };
+        assert_eq!(before("-7").as_deref(), Some("-7"));
+        for text in ["", "junk", "+7", "07", "2147483648"] {
+            assert_eq!(before(text), None, "{text:?}");
+        }
+    }
 }

@@ -26,7 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{
     DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
 };
-use usher_api::workloads::Strategy;
+use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
 use super::availability::{Unavailable, later, why_unavailable};
 use super::{Decision, Effect, Wait, complete, has_turn, next_beat};
@@ -371,7 +371,7 @@ pub fn strategy_of(deployment: &Deployment, said: Strategy) -> Strategy {
     let Some(update) = deployment.rolling_update.as_ref().filter(|_| said == Strategy::MaxUnavailable) else {
         return said;
     };
-    let is_own = deployment.strategy.as_deref() == Some("MaxUnavailable");
+    let is_own = Strategy::of(Bundled::Deployment, deployment.strategy.as_deref(), None) == Ok(said);
     let by = deployment.surge.as_ref().map_or(0, |surge| surge.by);
     let surges = update.max_surge.up(deployment.replicas.saturating_sub(by)) > 0;
     let is_nobody = update.max_unavailable.down(deployment.replicas) == 0;
