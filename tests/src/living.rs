@@ -131,6 +131,7 @@ impl Living {
     /// It did not become so in an hour of virtual time.
     pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let deadline = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(100);
         loop {
             let object = self.get(path).await?;
             if wanted(&object) {
@@ -139,7 +140,9 @@ impl Living {
             if Instant::now() > deadline {
                 bail!("{path} stays {object:#}");
             }
-            sleep(Duration::from_millis(100)).await;
+            sleep(pause).await;
+            // What takes minutes may be noticed a second late.
+            pause = (pause * 11 / 10).min(Duration::from_secs(1));
         }
     }
 

@@ -1,22 +1,23 @@
-//! Deployments that surge under faults, crashes, people who scale, roll out and back and call maintenances off, autoscalers and tools that
-//! set replicas and limits back, over many seeds: ready pods never fall below what is wanted, everything ends, and nothing is left behind.
+//! Deployments that surge under faults, crashes, people who scale, roll out and back and call maintenances off, autoscalers, tools that
+//! set replicas and limits back, pods that take minutes to start and new ones that never get ready, over many seeds: ready pods never
+//! fall below what is wanted, everything ends, and nothing is left behind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use futures::future::{join, join4};
+use futures::future::{join, join5};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_api::names::{
     DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_STRATEGY_ANNOTATION, HAND_OVER_ANNOTATION,
-    SURGE_ANNOTATION, SURGE_LABEL,
+    INTERCEPTOR_PRIORITY_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
 };
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
 use usher_tests::chaos::{Process, Run, manager_faults};
-use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, PODS, template, workload};
+use usher_tests::living::{DEPLOYMENTS, Living, PODS, template, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
 use usher_tests::scenario::beside::answer_inside;
@@ -27,17 +28,22 @@ const FEW: u64 = 4;
 const TROUBLE: Duration = Duration::from_secs(600);
 /// So much of what was written is shown where pods are missing.
 const HISTORY: usize = 200;
+const START_DELAY: &str = "testbed.usher.dev/start-delay";
+const READY_DELAY: &str = "testbed.usher.dev/ready-delay";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
-/// How many pods its owner wants, and by how many it may surge.
+/// How many pods its owner wants, by how many it may surge, and how long they take to start.
 struct App {
     name: &'static str,
     replicas: u64,
     surge: u64,
+    start: &'static str,
+    /// A budget that lets nobody evict any.
+    is_kept: bool,
 }
 
 const fn app(name: &'static str, replicas: u64, surge: u64) -> App {
-    App { name, replicas, surge }
+    App { name, replicas, surge, start: "2s", is_kept: true }
 }
 
 /// Nobody changes these, so that they never have fewer ready pods, nor more than the surge allows.
@@ -47,9 +53,13 @@ const ROLLED_OUT: App = app("ten", 10, 3);
 /// Somebody scales it.
 const SCALED: App = app("scaled", 4, 2);
 /// A tool sets it back.
-const RESET: App = app("reset", 2, 1);
+const RESET: App = App { is_kept: false, ..app("reset", 2, 1) };
 /// A tool replaces its autoscaler whole.
-const REPLACED: App = app("replaced", 2, 1);
+const REPLACED: App = App { is_kept: false, ..app("replaced", 2, 1) };
+/// One by one they take longer than the deadline, and maintenances ask for them in waves that overlap. Only the surge protects them.
+const SLOW: App = App { is_kept: false, start: "4m", ..app("slow", 20, 1) };
+/// One of its new pods never gets ready, and where that goes another one.
+const UNREADY: App = App { is_kept: false, start: "10s", ..app("unready", 8, 3) };
 
 async fn manager(run: Run) {
     let time = run.clock.clone();
@@ -70,14 +80,10 @@ async fn create(living: &Living, app: &App, hands_over: bool) -> Result<()> {
     }
     // There is room on every node.
     deployment["spec"]["template"] = template(app.name, "100m");
+    deployment["spec"]["template"]["metadata"]["annotations"] = json!({START_DELAY: app.start});
     living.create(DEPLOYMENTS, &deployment).await?;
-    // None of them could be evicted.
-    let budget = json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app.name},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app.name}}},
-    });
-    if app.name != RESET.name && app.name != REPLACED.name {
-        living.create(BUDGETS, &budget).await?;
+    if app.is_kept {
+        living.budget(app.name, app.name, json!({"maxUnavailable": 0})).await?;
     }
     living.rolled_out(app.name).await.map(drop)
 }
@@ -147,7 +153,7 @@ fn history(living: &Living, app: &App) -> String {
 }
 
 async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
-    let living = Living::start(seed, 8).await?;
+    let living = Living::start(seed, 10).await?;
     if let Some(trace) = trace {
         living.cluster.faults().trace_to(trace);
     }
@@ -159,31 +165,46 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     }
     let mut random = fastrand::Rng::with_seed(seed);
     let mut choice = random.fork();
+    // One that Deployments with a surge do not take from their namespace, one that they do, or none.
+    let of_namespace = choice.choice([None, Some("MaxUnavailable"), Some("HandOver")]).flatten();
+    let annotations = json!({EVICTION_REQUEST_STRATEGY_ANNOTATION: of_namespace});
+    living.patch("/api/v1/namespaces/default", &json!({"metadata": {"annotations": annotations}})).await?;
     let mut hand_over = Vec::new();
-    for app in STEADY.iter().chain([&ROLLED_OUT, &SCALED]) {
+    // It goes on for an hour, so that not every seed has it.
+    let slow = (choice.u8(..4) == 0).then_some(&SLOW);
+    for app in STEADY.iter().chain([&ROLLED_OUT, &SCALED, &UNREADY]).chain(slow) {
         let hands_over = choice.bool();
         create(&living, app, hands_over).await?;
-        hand_over.extend(hands_over.then_some(app.name));
+        hand_over.extend((hands_over || of_namespace == Some("HandOver")).then_some(app.name));
     }
     // It is handed over once it was set back twice.
     create(&living, &RESET, false).await?;
     create(&living, &REPLACED, false).await?;
     for name in ["auto", REPLACED.name] {
+        // Above the Deployment's interceptor, or below it.
+        let priority = choice.choice([None, Some("11000")]).flatten();
+        let annotations = priority.map(|priority| json!({INTERCEPTOR_PRIORITY_ANNOTATION: priority}));
         let autoscaler = json!({
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": name},
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": name, "annotations": annotations},
             "spec": {"minReplicas": 2, "maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}},
         });
         living.create(AUTOSCALERS, &autoscaler).await?;
     }
     let begun = living.cluster.now();
-    let meters: Vec<_> =
-        STEADY.iter().chain([&ROLLED_OUT]).map(|app| (app, living.meter(app.name))).collect();
+    let meters: Vec<_> = STEADY
+        .iter()
+        .chain([&ROLLED_OUT, &UNREADY])
+        .chain(slow)
+        .map(|app| (app, living.meter(app.name)))
+        .collect();
 
     living.cluster.faults().set(manager_faults());
     let mut process = Process::new(&living.cluster, "manager", manager);
     let end = Instant::now() + TROUBLE;
     let pause = |random: &mut fastrand::Rng, most: u64| Duration::from_secs(random.u64(1..=most));
     let (mut of_admin, mut of_user, mut of_tool) = (random.fork(), random.fork(), random.fork());
+    let mut of_probe = random.fork();
     let admin = async {
         living.create(MAINTENANCES, &of_nodes("a", "Drain", &["n1", "n2"])).await?;
         sleep(pause(&mut of_admin, 40)).await;
@@ -229,6 +250,20 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         }
         anyhow::Ok(())
     };
+    let probe = async {
+        while Instant::now() < end {
+            let pods = living.pods(UNREADY.name).await?;
+            let fails = |pod: &Value| !pod["metadata"]["annotations"][READY_DELAY].is_null();
+            let starts = pods.iter().find(|pod| pod["status"]["phase"] == "Pending");
+            if let Some(pod) = starts.filter(|_| !pods.iter().any(fails)) {
+                let never = json!({"metadata": {"annotations": {READY_DELAY: "240h"}}});
+                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                living.patch(&format!("{PODS}/{name}"), &never).await?;
+            }
+            sleep(pause(&mut of_probe, 10)).await;
+        }
+        anyhow::Ok(())
+    };
     let limits = async {
         while Instant::now() < end {
             for app in &STEADY {
@@ -255,28 +290,29 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
                 );
             }
             for (app, meter) in &meters {
-                let least = meter.minimum_since(begun).unwrap_or(usize::MAX);
-                ensure!(
-                    least as u64 >= app.replicas,
-                    "{} had only {least} ready pods at {}:\n{}",
-                    app.name,
-                    living.cluster.now(),
-                    history(&living, app)
-                );
+                is_as_available_as_wanted(&living, app, meter.minimum_since(begun))?;
             }
             sleep(Duration::from_secs(1)).await;
         }
         anyhow::Ok(())
     };
-    let people = join4(admin, user, tool, limits);
-    let ((admin, user, tool, limits), ()) =
+    let people = join5(admin, user, tool, probe, limits);
+    let ((admin, user, tool, probe, limits), ()) =
         join(people, process.upheaval(end, Duration::from_secs(30))).await;
     admin?;
     tool?;
+    probe?;
     limits?;
     let scaled = user?;
     living.cluster.faults().set(Vec::new());
-    for name in ["a", "c"] {
+    let mut asked = vec!["a", "c"];
+    if slow.is_some() {
+        // Those who are asked now wait when the others have left, and have progress of their own.
+        sleep(Duration::from_secs(random.u64(900..=1800))).await;
+        living.create(MAINTENANCES, &of_nodes("d", "Drain", &["n3", "n6", "n7"])).await?;
+        asked.push("d");
+    }
+    for name in asked {
         if living.until(&format!("{MAINTENANCES}/{name}"), is_drained).await.is_err() {
             bail!("{name} is not drained:\n{}", waits(&living).await?);
         }
@@ -284,7 +320,8 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     }
     living.until(REQUESTS, |list| list["items"].as_array().is_none_or(Vec::is_empty)).await?;
 
-    let wanted = STEADY.iter().chain([&ROLLED_OUT, &RESET, &REPLACED]).map(|app| (app, app.replicas));
+    let wanted = STEADY.iter().chain([&ROLLED_OUT, &RESET, &REPLACED, &UNREADY]).chain(slow);
+    let wanted = wanted.map(|app| (app, app.replicas));
     for (app, replicas) in wanted.chain([(&SCALED, scaled)]) {
         let is_as_before = |it: &Value| {
             it["spec"]["replicas"] == replicas
@@ -312,9 +349,22 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     };
     living.until(PODS, |list| !list["items"].as_array().is_some_and(|all| all.iter().any(is_marked))).await?;
     for (app, meter) in meters {
-        let least = meter.minimum_since(begun).context("nobody counted")?;
-        ensure!(least as u64 >= app.replicas, "{} had only {least} ready pods", app.name);
+        is_as_available_as_wanted(&living, app, Some(meter.minimum_since(begun).context("nobody counted")?))?;
     }
+    Ok(())
+}
+
+/// Nobody may ever have seen fewer ready pods than there should be. Where one new pod never got ready, one pod is evicted after its deadline.
+fn is_as_available_as_wanted(living: &Living, app: &App, least: Option<usize>) -> Result<()> {
+    let wanted = if app.name == UNREADY.name { app.replicas - 1 } else { app.replicas };
+    let least = least.unwrap_or(usize::MAX);
+    ensure!(
+        least as u64 >= wanted,
+        "{} had only {least} ready pods at {}:\n{}",
+        app.name,
+        living.cluster.now(),
+        history(living, app)
+    );
     Ok(())
 }
 

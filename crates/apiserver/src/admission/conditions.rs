@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::cel::{Declared, Expression, Inputs, Scope, Type};
-use super::request::Request;
+use super::cel::{Declared, Expression, Inputs, Type};
 
 /// The conditions of one webhook or policy, in the order written.
 #[derive(Debug, Default)]
@@ -19,21 +18,15 @@ impl Conditions {
         Self { list: expressions.map(|e| Expression::compile(e, declared, &[Type::Bool])).collect() }
     }
 
-    /// Whether all hold for the request of a webhook.
-    pub(super) fn hold(&self, request: &Request<'_>, object: &Value) -> Result<bool, String> {
-        if self.list.is_empty() {
-            return Ok(true);
-        }
-        let inputs = Inputs { request, object, params: None, namespace: None, version: None, variables: &[] };
-        let all: Vec<&Expression> = self.list.iter().collect();
-        inputs.scope(&all, |scope| self.hold_in(scope))
-    }
-
     /// Whether all hold. One that is false decides, even if others fail; otherwise the errors are told.
-    pub(super) fn hold_in(&self, scope: &Scope<'_>) -> Result<bool, String> {
+    ///
+    /// Each is given what it reads and no more: most requests are none of a policy's by who sends them, long before their objects matter.
+    pub(super) fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, String> {
         let mut problems = Vec::new();
+        // They come before the variables of a policy.
+        let inputs = Inputs { variables: &[], ..*inputs };
         for condition in &self.list {
-            match scope.holds(condition) {
+            match inputs.scope(&[condition], |scope| scope.holds(condition)) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(problem) => problems.push(problem),

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
-use super::cel::Declared;
+use super::cel::{Declared, Inputs};
 use super::conditions::Conditions;
 use super::request::{Operation, Request};
 use super::review::Version;
@@ -76,7 +76,8 @@ impl Hook {
         if !self.selectors.select(request, object)? {
             return Ok(false);
         }
-        match self.conditions.hold(request, object) {
+        let inputs = Inputs { request, object, params: None, namespace: None, version: None, variables: &[] };
+        match self.conditions.hold(&inputs) {
             Ok(hold) => Ok(hold),
             Err(_) if !self.fail_closed => Ok(false),
             Err(problem) => {

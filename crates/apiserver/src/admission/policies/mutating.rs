@@ -119,31 +119,29 @@ impl MutatingPolicy {
         }
         let namespace = namespace_object(request);
         let before = object.clone();
-        for (index, mutation) in self.mutations.iter().enumerate() {
-            let inputs = Inputs {
-                request,
-                object,
-                params: invocation.params.as_ref(),
-                namespace: namespace.as_ref(),
-                version: invocation.version.as_deref(),
-                variables: &self.policy.variables,
-            };
-            let conditions = if index == 0 { self.policy.conditions.list.as_slice() } else { &[] };
-            let all: Vec<&Expression> = std::iter::once(mutation.expression()).chain(conditions).collect();
-            let changed = inputs.scope(&all, |scope| {
-                if index == 0 && !self.policy.conditions.hold_in(scope)? {
-                    return Ok(None);
-                }
+        let inputs = Inputs {
+            request,
+            object: &before,
+            params: invocation.params.as_ref(),
+            namespace: namespace.as_ref(),
+            version: invocation.version.as_deref(),
+            variables: &self.policy.variables,
+        };
+        match self.policy.conditions.hold(&inputs) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(problem) => return self.fail(Some(binding), &problem, "Invalid", problems),
+        }
+        for mutation in &self.mutations {
+            let changed = Inputs { object, ..inputs }.scope(&[mutation.expression()], |scope| {
                 let value = scope.evaluate(mutation.expression())?;
-                mutation.apply(object, to_json(&value)?, target).map(Some)
+                mutation.apply(object, to_json(&value)?, target)
             });
             match changed {
-                Ok(Some(mut changed)) => {
+                Ok(mut changed) => {
                     (target.default)(&mut changed);
                     *object = changed;
                 }
-                // The conditions do not hold.
-                Ok(None) => return,
                 Err(problem) => self.fail(Some(binding), &problem, "Invalid", problems),
             }
         }

@@ -144,20 +144,19 @@ impl ValidatingPolicy {
             version: invocation.version.as_deref(),
             variables: &self.policy.variables,
         };
+        let failure = |message| Failed { message, reason: "Invalid" };
+        match self.policy.conditions.hold(&inputs) {
+            Ok(true) => {}
+            Ok(false) => return Vec::new(),
+            Err(problem) if self.policy.fail_closed => return vec![failure(problem)],
+            Err(_) => return Vec::new(),
+        }
         let validations = self.validations.iter();
         let all: Vec<&Expression> = validations
             .flat_map(|v| std::iter::once(&v.expression).chain(&v.message_expression))
-            .chain(&self.policy.conditions.list)
             .chain(&self.audit_annotations)
             .collect();
         inputs.scope(&all, |scope| {
-            let failure = |message| Failed { message, reason: "Invalid" };
-            match self.policy.conditions.hold_in(scope) {
-                Ok(true) => {}
-                Ok(false) => return Vec::new(),
-                Err(problem) if self.policy.fail_closed => return vec![failure(problem)],
-                Err(_) => return Vec::new(),
-            }
             let failed =
                 self.validations.iter().filter_map(|validation| match scope.holds(&validation.expression) {
                     Ok(true) => None,

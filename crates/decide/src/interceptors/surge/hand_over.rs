@@ -100,6 +100,12 @@ pub(super) fn replacement<'a>(case: &Case<'a>, request: &Request) -> Option<&'a 
     case.handed.iter().filter(is_its).find(is_there)
 }
 
+/// The one that was made for it is available.
+pub(super) fn is_replaced(case: &Case<'_>, request: &Request, now: Timestamp) -> bool {
+    let new = replacement(case, request);
+    new.is_some_and(|new| why_unavailable(new, case.deployment.min_ready_seconds, now).is_none())
+}
+
 pub(super) fn is_labelled(pod: &Pod) -> bool {
     pod.hand_over().is_some_and(|it| it.is_labelled)
 }

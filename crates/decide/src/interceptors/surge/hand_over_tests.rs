@@ -127,11 +127,12 @@ fn nothing_is_handed_over_while_another_pod_would_be_deleted_for_it() {
 }
 
 #[test]
-fn a_replacement_that_was_lost_is_made_again_until_the_deadline_passes_the_turn() {
-    let given_over = || {
-        let turn = json!({"status": {"progressTimestamp": at(-300).to_string()}});
+fn a_replacement_that_was_lost_is_made_again_as_long_as_patience_lasts() {
+    let given_over_since = |since: i64| {
+        let turn = json!({"status": {"progressTimestamp": at(since).to_string()}});
         handing(1).preferred("a", i32::MIN).asked("a", REPLICA_SET_CLASS, turn)
     };
+    let given_over = || given_over_since(-298);
     let make = format!("makes {}", name("web-1", "r-a", 0));
     says(&given_over().handed("n", "a", not_ready()), &[]);
     says(&given_over(), &[&make]);
@@ -144,6 +145,28 @@ fn a_replacement_that_was_lost_is_made_again_until_the_deadline_passes_the_turn(
     // Another pod was deleted instead, and the ReplicaSet has as many as it should.
     let instead = given_over().with(|it| it["spec"]["replicas"] = 2.into()).pod("b", json!({}));
     says(&instead, &[&make]);
+    let left =
+        "completes a: Deployment web has no available replacement of the pod: it is left to the eviction API";
+    says(&given_over_since(-299).handed("n", "a", not_ready()), &[left]);
+    // It was adopted, and the ReplicaSet is about to delete the other one.
+    says(&given_over_since(-299).pod("n", json!({})), &[]);
+}
+
+#[test]
+fn one_new_pod_that_never_gets_ready_does_not_hold_up_the_others() {
+    let scene = |since: i64| {
+        let turn = json!({"status": {"progressTimestamp": at(since).to_string()}});
+        handing(2)
+            .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into())
+            .preferred("a", i32::MIN)
+            .preferred("b", i32::MIN + 1)
+            .handed("n", "a", not_ready())
+            .handed("m", "b", json!({}))
+            .asked("a", REPLICA_SET_CLASS, turn.clone())
+            .asked("b", REPLICA_SET_CLASS, turn)
+    };
+    says(&scene(-298), &[]);
+    says(&scene(-299), &["completes a: Deployment web has no available replacement"]);
 }
 
 #[test]

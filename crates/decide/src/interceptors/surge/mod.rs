@@ -180,6 +180,9 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
             decision.effects.extend(lower(case, &state, 0));
         }
         decision = hand_over::hand_over(case, &state, decision, most);
+        if !(state.is_rolling_out || state.is_shrinking) {
+            decision.effects.extend(lost(case, &state, now));
+        }
         if decision.effects.iter().any(is_completion) {
             return decision;
         }
@@ -436,15 +439,20 @@ fn delete(
     raise(case, state, target).map_or(lost, |raised| vec![raised])
 }
 
-/// Pods that were given over, and for which no surge is left.
+/// Pods that were given over, and for which there is no new one in all patience.
 fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
     let name = &case.deployment.key.name;
-    let message = format!(
-        "Deployment {name} has no available replacement of the pod any more: it is left to the eviction API"
-    );
+    let message =
+        format!("Deployment {name} has no available replacement of the pod: it is left to the eviction API");
     let is_lost = |request: &Request| patience_ends(case, request).is_none_or(|ends| ends <= now);
     // For the first of them there are new pods, and they go for those, if the server lets them.
-    let replaced = if case.refused.is_some() { 0 } else { state.for_surge.min(state.spare() as usize) };
+    let replaced = match case.refused {
+        Some(_) => 0,
+        None if case.hands_over() => {
+            state.given_over.iter().filter(|(_, request)| hand_over::is_replaced(case, request, now)).count()
+        }
+        None => state.for_surge.min(state.spare() as usize),
+    };
     let turns = state.given_over.iter().skip(replaced);
     let lost = turns.filter(|(_, request)| !is_completed(request) && is_lost(request));
     lost.map(|(_, request)| complete(request, message.clone())).collect()

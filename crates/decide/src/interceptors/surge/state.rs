@@ -8,7 +8,7 @@ use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLIC
 
 use super::super::availability::{Unavailable, why_unavailable};
 use super::super::{has_turn, is_wanted};
-use super::hand_over::{is_labelled, replacement};
+use super::hand_over::{is_labelled, is_replaced, replacement};
 use super::preference::mark_of;
 use super::size::{Size, size};
 use super::{Case, is_completed, patience_ends, place_of_active};
@@ -74,10 +74,7 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
     }
     let is_handed = case.hands_over();
     // Each goes as soon as its own replacement is available.
-    let is_next = |request: &Request| {
-        let new = replacement(case, request).filter(|_| is_handed);
-        new.is_some_and(|new| why_unavailable(new, case.deployment.min_ready_seconds, now).is_none())
-    };
+    let is_next = |request: &Request| is_handed && is_replaced(case, request, now);
     // A ReplicaSet gives up pods first that are not ready.
     let in_order = |(pod, request): &(&Arc<Pod>, &Arc<Request>)| {
         let mark = mark_of(pod).unwrap_or(i32::MAX);

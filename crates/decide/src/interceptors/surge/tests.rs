@@ -432,7 +432,7 @@ fn a_pod_for_whose_surge_another_one_went_is_surged_for_again() {
     // Where it cannot be, it is left to the eviction API after a while.
     let refused = |second: i64| Scene { refused: Some("a policy"), ..alone(second) };
     says(&refused(1), &["scales to 2 with Some((1, 2, 0))"]);
-    let given_up = ["completes a: Deployment web has no available replacement of the pod any more"];
+    let given_up = ["completes a: Deployment web has no available replacement of the pod"];
     says(&refused(300), &given_up);
     says(&alone(1).autoscaler(4, 5, None), &[]);
     assert_eq!(alone(1).autoscaler(4, 5, None).decide().recheck_at, Some(at(299)));
@@ -784,7 +784,7 @@ fn one_new_pod_that_never_gets_ready_does_not_hold_up_the_others() {
     assert_eq!(
         late,
         [
-            "completes c: Deployment web has no available replacement of the pod any more: it is left to the eviction API"
+            "completes c: Deployment web has no available replacement of the pod: it is left to the eviction API"
         ]
     );
 }
