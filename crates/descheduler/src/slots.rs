@@ -11,6 +11,11 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
+    /// How many slots there are, empty ones too.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn get(&self, slot: u32) -> Option<&T> {
         self.0.get(slot as usize)?.as_ref()
     }

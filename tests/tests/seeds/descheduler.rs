@@ -1,5 +1,6 @@
 //! A descheduler under faults and kills, over many seeds: beside nodes that are tainted and freed, pods that come back under their name,
-//! interceptors that take their time or never answer, and others who ask as well. No limit is exceeded, nobody is asked again within its cool-down, and no request is left.
+//! a Deployment that surges for its pods, interceptors that take their time or never answer, and others who ask as well. No limit is
+//! exceeded, nobody is asked again within its cool-down, and no request is left.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use usher_controllers::run_all;
 use usher_descheduler::{Policy, requester};
 use usher_tests::chaos::{Process, Run, manager_faults};
 use usher_tests::descheduler::{deschedule, named};
-use usher_tests::living::{Living, NODES, PODS, bare_pod};
+use usher_tests::living::{DEPLOYMENTS, Living, NODES, PODS, bare_pod, template, workload};
 use usher_tests::requests::REQUESTS;
 use usher_tests::scenario::beside::answer_inside;
 use usher_tests::seeds::{self, Named, Trace};
@@ -50,9 +51,12 @@ profiles:
   - name: DefaultEvictor
     args: {nodeFit: true}
   - name: RemovePodsViolatingNodeTaints
+  - name: RemoveDuplicates
   plugins:
     deschedule:
       enabled: [RemovePodsViolatingNodeTaints]
+    balance:
+      enabled: [RemoveDuplicates]
 ";
 
 async fn manager(run: Run) {
@@ -212,6 +216,10 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         living.create(PODS, &pod).await?;
         pods.push(pod);
     }
+    // Its pods come together on nodes without taints, and are duplicates there when the others are free again.
+    let mut web = workload("Deployment", "web", json!({"replicas": 8}));
+    web["spec"]["template"] = template("web", "100m");
+    living.create(DEPLOYMENTS, &web).await?;
     sleep(Duration::from_secs(30)).await;
     living.cluster.faults().set(faults());
     let mut controllers = Process::new(&living.cluster, "manager", manager);

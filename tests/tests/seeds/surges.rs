@@ -325,12 +325,13 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     for (app, replicas) in wanted.chain([(&SCALED, scaled)]) {
         let is_as_before = |it: &Value| {
             it["spec"]["replicas"] == replicas
-                && it["status"]["availableReplicas"] == replicas
+                && it["status"]["availableReplicas"].as_u64() >= Some(least(app, replicas))
                 && it["metadata"]["labels"][SURGE_LABEL].is_null()
                 && it["metadata"]["annotations"][SURGE_ANNOTATION].is_null()
         };
         if living.until(&path(app), is_as_before).await.is_err() {
-            bail!("{} is not as it was:\n{}", app.name, waits(&living).await?);
+            let (waits, history) = (waits(&living).await?, history(&living, app));
+            bail!("{} is not as it was:\n{waits}\n{history}", app.name);
         }
     }
     let is_as_before = |it: &Value| {
@@ -354,13 +355,17 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     Ok(())
 }
 
-/// Nobody may ever have seen fewer ready pods than there should be. Where one new pod never got ready, one pod is evicted after its deadline.
-fn is_as_available_as_wanted(living: &Living, app: &App, least: Option<usize>) -> Result<()> {
-    let wanted = if app.name == UNREADY.name { app.replicas - 1 } else { app.replicas };
-    let least = least.unwrap_or(usize::MAX);
+/// Where one new pod never gets ready, one pod is evicted after its deadline, and the new one may stay in its place.
+fn least(app: &App, replicas: u64) -> u64 {
+    if app.name == UNREADY.name { replicas - 1 } else { replicas }
+}
+
+/// Nobody may ever have seen fewer ready pods than there should be.
+fn is_as_available_as_wanted(living: &Living, app: &App, least_found: Option<usize>) -> Result<()> {
+    let found = least_found.unwrap_or(usize::MAX);
     ensure!(
-        least as u64 >= wanted,
-        "{} had only {least} ready pods at {}:\n{}",
+        found as u64 >= least(app, app.replicas),
+        "{} had only {found} ready pods at {}:\n{}",
         app.name,
         living.cluster.now(),
         history(living, app)

@@ -76,7 +76,8 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         deployment.strategy.as_deref(),
         namespace_strategy.as_deref(),
     );
-    let strategy = strategy_of(deployment, strategy.unwrap_or_else(|unknown| unknown.instead));
+    let said = strategy.unwrap_or_else(|unknown| unknown.instead);
+    let strategy = strategy_of(deployment, autoscaler.as_ref(), said);
     // A manager that must not make pods surges by replicas instead, and nobody tells so but by doing it.
     let surges = deployment.surge.as_ref().is_some_and(|it| it.by > 0)
         || autoscaler.as_ref().and_then(|it| it.raised.as_ref()).is_some_and(|it| it.by > 0);

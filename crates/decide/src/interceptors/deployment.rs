@@ -545,11 +545,13 @@ impl Deployments {
         self.sets.get(set).is_some_and(|set| is_its(set) && set.deployment.is_none())
     }
 
-    /// It has one of these interceptors, or is for a pod of a ReplicationController.
+    /// It has one of these interceptors, or is for a pod of a ReplicationController, which may not be known yet.
     fn is_ours(&self, request: &Request) -> bool {
-        let pod = || self.pods.get(&request.pod_key()).and_then(|pod| controller_of(pod));
         request.interceptors.iter().any(|it| CLASSES.contains(&it.interceptor_class.as_str()))
-            || pod() == Some(Controller::Replication)
+            || match self.pods.get(&request.pod_key()) {
+                Some(pod) => controller_of(pod) == Some(Controller::Replication),
+                None => request.interceptors.is_empty(),
+            }
     }
 
     fn item_of(&self, request: &Request) -> Item {
@@ -627,7 +629,7 @@ impl Deployments {
         let strategy =
             self.namespaces.strategy(Bundled::Deployment, &deployment.key, deployment.strategy.as_deref());
         let said = strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy);
-        let wanted = surge::strategy_of(deployment, said);
+        let wanted = surge::strategy_of(deployment, autoscaler, said);
         let case = Case {
             deployment,
             strategy: match (wanted, self.hand_over) {

@@ -644,3 +644,25 @@ fn a_priority_that_an_autoscaler_cannot_have_is_told() {
     let is_told = |priority: &str| unknown_priority(&autoscaler(priority)).is_some();
     assert_eq!(["11000", "9000", "10050", "high", "-1"].map(is_told), [false, false, true, true, true]);
 }
+
+#[test]
+fn a_request_for_a_pod_of_a_replication_controller_may_be_known_before_the_pod() {
+    let mark = json!({"metadata": {"annotations": {
+        "controller.kubernetes.io/pod-deletion-cost": i32::MIN.to_string(),
+        "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
+    }}});
+    let asked = request(
+        "a",
+        DEPLOYMENT_CLASS,
+        json!({"spec": {"interceptors": []}, "status": {"activeInterceptorClass": null}}),
+    );
+    let mut known = Deployments::default();
+    let mut replicated = pod("a", "ReplicationController", "rc", "node-1", mark);
+    let owner = Arc::make_mut(&mut replicated).owner.as_mut().unwrap();
+    Arc::make_mut(owner).api_version = "v1".into();
+    let events = [Event::Request(applied(asked)), Event::Pod(applied(replicated))];
+    for item in pending(&mut known, events) {
+        let effects = known.decide(&item, at(1)).effects;
+        assert!(!effects.iter().any(|it| matches!(it, Effect::Prefer { cost: None, .. })), "{effects:?}");
+    }
+}

@@ -417,6 +417,13 @@ fn topology_spread_moves_as_few_pods_as_bring_domains_within_the_skew() {
     }
 }
 
+/// No server takes it, but a dump may have it.
+#[test]
+fn a_skew_below_zero_moves_nobody_where_there_are_no_domains() {
+    let plan = spread_plan(two_nodes(), &[("a", 2)], json!([spread("zone", -1)]), json!({}));
+    assert_eq!(proposed(&plan), [] as [&str; 0]);
+}
+
 #[test]
 fn topology_spread_looks_at_listed_constraints_and_nodes_that_count() {
     let zones = || vec![zone("a", "x"), zone("b", "y")];

@@ -28,9 +28,64 @@ pub struct TopologySpread {
     of_shape: Map<u64, Vec<u32>>,
     members: Map<u64, BTreeSet<u32>>,
     known: Slots<Known>,
+    values: Values,
     /// The domains that are there, by what decides on them, until nodes change.
-    domains: Map<DomainRule, BTreeSet<Arc<str>>>,
+    domains: Map<DomainRule, Set<u32>>,
     domains_at: u64,
+}
+
+/// The values of topology keys, numbered: thousands of pods on a node need not compare its labels again.
+#[derive(Debug, Default)]
+struct Values {
+    numbers: Map<Arc<str>, u32>,
+    names: Vec<Arc<str>>,
+    keys: Vec<Box<str>>,
+    of_node: Slots<NodeValues>,
+}
+
+/// What the labels of a node say.
+#[derive(Debug)]
+struct NodeValues {
+    labels: Arc<Labels>,
+    /// By the number of the topology key.
+    values: Vec<Option<u32>>,
+}
+
+impl Values {
+    fn key(&mut self, key: &str) -> usize {
+        self.keys.iter().position(|known| **known == *key).unwrap_or_else(|| {
+            self.keys.push(key.into());
+            self.keys.len() - 1
+        })
+    }
+
+    fn number(&mut self, value: &str) -> u32 {
+        if let Some(number) = self.numbers.get(value) {
+            return *number;
+        }
+        let (number, value) = (u32::try_from(self.names.len()).unwrap_or(u32::MAX), Arc::<str>::from(value));
+        self.names.push(value.clone());
+        self.numbers.insert(value, number);
+        number
+    }
+
+    /// The value of a topology key on a node.
+    fn of(&mut self, node: u32, labels: &Arc<Labels>, key: usize) -> Option<u32> {
+        let known = self.of_node.get(node).filter(|known| Arc::ptr_eq(&known.labels, labels));
+        if let Some(value) = known.and_then(|known| known.values.get(key)) {
+            return *value;
+        }
+        let found: Vec<Option<&str>> = self.keys.iter().map(|key| labels.get(key)).collect();
+        let values: Vec<Option<u32>> = found.into_iter().map(|one| Some(self.number(one?))).collect();
+        let value = values.get(key).copied().flatten();
+        self.of_node.insert(node, NodeValues { labels: labels.clone(), values });
+        value
+    }
+
+    /// How many may be those of nodes that are gone.
+    fn remembered(&self) -> usize {
+        self.names.len().saturating_sub(self.of_node.len() * self.keys.len())
+    }
 }
 
 /// The topology key, and which nodes count.
@@ -54,16 +109,19 @@ struct Constraint {
     domain_rule: DomainRule,
     /// How many pods carry it.
     carriers: usize,
+    /// The number of its topology key.
+    key: usize,
     /// The pods that it counts, by the value of the topology key.
-    pods: BTreeMap<Arc<str>, BTreeSet<u32>>,
+    pods: Map<u32, BTreeSet<u32>>,
 }
 
 #[derive(Debug)]
 struct Known {
     generation: u64,
+    node: u32,
     labels: Arc<Labels>,
-    /// The constraints that count it, in the domain that the labels tell.
-    counted: Vec<u32>,
+    /// The constraints that count it, and in which domain.
+    counted: Vec<(u32, u32)>,
 }
 
 /// A domain while it is balanced.
@@ -95,6 +153,7 @@ impl TopologySpread {
             of_shape: Map::default(),
             members: Map::default(),
             known: Slots::default(),
+            values: Values::default(),
             domains: Map::default(),
             domains_at: 0,
         }
@@ -133,17 +192,17 @@ impl TopologySpread {
             return *number;
         }
         let number = u32::try_from(self.constraints.len()).unwrap_or(u32::MAX);
-        let mut pods: BTreeMap<Arc<str>, BTreeSet<u32>> = BTreeMap::new();
+        let key = self.values.key(&identity.topology_key);
+        let mut pods: Map<u32, BTreeSet<u32>> = Map::default();
         if let Some(selector) = &identity.selector {
             let selector = self.matching.selector(std::slice::from_ref(&identity.namespace), selector);
             self.of_selector.entry(selector).or_default().push(number);
             let shapes = self.matching.shapes_of(selector);
             for slot in shapes.iter().filter_map(|generation| self.members.get(generation)).flatten() {
                 if let Some(known) = self.known.get_mut(*slot)
-                    && let Some(value) = known.labels.get(&identity.topology_key)
+                    && let Some(value) = self.values.of(known.node, &known.labels, key)
                 {
-                    let value: Arc<str> = value.into();
-                    known.counted.push(number);
+                    known.counted.push((number, value));
                     pods.entry(value).or_default().insert(*slot);
                 }
             }
@@ -153,7 +212,7 @@ impl TopologySpread {
         let domain_rule =
             (identity.topology_key.clone(), identity.nodes.clone(), identity.tolerations.clone());
         self.in_order.insert(format!("{identity:?}"), number);
-        self.constraints.push(Constraint { identity, domain_rule, carriers: 0, pods });
+        self.constraints.push(Constraint { identity, domain_rule, carriers: 0, key, pods });
         number
     }
 
@@ -163,24 +222,28 @@ impl TopologySpread {
             self.domains.clear();
             self.domains_at = cycle.cluster.nodes_version();
         }
-        let Constraint { identity, domain_rule, .. } = &self.constraints[number as usize];
+        let Constraint { identity, domain_rule, key, .. } = &self.constraints[number as usize];
         if self.domains.contains_key(domain_rule) {
             return;
         }
-        let mut found: BTreeSet<Arc<str>> = BTreeSet::new();
-        for node in cycle.nodes.nodes.iter().filter_map(|index| cycle.node(*index)) {
-            let value = node.label(&identity.topology_key).zip(node.object.as_ref());
-            if let Some((value, object)) = value.filter(|(value, _)| !found.contains(*value))
+        let mut found: Set<u32> = Set::default();
+        for index in &cycle.nodes.nodes {
+            let node = cycle.node(*index);
+            let Some((node, object)) = node.and_then(|node| Some((node, node.object.as_ref()?))) else {
+                continue;
+            };
+            let value = self.values.of(*index, &object.labels, *key);
+            if let Some(value) = value.filter(|value| !found.contains(value))
                 && identity.admits(&node.name, object)
             {
-                found.insert(value.into());
+                found.insert(value);
             }
         }
         self.domains.insert(domain_rule.clone(), found);
     }
 
     /// Whether the domains are within the skew: what most constraints are, found out without looking at empty domains.
-    fn is_balanced(constraint: &Constraint, domains: &BTreeSet<Arc<str>>) -> bool {
+    fn is_balanced(constraint: &Constraint, domains: &Set<u32>) -> bool {
         let most = constraint.pods.values().map(BTreeSet::len).max().unwrap_or(0);
         let with_pods = constraint.pods.keys().filter(|value| domains.contains(*value)).count();
         let least = match with_pods < domains.len() {
@@ -219,11 +282,13 @@ impl TopologySpread {
         }
         let max_skew = i64::from(identity.max_skew);
         let none = BTreeSet::new();
-        let values: BTreeSet<Arc<str>> = all_domains.iter().chain(constraint.pods.keys()).cloned().collect();
+        let name = |value: &u32| self.values.names.get(*value as usize).map(|name| (name.clone(), *value));
+        let values = all_domains.iter().chain(constraint.pods.keys());
+        let values: BTreeSet<(Arc<str>, u32)> = values.filter_map(name).collect();
         let mut domains: Vec<Domain> = values
             .into_iter()
-            .map(|value| {
-                let pods = constraint.pods.get(&value).unwrap_or(&none);
+            .map(|(value, number)| {
+                let pods = constraint.pods.get(&number).unwrap_or(&none);
                 Domain { pods: Self::sorted(cycle, pods, &picked.slots), value }
             })
             .collect();
@@ -253,6 +318,10 @@ impl TopologySpread {
             let shape = cycle.cluster.pod(slot).map_or(u32::MAX, |pod| pod.shape);
             *fits.entry(shape).or_insert_with(|| run.fit.any_of(cycle, slot, needs_more))
         };
+        if domains.is_empty() {
+            // A skew below zero is not even held by no domains.
+            return;
+        }
         let sizes: Vec<usize> = domains.iter().map(|domain| domain.pods.len()).collect();
         let (mut low, mut high) = (0, domains.len() - 1);
         while low < high {
@@ -351,21 +420,18 @@ impl Plugin for TopologySpread {
         for number in &carried {
             self.constraints[*number as usize].carriers += 1;
         }
-        let mut counted = Vec::new();
+        let (mut counted, node) = (Vec::new(), info.pod.node);
         let selectors = self.matching.of_shape(info.generation, info.shape);
         for number in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
             let constraint = &mut self.constraints[*number as usize];
-            if let Some(value) = object.labels.get(&constraint.identity.topology_key) {
-                match constraint.pods.get_mut(value) {
-                    Some(pods) => drop(pods.insert(slot)),
-                    None => drop(constraint.pods.insert(Arc::from(value), [slot].into())),
-                }
-                counted.push(*number);
+            if let Some(value) = self.values.of(node, &object.labels, constraint.key) {
+                constraint.pods.entry(value).or_default().insert(slot);
+                counted.push((*number, value));
             }
         }
         self.members.entry(info.generation).or_default().insert(slot);
-        self.known
-            .insert(slot, Known { generation: info.generation, labels: object.labels.clone(), counted });
+        let (generation, labels) = (info.generation, object.labels.clone());
+        self.known.insert(slot, Known { generation, node, labels, counted });
     }
 
     fn forget(&mut self, slot: u32) {
@@ -381,21 +447,19 @@ impl Plugin for TopologySpread {
         for number in self.of_shape.get(&known.generation).into_iter().flatten() {
             self.constraints[*number as usize].carriers -= 1;
         }
-        for number in known.counted {
-            let Constraint { identity, pods, .. } = &mut self.constraints[number as usize];
-            if let Some(value) = known.labels.get(&identity.topology_key)
-                && let Some(slots) = pods.get_mut(value)
-            {
+        for (number, value) in known.counted {
+            let pods = &mut self.constraints[number as usize].pods;
+            if let Some(slots) = pods.get_mut(&value) {
                 slots.remove(&slot);
                 if slots.is_empty() {
-                    pods.remove(value);
+                    pods.remove(&value);
                 }
             }
         }
     }
 
     fn remembered(&self) -> usize {
-        self.matching.remembered()
+        self.matching.remembered().max(self.values.remembered())
     }
 
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {

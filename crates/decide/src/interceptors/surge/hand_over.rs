@@ -172,7 +172,7 @@ pub(super) fn hand_over(
     }
     let is_replaced = state.is_replaced() && comes_first(case, state);
     if is_replaced {
-        for (pod, request) in &state.given_over {
+        for (pod, request) in state.given_over.iter().take(state.for_surge) {
             let hash = pod.labels.get(POD_TEMPLATE_HASH_LABEL);
             let new = replacement(case, request).filter(|new| !is_labelled(new));
             if let (Some(new), Some(hash)) = (new, hash) {
@@ -215,8 +215,9 @@ fn to_be_made<'a>(
     let going = state.given_over.len() + state.in_between.len();
     let for_waiting = state.waiting.iter().filter(|(_, request)| is_made_for(request)).count();
     let room = most.saturating_sub(more.max(going + for_waiting));
-    let lost = state.given_over.iter().filter(move |(_, request)| !is_made_for(request)).take(state.missing);
-    let lost = lost.take(most.saturating_sub(more));
+    // One that is adopted has no request any more: the one that it came for is about to go.
+    let lacking = if state.is_shrinking { 0 } else { most.saturating_sub(more) };
+    let lost = state.given_over.iter().filter(move |(_, request)| !is_made_for(request)).take(lacking);
     let next = state.waiting.iter().filter(move |(_, request)| !is_made_for(request)).take(room);
     lost.chain(next).filter_map(|(pod, request)| {
         let owner = pod.owner.as_ref()?;

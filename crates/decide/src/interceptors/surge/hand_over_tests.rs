@@ -152,21 +152,43 @@ fn a_replacement_that_was_lost_is_made_again_as_long_as_patience_lasts() {
     says(&given_over_since(-299).pod("n", json!({})), &[]);
 }
 
+fn turn(since: i64) -> Value {
+    json!({"status": {"progressTimestamp": at(since).to_string()}})
+}
+
 #[test]
 fn one_new_pod_that_never_gets_ready_does_not_hold_up_the_others() {
-    let scene = |since: i64| {
-        let turn = json!({"status": {"progressTimestamp": at(since).to_string()}});
+    let scene = |mark_of_b: i32, since: i64| {
         handing(2)
             .with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into())
-            .preferred("a", i32::MIN)
-            .preferred("b", i32::MIN + 1)
+            .preferred("a", i32::MIN + 1)
+            .preferred("b", mark_of_b)
             .handed("n", "a", not_ready())
             .handed("m", "b", json!({}))
-            .asked("a", REPLICA_SET_CLASS, turn.clone())
-            .asked("b", REPLICA_SET_CLASS, turn)
+            .asked("a", REPLICA_SET_CLASS, turn(since))
+            .asked("b", REPLICA_SET_CLASS, turn(since))
     };
-    says(&scene(-298), &[]);
-    says(&scene(-299), &["completes a: Deployment web has no available replacement"]);
+    // The one whose new pod is available has to be the first to go.
+    says(&scene(i32::MIN + 2, -298), &["prefers a Some(3)"]);
+    says(&scene(i32::MIN, -298), &["hands over m as 1"]);
+    let left =
+        "completes a: Deployment web has no available replacement of the pod: it is left to the eviction API";
+    says(&scene(i32::MIN, -299), &["hands over m as 1", left]);
+    // What is refused for one is no reason to give up another.
+    let refused = Scene { refused: Some("exceeded quota: pods"), ..scene(i32::MIN, -299) };
+    says(&refused, &["hands over m as 1", left]);
+}
+
+#[test]
+fn more_than_max_surge_whose_turn_has_passed_go_one_after_the_other() {
+    let scene = |scene: Scene| {
+        let marked = scene.preferred("a", i32::MIN).preferred("b", i32::MIN + 1).preferred("c", i32::MIN + 2);
+        ["a", "b", "c"].iter().fold(marked, |scene, pod| scene.asked(pod, REPLICA_SET_CLASS, turn(-10)))
+    };
+    says(&scene(handing(3)), &[&format!("makes {}", name("web-1", "r-a", 0))]);
+    says(&scene(handing(3).handed("n", "a", json!({}))), &["hands over n as 1"]);
+    // It is adopted, and the first is about to be deleted.
+    says(&scene(handing(3).pod("n", json!({}))), &[]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn let_go(
     let name = &deployment.key.name;
     let update = deployment.rolling_update.as_ref();
     // Where neither that nor maxSurge is anybody, the Deployment controller takes one.
-    let most = update.map_or(1, |update| update.max_unavailable.down(deployment.replicas).max(1)) as usize;
+    let most = update.map_or(1, |update| update.max_unavailable.down(state.size.wanted).max(1)) as usize;
     let message = format!("Deployment {name} has nothing to add: it is left to the eviction API");
     let (of_autoscaler, waiting): (Vec<_>, Vec<_>) =
         state.waiting.iter().partition(|(_, request)| has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS));

@@ -130,7 +130,10 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
         return decision;
     }
     let is_raised = case.autoscaler.is_some_and(|autoscaler| autoscaler.raised.is_some());
-    let is_over = (deployment.surge.is_some() || is_raised) && case.requests.is_empty();
+    // The autoscaler itself has taken back all of it: what it scales to from now on is no surge.
+    let is_taken_back = state.size.by == 0 && deployment.surge.as_ref().is_some_and(|surge| surge.by > 0);
+    let is_over = (is_taken_back && !is_raised)
+        || ((deployment.surge.is_some() || is_raised) && case.requests.is_empty());
     // What is scaled down in the middle of a rollout is shared by old and new pods, and old ones that are needed would go.
     // And one that is ready, but not yet for long enough, would stay for one that is available.
     let soon = case.pods.values().chain(case.handed).filter(|pod| !pod.is_terminating()).filter_map(|pod| {
@@ -180,6 +183,7 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
             decision.effects.extend(lower(case, &state, 0));
         }
         decision = hand_over::hand_over(case, &state, decision, most);
+        decision.effects.extend(tried_before(case, &state, state.batch, now));
         if !(state.is_rolling_out || state.is_shrinking) {
             decision.effects.extend(lost(case, &state, now));
         }
@@ -202,7 +206,7 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
         let is_replaced = state.batch > 0 && !state.is_rolling_out && state.is_replaced();
         let fewer = without_others(case, &state);
         if !is_replaced {
-            decision.effects.extend(tried_before(case, &state));
+            decision.effects.extend(tried_before(case, &state, 0, now));
         }
         if is_replaced && comes_first(case, &state) {
             decision.effects.extend(give_over(case, &state));
@@ -231,7 +235,8 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
         let beats = state
             .waiting
             .iter()
-            .flat_map(|(_, request)| [next_beat(request), later(progress_of(request), SETTLE)]);
+            .flat_map(|(_, request)| [next_beat(request), later(progress_of(request), SETTLE)])
+            .chain(state.waiting.iter().filter_map(|(_, request)| ends_after_autoscaler(case, request)));
         let ready = state.unavailable.iter().filter_map(|(_, why)| match why {
             Unavailable::NotReadyLongEnough { until } => Some(*until),
             _ => None,
@@ -268,21 +273,36 @@ fn without_others(case: &Case<'_>, state: &SurgeState<'_>) -> Option<(u32, Times
     (spare > 0 && spare < state.size.by).then(|| (spare, later(moved, longest)))
 }
 
-/// The Deployment itself has tried it, and its autoscaler, whose turn came after that, would try the same once more.
-fn tried_before<'a>(case: &'a Case<'_>, state: &'a SurgeState<'_>) -> impl Iterator<Item = Effect> + use<'a> {
+/// The Deployment itself has tried it, and its autoscaler, whose turn came after that, would try the same once more; or the other way
+/// round. The first are replaced.
+fn tried_before<'a>(
+    case: &'a Case<'_>,
+    state: &'a SurgeState<'_>,
+    replaced: usize,
+    now: Timestamp,
+) -> impl Iterator<Item = Effect> + use<'a> {
     let update = case.deployment.rolling_update.as_ref();
     let surges = update.is_some_and(|update| update.max_surge.up(state.size.wanted) > 0);
-    let comes_after = |request: &Request| {
-        let own = place(request, DEPLOYMENT_CLASS);
-        own.is_some() && own < place(request, HORIZONTAL_POD_AUTOSCALER_CLASS)
-    };
-    let tried = state.waiting.iter().filter(move |(_, request)| {
-        surges && has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS) && comes_after(request)
+    let tried = state.waiting.iter().skip(replaced).filter(move |(_, request)| {
+        surges && comes_after(request, DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS)
+            || ends_after_autoscaler(case, request).is_some_and(|ends| ends <= now)
     });
     tried.map(|(_, request)| {
         let name = &case.deployment.key.name;
         complete(request, format!("Deployment {name} has surged for it already, and it did not help: {LEFT}"))
     })
+}
+
+/// The second of these interceptors has the turn, and the first had it before.
+fn comes_after(request: &Request, first: &str, second: &str) -> bool {
+    let before = place(request, first);
+    has_turn(request, second) && before.is_some() && before < place(request, second)
+}
+
+/// What the autoscaler has begun in its turn before, the Deployment goes on with as long as patience lasts.
+fn ends_after_autoscaler(case: &Case<'_>, request: &Request) -> Option<Timestamp> {
+    let comes_after = comes_after(request, HORIZONTAL_POD_AUTOSCALER_CLASS, DEPLOYMENT_CLASS);
+    patience_ends(case, request).filter(|_| case.autoscaler.is_some() && comes_after)
 }
 
 /// The replacements of the batch are available: the next interceptor ends its pods.
@@ -370,20 +390,24 @@ fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_rever
 
 /// What counts for a Deployment. With a `maxSurge` it is asked to take its `maxUnavailable` by itself alone, since a namespace asks all its
 /// workloads; and where that is nobody, it surges all the same.
-pub fn strategy_of(deployment: &Deployment, said: Strategy) -> Strategy {
+pub fn strategy_of(deployment: &Deployment, autoscaler: Option<&Autoscaler>, said: Strategy) -> Strategy {
     let Some(update) = deployment.rolling_update.as_ref().filter(|_| said == Strategy::MaxUnavailable) else {
         return said;
     };
     let is_own = Strategy::of(Bundled::Deployment, deployment.strategy.as_deref(), None) == Ok(said);
-    let by = deployment.surge.as_ref().map_or(0, |surge| surge.by);
-    let surges = update.max_surge.up(deployment.replicas.saturating_sub(by)) > 0;
-    let is_nobody = update.max_unavailable.down(deployment.replicas) == 0;
+    // As many as its owner wants: while it surges, a part of all would be more.
+    let raised = autoscaler.and_then(|it| it.raised.as_ref());
+    let raised = raised.filter(|raised| raised.min_replicas == deployment.replicas).map_or(0, |it| it.by);
+    let by = deployment.surge.as_ref().map_or(raised, |surge| surge.by.max(raised));
+    let wanted = deployment.replicas.saturating_sub(by);
+    let surges = update.max_surge.up(wanted) > 0;
+    let is_nobody = update.max_unavailable.down(wanted) == 0;
     if surges && (!is_own || is_nobody) { Strategy::Default } else { said }
 }
 
 /// By how many it would surge for pods that are asked to leave, as far as that can be told before any is: `None` if it would not.
 pub fn would_surge_by(deployment: &Deployment, strategy: Strategy) -> Option<u32> {
-    let strategy = strategy_of(deployment, strategy);
+    let strategy = strategy_of(deployment, None, strategy);
     let surge = deployment.surge.clone().unwrap_or_default();
     let wanted = deployment.replicas.saturating_sub(surge.by);
     let most = deployment.rolling_update.as_ref()?.max_surge.up(wanted);
@@ -403,7 +427,8 @@ fn progress_of(request: &Request) -> Timestamp {
 /// As long as new pods become ready, nobody who waits for one loses patience.
 fn patience_ends(case: &Case<'_>, request: &Request) -> Option<Timestamp> {
     let progress = request.status.progress_timestamp.as_ref()?.0;
-    Some(later(progress.max(case.moved), PATIENCE))
+    let min_ready = SignedDuration::from_secs(case.deployment.min_ready_seconds.into());
+    Some(later(progress.max(case.moved), PATIENCE.saturating_add(min_ready)))
 }
 
 /// The turn of the ReplicaSet: pods whose replacement is available are deleted by taking the surge back.
@@ -424,7 +449,13 @@ fn delete(
             return match without_others(case, state) {
                 _ if state.is_rolling_out => Vec::new(),
                 Some((by, at)) if at <= now && may_shrink => lower(case, state, by).into_iter().collect(),
-                _ => lost(case, state, now),
+                _ => {
+                    let lost = lost(case, state, now);
+                    // First those go that came for them and are not available: after the eviction they would stay in their place.
+                    let kept = state.size.by.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
+                    let lower = lower(case, state, kept).filter(|_| may_shrink && !lost.is_empty());
+                    lower.into_iter().chain(lost).collect()
+                }
             };
         }
         let count = u32::try_from(state.for_surge).unwrap_or(u32::MAX);
@@ -447,10 +478,8 @@ fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> 
     let is_lost = |request: &Request| patience_ends(case, request).is_none_or(|ends| ends <= now);
     // For the first of them there are new pods, and they go for those, if the server lets them.
     let replaced = match case.refused {
+        _ if case.hands_over() => state.for_surge,
         Some(_) => 0,
-        None if case.hands_over() => {
-            state.given_over.iter().filter(|(_, request)| hand_over::is_replaced(case, request, now)).count()
-        }
         None => state.for_surge.min(state.spare() as usize),
     };
     let turns = state.given_over.iter().skip(replaced);

@@ -59,7 +59,11 @@ pub(super) fn preferences(
         .map(|pod| Effect::Prefer { pod: pod.clone(), cost: None });
 
     // Those that go, those that go next, those that wait, and those that are nobody's of these any more or came for nothing.
-    let go = state.given_over.iter().chain(&state.in_between).map(|(pod, _)| (&pod.key, 0));
+    // Where pods are handed over, one that has no new pod waits for it, but not while its ReplicaSet is about to delete it for that one.
+    let is_gone_for = |at: usize| !case.hands_over() || at < state.for_surge || state.is_shrinking;
+    let given_over = state.given_over.iter().enumerate();
+    let go = given_over.map(|(at, (pod, _))| (&pod.key, if is_gone_for(at) { 0 } else { 2 }));
+    let go = go.chain(state.in_between.iter().map(|(pod, _)| (&pod.key, 0)));
     let is_next = |at: usize| case.hands_over() && at < state.batch;
     let wait =
         state.waiting.iter().enumerate().map(|(at, (pod, _))| (&pod.key, if is_next(at) { 1 } else { 2 }));

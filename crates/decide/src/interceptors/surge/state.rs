@@ -22,7 +22,7 @@ pub struct SurgeState<'a> {
     pub waiting: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
     /// Pods whose replacement was available, and which the ReplicaSet is to delete, in the order in which they go.
     pub given_over: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
-    /// The same, but the next interceptor has not got its turn yet.
+    /// The same, but the next interceptor, of these or another one, has not got its turn yet.
     pub in_between: Vec<(&'a Arc<Pod>, &'a Arc<Request>)>,
     /// So many of those that were given over go for the surge that there is. For the others it was lost.
     pub for_surge: usize,
@@ -89,7 +89,11 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
             && patience_ends(case, request).is_some_and(|ends| now < ends)
     };
     given_over.retain(|(_, request)| !is_completed(request) || can_be_helped(request));
-    let for_surge = if is_handed { given_over.len() } else { given_over.len().min(size.by as usize) };
+    let for_surge = if is_handed {
+        given_over.iter().take_while(|(_, request)| is_next(request)).count()
+    } else {
+        given_over.len().min(size.by as usize)
+    };
     let batch = if is_handed {
         waiting.iter().take_while(|(_, request)| is_next(request)).count()
     } else if given_over.is_empty() && in_between.is_empty() {
@@ -112,7 +116,7 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
         .chain(new);
     let mut unavailable = Vec::new();
     let mut there = 0;
-    let asked: BTreeSet<&Key> = waiting.iter().map(|(pod, _)| &pod.key).collect();
+    let asked: BTreeSet<&Key> = waiting.iter().chain(&given_over).map(|(pod, _)| &pod.key).collect();
     for pod in stay {
         there += 1;
         // One that waits itself and is down goes before others: nobody waits for it.
@@ -162,9 +166,8 @@ fn next_is_ours(request: &Request) -> Option<bool> {
     }
     let next = place_of_active(request).and_then(|at| request.interceptors.get(at + 1));
     match next.map(|next| next.interceptor_class.as_str()) {
-        Some(DEPLOYMENT_CLASS | REPLICA_SET_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS) => Some(true),
-        // It is about to be somebody else's turn.
-        Some(_) => None,
+        // If it is about to be somebody else's turn, nothing goes before that one has had it.
+        Some(_) => Some(true),
         None => Some(false),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use usher_api::report::Report;
 
-use super::super::availability::{batch, later, only_time_is_left, why_unavailable};
+use super::super::availability::{Unavailable, batch, later, only_time_is_left, why_unavailable};
 use super::super::{Effect, next_beat};
 use super::hand_over::replacement;
 use super::state::SurgeState;
@@ -29,7 +29,7 @@ pub(super) fn tell_progress(
     let pods = || case.pods.values().chain(case.handed);
     let one = batch(pods()).saturating_add(min_ready);
     let at_once = most.max(1);
-    let moved = if is_settling(state, later(case.moved, min_ready), now) { now } else { case.moved };
+    let moved = if is_settling(case, state, later(case.moved, min_ready), now) { now } else { case.moved };
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
@@ -46,8 +46,13 @@ pub(super) fn tell_progress(
 
 /// All new pods are ready, and only `minReadySeconds` are waited for: that goes on by itself. Whose readiness comes and goes is not
 /// waited for longer than that.
-fn is_settling(state: &SurgeState<'_>, until: Timestamp, now: Timestamp) -> bool {
-    state.missing == 0 && now <= until && only_time_is_left(state.unavailable.iter().map(|(_, why)| why))
+fn is_settling(case: &Case<'_>, state: &SurgeState<'_>, until: Timestamp, now: Timestamp) -> bool {
+    let waiting = state.waiting.iter().filter(|_| case.hands_over());
+    let new = waiting.filter_map(|(_, request)| replacement(case, request));
+    let new: Vec<Unavailable> =
+        new.filter_map(|pod| why_unavailable(pod, case.deployment.min_ready_seconds, now)).collect();
+    let unavailable = state.unavailable.iter().map(|(_, why)| why).chain(&new);
+    state.missing == 0 && now <= until && only_time_is_left(unavailable)
 }
 
 /// What is said at the beginning of the turn, when it changes what is waited for, and with every sign of life. That there is progress

@@ -413,7 +413,9 @@ fn a_pod_whose_replacement_is_not_there_in_the_turn_of_its_replica_set_is_left_t
     };
     says(&lost(1), &[]);
     assert_eq!(lost(1).decide().recheck_at, Some(at(299)));
-    says(&lost(300), &["completes a: Deployment web has no available replacement of the pod"]);
+    // The one that came for it goes first, as it is not available, and would stay in its place.
+    let left = "completes a: Deployment web has no available replacement of the pod";
+    says(&lost(300), &["scales to 1 with None", left]);
     // A rollout is waited for.
     says(&lost(300).with(|it| it["status"]["updatedReplicas"] = 0.into()), &[]);
 }
@@ -679,8 +681,35 @@ fn pods_that_are_down_and_asked_to_leave_do_not_wait_for_each_other() {
             .pod(name, json!({"metadata": {"annotations": annotations}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}))
             .asked(name, DEPLOYMENT_CLASS, json!({"status": {"message": format!("Deployment web: {name}"), "progressTimestamp": at(0).to_string()}}))
     };
-    let scene = Scene::new(4).surge(1, 5, 5, 0).pod("e", json!({}));
-    says(&down("a", i32::MIN, down("b", i32::MIN + 1, scene)), &["completes a"]);
+    let scene = || Scene::new(4).surge(1, 5, 5, 0).pod("e", json!({}));
+    says(&down("a", i32::MIN, down("b", i32::MIN + 1, scene())), &["completes a"]);
+    let turn = json!({"status": {"progressTimestamp": at(0).to_string()}});
+    let both = down("a", i32::MIN, down("b", i32::MIN + 1, scene()));
+    let both = both.asked("a", REPLICA_SET_CLASS, turn.clone()).asked("b", REPLICA_SET_CLASS, turn);
+    says(&both, &["scales to 4 with None"]);
+}
+
+#[test]
+fn nobody_goes_while_the_next_interceptor_is_about_to_have_its_turn() {
+    let classes =
+        [HORIZONTAL_POD_AUTOSCALER_CLASS, "backup.example.com", DEPLOYMENT_CLASS, REPLICA_SET_CLASS];
+    let scene = Scene::new(1)
+        .preferred("a", i32::MIN)
+        .pod("b", json!({}))
+        .surge(1, 2, 2, 0)
+        .autoscaler(1, 5, None)
+        .asked("a", HORIZONTAL_POD_AUTOSCALER_CLASS, turns(&classes, true));
+    says(&scene, &[]);
+}
+
+#[test]
+fn what_an_autoscaler_took_back_itself_is_no_surge_any_more() {
+    let scene = Scene::new(1).surge(1, 2, 1, 0).autoscaler(1, 5, None).asked(
+        "a",
+        REPLICA_SET_CLASS,
+        turns(&[DEPLOYMENT_CLASS, REPLICA_SET_CLASS], true),
+    );
+    says(&scene, &["scales to 1 with None"]);
 }
 
 #[test]
@@ -781,12 +810,9 @@ fn one_new_pod_that_never_gets_ready_does_not_hold_up_the_others() {
     // Nor where the Deployment has lost its turn: two go for those that are there, and only the third is left to the eviction API.
     assert_eq!(effects(&asked(REPLICA_SET_CLASS, 0), 300), without_it);
     let late = effects(&asked(REPLICA_SET_CLASS, 100), 300);
-    assert_eq!(
-        late,
-        [
-            "completes c: Deployment web has no available replacement of the pod: it is left to the eviction API"
-        ]
-    );
+    let left =
+        "completes c: Deployment web has no available replacement of the pod: it is left to the eviction API";
+    assert_eq!(late, ["scales to 5 with Some((2, 5, 0))", left]);
 }
 
 #[test]
@@ -810,6 +836,20 @@ fn waiting_for_min_ready_seconds_is_progress_and_readiness_that_comes_and_goes_i
         decision.effects.iter().any(|it| matches!(it, Effect::Report { report, .. } if report.progress))
     };
     assert!(progress(&scene(700, 1200), -700));
+    let mut handed = scene(700, 1200);
+    let new = samples::hand_over_pod(
+        "n",
+        "web-1",
+        "r-a",
+        json!({"metadata": {"creationTimestamp": at(-6_000).to_string()},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(-700).to_string()}]}}),
+    );
+    handed.pods.retain(|key, _| &*key.name == "a");
+    handed = Scene { strategy: Strategy::HandOver, handed: vec![new], ..handed }.with(|it| {
+        it["metadata"]["labels"] = Value::Null;
+        it["spec"]["replicas"] = 1.into();
+    });
+    assert!(progress(&handed, -700));
     // More were ready than ever before half an hour ago, and not since.
     assert!(!progress(&scene(700, 1200), -1_800));
 }
@@ -830,8 +870,28 @@ fn an_autoscaler_does_not_try_once_more_what_its_deployment_has_tried() {
     let completes = |scene: &Scene| scene.effects().iter().any(|it| it.starts_with("completes a"));
     assert!(completes(&surged(1, &classes)));
     // It is asked before the Deployment, or the Deployment itself cannot.
-    assert!(!completes(&surged(1, &[HORIZONTAL_POD_AUTOSCALER_CLASS, DEPLOYMENT_CLASS, REPLICA_SET_CLASS])));
+    let autoscaler_first = [HORIZONTAL_POD_AUTOSCALER_CLASS, DEPLOYMENT_CLASS, REPLICA_SET_CLASS];
+    assert!(!completes(&surged(1, &autoscaler_first)));
     assert!(!completes(&surged(0, &classes)));
+    // The other way round the Deployment goes on with it, and gives up soon.
+    let goes_on = |since: i64| {
+        let mut turn = turns(&autoscaler_first, false);
+        turn["status"]["progressTimestamp"] = at(since).to_string().into();
+        completes(&surged(1, &autoscaler_first).asked("a", DEPLOYMENT_CLASS, turn))
+    };
+    assert!(!goes_on(-298));
+    assert!(goes_on(-299));
+    // Handing over is one more way to try it, unless the new pod has come by now.
+    let handed = |with: Value| {
+        Scene { strategy: Strategy::HandOver, ..Scene::new(1) }
+            .preferred("a", i32::MIN)
+            .handed("n", "a", with)
+            .autoscaler(2, 5, None)
+            .asked("a", HORIZONTAL_POD_AUTOSCALER_CLASS, turns(&classes, false))
+    };
+    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    says(&handed(not_ready), &["completes a: Deployment web has surged for it already, and it did not help"]);
+    says(&handed(json!({})), &["completes a: Deployment web: a goes now"]);
 }
 
 #[test]
@@ -843,7 +903,7 @@ fn a_deployment_with_a_surge_surges_unless_it_says_itself_that_it_does_not() {
             it["metadata"]["annotations"] = own.into();
             it["spec"]["strategy"]["rollingUpdate"] = update;
         });
-        scene.at_case(|case| strategy_of(case.deployment, Strategy::MaxUnavailable))
+        scene.at_case(|case| strategy_of(case.deployment, case.autoscaler, Strategy::MaxUnavailable))
     };
     let own = Some("MaxUnavailable");
     assert_eq!(strategy(None, "25%", "50%"), Strategy::Default, "its namespace asks for it");
@@ -852,6 +912,17 @@ fn a_deployment_with_a_surge_surges_unless_it_says_itself_that_it_does_not() {
     assert_eq!(strategy(None, "0%", "50%"), Strategy::MaxUnavailable);
     // The Deployment controller takes one where neither is anybody.
     assert_eq!(strategy(own, "0%", "25%"), Strategy::MaxUnavailable);
+    // The surge itself does not count: otherwise it would be taken back as soon as it is there.
+    let surged = |scene: Scene| {
+        let surged = scene.with(|it| {
+            it["metadata"]["annotations"] = json!({EVICTION_REQUEST_STRATEGY_ANNOTATION: own});
+            it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
+        });
+        surged.at_case(|case| strategy_of(case.deployment, case.autoscaler, Strategy::MaxUnavailable))
+    };
+    assert_eq!(surged(Scene::new(4).surge(1, 4, 4, 0)), Strategy::Default);
+    let raised = json!({"by": 1, "minBy": 1, "minReplicas": 4, "of": "web"});
+    assert_eq!(surged(Scene::new(4).autoscaler(4, 5, Some(raised))), Strategy::Default);
 }
 
 #[test]
