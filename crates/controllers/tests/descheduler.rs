@@ -2,25 +2,29 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use embedded_apiserver::clock::TokioClock;
 use embedded_apiserver::faults::{Fault, Matcher, Refusal, Rule, When};
-use embedded_apiserver::{Cluster, Options as ClusterOptions, in_process};
-use futures::StreamExt as _;
-use http::{Method, Request};
+use embedded_apiserver::{Cluster, Options as ClusterOptions, ServerBody, in_process};
+use futures::{Stream, StreamExt as _};
+use http::{Method, Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tower::ServiceExt as _;
 use usher_api::names::{DESCHEDULER_LEASE, REQUESTER_FINALIZER_PREFIX};
 use usher_apply::{Clock, DeschedulerName};
-use usher_controllers::descheduler::{CarriedOut, Options, run_until};
+use usher_controllers::descheduler::{CarriedOut, Observer, Options, run_until};
 use usher_controllers::feeds::Feeds;
 use usher_controllers::metrics::Metrics;
-use usher_descheduler::{Policy, requester};
+use usher_controllers::observer::QueueObserver;
+use usher_descheduler::{Plan, Policy, Took, requester};
 
 const REQUESTS: &str = "/apis/evictionrequest.coordination.k8s.io/v1alpha1";
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -30,6 +34,18 @@ struct Scene {
     client: Client,
     metrics: Metrics,
     is_dry: bool,
+    on_change: bool,
+}
+
+/// Is told of each plan.
+struct PlanObserver<F>(F);
+
+impl<F: Fn(&Plan) + Send> QueueObserver for PlanObserver<F> {}
+
+impl<F: Fn(&Plan) + Send> Observer for PlanObserver<F> {
+    fn planned(&mut self, plan: &Plan, _: &[Took]) {
+        (self.0)(plan);
+    }
 }
 
 impl Scene {
@@ -38,7 +54,8 @@ impl Scene {
         let clock = Arc::new(TokioClock::starting_at(Timestamp::from_second(1_800_000_000).unwrap()));
         let cluster = Cluster::new(ClusterOptions { clock, seed: Some(1), ..ClusterOptions::default() });
         let client = Client::new(cluster.client("people"), "default");
-        let scene = Self { cluster, client, metrics: Metrics::new(Clock::system()), is_dry: false };
+        let metrics = Metrics::new(Clock::system());
+        let scene = Self { cluster, client, metrics, is_dry: false, on_change: false };
         let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         for (_, crd) in usher_api::crd::crds() {
             scene.send(Method::POST, crds, &serde_json::to_value(crd).unwrap()).await;
@@ -68,7 +85,7 @@ impl Scene {
         self.client.request(request.body(body).unwrap()).await.unwrap()
     }
 
-    /// A pod on the node with the taint.
+    /// A pod on the node with the taint, which is gone at once when it is evicted.
     async fn add_pod(&self, namespace: &str, name: &str, annotations: Value) {
         let namespaces = json!({"metadata": {"name": namespace}});
         if namespace != "default" && name.ends_with('0') {
@@ -76,7 +93,9 @@ impl Scene {
         }
         let mut pod = json!({
             "metadata": {"name": name, "annotations": {"descheduler.alpha.kubernetes.io/evict": "true"}},
-            "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i:1"}]},
+            "spec": {
+                "nodeName": "n1", "containers": [{"name": "c", "image": "i:1"}], "terminationGracePeriodSeconds": 0,
+            },
         });
         if let (Some(all), Value::Object(more)) =
             (pod["metadata"]["annotations"].as_object_mut(), annotations)
@@ -127,28 +146,45 @@ impl Scene {
     }
 
     fn start(&self, limits: &str, interval: Option<SignedDuration>) -> Descheduler {
+        self.start_observed(limits, interval, self.metrics.descheduler_observer(|| {}))
+    }
+
+    fn start_observed(
+        &self,
+        limits: &str,
+        interval: Option<SignedDuration>,
+        observer: Box<dyn Observer>,
+    ) -> Descheduler {
         let policy = format!(
             "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n{limits}\nprofiles:\n- name: p\n  \
              pluginConfig: [{{name: RemovePodsViolatingNodeTaints}}]\n  \
              plugins: {{deschedule: {{enabled: [RemovePodsViolatingNodeTaints]}}}}\n"
         );
-        let policy = Policy::read(&policy).unwrap();
+        let policies = futures::stream::iter([Policy::read(&policy).unwrap()]);
+        let client = Client::new(self.cluster.client("descheduler"), "default");
+        self.start_with(client, policies, interval, observer)
+    }
+
+    fn start_with(
+        &self,
+        client: Client,
+        policies: impl Stream<Item = Policy> + Send + 'static,
+        interval: Option<SignedDuration>,
+        observer: Box<dyn Observer>,
+    ) -> Descheduler {
         let options = Options {
             interval,
-            on_change: false,
+            on_change: self.on_change,
             dry_run: self.is_dry,
             knows_requests: true,
             requester: requester::Options::default(),
             name: DeschedulerName { namespace: "default".to_owned(), name: DESCHEDULER_LEASE.to_owned() },
         };
-        let client = Client::new(self.cluster.client("descheduler"), "default");
         let (now, timers) = (self.cluster.clone(), self.cluster.clone());
         let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
         let (stop, mut stopping) = watch::channel(false);
-        let observer = self.metrics.descheduler_observer(|| {});
+        let policies = policies.map(Ok).chain(futures::stream::pending()).boxed();
         let task = tokio::spawn(async move {
-            let policies = futures::stream::once(std::future::ready(Ok(policy)));
-            let policies = policies.chain(futures::stream::pending()).boxed();
             let stop = async move { drop(stopping.wait_for(|stop| *stop).await) };
             let mut feeds = Feeds::default();
             let running = run_until(&mut feeds, client.clone(), clock, options, policies, observer, stop);
@@ -261,13 +297,28 @@ async fn what_a_person_has_withdrawn_between_two_runs_is_not_asked_for_again() {
 
 /// A webhook that promises to move every pod that is evicted.
 async fn promise_everything(scene: &Scene) {
-    let answer = |review: Value| async move {
-        let status =
-            json!({"code": 429, "reason": "TooManyRequests", "message": "Eviction triggered evacuation"});
-        let response = json!({"uid": review["request"]["uid"], "allowed": false, "status": status});
-        let kind =
-            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-        Ok::<_, String>(kind)
+    refuse_evictions(scene, |_| async { Some(promise()) }).await;
+}
+
+fn promise() -> Value {
+    json!({"code": 429, "reason": "TooManyRequests", "message": "Eviction triggered evacuation"})
+}
+
+/// A webhook that refuses evictions of pods for which it has a status.
+async fn refuse_evictions<F: Future<Output = Option<Value>> + Send + 'static>(
+    scene: &Scene,
+    refusal: impl Fn(String) -> F + Send + Sync + 'static,
+) {
+    let answer = move |review: Value| {
+        let refusal = refusal(review["request"]["name"].as_str().unwrap_or_default().to_owned());
+        async move {
+            let status = refusal.await;
+            let response =
+                json!({"uid": review["request"]["uid"], "allowed": status.is_none(), "status": status});
+            let kind =
+                json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+            Ok::<_, String>(kind)
+        }
     };
     let url = "https://migration.example.internal/evict";
     scene.cluster.endpoints().register_url(url, in_process(answer));
@@ -368,4 +419,144 @@ async fn who_ends_after_one_cycle_has_told_everything_however_slowly() {
     scene.run_once("").await;
     let events = scene.send(Method::GET, "/api/v1/namespaces/default/events", &Value::Null).await;
     assert_eq!(events["items"].as_array().unwrap().len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cycle_that_goes_on_with_others_keeps_its_limit_also_where_pods_are_gone_at_once() {
+    let scene = Scene::new().await;
+    refuse_evictions(&scene, |pod| async move {
+        let is_even = pod.ends_with(['0', '2', '4', '6', '8']);
+        is_even.then(|| json!({"code": 403, "reason": "Forbidden", "message": "not this one"}))
+    })
+    .await;
+    for number in 0..10 {
+        let by_eviction = json!({"descheduler.alpha.kubernetes.io/request-evict-only": ""});
+        scene.add_pod("default", &format!("p{number}"), by_eviction).await;
+    }
+    let carried_out = scene.run_once("maxNoOfPodsToEvictTotal: 2").await;
+    let pods = scene.send(Method::GET, "/api/v1/namespaces/default/pods", &Value::Null).await;
+    assert_eq!(pods["items"].as_array().unwrap().len(), 8, "{carried_out:?}");
+    assert_eq!(carried_out.done, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_runs_once_does_one_cycle_whatever_changes_meanwhile() {
+    let scene = Scene { on_change: true, ..Scene::new().await };
+    scene.add_pod("default", "a0", Value::Null).await;
+    let on = Matcher::any().verb("create").resource("evictionrequests");
+    let fault = Fault::Latency(Duration::from_secs(20));
+    scene.cluster.faults().set(vec![Rule { on, when: When::always(), fault }]);
+    let cycles = Arc::new(AtomicUsize::new(0));
+    let counted = cycles.clone();
+    let observer = PlanObserver(move |_: &Plan| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let descheduler = scene.start_observed("", None, Box::new(observer));
+    sleep(Duration::from_secs(5)).await;
+    let taints = json!({"spec": {"taints": [{"key": "another", "effect": "NoSchedule"}]}});
+    scene.send(Method::PATCH, "/api/v1/nodes/n1", &taints).await;
+    assert_eq!(descheduler.task.await.unwrap(), CarriedOut { done: 1, failed: 0 });
+    assert_eq!(cycles.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_runs_once_and_panics_ends_and_says_that_it_failed() {
+    let scene = Scene::new().await;
+    scene.add_pod("default", "a0", Value::Null).await;
+    let observer = PlanObserver(|_: &Plan| panic!("a defect, as this test wants it"));
+    let descheduler = scene.start_observed("", None, Box::new(observer));
+    let ended = timeout(Duration::from_secs(7200), descheduler.task).await;
+    assert_eq!(ended.unwrap().unwrap(), CarriedOut { done: 0, failed: 1 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_withdraws_nothing_as_it_cannot_remember_says_that_it_failed() {
+    let scene = Scene::new().await;
+    scene.add_pod("default", "a0", Value::Null).await;
+    scene.run_once("").await;
+    sleep(Duration::from_secs(3700)).await;
+    let on = Matcher::any().verb("update").resource("configmaps");
+    let fault = Fault::Refuse(Refusal::Internal);
+    scene.cluster.faults().set(vec![Rule { on, when: When::always(), fault }]);
+    assert_eq!(scene.run_once("").await, CarriedOut { done: 0, failed: 1 });
+    scene.cluster.faults().stop();
+    assert_eq!(scene.run_once("").await, CarriedOut { done: 1, failed: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_the_pod_has_gone_leaves_nothing_behind() {
+    let scene = Scene::new().await;
+    let client = scene.client.clone();
+    refuse_evictions(&scene, move |pod| {
+        let client = client.clone();
+        async move {
+            let path = format!("/api/v1/namespaces/default/pods/{pod}?gracePeriodSeconds=0");
+            let _: Value = client.request(Request::delete(path).body(Vec::new()).unwrap()).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            Some(promise())
+        }
+    })
+    .await;
+    scene.add_pod("default", "vm0", json!({"descheduler.alpha.kubernetes.io/request-evict-only": ""})).await;
+    assert_eq!(scene.run_once("").await, CarriedOut { done: 1, failed: 0 });
+    assert_eq!(scene.remembered("inBackground").await, "");
+    let text = scene.metrics.text().unwrap();
+    assert!(text.contains("descheduler_pods_evicted_total{result=\"success\","), "it was moved: {text}");
+}
+
+/// A client that is told the real usage of both nodes.
+fn measuring(cluster: &Cluster) -> Client {
+    let service = cluster.client("descheduler");
+    let answer = move |request: Request<Body>| {
+        let service = service.clone();
+        async move {
+            let item =
+                |name: &str| json!({"metadata": {"name": name}, "usage": {"cpu": "1", "memory": "1Gi"}});
+            let items = match request.uri().path() {
+                "/apis/metrics.k8s.io/v1beta1/nodes" => vec![item("n1"), item("n2")],
+                "/apis/metrics.k8s.io/v1beta1/pods" => Vec::new(),
+                _ => return service.oneshot(request).await,
+            };
+            Ok(Response::new(ServerBody::new(json!({"items": items}).to_string())))
+        }
+    };
+    Client::new(tower::service_fn(answer), "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_comes_while_usage_is_read_for_another_one_has_its_own_usage() {
+    let policy = |provider: Value, resource: &str, source: Value| {
+        let args = json!({"thresholds": {resource: 20}, "targetThresholds": {resource: 50}, "metricsUtilization": source});
+        let policy = json!({
+            "apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "metricsProviders": [provider],
+            "profiles": [{
+                "name": "p", "pluginConfig": [{"name": "LowNodeUtilization", "args": args}],
+                "plugins": {"balance": {"enabled": ["LowNodeUtilization"]}},
+            }],
+        });
+        Policy::read(&policy.to_string()).unwrap()
+    };
+    let scene = Scene::new().await;
+    // It takes a while until it is known that there is no token.
+    let on = Matcher::any().verb("get").resource("secrets");
+    let fault = Fault::Latency(Duration::from_secs(5));
+    scene.cluster.faults().set(vec![Rule { on, when: When::always(), fault }]);
+    let token = json!({"secretReference": {"namespace": "default", "name": "token"}});
+    let prometheus = json!({"url": "https://p.example.com", "authToken": token});
+    let by_query = policy(
+        json!({"source": "Prometheus", "prometheus": prometheus}),
+        "MetricResource",
+        json!({"source": "Prometheus", "prometheus": {"query": "q"}}),
+    );
+    let kubernetes = json!({"source": "KubernetesMetrics"});
+    let measured = policy(kubernetes.clone(), "cpu", kubernetes);
+    let policies = futures::stream::iter([by_query]).chain(futures::stream::once(async move {
+        sleep(Duration::from_secs(2)).await;
+        measured
+    }));
+    let (plans, mut planned) = tokio::sync::mpsc::unbounded_channel();
+    let observer = PlanObserver(move |plan: &Plan| drop(plans.send(plan.problems.clone())));
+    let _descheduler =
+        scene.start_with(measuring(&scene.cluster), policies, Some(MINUTE), Box::new(observer));
+    assert_eq!(planned.recv().await.unwrap(), []);
 }

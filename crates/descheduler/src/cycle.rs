@@ -151,6 +151,13 @@ impl<'a> Cycle<'a> {
                 cycle.cooling.insert(slot, until);
             }
         }
+        for pod in in_progress.asked_in_cycle() {
+            let slot = cluster.find(&pod.namespace, &pod.name);
+            let is_it = |slot: &u32| cluster.pod(*slot).is_some_and(|it| it.uid.is(&pod.uid));
+            if !slot.filter(is_it).is_some_and(|slot| cycle.is_leaving(slot)) {
+                cycle.count(cluster.find_node(&pod.node).unwrap_or(UNBOUND), &pod.namespace);
+            }
+        }
         cycle.moved = Replacing::of(cluster, &moved, |slot| cycle.is_leaving(slot));
         cycle.replacements = Replacements::of(cluster, &since, |slot| cycle.is_leaving(slot));
         cycle
@@ -202,13 +209,14 @@ impl<'a> Cycle<'a> {
             PODS => 1,
             _ => shape.requests.get(resource).unwrap_or(0),
         });
-        self.requested(node, resource).saturating_sub(others.sum())
+        self.requested(node, resource).saturating_sub(others.fold(0, i64::saturating_add))
     }
 
     /// What replacements on a node use of a resource, as far as it is known.
     pub fn used_by_replacements(&self, node: u32, resource: u16) -> i64 {
         let replacements = self.replacements.on(node).iter();
-        replacements.filter_map(|slot| self.cluster.usage_of_pod(*slot)?.get(resource)).sum()
+        let used = replacements.filter_map(|slot| self.cluster.usage_of_pod(*slot)?.get(resource));
+        used.fold(0, i64::saturating_add)
     }
 
     /// Pods that have come in the place of pods that are leaving: both are there for a while. Plugins that balance do not count them, or

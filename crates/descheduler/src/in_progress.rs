@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::Cluster;
 use crate::memory::Moved;
+use crate::{Cluster, PodRef};
 
 /// What was asked before the cycle. Pods that are leaving count against the limits from the start, come first where pods are sorted, and
 /// are not proposed again. Pods in cool-down are not proposed before their time.
@@ -13,6 +13,8 @@ use crate::memory::Moved;
 pub struct InProgress {
     /// By namespace, name and UID: another pod of that name is another pod.
     pods: BTreeMap<(String, String, String), Asked>,
+    /// Pods that were asked in the same cycle before it went on with others.
+    asked_in_cycle: Vec<PodRef>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -42,6 +44,15 @@ impl InProgress {
     /// The pod was asked to leave: its replacement is left alone for a while.
     pub(crate) fn set_moved(&mut self, namespace: &str, name: &str, uid: &str, moved: Moved) {
         self.entry(namespace, name, uid).moved = Some(moved);
+    }
+
+    /// The pod was asked before in the cycle that goes on: it counts against the limits also when it has gone.
+    pub(crate) fn set_asked_in_cycle(&mut self, pod: PodRef) {
+        self.asked_in_cycle.push(pod);
+    }
+
+    pub(crate) fn asked_in_cycle(&self) -> &[PodRef] {
+        &self.asked_in_cycle
     }
 
     pub fn is_empty(&self) -> bool {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Cluster;
 use crate::policy::{PluginName, Policy};
+use crate::requester::{Asked, PodId, Requester};
 use crate::testing::{cluster, node, now, plan_of, pod, policy, policy_with, proposed};
 
 fn leaving(pods: &[&str]) -> InProgress {
@@ -50,6 +51,37 @@ fn a_pod_whose_replacement_took_the_room_is_still_wanted() {
     cools.set_cool_down("default", "old", "uid-old", now() + jiff::SignedDuration::from_secs(60));
     let plan = crate::plan(&surged, &policy, &cools, now());
     assert_eq!(plan.still_wanted, ["uid-old"], "a pause says when it is asked, not whether it is wanted");
+}
+
+/// As where a webhook refuses some of the evictions.
+#[test]
+fn pods_that_were_asked_in_a_cycle_and_have_gone_keep_their_places_while_it_goes_on() {
+    for limit in ["maxNoOfPodsToEvictTotal", "maxNoOfPodsToEvictPerNode", "maxNoOfPodsToEvictPerNamespace"] {
+        let pods = (0..6).map(|i| pod(&format!("p{i}"), "a", json!({}))).collect();
+        let mut cluster = cluster(vec![tainted("a"), node("b", json!({}))], pods);
+        let plugin = ("RemovePodsViolatingNodeTaints", json!({}));
+        let policy = policy_with(json!({limit: 2}), json!({}), &[plugin]);
+        let mut requester = Requester::default();
+        let mut round = |in_progress: fn(&mut Requester, Timestamp) -> InProgress, refused: &[&str]| {
+            let plan = crate::plan(&cluster, &policy, &in_progress(&mut requester, now()), now());
+            for proposal in &plan.proposals {
+                let pod = &proposal.pod;
+                if refused.contains(&&*pod.name) {
+                    requester.asked(proposal, &Asked::Refused, now());
+                } else {
+                    requester.asked(proposal, &Asked::Evicted, now());
+                    cluster.remove_pod(&pod.namespace, &pod.name);
+                    requester.pod_gone(&PodId::from(pod), now());
+                }
+            }
+            proposed(&plan).join(" ")
+        };
+        assert_eq!(round(Requester::in_progress, &["p1"]), "p0 p1", "{limit}");
+        assert_eq!(round(Requester::still_in_progress, &["p2"]), "p2", "{limit}");
+        assert_eq!(round(Requester::still_in_progress, &[]), "p3", "{limit}");
+        assert_eq!(round(Requester::still_in_progress, &[]), "", "{limit}");
+        assert_eq!(round(Requester::in_progress, &[]), "p4 p5", "another cycle: {limit}");
+    }
 }
 
 #[test]
@@ -203,6 +235,30 @@ fn pods_whose_replacements_are_measured_are_still_wanted() {
         cluster.set_usage_of_node(name, &crate::Usage::Fraction { query: "q".to_owned(), fraction });
     }
     assert_eq!(plan(&cluster, &queried, &["p0"]).still_wanted, ["uid-p0"]);
+}
+
+#[test]
+fn replacements_may_ask_for_and_use_more_than_can_be_counted() {
+    let most = i64::MAX.to_string();
+    let mut pods: Vec<_> = (0..3).map(|i| sized(&format!("p{i}"), "a", "1")).collect();
+    pods.extend(["new-0", "new-1"].map(|name| young(sized(name, "b", &most))));
+    let mut cluster = cluster(two_nodes(), pods);
+    let usage = |cpu: &str| {
+        serde_json::from_value(json!({"cpu": cpu, "memory": "1Mi"})).map(crate::Usage::Resources).unwrap()
+    };
+    for name in ["a", "b"] {
+        cluster.set_usage_of_node(name, &usage("3"));
+    }
+    for name in ["p0", "p1", "p2", "new-0", "new-1"] {
+        cluster.set_usage_of_pod("default", name, &usage(&most));
+    }
+    let args = |source: Value| json!({"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}, "metricsUtilization": source});
+    let top = json!({"metricsProviders": [{"source": "KubernetesMetrics"}]});
+    for source in [Value::Null, json!({"source": "KubernetesMetrics"})] {
+        let policy = policy_with(top.clone(), json!({}), &[("LowNodeUtilization", args(source))]);
+        let plan = plan(&cluster, &policy, &["p0", "p1"]);
+        assert_eq!(proposed(&plan), [] as [&str; 0]);
+    }
 }
 
 #[test]
@@ -386,7 +442,7 @@ mod loops {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::requester::{Asked, Effect, Memory, Options, PodId, Requester};
+    use crate::requester::{Effect, Memory, Options};
     use jiff::SignedDuration;
 
     const COOL_DOWN: i64 = 3600;

@@ -247,6 +247,8 @@ pub struct Requester {
     asked: BTreeMap<PodId, Requested>,
     /// Pods that were asked, and no watch has told of it yet.
     unseen: BTreeMap<PodId, Timestamp>,
+    /// Pods that were asked in this cycle: they keep their places in it, also when they have gone.
+    asked_in_cycle: Vec<PodRef>,
 }
 
 impl Requester {
@@ -307,14 +309,18 @@ impl Requester {
                     moved.asked = request.created;
                 }
                 self.failed.remove(&pod);
-                self.requests.insert(key.clone(), request)
+                self.requests.insert(key.clone(), request);
             }
             None => {
                 self.stuck.remove(key);
                 self.begun.remove(key);
-                self.requests.remove(key)
+                if let Some(request) = self.requests.remove(key) {
+                    let pod = PodId::of(&request);
+                    self.asked.remove(&pod);
+                    self.unwanted.remove(&pod);
+                }
             }
-        };
+        }
     }
 
     /// A request of ours was this before it changed, and its pod is still there. Who has withdrawn it, if it was not this descheduler,
@@ -326,6 +332,7 @@ impl Requester {
             return;
         }
         self.asked.remove(&pod);
+        self.unwanted.remove(&pod);
         if !self.is_ending(&pod) && !self.cooling.contains_key(&pod) {
             self.cool_down(pod, now);
         }
@@ -389,8 +396,23 @@ impl Requester {
         }
     }
 
-    /// What counts as under way in a cycle, after giving up on what took too long.
+    /// What counts as under way in a cycle that begins, after giving up on what took too long.
     pub fn in_progress(&mut self, now: Timestamp) -> InProgress {
+        self.asked_in_cycle.clear();
+        let requests = self.requests.values();
+        self.given_up =
+            requests.filter_map(|request| Some((request.clone(), self.gives_up(request, now)?))).collect();
+        self.given_up.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
+        let pods: Vec<PodId> = self.given_up.iter().map(|(request, _)| PodId::of(request)).collect();
+        for pod in pods {
+            self.asked.remove(&pod);
+            self.cool_down(pod, now);
+        }
+        self.still_in_progress(now)
+    }
+
+    /// The same in a cycle that goes on with others: who was asked in it keeps the place, and no other request is given up.
+    pub fn still_in_progress(&mut self, now: Timestamp) -> InProgress {
         self.cooling.retain(|_, until| *until > now);
         let requested: HashSet<PodId> = self.requests.values().map(|request| PodId::of(request)).collect();
         // For as long as a pod is leaving, the time of its replacement has not begun.
@@ -415,22 +437,20 @@ impl Requester {
         }
         let mut requests: Vec<&Arc<Request>> = self.requests.values().collect();
         requests.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let mut given_up = Vec::new();
+        let given_up: HashSet<&Key> = self.given_up.iter().map(|(request, _)| &request.key).collect();
         for request in requests {
             let pod = PodId::of(request);
             if self.marks.get(&pod).is_some_and(|marks| marks.is_over) {
                 // It ends by itself, and nobody waits for the pod.
                 continue;
             }
-            let why = self.gives_up(request, now);
             // What could not be withdrawn before has its place as long as it is there.
-            let keeps_place = why.is_none() || self.stuck.contains(&request.key);
+            let keeps_place = !given_up.contains(&request.key) || self.stuck.contains(&request.key);
             let stays = |requester: &&str| keeps_place || *requester != REQUESTER;
             request.requesters().filter(stays).for_each(|requester| leaves(&pod, requester, request.created));
             if !may_withdraw(request) {
                 leaves(&pod, IN_BACKGROUND, request.created);
             }
-            given_up.extend(why.map(|why| (request.clone(), why)));
         }
         // What is not marked as one that may be moved in the background is not.
         self.background.retain(|pod, background| {
@@ -464,16 +484,15 @@ impl Requester {
         for pod in broken {
             self.background.remove(&pod);
         }
-        for (request, _) in &given_up {
-            self.cool_down(PodId::of(request), now);
-        }
-        self.given_up = given_up;
         let failed = self.failed.iter().map(|(pod, (until, _))| (pod, until));
         for (pod, until) in failed.filter(|(pod, _)| !self.cooling.contains_key(pod)).chain(&self.cooling) {
             in_progress.set_cool_down(&pod.key.namespace, &pod.key.name, &pod.uid, *until);
         }
         for (pod, moved) in &self.moved {
             in_progress.set_moved(&pod.key.namespace, &pod.key.name, &pod.uid, moved.clone());
+        }
+        for pod in &self.asked_in_cycle {
+            in_progress.set_asked_in_cycle(pod.clone());
         }
         in_progress
     }
@@ -494,7 +513,6 @@ impl Requester {
     }
 
     fn cool_down(&mut self, pod: PodId, now: Timestamp) {
-        self.asked.remove(&pod);
         self.cooling.insert(pod, later(now, self.options.cool_down));
         self.is_unsaved = true;
     }
@@ -511,8 +529,9 @@ impl Requester {
 
     /// What is done about a plan that was made with what is under way.
     pub fn decide(&mut self, plan: &Plan, now: Timestamp) -> Vec<Effect> {
-        let mut withdrawals = std::mem::take(&mut self.given_up);
+        let mut withdrawals = self.given_up.clone();
         for request in self.not_needed(plan, &withdrawals, now) {
+            // Who wanted it is known until it is withdrawn, as that may fail.
             self.cool_down(PodId::of(&request), now);
             withdrawals.push((request, Withdrawal::NotNeeded));
         }
@@ -530,7 +549,6 @@ impl Requester {
     /// The same in a cycle that goes on with others, because some could not be asked: what is withdrawn in it is so already, and what is
     /// only good to know is remembered at its end.
     pub fn decide_more(&mut self, plan: &Plan, now: Timestamp) -> Vec<Effect> {
-        self.given_up.clear();
         let was_unsaved = std::mem::take(&mut self.is_unsaved);
         let asks = self.asks(plan, now);
         let memory = self.remember();
@@ -599,13 +617,12 @@ impl Requester {
                 self.unwanted.remove(&pod);
                 continue;
             }
-            let (cycles, counted) = self.unwanted.entry(pod.clone()).or_insert((0, Timestamp::MIN));
-            if *cycles > 0 && elapsed(*counted, now) < self.options.interval {
-                continue;
+            let (cycles, counted) = self.unwanted.entry(pod).or_insert((0, Timestamp::MIN));
+            if *cycles == 0 || elapsed(*counted, now) >= self.options.interval {
+                (*cycles, *counted) = (cycles.saturating_add(1), now);
             }
-            (*cycles, *counted) = (*cycles + 1, now);
+            // One that could not be withdrawn is tried in every cycle.
             if *cycles >= self.options.unwanted_cycles {
-                self.unwanted.remove(&pod);
                 not_needed.push(request);
             }
         }
@@ -637,6 +654,9 @@ impl Requester {
     pub fn asked(&mut self, proposal: &Proposal, asked: &Asked, now: Timestamp) {
         if matches!(asked, Asked::ByOthers | Asked::Gone | Asked::Refused) {
             self.not_asked(&proposal.pod);
+        }
+        if !matches!(asked, Asked::Gone | Asked::Refused) {
+            self.asked_in_cycle.push(proposal.pod.clone());
         }
         let pod = PodId::from(&proposal.pod);
         match asked {

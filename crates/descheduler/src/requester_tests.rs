@@ -190,7 +190,7 @@ fn a_request_that_no_plugin_wants_any_more_is_withdrawn_after_two_cycles_and_its
     assert!(requester.decide(&plan(&[]), at(4)).is_empty());
     let effects = requester.decide(&plan(&[]), at(5));
     // Remembered first: whoever is killed in between asks nobody in a loop.
-    assert_eq!(effects[0], Effect::Remember(cooling(&[("a", 3605)])));
+    assert_eq!(memory_of(&effects).cooling, cooling(&[("a", 3605)]).cooling);
     assert_eq!(withdrawn(&effects), [("a", Withdrawal::NotNeeded)]);
     let mut once = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
     learn(&mut once, request("a", &[REQUESTER], 0, json!({})));
@@ -716,6 +716,68 @@ fn a_request_that_cannot_be_withdrawn_is_tried_again_and_counts() {
 }
 
 #[test]
+fn a_request_that_is_not_needed_is_tried_in_every_cycle_until_it_is_withdrawn_also_after_a_restart() {
+    // Another profile has a problem all the time, and says nothing of this pod.
+    let cycle = |requester: &mut Requester, now: i64| {
+        let problem = Problem::UnknownPriorityClass { profile: "another".into(), class: "c".into() };
+        let _ = requester.in_progress(at(now));
+        requester.decide(&Plan { problems: vec![problem], ..plan(&[]) }, at(now))
+    };
+    let mut requester = Requester::default();
+    let made = request("a", &[REQUESTER], 0, json!({}));
+    requester.asked(&proposal("a"), &Asked::Requested, at(0));
+    learn(&mut requester, made.clone());
+    assert_eq!([60, 120].map(|now| withdrawn(&cycle(&mut requester, now)).len()), [0, 1]);
+    for now in [180, 240] {
+        requester.not_withdrawn(&made.key);
+        learn(&mut requester, made.clone());
+        assert_eq!(withdrawn(&cycle(&mut requester, now)), [("a", Withdrawal::NotNeeded)], "{now}");
+    }
+    let mut restarted = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
+    restarted.remembered(requester.memory());
+    learn(&mut restarted, made.clone());
+    restarted.synced(|_| true, at(300));
+    assert_eq!(withdrawn(&cycle(&mut restarted, 300)).len(), 1);
+    // It is withdrawn at last. When it is asked again nobody has counted yet.
+    requester.request_changed(&made.key, None, at(300));
+    requester.request_was(&made, at(300));
+    requester.asked(&proposal("a"), &Asked::Requested, at(4000));
+    learn(&mut requester, request("a", &[REQUESTER], 4000, json!({})));
+    assert_eq!([4060, 4120].map(|now| withdrawn(&cycle(&mut requester, now)).len()), [0, 1]);
+}
+
+#[test]
+fn what_takes_too_long_while_a_cycle_goes_on_keeps_its_place_until_the_next_one_withdraws_it() {
+    let mut requester = Requester::default();
+    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    learn(&mut requester, request("b", &[REQUESTER], 1, json!({})));
+    let names = |effects: &[Effect]| -> Vec<String> {
+        withdrawn(effects).into_iter().map(|(uid, _)| uid.to_owned()).collect()
+    };
+    assert_eq!(names(&in_progress(&mut requester, at(3600)).1), ["a"]);
+    let told = Told(requester.still_in_progress(at(3601)));
+    assert!(!told.is_leaving("a") && told.is_leaving("b"));
+    assert_eq!(told.cools_until("b"), None);
+    assert!(names(&requester.decide_more(&plan(&[]), at(3601))).is_empty());
+    requester.request_changed(&Key::new("ns", "a"), None, at(3602));
+    let (told, effects) = in_progress(&mut requester, at(3660));
+    assert!(!told.is_leaving("b"));
+    assert_eq!(names(&effects), ["b"]);
+}
+
+/// A watch may tell of a request after its pod has gone, and a cycle may look at it before it goes too.
+#[test]
+fn nothing_is_kept_of_a_request_that_came_after_its_pod_had_gone() {
+    let mut requester = Requester::default();
+    requester.pod_gone(&id("a"), at(0));
+    let late = request("a", &[REQUESTER], 0, json!({}));
+    learn(&mut requester, late.clone());
+    let _ = requester.decide(&plan(&[]), at(1));
+    requester.request_changed(&late.key, None, at(2));
+    assert!(requester.asked.is_empty() && requester.unwanted.is_empty() && requester.begun.is_empty());
+}
+
+#[test]
 fn cycles_between_those_of_the_interval_do_not_count_for_what_is_not_needed() {
     let options = Options { interval: SignedDuration::from_secs(60), ..Options::default() };
     let mut requester = Requester::new(options);
@@ -769,7 +831,7 @@ fn a_cycle_that_goes_on_asks_others_and_withdraws_nothing_twice() {
     assert_eq!(withdrawn(&effects).len(), 1);
     requester.asked(&proposal("a"), &Asked::Requested, at(3600));
     requester.asked(&proposal("b"), &Asked::Refused, at(3600));
-    let told = Told(requester.in_progress(at(3600)));
+    let told = Told(requester.still_in_progress(at(3600)));
     assert!(told.is_leaving("a") && !told.is_leaving("b") && told.cools_until("b").is_some());
     let proposals = vec![proposal("c")];
     let effects = requester.decide_more(&Plan { proposals, ..Plan::default() }, at(3600));

@@ -119,7 +119,7 @@ impl Source {
             (None, None) => "default".to_owned(),
         };
         let sources = Sources::of(&policy);
-        let read = match (&self.dump, &connected) {
+        let mut read = match (&self.dump, &connected) {
             (Some(path), _) => {
                 let mut read = read::dump(&text_of(path, "dump")?, &path.display().to_string())?;
                 if !sources.is_empty() {
@@ -139,6 +139,7 @@ impl Source {
             }
             (None, None) => return Err(Error::Usage("name a dump with --dump".to_owned())),
         };
+        read.descheduler = format!("{}/{}", self.descheduler_namespace, self.descheduler_name);
         Ok((policy, read, namespace))
     }
 }

@@ -37,8 +37,10 @@ pub struct ClusterRead {
     namespaces: Vec<usher_decide::snapshot::Namespace>,
     requests: Vec<Request>,
     marks: Vec<(PodId, PodMarks)>,
-    /// What the descheduler in the cluster remembers.
-    memory: Memory,
+    /// Which descheduler is meant, by the namespace and name of its lease.
+    pub descheduler: String,
+    /// What it remembers.
+    pub memory: Memory,
     /// Kinds that may not be read, so that nothing can be said about them.
     pub hidden: Vec<&'static str>,
     /// Why real usage by which the policy goes is not known.
@@ -61,6 +63,7 @@ const KINDS: [&str; 10] = [
 ];
 
 const PRIORITY_CLASSES: &str = "priorityclasses";
+const REQUESTS: &str = "evictionrequests";
 const COOL_DOWNS: &str = "the descheduler's cool-downs";
 
 /// The cluster, with what the descheduler of this namespace and name remembers.
@@ -74,7 +77,7 @@ pub async fn cluster(client: &Client, descheduler: (&str, &str)) -> Result<Clust
     allowed(each(client, |it| read.budget(it)).await, "poddisruptionbudgets", &mut hidden)?;
     allowed(each(client, |it| read.priority_class(it)).await, PRIORITY_CLASSES, &mut hidden)?;
     allowed(each(client, |it| read.claim(it)).await, "persistentvolumeclaims", &mut hidden)?;
-    match allowed(each(client, |it| read.request(it)).await, "evictionrequests", &mut hidden) {
+    match allowed(each(client, |it| read.request(it)).await, REQUESTS, &mut hidden) {
         // Policies can be tried where Usher is not installed.
         Err(Error::NotInstalled) => {}
         other => other?,
@@ -286,9 +289,10 @@ impl ClusterRead {
         self.pods.len()
     }
 
-    /// What is under way already, and who is left alone for a while.
+    /// What is under way already, and who is left alone for a while, as it is for a descheduler that begins now.
     pub fn in_progress(&self, now: Timestamp) -> InProgress {
-        let mut requester = Requester::new(Options { time_to_live: None, ..Options::default() });
+        let mut requester =
+            Requester::new(Options { instance: self.descheduler.clone(), ..Options::default() });
         for request in &self.requests {
             requester.request_changed(&request.key, Some(request.clone().into()), now);
         }
@@ -296,6 +300,11 @@ impl ClusterRead {
             requester.pod_changed(pod, *marks, now);
         }
         requester.remembered(self.memory.clone());
+        // Who may not see requests does not know which of them are gone.
+        if !self.hidden.contains(&REQUESTS) {
+            let is_there = |pod: &PodId| self.pods.get(&pod.key).is_some_and(|it| it.pod.uid == pod.uid);
+            requester.synced(is_there, now);
+        }
         requester.in_progress(now)
     }
 

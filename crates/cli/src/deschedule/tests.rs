@@ -1,4 +1,6 @@
 use serde_json::{Value, json};
+use usher_api::names::{DESCHEDULER_INSTANCE_ANNOTATION, DESCHEDULER_REQUESTER, REQUESTER_FINALIZER_PREFIX};
+use usher_descheduler::requester::{Memory, PodId, Requested};
 use usher_descheduler::{Policy, explain, plan};
 
 use super::read::{self, ClusterRead};
@@ -133,6 +135,57 @@ fn requests_that_are_there_count() {
         ),
         "{told}"
     );
+}
+
+/// Requests for both pods, by the descheduler of this name since that time; the plan, and what is said of the first one.
+fn told_of_requests(by: &str, since: &str, remembers_more: bool) -> (usize, String) {
+    let requests = ["web-a", "web-b"].map(|pod| {
+        json!({
+            "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+            "metadata": {
+                "name": format!("u-{pod}"), "namespace": "shop", "uid": "r", "creationTimestamp": since,
+                "annotations": {DESCHEDULER_INSTANCE_ANNOTATION: by},
+                "finalizers": [format!("{REQUESTER_FINALIZER_PREFIX}{DESCHEDULER_REQUESTER}")],
+            },
+            "spec": {"podRef": {"name": pod, "uid": format!("u-{pod}")}},
+        })
+    });
+    let taints = json!([{"key": "broken", "effect": "NoSchedule"}]);
+    let mut items = vec![node("n-1", taints), node("n-2", Value::Null)];
+    items.extend(["web-a", "web-b", "web-c"].map(|name| pod(name, "ReplicaSet")));
+    items.extend(requests);
+    let mut read = dumped(&items).unwrap();
+    read.descheduler = "usher-system/usher-descheduler".to_owned();
+    let now = "2026-01-02T00:00:00Z".parse().unwrap();
+    let asked = |name: &str| {
+        let pod = PodId::new("shop", name, &format!("u-{name}"));
+        (pod, Requested { since: since.parse().unwrap(), by: None })
+    };
+    let more = ["web-c"].into_iter().filter(|_| remembers_more);
+    read.memory = Memory { asked: more.chain(["web-b"]).map(asked).collect(), ..Memory::default() };
+    let limits = POLICY.replace("PerNode: 1", "PerNode: 3");
+    let (policy, in_progress) = (Policy::read(&limits).unwrap(), read.in_progress(now));
+    let plan = plan(&read.cluster, &policy, &in_progress, now);
+    let name = if remembers_more { "web-c" } else { "web-a" };
+    let found = explain(&read.cluster, &policy, &in_progress, now, "shop", name);
+    (plan.proposals.len(), text::explanation("shop", name, &found, &read))
+}
+
+#[test]
+fn the_plan_is_that_of_a_descheduler_that_begins_now() {
+    let ours = "usher-system/usher-descheduler";
+    let (proposals, told) = told_of_requests(ours, "2026-01-01T23:50:00Z", false);
+    assert_eq!(proposals, 1, "only web-c is not asked yet: {told}");
+    assert!(!told.contains("2026-01-02T01:00:00Z"), "{told}");
+    // What took too long is given up, and has its cool-down.
+    let (_, told) = told_of_requests(ours, "2026-01-01T22:00:00Z", false);
+    assert!(told.contains("2026-01-02T01:00:00Z"), "{told}");
+    let (_, told) = told_of_requests("other/descheduler", "2026-01-01T22:00:00Z", false);
+    assert!(!told.contains("2026-01-02T01:00:00Z"), "it is for another to give it up: {told}");
+    // Somebody has withdrawn the request for web-c while no descheduler ran.
+    let (proposals, told) = told_of_requests(ours, "2026-01-01T23:50:00Z", true);
+    assert_eq!(proposals, 0, "{told}");
+    assert!(told.contains("2026-01-02T01:00:00Z"), "{told}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ const ROUNDS: usize = 256;
 pub struct Options {
     /// How long after a cycle the next one begins. Nothing: there is one cycle.
     pub interval: Option<SignedDuration>,
-    /// A cycle also begins soon after a taint of a node has changed.
+    /// A cycle also begins soon after a taint of a node has changed, unless there is only one.
     pub on_change: bool,
     /// It plans, tells, and asks nobody.
     pub dry_run: bool,
@@ -151,6 +151,7 @@ pub fn run_until<S: Future<Output = ()>>(
         last: None,
         is_wanted: None,
         save_at: None,
+        is_under_way: false,
         round: 0,
         promised: HashMap::new(),
         begun: None,
@@ -209,13 +210,16 @@ struct Cycle;
 
 /// What came of it.
 enum Done {
-    Usage(UsageRead),
+    /// The real usage that this policy goes by.
+    Usage(Arc<Policy>, UsageRead),
     Asked {
         outcomes: Vec<(Proposal, Way, Asked)>,
         not_asked: Vec<Proposal>,
         withdrawn: usize,
         not_withdrawn: Vec<Key>,
         saved: Option<Memory>,
+        /// There was something to do, which was not tried as it could not be remembered.
+        is_dropped: bool,
         failure: Option<Failure>,
     },
     Saved(Option<Memory>, Result<(), Failure>),
@@ -256,6 +260,8 @@ struct Controller {
     is_wanted: Option<Timestamp>,
     /// What is to be remembered is saved at this time, if no cycle does it before.
     save_at: Option<Timestamp>,
+    /// A part of a cycle has begun, and has not ended: who comes back to it was thrown out by a panic.
+    is_under_way: bool,
     /// How often the cycle that is under way has gone on with others. 0: it has not, or none is.
     round: usize,
     /// Pods that somebody has promised to move in the background.
@@ -277,7 +283,8 @@ impl Controller {
             if after.is_none() {
                 self.cluster.remove_node(&name);
             }
-            if self.options.on_change && before.is_some() && before.as_ref() != after {
+            let begins_cycles = self.options.on_change && self.options.interval.is_some();
+            if begins_cycles && before.is_some() && before.as_ref() != after {
                 self.is_wanted.get_or_insert(later(now, GATHERED_FOR));
             }
         }
@@ -302,14 +309,18 @@ impl Controller {
                 self.cluster.remove_pod(&key.namespace, &key.name);
             }
             if let Some(before) = before.filter(|before| after != Some(before)) {
-                let was_moving = self.requester.is_in_background(&before);
-                self.requester.pod_gone(&before, now);
-                match was_moving {
-                    true => self.promise_ended(&before, true),
-                    // Nobody has kept the promise in time.
-                    false => drop(self.promised.remove(&before)),
-                }
+                self.pod_gone(&before, now);
             }
+        }
+    }
+
+    fn pod_gone(&mut self, pod: &PodId, now: Timestamp) {
+        let was_moving = self.requester.is_in_background(pod);
+        self.requester.pod_gone(pod, now);
+        match was_moving {
+            true => self.promise_ended(pod, true),
+            // Nobody has kept the promise in time.
+            false => drop(self.promised.remove(pod)),
         }
     }
 
@@ -353,7 +364,10 @@ impl Controller {
     /// Plans a cycle, and says what is done about it.
     fn plan(&mut self, policy: &Policy, now: Timestamp) -> Vec<Effect> {
         let begun = std::time::Instant::now();
-        let in_progress = self.requester.in_progress(now);
+        let in_progress = match self.round {
+            0 => self.requester.in_progress(now),
+            _ => self.requester.still_in_progress(now),
+        };
         let plan = self.planner.plan(&self.cluster, policy, &in_progress, now);
         if self.round > 0 {
             tracing::info!(
@@ -429,8 +443,13 @@ impl Controller {
             self.requester.asked(&proposal, &asked, now);
             self.observer.asked(&proposal, by, &asked);
             is_refused |= asked == Asked::Refused;
+            let pod = PodId::from(&proposal.pod);
             if asked == Asked::InBackground {
-                self.promised.insert(PodId::from(&proposal.pod), proposal);
+                self.promised.insert(pod.clone(), proposal);
+            }
+            if self.known.pods.get(&pod.key) != Some(&pod) {
+                // It has gone before the answer came, and nobody tells of that again.
+                self.pod_gone(&pod, now);
             }
         }
         self.observer.under_way(self.requester.under_way());
@@ -545,19 +564,26 @@ impl Reconciler for Controller {
 
     fn reconcile(&mut self, _: &Cycle, now: Timestamp) -> Reconciled<Done> {
         let Some(policy) = self.policy.clone() else { return Reconciled::waits(None) };
+        if self.is_under_way && self.options.interval.is_none() {
+            // There is only one cycle, and another try would end in the same way.
+            self.tally.send_modify(|tally| tally.failed += 1);
+            self.ended.send_replace(true);
+            return Reconciled::waits(None);
+        }
         let next = self.next();
         if next.is_some_and(|next| next > now) || (next.is_none() && self.save_at.is_some()) {
             let is_saved_now = self.save_at.is_some_and(|at| at <= now);
             let work = is_saved_now.then(|| self.save());
             return Reconciled { again: next.into_iter().chain(self.save_at).min(), work };
         }
+        self.is_under_way = true;
         self.begun.get_or_insert_with(std::time::Instant::now);
         let sources = Sources::of(&policy);
         let is_fresh =
             self.round > 0 || self.usage_at.is_some_and(|at| self.last.is_none_or(|last| at > last));
         if !sources.is_empty() && !is_fresh {
             let client = self.client.clone();
-            let work = async move { Done::Usage(sources.read(client).await) };
+            let work = async move { Done::Usage(policy, sources.read(client).await) };
             return Reconciled { again: None, work: Some(work.boxed()) };
         }
         if self.last.is_none() {
@@ -577,14 +603,19 @@ impl Reconciler for Controller {
 
     fn finish(&mut self, _: &Cycle, done: Done, now: Timestamp) -> Result<(), Failure> {
         match done {
-            Done::Usage(read) => {
-                for why in read.tell(&mut self.cluster) {
-                    tracing::warn!("{why}; plugins that go by it do nothing in this cycle");
+            Done::Usage(policy, read) => {
+                // Another policy that has come meanwhile may go by other usage, which is read then.
+                if self.policy.as_ref().is_some_and(|current| Sources::of(current) == Sources::of(&policy)) {
+                    for why in read.tell(&mut self.cluster) {
+                        tracing::warn!("{why}; plugins that go by it do nothing in this cycle");
+                    }
+                    self.usage_at = Some(now);
                 }
-                (self.usage_at, self.is_wanted) = (Some(now), Some(now));
+                self.is_wanted = Some(now);
+                self.is_under_way = false;
                 Ok(())
             }
-            Done::Asked { outcomes, not_asked, withdrawn, not_withdrawn, saved, failure } => {
+            Done::Asked { outcomes, not_asked, withdrawn, not_withdrawn, saved, is_dropped, failure } => {
                 if let Some(memory) = &saved {
                     self.requester.saved(memory);
                 }
@@ -604,12 +635,13 @@ impl Reconciler for Controller {
                         self.save_at = Some(now);
                     }
                 }
+                self.tally.send_modify(|tally| tally.failed += usize::from(is_dropped));
                 // The next cycle looks again: nothing is tried in between.
                 if let Some(failure) = failure {
                     tracing::warn!(?failure, "not all of a cycle could be carried out");
-                    self.tally.send_modify(|tally| tally.failed += usize::from(!not_asked.is_empty()));
                     self.observer.failed(&failure);
                 }
+                self.is_under_way = false;
                 Ok(())
             }
             Done::Saved(memory, saved) => {
@@ -660,6 +692,7 @@ async fn carry_out(
 ) -> Done {
     let (mut asks, mut failure, mut is_saved, mut saved) = (Vec::new(), None, None, None);
     let (mut lost, mut withdrawn, mut not_withdrawn) = (Vec::new(), 0, Vec::new());
+    let mut is_dropped = false;
     for effect in effects {
         let done = match effect {
             Effect::Remember(memory) => {
@@ -668,7 +701,10 @@ async fn carry_out(
                 saved = Some(memory).filter(|_| done.is_ok());
                 done
             }
-            Effect::Withdraw { .. } if is_saved == Some(false) => Ok(()),
+            Effect::Withdraw { .. } if is_saved == Some(false) => {
+                is_dropped = true;
+                Ok(())
+            }
             Effect::Withdraw { request, why, gives_place } => {
                 let done = apply.withdraw(&request, why).await;
                 if let Err(failure) = &done {
@@ -681,6 +717,7 @@ async fn carry_out(
                 done
             }
             Effect::Ask { proposal, by } => {
+                is_dropped |= is_saved == Some(false);
                 asks.push((*proposal, by));
                 Ok(())
             }
@@ -702,7 +739,7 @@ async fn carry_out(
         (proposal, by, asked)
     });
     let outcomes = asked.buffered(AT_A_TIME).collect().await;
-    Done::Asked { outcomes, not_asked, withdrawn, not_withdrawn, saved, failure }
+    Done::Asked { outcomes, not_asked, withdrawn, not_withdrawn, saved, is_dropped, failure }
 }
 
 fn id_of(pod: &Pod) -> PodId {

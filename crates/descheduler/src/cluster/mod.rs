@@ -303,6 +303,10 @@ impl Cluster {
         Some(&*self.node(pod.node)?.name)
     }
 
+    pub(crate) fn find_node(&self, name: &str) -> Option<u32> {
+        self.nodes_by_name.get(name).copied()
+    }
+
     pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<u32> {
         self.by_name.get(namespace)?.get(name).copied()
     }
