@@ -34,7 +34,7 @@ pub struct TopologySpread {
     domains_at: u64,
 }
 
-/// The values of topology keys, numbered: thousands of pods on a node need not compare its labels again.
+/// The values of topology keys, numbered: the many pods of a node need not compare its labels again.
 #[derive(Debug, Default)]
 struct Values {
     numbers: Map<Arc<str>, u32>,

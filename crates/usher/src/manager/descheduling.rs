@@ -24,7 +24,7 @@ pub struct Arguments {
     /// default; in the manager it is 5m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     descheduling_interval: Option<SignedDuration>,
-    /// Begin a cycle also a few seconds after the taints of a node have changed.
+    /// Begin a cycle also a few seconds after the taints of a node have changed; not where there is one cycle.
     #[arg(long)]
     descheduling_on_change: bool,
     /// A pod that was asked to leave and has not left after this is given up, unless its interceptor forbids that. 0: never.
