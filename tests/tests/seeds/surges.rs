@@ -271,13 +271,16 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
                 let found = deployment["spec"]["replicas"].as_u64();
                 // A manager that believes to lead counts what another one takes back as set back by somebody, and hands over then.
                 let record = deployment["metadata"]["labels"][SURGE_LABEL].as_str();
-                if record.is_some_and(|record| !record.ends_with("-0")) && !hand_over.contains(&app.name) {
+                let pods = living.pods(app.name).await?;
+                let is_handed = |pod: &Value| !pod["metadata"]["annotations"][HAND_OVER_ANNOTATION].is_null();
+                let hands_over =
+                    record.is_some_and(|record| !record.ends_with("-0")) || pods.iter().any(is_handed);
+                if hands_over && !hand_over.contains(&app.name) {
                     hand_over.push(app.name);
                 }
                 let is_within =
                     found.is_some_and(|found| (app.replicas..=app.replicas + app.surge).contains(&found));
                 ensure!(is_within, "{} has {found:?} replicas", app.name);
-                let pods = living.pods(app.name).await?;
                 let there = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).count();
                 // Two managers that both believe to lead, and hear late of each other's pods, may hand over for different pods.
                 let managers = if hand_over.contains(&app.name) { 2 } else { 1 };
