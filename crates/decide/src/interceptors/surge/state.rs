@@ -66,9 +66,9 @@ pub fn state<'a>(case: &Case<'a>, now: Timestamp) -> SurgeState<'a> {
             waiting.push((pod, request));
         } else if has_turn(request, REPLICA_SET_CLASS) {
             given_over.push((pod, request));
-        } else if let Some(is_next_ours) = next_is_ours(request) {
+        } else if let Some(has_next) = has_next(request) {
             // If it is nobody's of these any more, it is the eviction API's; but with a replacement the pod need not wait for that.
-            let list = if is_next_ours { &mut in_between } else { &mut given_over };
+            let list = if has_next { &mut in_between } else { &mut given_over };
             list.push((pod, request));
         }
     }
@@ -156,18 +156,14 @@ fn is_shrinking(case: &Case<'_>) -> bool {
     !deployment.has_old_pods && !deployment.is_deleting && there > deployment.replicas as usize
 }
 
-/// One of these interceptors has completed: whether another of them is the next.
-fn next_is_ours(request: &Request) -> Option<bool> {
+/// One of these interceptors has completed: whether there is a next one.
+fn has_next(request: &Request) -> Option<bool> {
     let active = request.status.active_interceptor_class.as_deref();
     let is_ours = matches!(active, Some(DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS));
     let is_over = request.status.active_interceptor_completed && request.skips_interceptors().is_none();
     if !(is_ours && is_over && is_wanted(request)) {
         return None;
     }
-    let next = place_of_active(request).and_then(|at| request.interceptors.get(at + 1));
-    match next.map(|next| next.interceptor_class.as_str()) {
-        // If it is about to be somebody else's turn, nothing goes before that one has had it.
-        Some(_) => Some(true),
-        None => Some(false),
-    }
+    // If it is somebody else's, nothing goes before that one has had its turn.
+    Some(place_of_active(request).is_some_and(|at| request.interceptors.len() > at + 1))
 }
