@@ -1,5 +1,7 @@
 //! What LowNodeUtilization and HighNodeUtilization share: how much nodes use, and taking pods from some nodes as long as others have room.
 
+use smallvec::SmallVec;
+
 use super::Run;
 use crate::cluster::node::{NodeObject, Taint};
 use crate::cluster::node_affinity::{Toleration, tolerate};
@@ -50,7 +52,7 @@ impl Resources {
 pub struct NodeUse {
     pub node: u32,
     pub unschedulable: bool,
-    of: Box<[ResourceUse]>,
+    of: SmallVec<[ResourceUse; 3]>,
 }
 
 /// How much of a resource is used on a node.
@@ -59,15 +61,17 @@ struct ResourceUse {
     used: i64,
     /// None where the node does not know the resource.
     total: Option<i64>,
-    /// The same.
-    percent: Option<f64>,
     /// What may be used.
     ceiling: i64,
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn percent(used: i64, total: i64) -> f64 {
-    if total > 0 { used as f64 / total as f64 * 100.0 } else { 0.0 }
+impl ResourceUse {
+    /// None where the node does not know the resource.
+    #[allow(clippy::cast_precision_loss)]
+    fn percent(&self) -> Option<f64> {
+        let total = self.total?;
+        Some(if total > 0 { self.used as f64 / total as f64 * 100.0 } else { 0.0 })
+    }
 }
 
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
@@ -101,11 +105,9 @@ impl Resources {
             }
         };
         let of = |one: &Resource| {
-            let (used, total) = (used(one)?, one.total(object));
-            let percent = total.map(|total| percent(used, total));
-            Some(ResourceUse { used, total, percent, ceiling: 0 })
+            Some(ResourceUse { used: used(one)?, total: one.total(object), ceiling: 0 })
         };
-        let of: Option<Box<[ResourceUse]>> = self.0.iter().map(of).collect();
+        let of: Option<SmallVec<_>> = self.0.iter().map(of).collect();
         Some(NodeUse { node: index, unschedulable: object.unschedulable, of: of? })
     }
 
@@ -118,7 +120,7 @@ impl Resources {
     pub fn around_average(&self, uses: &[NodeUse], thresholds: &Thresholds, sign: f64) -> Vec<Option<f64>> {
         let around = |(index, one): (usize, &Resource)| {
             let distance = thresholds.get(&one.name)?;
-            let known: Vec<f64> = uses.iter().filter_map(|node| node.of[index].percent).collect();
+            let known: Vec<f64> = uses.iter().filter_map(|node| node.of[index].percent()).collect();
             #[allow(clippy::cast_precision_loss)]
             let average = known.iter().sum::<f64>() / known.len() as f64;
             (!known.is_empty()).then(|| (average + sign * distance).clamp(0.0, 100.0))
@@ -129,7 +131,7 @@ impl Resources {
     /// The resource that is the furthest above its threshold, or the least below it, with its use in percent.
     pub fn foremost(&self, node: &NodeUse, thresholds: &[Option<f64>]) -> (String, f64) {
         let over = self.0.iter().enumerate().filter_map(|(index, one)| {
-            let used = node.of[index].percent?;
+            let used = node.of[index].percent()?;
             Some((used - thresholds[index]?, used, one))
         });
         let most = over.max_by(|a, b| a.0.total_cmp(&b.0));
@@ -176,7 +178,7 @@ impl NodeUse {
     /// A resource is above its threshold.
     pub fn is_above(&self, thresholds: &[Option<f64>]) -> bool {
         let above = |(one, threshold): (&ResourceUse, &Option<f64>)| {
-            threshold.is_some_and(|threshold| threshold < one.percent.unwrap_or(0.0))
+            threshold.is_some_and(|threshold| threshold < one.percent().unwrap_or(0.0))
         };
         self.of.iter().zip(thresholds).any(above)
     }
