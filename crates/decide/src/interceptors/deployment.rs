@@ -95,9 +95,8 @@ pub struct Deployments {
     left: HashMap<Key, BTreeSet<Key>>,
     /// Requests that have one of these interceptors, or are for a pod of a ReplicationController.
     requests: HashMap<Key, Arc<Request>>,
-    /// Requests of ReplicaSets without a Deployment that were completed here, for as long as the watch has not told so: another pod must not
-    /// be given over meanwhile.
-    completed: HashSet<Key>,
+    /// Requests that were completed here, as they are since, for as long as the watch has not told so: another pod must not go instead.
+    completed: HashMap<Key, Arc<Request>>,
     namespaces: Namespaces,
     pending: BTreeSet<Item>,
     /// Pods that have a mark, by their UID.
@@ -193,7 +192,11 @@ impl BundledInterceptor for Deployments {
             Event::Request(event) => {
                 for (key, before) in event.store(&mut self.requests, |request| request.key.clone()) {
                     let request = self.requests.get(&key).cloned();
-                    if !request.as_ref().is_some_and(|request| has_turn(request, REPLICA_SET_CLASS)) {
+                    if self
+                        .completed
+                        .get(&key)
+                        .is_some_and(|it| !request.as_ref().is_some_and(|told| is_same_turn(it, told)))
+                    {
                         self.completed.remove(&key);
                     }
                     if request.as_ref().is_some_and(|request| !self.is_ours(request)) {
@@ -307,10 +310,15 @@ impl BundledInterceptor for Deployments {
                 let (times, at) = self.made.entry(new.request.uid.clone()).or_default();
                 (*times, *at) = (times.saturating_add(1), now);
             }
-            (Effect::Report { request, report }, Outcome::Done)
-                if report.completed && has_turn(request, REPLICA_SET_CLASS) =>
+            (
+                Effect::Report { request, report } | Effect::ReportIfAvailable { request, report, .. },
+                Outcome::Done,
+            ) if report.completed
+                && self.requests.get(&request.key).is_some_and(|told| is_same_turn(request, told)) =>
             {
-                self.completed.insert(request.key.clone());
+                let mut completed = Request::clone(request);
+                completed.status.active_interceptor_completed = true;
+                self.completed.insert(request.key.clone(), Arc::new(completed));
             }
             (Effect::MakeHandOver(new), Outcome::NameTaken) => {
                 *self.taken.entry(new.request.uid.clone()).or_default() += 1;
@@ -476,17 +484,16 @@ impl Deployments {
         let pods = self.of_set.get(key).into_iter().flatten().filter_map(|key| self.pods.get(key));
         let is_its = |pod: &&Arc<Pod>| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid);
         let pods: Vec<&Arc<Pod>> = pods.filter(is_its).collect();
-        let requests = pods.iter().filter_map(|pod| {
-            self.requests.get(&pod.request_key()).map(|request| (pod.uid.clone(), request))
-        });
-        let case = replica_set::Case {
-            set: &key.name,
-            evicts,
-            requests: requests.collect(),
-            pods,
-            completed: &self.completed,
-        };
+        let requests = pods
+            .iter()
+            .filter_map(|pod| self.request(&pod.request_key()).map(|request| (pod.uid.clone(), request)));
+        let case = replica_set::Case { set: &key.name, evicts, requests: requests.collect(), pods };
         replica_set::decide(&case, now)
+    }
+
+    /// As the watch has told it, or as it is since it was completed here.
+    fn request(&self, key: &Key) -> Option<&Arc<Request>> {
+        self.completed.get(key).or_else(|| self.requests.get(key))
     }
 
     /// The requests for the pods of a ReplicaSet one by one.
@@ -612,7 +619,7 @@ impl Deployments {
                 if pod.owner.as_ref().is_none_or(|owner| owner.uid != set.uid) {
                     continue;
                 }
-                if let Some(request) = self.requests.get(&pod.request_key()) {
+                if let Some(request) = self.request(&pod.request_key()) {
                     requests.insert(pod.uid.clone(), request.clone());
                 }
                 pods.insert(pod.key.clone(), pod.clone());
@@ -818,6 +825,12 @@ fn remove(of: &mut HashMap<Key, BTreeSet<Key>>, from: &Key, key: &Key) {
             of.remove(from);
         }
     }
+}
+
+/// It is the same request, and the turn that the first one had is not over in the second one.
+fn is_same_turn(known: &Request, told: &Request) -> bool {
+    let class = known.status.active_interceptor_class.as_deref();
+    known.uid == told.uid && class.is_some_and(|class| has_turn(told, class))
 }
 
 #[cfg(test)]

@@ -482,6 +482,50 @@ fn a_request_says_so_if_the_manager_has_the_interceptor_and_not_its_role() {
 }
 
 #[test]
+fn what_was_completed_counts_before_the_watch_tells_it() {
+    let mut web = deployment(3);
+    let update = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "web"}, "spec": {
+        "replicas": 3, "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+    }});
+    let update: Deployment = serde_json::from_value::<DeploymentOnWire>(update).unwrap().into();
+    web.rolling_update = update.rolling_update;
+    web.strategy = Some("MaxUnavailable".to_owned());
+    let asked = |name: &str, status: Value| {
+        Event::Request(applied(request(name, DEPLOYMENT_CLASS, json!({"status": status}))))
+    };
+    let completed = |known: &mut Deployments| -> Vec<Effect> {
+        let effects = known.decide(&Item::Workload(key("web")), at(0)).effects;
+        effects
+            .into_iter()
+            .filter(|effect| match effect {
+                Effect::Report { report, .. } | Effect::ReportIfAvailable { report, .. } => report.completed,
+                _ => false,
+            })
+            .collect()
+    };
+    let mut known = Deployments::default();
+    let mut start = vec![Event::Deployment(applied(web)), Event::ReplicaSet(applied(of_deployment("web")))];
+    for name in ["a", "b", "c"] {
+        start.extend([web_pod(name, json!({})), asked(name, json!({}))]);
+    }
+    pending(&mut known, start);
+    let first = completed(&mut known);
+    assert_eq!(first.len(), 1, "{first:?}");
+    known.carried_out(&first[0], &Outcome::Done, at(0));
+    assert_eq!(completed(&mut known), [], "the watch has not told it yet");
+    // What it tells may be older than what was written.
+    known.learn(asked("a", json!({"message": "before"})), at(0));
+    assert_eq!(completed(&mut known), [], "nor now");
+    known.learn(asked("a", json!({"activeInterceptorCompleted": true})), at(0));
+    assert_eq!(completed(&mut known), [], "it goes");
+    assert!(known.completed.is_empty(), "told");
+    known.learn(Event::Pod(WatchEvent::Deleted(key("a"))), at(1));
+    assert_eq!(completed(&mut known), [], "it is not replaced");
+    known.learn(web_pod("d", json!({})), at(1));
+    assert_eq!(completed(&mut known).len(), 1, "the next one");
+}
+
+#[test]
 fn a_replica_set_without_a_deployment_lets_so_many_go_at_a_time_as_it_says() {
     let annotation = json!({"evictionrequest.coordination.k8s.io/evict-max-unavailable": "1"});
     let bare = |annotations: &Value| {

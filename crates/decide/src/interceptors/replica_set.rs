@@ -1,7 +1,7 @@
 //! ReplicaSets without a Deployment that say how many of their pods are evicted at a time: each of these is given over to the eviction API
 //! when its turn has come, so that budgets hold on top.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use usher_api::report::Report;
 use super::at_a_time::{Asked, room};
 use super::availability::{asked_at, ready_at, why_unavailable};
 use super::{Decision, Effect, Wait, complete, has_turn, is_wanted, next_beat, was_given_over};
-use crate::snapshot::{Key, Pod, Request, SomeAtATime};
+use crate::snapshot::{Pod, Request, SomeAtATime};
 
 /// Everything that a decision depends on, but the time.
 #[derive(Debug)]
@@ -22,13 +22,10 @@ pub struct Case<'a> {
     pub pods: Vec<&'a Arc<Pod>>,
     /// Requests for its pods, by the UID of the pod.
     pub requests: HashMap<Arc<str>, &'a Arc<Request>>,
-    /// Requests that were completed here, and of which no watch has told.
-    pub completed: &'a HashSet<Key>,
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let asked = |pod: &Pod| match case.requests.get(&pod.uid) {
-        Some(request) if case.completed.contains(&request.key) => Asked::Goes,
         Some(request) if was_given_over(request, REPLICA_SET_CLASS) && is_wanted(request) => Asked::Goes,
         Some(request) if has_turn(request, REPLICA_SET_CLASS) => Asked::Waits,
         _ => Asked::No,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::core::Selector;
 use serde::{Deserialize, Serialize};
 use usher_api::evict_policy::MaxUnavailable;
 use usher_api::names::{
@@ -43,6 +44,8 @@ pub struct Deployment {
     pub replica_failure: Option<String>,
     /// So many of its pods are evicted at a time, by its annotation, which then stands for its `maxUnavailable` and opts in to it.
     pub at_a_time: Option<u32>,
+    /// Which pods are its, where it may be content with fewer of them.
+    pub selector: Option<Arc<Selector>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,9 +216,14 @@ impl From<DeploymentOnWire> for Deployment {
         let cost = cost.and_then(|all| all.get(POD_DELETION_COST_ANNOTATION));
         let cost: Option<i32> = cost.and_then(|cost| cost.parse().ok());
         let recreates = strategy.type_.as_deref() == Some("Recreate");
+        let own_strategy = strategy_with(annotations, at_a_time);
+        let max_surge = if recreates { Part::Count(0) } else { Part::read(update.max_surge.as_ref()) };
+        let may_have_fewer = own_strategy.is_some() || max_surge.up(replicas) == 0;
+        let selector = may_have_fewer.then(|| Selector::try_from(spec.selector).ok()).flatten();
         Self {
             is_deleting: meta.deletion_timestamp.is_some(),
-            strategy: strategy_with(annotations, at_a_time),
+            strategy: own_strategy,
+            selector: selector.map(Arc::new),
             at_a_time,
             has_lowest_cost: cost.is_some_and(|cost| cost < PreferredForDeletion::MARKS),
             has_stale_annotation: surge.is_none()
@@ -224,7 +232,7 @@ impl From<DeploymentOnWire> for Deployment {
             replicas,
             // Who says how many go at a time need not say how it is updated.
             rolling_update: (!recreates || at_a_time.is_some()).then(|| DeploymentUpdate {
-                max_surge: if recreates { Part::Count(0) } else { Part::read(update.max_surge.as_ref()) },
+                max_surge,
                 max_unavailable: at_a_time
                     .map_or_else(|| Part::read(update.max_unavailable.as_ref()), Part::Count),
             }),

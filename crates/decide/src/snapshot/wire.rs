@@ -248,6 +248,7 @@ pub struct DeploymentOnWire {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DeploymentSpec {
     pub replicas: Option<i32>,
+    pub selector: LabelSelector,
     pub strategy: Option<DeploymentStrategy>,
     pub min_ready_seconds: Option<i32>,
     pub paused: bool,

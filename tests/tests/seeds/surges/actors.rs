@@ -1,13 +1,14 @@
 //! Who does what while Deployments surge.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use usher_api::names::SURGE_ANNOTATION;
+use usher_api::names::{HAND_OVER_ANNOTATION, SURGE_ANNOTATION};
 use usher_tests::living::{Living, PODS};
 use usher_tests::maintenances::{MAINTENANCES, of_nodes};
 use usher_tests::requests::REQUESTS;
@@ -142,6 +143,8 @@ impl<'a> Actor<'a> {
 
     /// Has turns of its own, for ever. A pod is there for as long as its turn lasts.
     pub(super) async fn intercepts(mut self) -> Result<()> {
+        // Pods that were there in its turn, by UID.
+        let mut seen = HashSet::new();
         loop {
             self.pause(5).await;
             let requests = self.living.get(REQUESTS).await?;
@@ -154,9 +157,17 @@ impl<'a> Actor<'a> {
                 let pod = &request["spec"]["podRef"];
                 let path = format!("{PODS}/{}", pod["name"].as_str().unwrap_or_default());
                 let (_, found) = self.living.send(Method::GET, &path, &Value::Null).await?;
-                let stays = found["metadata"]["uid"] == pod["uid"]
-                    && found["metadata"]["deletionTimestamp"].is_null();
-                ensure!(stays, "somebody else has the turn, and the pod goes: {request} {found}");
+                let of_pod = &found["metadata"];
+                let stays = of_pod["uid"] == pod["uid"] && of_pod["deletionTimestamp"].is_null();
+                // A new pod that is not needed any more goes whoever was asked.
+                let is_new = !of_pod["annotations"][HAND_OVER_ANNOTATION].is_null();
+                if stays {
+                    seen.insert(pod["uid"].clone());
+                }
+                ensure!(
+                    stays || is_new || !seen.contains(&pod["uid"]),
+                    "somebody else has the turn, and the pod goes: {request} {found}"
+                );
                 let now = self.living.cluster.now().to_string();
                 let completed = (self.random.u8(..8) == 0).then_some(true);
                 let patch = json!({

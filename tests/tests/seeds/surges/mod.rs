@@ -75,23 +75,30 @@ async fn waits(living: &Living) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The last that was written of its Deployment, ReplicaSets and pods: who wrote, and what somebody decides by.
+/// The last that was written of its Deployment, ReplicaSets, pods and their requests: who wrote, and what somebody decides by.
 fn history(living: &Living, app: &App) -> String {
     let mut lines = Vec::new();
-    for resource in ["apps/deployments", "apps/replicasets", "pods"] {
+    for resource in [
+        "apps/deployments",
+        "apps/replicasets",
+        "pods",
+        "evictionrequest.coordination.k8s.io/evictionrequests",
+    ] {
         let Ok((events, _)) = living.cluster.store().events_after(resource, 0, usize::MAX) else { continue };
         for event in events {
             let object: Value = serde_json::from_str(event.object.text()).unwrap_or_default();
             let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
-            if !meta["name"].as_str().is_some_and(|name| name.starts_with(app.name)) {
+            let name = meta["name"].as_str().filter(|name| name.starts_with(app.name));
+            if name.is_none() && meta["labels"]["app"] != app.name {
                 continue;
             }
             let managers = meta["managedFields"].as_array().into_iter().flatten();
             let by = managers.map(|it| (it["time"].as_str(), it["manager"].as_str())).max();
             let line = format!(
-                "{by:?} {:?} {resource} {} {} replicas {} node {} deleted {} status {status}",
+                "{by:?} {:?} {resource} {} {} {} replicas {} node {} deleted {} status {status}",
                 event.kind,
                 meta["name"],
+                spec["podRef"]["name"],
                 meta["annotations"],
                 spec["replicas"],
                 spec["nodeName"],
@@ -106,7 +113,7 @@ fn history(living: &Living, app: &App) -> String {
 }
 
 async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
-    let living = Living::start(seed, 10).await?;
+    let living = Living::start(seed, 14).await?;
     if let Some(trace) = trace {
         living.cluster.faults().trace_to(trace);
     }

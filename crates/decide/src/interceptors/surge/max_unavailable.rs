@@ -8,7 +8,10 @@ use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS};
 
 use super::super::at_a_time::{self, Asked};
 use super::super::availability::why_unavailable;
-use super::super::{Decision, Effect, Wait, complete, has_turn, is_wanted, next_beat, was_given_over};
+use super::super::{
+    AvailablePods, Decision, Effect, Wait, complete, completion, has_turn, is_wanted, next_beat,
+    was_given_over,
+};
 use super::state::SurgeState;
 use super::telling::report;
 use super::{Case, is_completed, place, place_of_active};
@@ -27,22 +30,23 @@ pub(super) fn let_go(
     // Where neither that nor maxSurge is anybody, the Deployment controller takes one.
     let most = update.map_or(1, |update| update.max_unavailable.down(state.size.wanted).max(1)) as usize;
     let message = format!("Deployment {name} has nothing to add: it is left to the eviction API");
-    let (of_autoscaler, waiting): (Vec<_>, Vec<_>) =
+    let (of_autoscaler, mut waiting): (Vec<_>, Vec<_>) =
         state.waiting.iter().partition(|(_, request)| has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS));
+    // Whatever was marked since: who decides again, without knowing whether the last report has arrived, takes the same ones again.
+    waiting.sort_by_cached_key(|&&(pod, request)| (pod.is_ready(), request.created, pod.key.clone()));
     let others = state.given_over.iter().chain(of_autoscaler).filter(|(_, request)| !is_completed(request));
     decision.effects.extend(others.map(|(_, request)| complete(request, message.clone())));
-    let is_up = |pod: &&Arc<Pod>| {
-        let is_given_over = || {
-            case.requests.get(&pod.uid).is_some_and(|request| {
-                let (active, ours) = (place_of_active(request), place(request, DEPLOYMENT_CLASS));
-                is_wanted(request) && (active > ours || (active == ours && is_completed(request)))
-            })
-        };
-        !pod.is_terminating()
-            && why_unavailable(pod, deployment.min_ready_seconds, now).is_none()
-            && !is_given_over()
+    let is_given_over = |pod: &Pod| {
+        case.requests.get(&pod.uid).is_some_and(|request| {
+            let (active, ours) = (place_of_active(request), place(request, DEPLOYMENT_CLASS));
+            is_wanted(request) && (active > ours || (active == ours && is_completed(request)))
+        })
     };
-    let up = case.pods.values().filter(is_up).count();
+    let is_up = |pod: &&Arc<Pod>| {
+        !pod.is_terminating() && why_unavailable(pod, deployment.min_ready_seconds, now).is_none()
+    };
+    let (going, up): (Vec<_>, Vec<_>) = case.pods.values().filter(is_up).partition(|pod| is_given_over(pod));
+    let (mut going, up) = (going.len(), up.len());
     let mut room = (up + most).saturating_sub(deployment.replicas as usize);
     let is_strict = deployment.at_a_time.is_some();
     if let Some(at_a_time) = deployment.at_a_time {
@@ -73,13 +77,24 @@ pub(super) fn let_go(
             "Deployment {name}: {} goes now, at most {most} of {} may be unavailable",
             pod.key.name, deployment.replicas
         );
-        decision.effects.push(complete(request, message));
+        let selector = deployment.selector.as_ref().filter(|_| !is_strict && !is_down);
+        let Some((selector, owner)) = selector.zip(pod.owner.as_ref()) else {
+            decision.effects.push(complete(request, message));
+            continue;
+        };
+        going += 1;
+        // Those that go are still among them.
+        let at_least = (deployment.replicas as usize + going).saturating_sub(most);
+        let (owner_uid, selector) = (owner.uid.clone(), selector.clone());
+        let pods = Arc::new(AvailablePods { owner_uid, selector, at_least });
+        let report = completion(message);
+        decision.effects.push(Effect::ReportIfAvailable { request: (*request).clone(), report, pods });
     }
     let gone: BTreeSet<&Key> = decision
         .effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Report { request, .. } => Some(&request.key),
+            Effect::Report { request, .. } | Effect::ReportIfAvailable { request, .. } => Some(&request.key),
             _ => None,
         })
         .collect();

@@ -17,7 +17,15 @@ fn opted_in_at_most_max_unavailable_go_at_a_time() {
         }
         scene
     };
-    says(&scene(2), &["completes a", "completes b", "reports c: Deployment web: c waits until others"]);
+    // Those that go are still available when the server is asked.
+    says(
+        &scene(2),
+        &[
+            "completes a if 3 are available",
+            "completes b if 4 are available",
+            "reports c: Deployment web: c waits until others",
+        ],
+    );
     says(
         &scene(1).asked("d", REPLICA_SET_CLASS, json!({})),
         // One that goes is not to go after those that wait.
@@ -43,7 +51,20 @@ fn where_neither_surge_nor_unavailable_is_anybody_one_goes_at_a_time() {
     for (cost, pod) in (i32::MIN..).zip(["a", "b", "c"]) {
         scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
     }
-    says(&scene, &["completes a", "reports b", "reports c"]);
+    says(&scene, &["completes a if 3 are available", "reports b", "reports c"]);
+}
+
+/// Others may be marked meanwhile, and who does not know yet what came of the last report must not take another one instead.
+#[test]
+fn who_goes_next_does_not_depend_on_marks() {
+    let mut scene = Scene::new(3).with(|it| {
+        it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": 1});
+    });
+    scene.strategy = Strategy::MaxUnavailable;
+    for (cost, pod) in (i32::MIN..).zip(["c", "b", "a"]) {
+        scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
+    }
+    says(&scene, &["completes a if 3 are available", "reports b", "reports c"]);
 }
 
 #[test]

@@ -141,6 +141,10 @@ fn words(effect: &Effect) -> String {
             let what = if report.completed { "completes" } else { "reports" };
             format!("{what} {}: {}", request.pod_name, report.message.clone().unwrap_or_default())
         }
+        Effect::ReportIfAvailable { request, report, pods } => {
+            assert!(report.completed);
+            format!("completes {} if {} are available", request.pod_name, pods.at_least)
+        }
         Effect::Prefer { pod, cost } => {
             let offset = cost.map(|cost| i64::from(cost) - i64::from(i32::MIN));
             format!("prefers {} {offset:?}", pod.key.name)
