@@ -26,7 +26,6 @@ pub const FAILED_API_EVICTIONS_MAX: i32 = 1_000_000_000;
 /// What is asked for: this pod, these interceptors, this patience. Nothing of it changes after creation.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = crate::schema::require_defaulted)]
 #[kube(
     group = "evictionrequest.coordination.k8s.io",
     version = "v1alpha1",
@@ -246,7 +245,6 @@ pub fn selection_order(a: &Interceptor, b: &Interceptor) -> Ordering {
 /// How far the request has come, written by the eviction request controller and the interceptor whose turn it is.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = crate::schema::require_defaulted)]
 pub struct EvictionRequestStatus {
     /// ActiveInterceptorClass is the interceptor whose turn it is. It adopts the request by updating progressTimestamp, or
     /// leaves it by setting activeInterceptorCompleted.

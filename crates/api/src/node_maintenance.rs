@@ -29,7 +29,6 @@ pub const LEFT_NODES_MAX: usize = 100;
 /// Which nodes, how far, and in which order their pods leave.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = crate::schema::require_defaulted)]
 #[kube(
     group = "nodemaintenance.k8s.io",
     version = "v1alpha1",
@@ -190,7 +189,6 @@ pub enum PodType {
 /// A step of a drain plan: pods of a type, up to a priority, with certain labels.
 #[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = crate::schema::require_defaulted)]
 pub struct DrainPlanEntry {
     /// PodSelector selects pods by their labels, so that some of the same priority leave first. All pods if empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -254,7 +252,6 @@ pub fn default_drain_plan() -> Vec<DrainPlanEntry> {
 /// How far a maintenance has come.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = crate::schema::require_defaulted)]
 pub struct NodeMaintenanceStatus {
     /// StageStatuses has an entry for every stage that was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -321,7 +318,6 @@ pub struct StageStatus {
 /// The drain over all nodes of a maintenance.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = crate::schema::require_defaulted)]
 pub struct DrainStatus {
     /// ReachedDrainTargets are the lowest drain targets among all nodes: what is targeted everywhere. A node can be further.
     /// DaemonSet entries appear once the Default pods are gone, Static entries once the DaemonSet pods are. Targets only grow,
@@ -374,7 +370,6 @@ pub struct DrainStatus {
 /// The drain of one node. Kubernetes' own Node status has no room for it.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = crate::schema::require_defaulted)]
 pub struct NodeStatus {
     /// NodeRef is the node.
     pub node_ref: NodeReference,

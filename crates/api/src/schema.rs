@@ -54,25 +54,6 @@ pub fn conditions(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// A field with a default is there in every stored object, so that the schema can require it. Serde's defaults alone would leave
-/// it optional.
-pub fn require_defaulted(schema: &mut Schema) {
-    let defaulted: Vec<Value> = schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .filter(|(_, property)| property.get("default").is_some())
-        .map(|(name, _)| json!(name))
-        .collect();
-    if defaulted.is_empty() {
-        return;
-    }
-    let mut required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-    required.extend(defaulted);
-    schema.insert("required".to_owned(), Value::Array(required));
-}
-
 fn at(schema: &mut Schema, pointer: &str, keyword: &str, value: Value) {
     if let Some(Value::Object(place)) = schema.pointer_mut(pointer) {
         place.insert(keyword.to_owned(), value);

@@ -36,8 +36,8 @@ async fn apply(scene: &Scene, object: &Value) -> Answer {
     scene.cluster.send(ADMIN, request).await.unwrap()
 }
 
-async fn delete(scene: &Scene) {
-    let path = format!("{MAINTENANCES}/file");
+async fn delete(scene: &Scene, name: &str) {
+    let path = format!("{MAINTENANCES}/{name}");
     expect("deleted", &scene.send(ADMIN, Method::DELETE, &path, &Value::Null).await, 200, "");
 }
 
@@ -58,7 +58,7 @@ pub async fn what_was_applied_once_can_be_applied_for_ever(scene: &Scene) {
             (&last["spec"]["stage"], &last["metadata"]["generation"]),
             (&json!("Complete"), &json!(4))
         );
-        delete(scene).await;
+        delete(scene, "file").await;
 
         let created = scene.send(ADMIN, Method::POST, MAINTENANCES, &manifest(&plan, "Idle")).await;
         expect(what, &created, 201, "");
@@ -77,29 +77,47 @@ pub async fn what_was_applied_once_can_be_applied_for_ever(scene: &Scene) {
         let other = json!({"spec": {"drainPlan": [{"podPriority": 6}]}});
         let answer = scene.send(ADMIN, Method::PATCH, &path, &other).await;
         expect(what, &answer, 422, r#"{"podPriority":6,"podType":"Default"} is new"#);
-        delete(scene).await;
+        delete(scene, "file").await;
     }
 }
 
-/// The same by kubectl, which computes the patches.
+/// The same by kubectl, which computes the patches, with all plans in one file.
 pub async fn kubectl_applies_the_same_file_again_and_again(scene: &Scene) {
     let kubectl = Kubectl::new(&scene.cluster).await.unwrap();
-    for (what, plan) in plans() {
-        for way in ["", " --server-side"] {
-            let run = async |verb: &str, stage: &str| {
-                kubectl
-                    .run_with(&format!("{verb} -f -{way}"), &manifest(&plan, stage).to_string())
-                    .await
-                    .unwrap()
-            };
-            let what = format!("{what}{way} on the {} cluster", scene.cluster.name());
-            for stage in STAGES {
-                let applied = run("apply", stage).await;
-                assert_eq!((applied.code, applied.err.as_str()), (0, ""), "{what} {stage}: {}", applied.out);
-                let diff = run("diff", stage).await;
-                assert_eq!((diff.code, diff.out.as_str()), (0, ""), "{what} {stage}: {}", diff.err);
-            }
-            delete(scene).await;
+    let objects = |stage: &str| -> Vec<Value> {
+        let named = |(what, plan): &(&str, Value)| {
+            let mut object = manifest(plan, stage);
+            object["metadata"]["name"] = (*what).into();
+            object
+        };
+        plans().iter().map(named).collect()
+    };
+    // What is in a list is checked by kubectl itself, by the schema alone: what has a default need not be there.
+    let mut bare = objects("Idle");
+    for object in &mut bare {
+        object["spec"].as_object_mut().unwrap().remove("stage");
+    }
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": bare}).to_string();
+    let created = kubectl.run_with("create -f -", &list).await.unwrap();
+    assert_eq!((created.code, created.err.as_str()), (0, ""), "{}", created.out);
+    for (name, _) in plans() {
+        delete(scene, name).await;
+    }
+    let file = |stage: &str| objects(stage).iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n");
+    for way in ["", " --server-side"] {
+        let run = async |verb: &str, stage: &str| {
+            kubectl.run_with(&format!("{verb} -f -{way}"), &file(stage)).await.unwrap()
+        };
+        let what = format!("plans{way} on the {} cluster", scene.cluster.name());
+        for stage in STAGES {
+            let applied = run("apply", stage).await;
+            assert_eq!((applied.code, applied.err.as_str()), (0, ""), "{what} {stage}: {}", applied.out);
+            assert_eq!(applied.out.lines().count(), plans().len(), "{what} {stage}: {}", applied.out);
+            let diff = run("diff", stage).await;
+            assert_eq!((diff.code, diff.out.as_str()), (0, ""), "{what} {stage}: {}", diff.err);
+        }
+        for (name, _) in plans() {
+            delete(scene, name).await;
         }
     }
 }
