@@ -1,6 +1,7 @@
 //! A descheduler under faults and kills, over many seeds: beside nodes that are tainted and freed, pods that come back under their name,
-//! a Deployment that surges for its pods, interceptors that take their time or never answer, and others who ask as well. No limit is
-//! exceeded, nobody is asked again within its cool-down, and no request is left.
+//! a Deployment that surges for its pods, interceptors that take their time or never answer, others who ask as well, and policies of the
+//! cluster that refuse some requests, or for a while that any is withdrawn. No limit is exceeded, nobody is asked again within its
+//! cool-down, and no request is left.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +32,8 @@ const TROUBLE: Duration = Duration::from_secs(2400);
 const INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 const TTL: SignedDuration = SignedDuration::from_mins(8);
 const COOL_DOWN: SignedDuration = SignedDuration::from_mins(12);
-/// A withdrawal takes at most this, with all its tries.
-const SLOW: SignedDuration = SignedDuration::from_secs(60);
+/// A withdrawal takes at most this, with all its tries, and where it is refused for two minutes.
+const SLOW: SignedDuration = SignedDuration::from_mins(4);
 /// Requests of others that are this old are known to everybody.
 const KNOWN: SignedDuration = SignedDuration::from_mins(2);
 const PER_NODE: usize = 2;
@@ -58,6 +59,38 @@ profiles:
     balance:
       enabled: [RemoveDuplicates]
 ";
+
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// A policy of the cluster, and its binding, which has the same name.
+fn policy(name: &str, operation: &str, expression: &str) -> [(String, Value); 2] {
+    let rule = json!({
+        "apiGroups": ["evictionrequest.coordination.k8s.io"], "apiVersions": ["*"], "operations": [operation],
+        "resources": ["evictionrequests"],
+    });
+    let policy = json!({
+        "metadata": {"name": name},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]},
+    });
+    let binding =
+        json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+    let path = |kind: &str| format!("{ADMISSION}/{kind}");
+    [(path("validatingadmissionpolicies"), policy), (path("validatingadmissionpolicybindings"), binding)]
+}
+
+/// Some pods cannot be asked to leave.
+fn some_are_refused() -> [(String, Value); 2] {
+    policy("some", "CREATE", "!object.spec.podRef.name.matches('^p[0-9]*[05]$')")
+}
+
+/// No request of the descheduler can be withdrawn.
+fn none_is_withdrawn() -> [(String, Value); 2] {
+    let ours = format!("{REQUESTER_FINALIZER_PREFIX}{DESCHEDULER_REQUESTER}");
+    let has = |object: &str| {
+        format!("(has({object}.metadata.finalizers) && '{ours}' in {object}.metadata.finalizers)")
+    };
+    policy("frozen", "UPDATE", &format!("!{} || {}", has("oldObject"), has("object")))
+}
 
 async fn manager(run: Run) {
     let time = run.clock.clone();
@@ -202,6 +235,9 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
         living.create(&path, &configuration).await?;
     }
+    for (path, object) in some_are_refused() {
+        living.create(&path, &object).await?;
+    }
     let mut random = fastrand::Rng::with_seed(seed);
     let mut pods = Vec::new();
     for number in 0..24 {
@@ -232,7 +268,17 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
         while Instant::now() < end {
             sleep(pause(&mut of_admin, 240)).await;
             let node = format!("n{}", of_admin.usize(1..=NODES_COUNT));
-            match of_admin.u8(0..5) {
+            match of_admin.u8(0..6) {
+                5 => {
+                    let frozen = none_is_withdrawn();
+                    for (path, object) in &frozen {
+                        living.create(path, object).await?;
+                    }
+                    sleep(pause(&mut of_admin, 120)).await;
+                    for (path, object) in frozen.iter().rev() {
+                        living.delete(&format!("{path}/{}", text(&object["metadata"]["name"]))).await?;
+                    }
+                }
                 4 => {
                     let requests = living.get(REQUESTS).await?;
                     if let Some(request) = of_admin.choice(items(&requests)) {

@@ -104,9 +104,8 @@ impl Resources {
                 }
             }
         };
-        let of = |one: &Resource| {
-            Some(ResourceUse { used: used(one)?, total: one.total(object), ceiling: 0 })
-        };
+        let of =
+            |one: &Resource| Some(ResourceUse { used: used(one)?, total: one.total(object), ceiling: 0 });
         let of: Option<SmallVec<_>> = self.0.iter().map(of).collect();
         Some(NodeUse { node: index, unschedulable: object.unschedulable, of: of? })
     }
