@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -45,6 +46,13 @@ pub struct Interceptions {
     namespace: String,
 }
 
+/// How many pods the server has found available for a decision. Those that go by it are still among them.
+#[derive(Debug, Default)]
+pub struct Counted(Vec<(Arc<AvailablePods>, usize)>);
+
+/// So many pods are read at a time.
+const PAGE: u32 = 500;
+
 impl Interceptions {
     pub fn new(client: Client, events: Events, clock: Clock, namespace: String) -> Self {
         Self { client, events, clock, written: Written::default(), namespace }
@@ -53,15 +61,25 @@ impl Interceptions {
     /// # Errors
     /// It was not carried out. What the server does not take is [`Failure::Refused`].
     pub async fn carry_out(&self, effect: &Effect) -> Result<(), Failure> {
+        self.carry_out_with(effect, &mut Counted::default()).await
+    }
+
+    /// The same for one of several effects of a decision.
+    ///
+    /// # Errors
+    /// It was not carried out. What the server does not take is [`Failure::Refused`].
+    pub async fn carry_out_with(&self, effect: &Effect, counted: &mut Counted) -> Result<(), Failure> {
         match effect {
             Effect::Report { request, report } => {
                 let span = spans::about_request("report on EvictionRequest", request);
                 self.report(request, report).instrument(span).await
             }
-            Effect::ReportIfAvailable { request, report, pods } => {
+            Effect::ReportIfAvailable { request, report, pods, at_least } => {
                 let span = spans::about_request("report on EvictionRequest", request);
                 async {
-                    self.confirm(&request.key.namespace, pods).await?;
+                    if self.count(&request.key.namespace, pods, counted).await? < *at_least {
+                        return Err(Failure::Outdated);
+                    }
                     self.report(request, report).await
                 }
                 .instrument(span)
@@ -141,15 +159,30 @@ impl Interceptions {
     }
 
     /// Read from where writes go, not from a cache of the server.
-    async fn confirm(&self, namespace: &str, wanted: &AvailablePods) -> Result<(), Failure> {
+    /// How many of these pods the server has, unless it was asked before.
+    async fn count(
+        &self,
+        namespace: &str,
+        wanted: &Arc<AvailablePods>,
+        counted: &mut Counted,
+    ) -> Result<usize, Failure> {
+        if let Some((_, count)) = counted.0.iter().find(|(before, _)| before == wanted) {
+            return Ok(*count);
+        }
         let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), namespace);
-        let list = pods
-            .list(&ListParams::default().labels_from(&wanted.selector))
-            .await
-            .map_err(failure_of_write)?;
-        let pods: Vec<Pod> =
-            list.items.into_iter().filter_map(|pod| pod.read().ok()).map(Pod::from).collect();
-        if wanted.are_among(&pods) { Ok(()) } else { Err(Failure::Outdated) }
+        let mut parameters = ListParams::default().labels_from(&wanted.selector).limit(PAGE);
+        let mut count = 0;
+        loop {
+            let page = pods.list(&parameters).await.map_err(failure_of_write)?;
+            let read = page.items.into_iter().filter_map(|pod| pod.read().ok()).map(Pod::from);
+            count += wanted.count(&read.collect::<Vec<_>>(), self.clock.now());
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => break,
+            }
+        }
+        counted.0.push((wanted.clone(), count));
+        Ok(count)
     }
 
     async fn report(&self, request: &Request, report: &Report) -> Result<(), Failure> {

@@ -27,7 +27,7 @@ mod written;
 pub use descheduling::{DeschedulerName, Descheduling};
 pub use events::Events;
 pub use evict_policies::EvictPolicies;
-pub use interceptions::Interceptions;
+pub use interceptions::{Counted, Interceptions};
 pub use maintenances::Maintenances;
 pub use requests::{Failure, Outcome, Requests};
 pub use usher_client::{Clock, kind_of, kubeconfig};

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tracing::Instrument as _;
 use usher_api::workloads::BundledInterceptor as Which;
-use usher_apply::{Clock, Events, Failure, Interceptions, spans};
+use usher_apply::{Clock, Counted, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::daemon_set::DaemonSets;
 use usher_decide::interceptors::deployment::Deployments;
 pub use usher_decide::interceptors::deployment::HandOver;
@@ -193,15 +193,19 @@ impl Reconciler for Controller {
             let mut done = Done { outcomes: Vec::new(), failure: None };
             // What was not reported on a pod is not done to it either; others go on.
             let mut failed: Vec<Option<Arc<str>>> = Vec::new();
+            let mut counted = Counted::default();
             for effect in decision.effects {
                 let pod = effect.pod_uid().cloned();
                 if failed.contains(&pod) {
                     continue;
                 }
-                match apply.carry_out(&effect).await {
+                match apply.carry_out_with(&effect, &mut counted).await {
                     Ok(()) => done.outcomes.push((effect, Outcome::Done)),
                     Err(failure) => {
-                        failed.push(pod);
+                        // A mark says whom a ReplicaSet gives up first, and nothing about the turn.
+                        if !matches!(effect, Effect::Prefer { .. }) {
+                            failed.push(pod);
+                        }
                         match &failure {
                             Failure::Refused { message, .. } => {
                                 done.outcomes.push((effect, Outcome::Refused(message.clone())));

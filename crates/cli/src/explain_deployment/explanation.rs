@@ -32,6 +32,9 @@ pub struct DeploymentExplanation {
     /// So many more it has for now.
     pub surge: u32,
     pub max_surge: u32,
+    /// It does not surge: so many of its pods go at a time, and others come for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<u32>,
     /// Its new pods come beside the replicas, and are handed over.
     pub hands_over: bool,
     /// How often somebody has set the surge back.
@@ -120,6 +123,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         wanted_replicas: described.wanted,
         surge: described.surge,
         max_surge: described.max_surge,
+        max_unavailable: described.max_unavailable,
         hands_over: described.hands_over,
         reverted: described.reverted,
         autoscaler: autoscaler.as_ref().map(|it| it.key.name.to_string()),

@@ -110,6 +110,20 @@ fn what_is_left_to_the_eviction_api_is_told_with_its_reason() {
 }
 
 #[test]
+fn one_that_does_not_surge_says_how_many_go_at_a_time() {
+    let fewer = json!({
+        "metadata": {"annotations": {"evictionrequest.coordination.k8s.io/eviction-request-strategy": "MaxUnavailable"}},
+        "spec": {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}}},
+    });
+    let pods = vec![found("web-1", true, true), found("web-2", true, true), found("web-3", false, true)];
+    let text = rendered(&explained(deployment(3, &fewer), None, pods));
+    assert!(
+        text.contains("Surge         none: at most 2 of its pods go at a time, and others come"),
+        "{text}"
+    );
+}
+
+#[test]
 fn in_progress_is_what_an_interceptor_has_and_not_what_is_left_to_the_eviction_api() {
     let asked = |change: fn(&mut usher_api::EvictionRequest)| {
         let mut pod = found("web-1", true, true);

@@ -56,6 +56,9 @@ fn surge(explanation: &DeploymentExplanation) -> String {
     if let Some(why) = &explanation.declines {
         return why.clone();
     }
+    if let Some(most) = explanation.max_unavailable {
+        return format!("none: at most {most} of its pods go at a time, and others come for them then");
+    }
     let through = match &explanation.autoscaler {
         _ if explanation.hands_over => ", handed over beside the replicas".to_owned(),
         Some(name) => format!(", through the limits of HorizontalPodAutoscaler {name}"),

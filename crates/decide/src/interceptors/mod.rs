@@ -145,7 +145,12 @@ pub enum Effect {
     /// Reports on a request. Refused if the request has changed since.
     Report { request: Arc<Request>, report: Box<Report> },
     /// The same, if so many pods are available as the server has them: a watch may be late, and by then the pod cannot be called back.
-    ReportIfAvailable { request: Arc<Request>, report: Box<Report>, pods: Arc<AvailablePods> },
+    ReportIfAvailable {
+        request: Arc<Request>,
+        report: Box<Report>,
+        pods: Arc<AvailablePods>,
+        at_least: usize,
+    },
     /// Deletes the pod of that UID. With a version it is one that waits behind the gate, and goes only if it has not changed since.
     DeletePod { pod: Arc<Pod>, version: Option<String> },
     /// Tells admission which pods are kept off which nodes: all of it.
@@ -166,21 +171,22 @@ pub enum Effect {
     Tell { namespace: Arc<str>, workload: Owner, is_warning: bool, reason: &'static str, message: String },
 }
 
-/// So many pods of a workload that are available.
+/// The pods of a workload that are available.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AvailablePods {
     pub owner_uid: Arc<str>,
     pub selector: Arc<Selector>,
-    pub at_least: usize,
+    pub min_ready_seconds: u32,
 }
 
 impl AvailablePods {
-    pub fn are_among(&self, pods: &[Pod]) -> bool {
+    /// How many there are among these.
+    pub fn count(&self, pods: &[Pod], now: Timestamp) -> usize {
         let is_one = |pod: &&Pod| {
             let is_its = pod.owner.as_ref().is_some_and(|owner| owner.uid == self.owner_uid);
-            is_its && pod.is_ready() && !pod.is_terminating()
+            is_its && availability::why_unavailable(pod, self.min_ready_seconds, now).is_none()
         };
-        pods.iter().filter(is_one).count() >= self.at_least
+        pods.iter().filter(is_one).count()
     }
 }
 
@@ -269,6 +275,9 @@ fn say(request: &Arc<Request>, message: String) -> Option<Effect> {
 fn was_given_over(request: &Request, class: &str) -> bool {
     let place = |class: &str| request.interceptors.iter().position(|it| it.interceptor_class == class);
     let Some(ours) = place(class) else { return false };
+    if request.skips_interceptors().is_some() {
+        return true;
+    }
     match request.status.active_interceptor_class.as_deref() {
         Some(active) if active == class => request.status.active_interceptor_completed,
         Some(active) => place(active).is_some_and(|active| active > ours),

@@ -189,6 +189,10 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let min_ready = SignedDuration::from_secs(set.min_ready_seconds.into());
     let is_settling = now <= later(moved, min_ready) && only_time_is_left(state.unavailable.values());
     let moved = if is_settling { now } else { moved };
+    let available = set.selector.as_ref().map(|selector| {
+        let (owner_uid, selector) = (set.uid.clone(), selector.clone());
+        Arc::new(AvailablePods { owner_uid, selector, min_ready_seconds: set.min_ready_seconds })
+    });
     for ordinal in state.waiting.clone() {
         let Some(pod) = case.pods.get(&ordinal) else { continue };
         let Some(request) = case.requests.get(&pod.uid) else { continue };
@@ -214,14 +218,11 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             // Those that go are still among them.
             let at_least =
                 (set.replicas as usize + state.going.len()).saturating_sub(update.max_unavailable as usize);
-            decision.effects.extend(set.selector.as_ref().map(|selector| Effect::ReportIfAvailable {
+            decision.effects.extend(available.clone().map(|pods| Effect::ReportIfAvailable {
                 request: request.clone(),
                 report: completion(message),
-                pods: Arc::new(AvailablePods {
-                    owner_uid: set.uid.clone(),
-                    selector: selector.clone(),
-                    at_least,
-                }),
+                pods,
+                at_least,
             }));
             continue;
         }

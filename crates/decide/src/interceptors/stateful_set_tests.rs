@@ -187,16 +187,18 @@ fn before_a_pod_goes_the_server_is_asked_whether_enough_are_available() {
         .effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::ReportIfAvailable { pods, .. } => Some(pods.clone()),
+            Effect::ReportIfAvailable { pods, at_least, .. } => Some((pods.clone(), *at_least)),
             _ => None,
         })
         .collect();
     // The first of them leaves three; the second one goes if the first is still there, or back.
-    assert_eq!(needed.iter().map(|pods| pods.at_least).collect::<Vec<_>>(), [3, 4]);
+    assert_eq!(needed.iter().map(|(_, at_least)| *at_least).collect::<Vec<_>>(), [3, 4]);
+    let pods = &needed[0].0;
+    assert_eq!(*pods, needed[1].0, "so that it is asked once for both");
     let all: Vec<Pod> = (0..4).map(|it| Pod::clone(&replica(it, json!({})))).collect();
-    assert!(needed[1].are_among(&all) && !needed[1].are_among(&all[..3]));
+    assert_eq!((pods.count(&all, at(0)), pods.count(&all[..3], at(0))), (4, 3));
     let unready: Vec<Pod> = (0..4).map(|it| Pod::clone(&replica(it, unready()))).collect();
-    assert!(!needed[0].are_among(&unready));
+    assert_eq!(pods.count(&unready, at(0)), 0);
 }
 
 #[test]

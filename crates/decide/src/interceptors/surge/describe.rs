@@ -2,6 +2,9 @@
 
 use jiff::Timestamp;
 
+use usher_api::workloads::Strategy;
+
+use super::max_unavailable::{in_order, max_unavailable};
 use super::size::max_surge;
 use super::{Case, declines, state};
 use crate::interceptors::availability::{Unavailable, why_unavailable};
@@ -14,6 +17,8 @@ pub struct Description {
     pub surge: u32,
     /// So many more it may have at most.
     pub max_surge: u32,
+    /// It does not surge: so many of its pods go at a time, and others come for them.
+    pub max_unavailable: Option<u32>,
     /// Its new pods come beside the replicas, and are handed over.
     pub hands_over: bool,
     /// How often somebody has set the surge back.
@@ -45,13 +50,19 @@ pub fn describe(case: &Case<'_>, now: Timestamp) -> Description {
         .collect();
     let most = state.waiting.len().min(max_surge as usize);
     let to_come = if hands_over { most.saturating_sub(case.handed.len()) } else { 0 };
+    let mut waiting: Vec<_> = state.waiting.iter().collect();
+    if case.strategy == Strategy::MaxUnavailable {
+        in_order(&mut waiting);
+    }
     Description {
         wanted: state.size.wanted,
         surge: state.size.by,
         max_surge,
+        max_unavailable: (case.strategy == Strategy::MaxUnavailable)
+            .then(|| max_unavailable(case.deployment, &state.size)),
         hands_over,
         reverted: state.size.reverted,
-        waiting: state.waiting.iter().map(|(pod, _)| pod.key.name.to_string()).collect(),
+        waiting: waiting.into_iter().map(|(pod, _)| pod.key.name.to_string()).collect(),
         replaced: going.map(|(pod, _)| pod.key.name.to_string()).collect(),
         declines: declines(case, &state),
         missing: state.missing + to_come,

@@ -21,24 +21,14 @@ fn opted_in_at_most_max_unavailable_go_at_a_time() {
     says(
         &scene(2),
         &[
+            "reports c: Deployment web: c waits until others",
             "completes a if 3 are available",
             "completes b if 4 are available",
-            "reports c: Deployment web: c waits until others",
         ],
     );
     says(
         &scene(1).asked("d", REPLICA_SET_CLASS, json!({})),
-        // One that goes is not to go after those that wait.
-        &[
-            "prefers d",
-            "prefers a",
-            "prefers b",
-            "prefers c",
-            "completes d",
-            "reports a",
-            "reports b",
-            "reports c",
-        ],
+        &["prefers d", "completes d", "reports a", "reports b", "reports c"],
     );
 }
 
@@ -51,7 +41,7 @@ fn where_neither_surge_nor_unavailable_is_anybody_one_goes_at_a_time() {
     for (cost, pod) in (i32::MIN..).zip(["a", "b", "c"]) {
         scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
     }
-    says(&scene, &["completes a if 3 are available", "reports b", "reports c"]);
+    says(&scene, &["reports b", "reports c", "completes a if 3 are available"]);
 }
 
 /// Others may be marked meanwhile, and who does not know yet what came of the last report must not take another one instead.
@@ -64,7 +54,46 @@ fn who_goes_next_does_not_depend_on_marks() {
     for (cost, pod) in (i32::MIN..).zip(["c", "b", "a"]) {
         scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
     }
-    says(&scene, &["completes a if 3 are available", "reports b", "reports c"]);
+    says(&scene, &["reports b", "reports c", "completes a if 3 are available"]);
+}
+
+/// Three of four that are asked, of which two may be unavailable.
+fn two_of_four() -> Scene {
+    let mut scene = Scene::new(4).with(|it| {
+        it["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": 2});
+    });
+    scene.strategy = Strategy::MaxUnavailable;
+    for (cost, pod) in (i32::MIN..).zip(["a", "b", "c"]) {
+        scene = scene.preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
+    }
+    scene
+}
+
+/// One that is down may be ready again before it has left.
+#[test]
+fn of_pods_that_are_down_no_more_go_at_a_time_either() {
+    let mut scene = two_of_four();
+    let down = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    for (cost, pod) in (i32::MIN..).zip(["a", "b", "c"]) {
+        scene = scene.pod(pod, down.clone()).preferred(pod, cost).asked(pod, DEPLOYMENT_CLASS, json!({}));
+    }
+    says(&scene, &["reports c", "completes a", "completes b"]);
+    let mut rolled_out = scene;
+    rolled_out.deployment["status"]["updatedReplicas"] = 3.into();
+    says(&rolled_out, &["reports a", "reports b", "reports c"]);
+}
+
+#[test]
+fn nobody_goes_while_the_replica_set_has_more_than_it_should() {
+    let scene = two_of_four().with(|it| it["spec"]["replicas"] = 3.into());
+    says(&scene, &["reports a", "reports b", "reports c"]);
+}
+
+#[test]
+fn one_that_skips_its_interceptors_goes() {
+    let skips = json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/skip-interceptors": "now"}}});
+    let scene = two_of_four().asked("a", DEPLOYMENT_CLASS, skips);
+    says(&scene, &["prefers a", "reports c", "completes b if 4 are available"]);
 }
 
 #[test]
@@ -105,5 +134,5 @@ fn a_deployment_that_says_how_many_go_at_a_time_lets_no_more_go_also_if_they_are
         }
         scene
     };
-    says(&scene(), &["completes a", "reports b", "reports c"]);
+    says(&scene(), &["reports b", "reports c", "completes a"]);
 }

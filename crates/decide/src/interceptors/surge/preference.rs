@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
+use usher_api::workloads::Strategy;
 
 use super::super::{Effect, is_wanted};
 use super::hand_over::replacement;
@@ -61,9 +62,11 @@ pub(super) fn preferences(
     // Those that go, those that go next, those that wait, and those that are nobody's of these any more or came for nothing.
     // Where pods are handed over, one that has no new pod waits for it, but not while its ReplicaSet is about to delete it for that one.
     let is_gone_for = |at: usize| !case.hands_over() || at < state.for_surge || state.is_shrinking;
+    // Where nothing comes for them, the eviction API takes them in an order of its own.
+    let first = if case.strategy == Strategy::MaxUnavailable { 2 } else { 0 };
     let given_over = state.given_over.iter().enumerate();
-    let go = given_over.map(|(at, (pod, _))| (&pod.key, if is_gone_for(at) { 0 } else { 2 }));
-    let go = go.chain(state.in_between.iter().map(|(pod, _)| (&pod.key, 0)));
+    let go = given_over.map(|(at, (pod, _))| (&pod.key, if is_gone_for(at) { first } else { 2 }));
+    let go = go.chain(state.in_between.iter().map(|(pod, _)| (&pod.key, first)));
     let is_next = |at: usize| case.hands_over() && at < state.batch;
     let wait =
         state.waiting.iter().enumerate().map(|(at, (pod, _))| (&pod.key, if is_next(at) { 1 } else { 2 }));

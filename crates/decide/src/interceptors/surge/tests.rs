@@ -141,9 +141,9 @@ fn words(effect: &Effect) -> String {
             let what = if report.completed { "completes" } else { "reports" };
             format!("{what} {}: {}", request.pod_name, report.message.clone().unwrap_or_default())
         }
-        Effect::ReportIfAvailable { request, report, pods } => {
+        Effect::ReportIfAvailable { request, report, at_least, .. } => {
             assert!(report.completed);
-            format!("completes {} if {} are available", request.pod_name, pods.at_least)
+            format!("completes {} if {at_least} are available", request.pod_name)
         }
         Effect::Prefer { pod, cost } => {
             let offset = cost.map(|cost| i64::from(cost) - i64::from(i32::MIN));
