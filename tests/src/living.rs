@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub const TIMES: Times =
     Times { start: Duration::from_secs(2), run: Duration::from_secs(10), terminate: Duration::from_secs(3) };
 
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const NODES: &str = "/api/v1/nodes";
 pub const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -218,6 +220,31 @@ impl Living {
             }
             sleep(Duration::from_secs(5)).await;
         }
+    }
+
+    /// From now on writes of this resource are refused unless the expression holds, by a policy of this name.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub async fn refuse_unless(&self, name: &str, rule: Value, expression: &str) -> Result<()> {
+        let policy = json!({
+            "metadata": {"name": name},
+            "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]},
+        });
+        let binding = json!({
+            "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]},
+        });
+        self.create(POLICIES, &policy).await?;
+        self.create(BINDINGS, &binding).await.map(drop)
+    }
+
+    /// The policy of this name is no more.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn refuse_no_more(&self, name: &str) -> Result<()> {
+        self.delete(&format!("{BINDINGS}/{name}")).await?;
+        self.delete(&format!("{POLICIES}/{name}")).await.map(drop)
     }
 
     /// Counts ready pods with the label `app` from now on.

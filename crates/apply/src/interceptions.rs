@@ -158,8 +158,7 @@ impl Interceptions {
         }
     }
 
-    /// Read from where writes go, not from a cache of the server.
-    /// How many of these pods the server has, unless it was asked before.
+    /// How many of these pods the server has, unless it was asked before. Read from where writes go, not from a cache of the server.
     async fn count(
         &self,
         namespace: &str,

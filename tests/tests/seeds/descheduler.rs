@@ -60,36 +60,29 @@ profiles:
       enabled: [RemoveDuplicates]
 ";
 
-const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-
-/// A policy of the cluster, and its binding, which has the same name.
-fn policy(name: &str, operation: &str, expression: &str) -> [(String, Value); 2] {
-    let rule = json!({
-        "apiGroups": ["evictionrequest.coordination.k8s.io"], "apiVersions": ["*"], "operations": [operation],
-        "resources": ["evictionrequests"],
-    });
-    let policy = json!({
-        "metadata": {"name": name},
-        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]},
-    });
-    let binding =
-        json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
-    let path = |kind: &str| format!("{ADMISSION}/{kind}");
-    [(path("validatingadmissionpolicies"), policy), (path("validatingadmissionpolicybindings"), binding)]
-}
-
 /// Some pods cannot be asked to leave.
-fn some_are_refused() -> [(String, Value); 2] {
-    policy("some", "CREATE", "!object.spec.podRef.name.matches('^p[0-9]*[05]$')")
+async fn refuse_some(living: &Living) -> Result<()> {
+    let all_but_some = "!object.spec.podRef.name.matches('^p[0-9]*[05]$')";
+    living.refuse_unless("some", requests_when("CREATE"), all_but_some).await
 }
 
 /// No request of the descheduler can be withdrawn.
-fn none_is_withdrawn() -> [(String, Value); 2] {
+async fn freeze(living: &Living) -> Result<()> {
     let ours = format!("{REQUESTER_FINALIZER_PREFIX}{DESCHEDULER_REQUESTER}");
     let has = |object: &str| {
         format!("(has({object}.metadata.finalizers) && '{ours}' in {object}.metadata.finalizers)")
     };
-    policy("frozen", "UPDATE", &format!("!{} || {}", has("oldObject"), has("object")))
+    let keeps = format!("!{} || {}", has("oldObject"), has("object"));
+    living.refuse_unless(FROZEN, requests_when("UPDATE"), &keeps).await
+}
+
+const FROZEN: &str = "frozen";
+
+fn requests_when(operation: &str) -> Value {
+    json!({
+        "apiGroups": ["evictionrequest.coordination.k8s.io"], "apiVersions": ["*"], "operations": [operation],
+        "resources": ["evictionrequests"],
+    })
 }
 
 async fn manager(run: Run) {
@@ -235,9 +228,7 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     for (path, configuration) in answer_inside(&living.cluster, webhook, &BundledInterceptor::ALL) {
         living.create(&path, &configuration).await?;
     }
-    for (path, object) in some_are_refused() {
-        living.create(&path, &object).await?;
-    }
+    refuse_some(&living).await?;
     let mut random = fastrand::Rng::with_seed(seed);
     let mut pods = Vec::new();
     for number in 0..24 {
@@ -270,14 +261,9 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
             let node = format!("n{}", of_admin.usize(1..=NODES_COUNT));
             match of_admin.u8(0..6) {
                 5 => {
-                    let frozen = none_is_withdrawn();
-                    for (path, object) in &frozen {
-                        living.create(path, object).await?;
-                    }
+                    freeze(&living).await?;
                     sleep(pause(&mut of_admin, 120)).await;
-                    for (path, object) in frozen.iter().rev() {
-                        living.delete(&format!("{path}/{}", text(&object["metadata"]["name"]))).await?;
-                    }
+                    living.refuse_no_more(FROZEN).await?;
                 }
                 4 => {
                     let requests = living.get(REQUESTS).await?;

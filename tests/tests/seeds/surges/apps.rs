@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use usher_api::names::{
     EVICTION_REQUEST_STRATEGY_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX, INTERCEPTOR_PRIORITY_ANNOTATION,
+    POD_DELETION_COST_ANNOTATION,
 };
 use usher_tests::living::{DEPLOYMENTS, Living, template, workload};
 
@@ -50,6 +51,17 @@ pub(super) const SLOW: App = App { is_kept: false, start: "4m", ..app("slow", 20
 pub(super) const UNREADY: App = App { is_kept: false, start: "10s", missing: 1, ..app("unready", 8, 3) };
 /// It does not surge: so many may be unavailable.
 pub(super) const REDUCED: App = App { is_kept: false, missing: 2, ..app("reduced", 5, 0) };
+/// Nobody may mark the pods of [`REDUCED`] for their ReplicaSet, which its pods do not need.
+pub(super) async fn refuse_marks(living: &Living) -> Result<()> {
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]});
+    let unmarked = format!(
+        "object.metadata.?labels['app'].orValue('') != '{}' || \
+         !('{POD_DELETION_COST_ANNOTATION}' in object.metadata.?annotations.orValue({{}}))",
+        REDUCED.name
+    );
+    living.refuse_unless("marks", rule, &unmarked).await
+}
 /// Its autoscaler follows a load, down to so many.
 pub(super) const LOADED: App = app("loaded", 2, 1);
 pub(super) const MOST_LOADED: u64 = 6;

@@ -31,7 +31,7 @@ use usher_tests::seeds::{self, Named, Trace};
 use self::actors::{Actor, is_ready};
 use self::apps::{
     AUTOSCALED, App, DOWN, LOADED, REDUCED, REPLACED, RESET, ROLLED_OUT, SCALED, SLOW, STEADY, UNREADY,
-    Variant,
+    Variant, refuse_marks,
 };
 
 /// Seeds that every run of the tests goes through; `make seeds` asks for more.
@@ -129,6 +129,9 @@ async fn surges_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     let of_namespace = choice.choice([None, Some("MaxUnavailable"), Some("HandOver")]).flatten();
     let annotations = json!({EVICTION_REQUEST_STRATEGY_ANNOTATION: of_namespace});
     living.patch("/api/v1/namespaces/default", &json!({"metadata": {"annotations": annotations}})).await?;
+    if choice.bool() {
+        refuse_marks(&living).await?;
+    }
     let mut hand_over = Vec::new();
     // It goes on for an hour, so that not every seed has it.
     let slow = (choice.u8(..4) == 0).then_some(&SLOW);

@@ -1,7 +1,6 @@
 //! Where a Deployment stands with the pods that are asked to leave, for people.
 
 use jiff::Timestamp;
-
 use usher_api::workloads::Strategy;
 
 use super::max_unavailable::{in_order, max_unavailable};
