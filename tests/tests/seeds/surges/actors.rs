@@ -143,7 +143,7 @@ impl<'a> Actor<'a> {
 
     /// Has turns of its own, for ever. A pod is there for as long as its turn lasts.
     pub(super) async fn intercepts(mut self) -> Result<()> {
-        // Pods that were there in its turn, by UID.
+        // Pods of ReplicaSets that were there in its turn, by UID.
         let mut seen = HashSet::new();
         loop {
             self.pause(5).await;
@@ -160,14 +160,11 @@ impl<'a> Actor<'a> {
                 let of_pod = &found["metadata"];
                 let stays = of_pod["uid"] == pod["uid"] && of_pod["deletionTimestamp"].is_null();
                 // A new pod that is not needed any more goes whoever was asked.
-                let is_new = !of_pod["annotations"][HAND_OVER_ANNOTATION].is_null();
-                if stays {
+                if stays && of_pod["annotations"][HAND_OVER_ANNOTATION].is_null() {
                     seen.insert(pod["uid"].clone());
                 }
-                ensure!(
-                    stays || is_new || !seen.contains(&pod["uid"]),
-                    "somebody else has the turn, and the pod goes: {request} {found}"
-                );
+                let may_go = !seen.contains(&pod["uid"]);
+                ensure!(stays || may_go, "somebody else has the turn, and the pod goes: {request} {found}");
                 let now = self.living.cluster.now().to_string();
                 let completed = (self.random.u8(..8) == 0).then_some(true);
                 let patch = json!({
