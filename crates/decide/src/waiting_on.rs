@@ -130,7 +130,7 @@ impl WaitingOn {
         match self {
             Self::Interceptor { class, .. } => match class.as_str() {
                 DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS => {
-                    "its Deployment surges: the pod goes once its replacement is available".to_string()
+                    "its Deployment has its turn: the pod goes once enough others are available".to_string()
                 }
                 REPLICA_SET_CLASS => "its ReplicaSet deletes it as soon as a replacement is available".to_string(),
                 class => format!("interceptor {class} has its turn"),
@@ -185,7 +185,7 @@ impl WaitingOn {
         match self {
             Self::Interceptor { class, .. } => match class.as_str() {
                 DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS | REPLICA_SET_CLASS => {
-                    "wait; explain deployment/NAME tells what the surge waits for".to_string()
+                    "wait; explain deployment/NAME tells what it waits for".to_string()
                 }
                 class => format!(
                     "wait; if {class} is stuck, look at its logs. It gives up its turn by setting \

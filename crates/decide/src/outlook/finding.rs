@@ -4,7 +4,7 @@ use usher_api::NodeMaintenanceStage as Stage;
 
 use super::fit::Misfit;
 use super::overlap::Overlap;
-use super::workloads::Surging;
+use super::workloads::{Opted, Surging};
 use crate::snapshot::{BudgetRule, Key};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,9 +55,9 @@ pub enum Finding {
         owner: Key,
         pods: Vec<Key>,
     },
-    /// A StatefulSet that lets so many go at a time.
-    StatefulSet {
-        owner: Key,
+    /// A workload that opted in to its `maxUnavailable`, and lets so many go at a time.
+    MaxUnavailable {
+        owner: Opted,
         at_once: u32,
         rounds: usize,
         pods: Vec<Key>,
@@ -111,7 +111,7 @@ impl Finding {
             Self::Overlap(_)
             | Self::UncountedBudget { .. }
             | Self::SlowBudget { .. }
-            | Self::StatefulSet { .. }
+            | Self::MaxUnavailable { .. }
             | Self::Interceptor { .. } => Severity::Delay,
             Self::DaemonSet { .. } | Self::Surge { .. } => Severity::Note,
         }
@@ -132,7 +132,7 @@ impl Finding {
             Self::UncountedBudget { .. } => 9,
             Self::SlowBudget { .. } => 10,
             Self::Interceptor { .. } => 11,
-            Self::StatefulSet { .. } => 12,
+            Self::MaxUnavailable { .. } => 12,
             Self::Overlap(_) => 13,
             Self::Surge { .. } => 14,
             Self::DaemonSet { .. } => 15,
@@ -147,7 +147,7 @@ impl Finding {
             | Self::MirrorPods { pods }
             | Self::DaemonSet { pods, .. }
             | Self::UnansweredDaemonSet { pods, .. }
-            | Self::StatefulSet { pods, .. }
+            | Self::MaxUnavailable { pods, .. }
             | Self::Surge { pods, .. }
             | Self::NoOwner { pods }
             | Self::LocalData { pods }
@@ -199,9 +199,10 @@ impl Finding {
                     "{pods} of DaemonSet {owner} {stay}: the manager runs without the interceptor of DaemonSets"
                 )
             }
-            Self::StatefulSet { owner, at_once, rounds, .. } => {
+            Self::MaxUnavailable { owner, at_once, rounds, .. } => {
                 let rounds = format!("{rounds} round{}", if *rounds == 1 { "" } else { "s" });
-                format!("{pods} of StatefulSet {owner}, which lets {at_once} go at a time: at least {rounds}")
+                let Opted { kind, key } = owner;
+                format!("{pods} of {kind} {key}, which lets {at_once} go at a time: at least {rounds}")
             }
             Self::Surge { owner, surging: Surging { by, hands_over }, rounds, .. } => {
                 let rounds = format!("{rounds} round{}", if *rounds == 1 { "" } else { "s" });
@@ -256,7 +257,7 @@ impl Finding {
                 "name daemonset in the manager's flag --interceptors, or follow the drain with --ignore-daemonsets"
                     .to_string()
             }
-            Self::StatefulSet { .. } => "nothing; a larger maxUnavailable makes it faster".to_string(),
+            Self::MaxUnavailable { .. } => "nothing; a larger maxUnavailable makes it faster".to_string(),
             Self::NoOwner { .. } => "save what you need; drain them with --force".to_string(),
             Self::LocalData { .. } => {
                 "copy the data first, unless it is a cache; drain them with --delete-emptydir-data".to_string()

@@ -9,7 +9,7 @@ use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
 use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::budgets::{Budget, Shelf, Uncounted};
-use super::workloads::Surging;
+use super::workloads::{Opted, Surging};
 use super::{Finding, Pod, Workloads};
 use crate::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
 use crate::maintenance::pods::finalizer;
@@ -28,7 +28,7 @@ struct Groups<'a> {
     /// Of DaemonSets that nobody answers for.
     unanswered: BTreeMap<Key, Vec<Key>>,
     /// With how many go at a time.
-    stateful: BTreeMap<(Key, u32), ByWave>,
+    max_unavailable: BTreeMap<(Opted, u32), ByWave>,
     /// With by how much they surge.
     surging: BTreeMap<(Key, Surging), ByWave>,
     mirrors: Vec<Key>,
@@ -92,8 +92,8 @@ impl<'a> Groups<'a> {
         }
         let budgets = shelf.of_pod(&pod.pod);
         let is_answered = workloads.is_answered_for(pod);
-        if let Some((owner, at_once)) = workloads.stateful_set(&pod.pod).filter(|_| is_answered) {
-            let set = self.stateful.entry((owner, at_once)).or_default();
+        if let Some((owner, at_once)) = workloads.max_unavailable(&pod.pod).filter(|_| is_answered) {
+            let set = self.max_unavailable.entry((owner, at_once)).or_default();
             set.pods.push(key());
             *set.by_wave.entry(wave).or_default() += 1;
         }
@@ -221,9 +221,9 @@ impl<'a> Groups<'a> {
         all.extend(unanswered.map(|(owner, pods)| Finding::UnansweredDaemonSet { owner, pods }));
         let daemons = self.daemons.into_iter();
         all.extend(daemons.map(|((owner, stays), pods)| Finding::DaemonSet { owner, stays, pods }));
-        all.extend(self.stateful.into_iter().map(|((owner, at_once), ByWave { pods, by_wave })| {
+        all.extend(self.max_unavailable.into_iter().map(|((owner, at_once), ByWave { pods, by_wave })| {
             let rounds = by_wave.values().map(|pods| pods.div_ceil(at_once as usize)).sum();
-            Finding::StatefulSet { owner, at_once, rounds, pods }
+            Finding::MaxUnavailable { owner, at_once, rounds, pods }
         }));
         all.extend(self.surging.into_iter().map(|((owner, surging), ByWave { pods, by_wave })| {
             let rounds = by_wave.values().map(|pods| pods.div_ceil(surging.by as usize)).sum();

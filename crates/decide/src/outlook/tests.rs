@@ -200,6 +200,23 @@ fn what_workloads_say_of_their_pods_is_told() {
         assert_eq!(found, [wanted]);
         assert_eq!(outlook.is_stuck(), surge == 0);
     }
+    // Opted in: the eviction API is asked, and so are budgets.
+    let fewer = "3 pods of Deployment shop/own, which lets 1 go at a time: at least 3 rounds";
+    let closed = "3 pods cannot be evicted: budget shop/b has minAvailable 3 and 3 pods";
+    for (surge, budgets, wanted) in [
+        (0, vec![], &[fewer][..]),
+        (0, vec![budget("b", 3, 3)], &[closed, fewer]),
+        // A quarter of three is nobody, and it surges.
+        (1, vec![], &[]),
+    ] {
+        let deployment = deployment(surge, Some("MaxUnavailable"));
+        let workloads = Workloads::new(None, vec![], vec![]).with_deployments(vec![deployment]);
+        let pods = ["a", "b", "c"].map(of_deployment).to_vec();
+        let nodes = vec![node("n1", "8"), node("n2", "8")];
+        let outlook = look(&Cluster { workloads, ..cluster(nodes, pods, budgets) }, &["n1"]);
+        let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
+        assert_eq!(found, wanted, "maxSurge {surge}");
+    }
     for (number, (pods, workloads, wanted)) in rows.into_iter().enumerate() {
         let cluster = Cluster { workloads, ..cluster(vec![node("n1", "8"), node("n2", "8")], pods, vec![]) };
         let outlook = look(&cluster, &["n1"]);

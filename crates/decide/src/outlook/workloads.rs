@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use usher_api::workloads::{BundledInterceptor, Strategy, deployment_of};
 
-use crate::interceptors::surge::would_surge_by;
+use crate::interceptors::surge::{would_let_go, would_surge_by};
 use crate::outlook;
 use crate::snapshot::{DaemonSet, Deployment, Key, Namespace, Pod, StatefulSet};
 
@@ -26,6 +26,13 @@ pub struct Surging {
     pub by: u32,
     /// New pods come beside the replicas.
     pub hands_over: bool,
+}
+
+/// A workload that opted in to its `maxUnavailable`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Opted {
+    pub kind: &'static str,
+    pub key: Key,
 }
 
 impl Workloads {
@@ -81,21 +88,36 @@ impl Workloads {
         Some(self.strategy(BundledInterceptor::DaemonSet, &key, own))
     }
 
-    /// The Deployment of the pod, and how it surges before the pod goes, if it does. A pod tells its Deployment by the name of its
-    /// ReplicaSet, so that these are not read.
+    /// The Deployment of the pod, and how it surges before the pod goes, if it does.
     pub(super) fn surge(&self, pod: &Pod) -> Option<(Key, Surging)> {
+        let (deployment, strategy) = self.deployment(pod)?;
+        let by = would_surge_by(deployment, strategy)?;
+        Some((deployment.key.clone(), Surging { by, hands_over: strategy == Strategy::HandOver }))
+    }
+
+    /// With what counts for it. A pod tells its Deployment by the name of its ReplicaSet, so that these are not read.
+    fn deployment(&self, pod: &Pod) -> Option<(&Deployment, Strategy)> {
         let owner = pod.owner.as_ref()?;
         let bundled = BundledInterceptor::of_owner(&owner.api_version, &owner.kind);
         bundled.filter(|it| *it == BundledInterceptor::Deployment)?;
         let key = Key::new(pod.key.namespace.clone(), deployment_of(&owner.name, &pod.labels)?);
         let deployment = self.deployments.get(&key)?;
         let strategy = self.strategy(BundledInterceptor::Deployment, &key, deployment.strategy.as_deref());
-        let by = would_surge_by(deployment, strategy)?;
-        Some((key, Surging { by, hands_over: strategy == Strategy::HandOver }))
+        Some((deployment, strategy))
     }
 
-    /// The StatefulSet of the pod, and how many of its pods may be unavailable, if it opted in.
-    pub(super) fn stateful_set(&self, pod: &Pod) -> Option<(Key, u32)> {
+    /// The workload of the pod, and how many of its pods may be unavailable, if it opted in.
+    pub(super) fn max_unavailable(&self, pod: &Pod) -> Option<(Opted, u32)> {
+        let of_deployment = || {
+            let (deployment, strategy) = self.deployment(pod)?;
+            let at_once = would_let_go(deployment, strategy)?;
+            Some((Opted { kind: "Deployment", key: deployment.key.clone() }, at_once))
+        };
+        let of_set = |(key, at_once)| (Opted { kind: "StatefulSet", key }, at_once);
+        self.stateful_set(pod).map(of_set).or_else(of_deployment)
+    }
+
+    fn stateful_set(&self, pod: &Pod) -> Option<(Key, u32)> {
         let owner = pod.owner.as_ref()?;
         bundled_of(pod).filter(|it| *it == BundledInterceptor::StatefulSet)?;
         let key = Key::new(pod.key.namespace.clone(), owner.name.clone());

@@ -98,6 +98,7 @@ async fn modes_and_exemptions(scene: &Scene) {
         json!([{"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}]),
     )
     .await;
+    scene.until(|| evict(scene, VIEWER, "no-such-pod"), |answer| answer.status == 404).await;
     for (what, user, name) in [("an exempt user", VIEWER, "exempt"), ("the manager", ADMIN, "managers")] {
         scene.pod(name, json!([["a.io", "1"]])).await;
         expect(what, &evict(scene, user, name).await, 201, "");

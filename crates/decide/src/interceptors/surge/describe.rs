@@ -58,7 +58,7 @@ pub fn describe(case: &Case<'_>, now: Timestamp) -> Description {
         surge: state.size.by,
         max_surge,
         max_unavailable: (case.strategy == Strategy::MaxUnavailable)
-            .then(|| max_unavailable(case.deployment, &state.size)),
+            .then(|| max_unavailable(case.deployment, state.size.wanted)),
         hands_over,
         reverted: state.size.reverted,
         waiting: waiting.into_iter().map(|(pod, _)| pod.key.name.to_string()).collect(),

@@ -12,16 +12,15 @@ use super::super::{
     AvailablePods, Decision, Effect, Wait, complete, completion, has_turn, is_wanted, next_beat,
     was_given_over,
 };
-use super::size::Size;
 use super::state::SurgeState;
 use super::telling::report;
 use super::{Case, is_completed, place};
 use crate::snapshot::{Deployment, Key, Pod, Request, SomeAtATime};
 
 /// So many may go at a time. Where neither that nor maxSurge is anybody, the Deployment controller takes one.
-pub(super) fn max_unavailable(deployment: &Deployment, size: &Size) -> u32 {
+pub(super) fn max_unavailable(deployment: &Deployment, wanted: u32) -> u32 {
     let update = deployment.rolling_update.as_ref();
-    update.map_or(1, |update| update.max_unavailable.down(size.wanted).max(1))
+    update.map_or(1, |update| update.max_unavailable.down(wanted).max(1))
 }
 
 /// The order in which they go, whatever was marked since: who decides again, without knowing whether the last report has arrived, takes
@@ -39,7 +38,7 @@ pub(super) fn let_go(
 ) -> Decision {
     let deployment = case.deployment;
     let name = &deployment.key.name;
-    let most = max_unavailable(deployment, &state.size) as usize;
+    let most = max_unavailable(deployment, state.size.wanted) as usize;
     let message = format!("Deployment {name} has nothing to add: it is left to the eviction API");
     let (of_autoscaler, mut waiting): (Vec<_>, Vec<_>) =
         state.waiting.iter().partition(|(_, request)| has_turn(request, HORIZONTAL_POD_AUTOSCALER_CLASS));

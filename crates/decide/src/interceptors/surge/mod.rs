@@ -416,6 +416,16 @@ pub fn would_surge_by(deployment: &Deployment, strategy: Strategy) -> Option<u32
     (!is_off).then_some(most)
 }
 
+/// How many it would let go at a time without surging, as far as that can be told before any is asked: `None` if that is not its way.
+pub fn would_let_go(deployment: &Deployment, strategy: Strategy) -> Option<u32> {
+    let strategy = strategy_of(deployment, None, strategy);
+    if strategy != Strategy::MaxUnavailable || why_not(deployment, strategy, 0, false).is_some() {
+        return None;
+    }
+    let surge = deployment.surge.as_ref().map_or(0, |surge| surge.by);
+    Some(max_unavailable::max_unavailable(deployment, deployment.replicas.saturating_sub(surge)))
+}
+
 fn is_asked(state: &SurgeState<'_>) -> bool {
     !state.waiting.is_empty() || !state.given_over.is_empty()
 }
