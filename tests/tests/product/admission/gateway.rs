@@ -235,8 +235,9 @@ async fn a_turns_own_interceptor_passes(scene: &Scene) {
 
 /// All are refused within the time that the API server gives, and none passes; those for whom there is no time are told to come back.
 async fn many_at_once(scene: &Scene) {
-    // The embedded server has a connection for every review, and all of it runs in this process.
-    let many = if scene.cluster.name() == "real" { 1000 } else { 100 };
+    // The embedded server has a connection for every review, and all of it runs in this process. The real one shares its machine with other
+    // suites: more than it sends within the time for a webhook pass unasked, as the failure policy says.
+    let many = if scene.cluster.name() == "real" { 400 } else { 100 };
     let before = all_requests(scene).await.len();
     let names: Vec<String> = (0..many).map(|number| format!("many-{number}")).collect();
     for some in names.chunks(50) {
