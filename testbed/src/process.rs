@@ -13,6 +13,10 @@ pub(crate) struct Process {
     child: Child,
 }
 
+/// Go collects garbage when the heap has grown by so many percent. Memory is there, and with 100, which is what Go takes by itself, an API
+/// server needs 7 s of a processor to start instead of 5.
+const GARBAGE_COLLECTION: &str = "400";
+
 impl Process {
     /// Starts `program` with nothing of the caller's environment but PATH: variables such as `ETCD_NAME`,
     /// `KUBECONFIG` or a proxy would change what is tested.
@@ -31,6 +35,7 @@ impl Process {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", folder)
+            .env("GOGC", GARBAGE_COLLECTION)
             .spawn()
             .map_err(Error::io("cannot start", program))?;
         Ok(Self { component, log, child })

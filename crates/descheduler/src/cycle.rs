@@ -6,7 +6,7 @@ use crate::cluster::node::Node;
 use crate::cluster::pod::{Pod, UNBOUND};
 use crate::cluster::resources::PODS;
 use crate::cluster::shape::Shape;
-use crate::cluster::{Cluster, Map, Set};
+use crate::cluster::{Cluster, Map, RandomState, Set};
 use crate::evictor::Evictor;
 use crate::evictor::kept::Kept;
 use crate::in_progress::{InProgress, Slots};
@@ -33,10 +33,11 @@ pub struct Cycle<'a> {
     gone: Set<u32>,
     gone_in_order: Vec<u32>,
     gone_of_owner: Map<&'a str, u64>,
-    /// What came to nodes and went from them by decisions, by node and resource.
-    shifted: Vec<Vec<i64>>,
-    /// Pods that are expected on nodes, because they fit there when they were proposed.
+    /// What decisions free on nodes.
+    freed: Vec<Sums>,
+    /// Pods that are expected on nodes, because they fit there when they were proposed, and what they request.
     expected: Vec<Vec<u32>>,
+    kept: Vec<Sums>,
     /// Nodes that a pod left, in order.
     left: Vec<u32>,
     asked_in_all: u64,
@@ -97,16 +98,17 @@ impl<'a> Cycle<'a> {
             nodes,
             differences,
             limits,
-            leaving: Map::default(),
-            leaving_by_name: Vec::new(),
+            leaving: Map::with_capacity_and_hasher(in_progress.len(), RandomState::default()),
+            leaving_by_name: Vec::with_capacity(in_progress.len()),
             replacements: Replacements::default(),
             cooling: Map::default(),
             moved: Replacing::default(),
-            gone: Set::default(),
+            gone: Set::with_capacity_and_hasher(in_progress.len(), RandomState::default()),
             gone_in_order: Vec::new(),
             gone_of_owner: Map::default(),
-            shifted: vec![Vec::new(); cluster.node_slots()],
+            freed: vec![Sums::new(); cluster.node_slots()],
             expected: vec![Vec::new(); cluster.node_slots()],
+            kept: vec![Sums::new(); cluster.node_slots()],
             left: Vec::new(),
             asked_in_all: 0,
             asked_of_node: vec![0; cluster.node_slots()],
@@ -197,19 +199,22 @@ impl<'a> Cycle<'a> {
 
     /// What pods on a node request, after what was decided.
     pub fn requested(&self, node: u32, resource: u16) -> i64 {
+        self.requested_but_expected(node, resource).saturating_add(sum(&self.kept, node, resource))
+    }
+
+    fn requested_but_expected(&self, node: u32, resource: u16) -> i64 {
         let requested = self.cluster.node(node).map_or(0, |node| node.requested_of(resource));
-        let shifted = self.shifted.get(node as usize).and_then(|all| all.get(resource as usize)).copied();
-        requested.saturating_add(shifted.unwrap_or(0))
+        requested.saturating_sub(sum(&self.freed, node, resource))
     }
 
     /// What pods on a node request, without those that were decided on; what is expected there does not count, nor do replacements.
     pub fn requested_by_present(&self, node: u32, resource: u16) -> i64 {
-        let others = self.expected.get(node as usize).into_iter().flatten().chain(self.replacements.on(node));
-        let others = others.filter_map(|slot| self.pod(*slot)).map(|(_, shape)| match resource {
+        let replacements = self.replacements.on(node).iter().filter_map(|slot| self.pod(*slot));
+        let replacements = replacements.map(|(_, shape)| match resource {
             PODS => 1,
             _ => shape.requests.get(resource).unwrap_or(0),
         });
-        self.requested(node, resource).saturating_sub(others.fold(0, i64::saturating_add))
+        self.requested_but_expected(node, resource).saturating_sub(replacements.fold(0, i64::saturating_add))
     }
 
     /// What replacements on a node use of a resource, as far as it is known.
@@ -285,7 +290,7 @@ impl<'a> Cycle<'a> {
     /// Room is kept for a pod that is leaving on the node where it fits, if there is one.
     pub fn expect(&mut self, slot: u32, target: Option<u32>) {
         if let (Some(target), Some((_, shape))) = (target, self.pod(slot)) {
-            self.shift(target, shape, 1);
+            add(&mut self.kept, target, shape);
             if let Some(expected) = self.expected.get_mut(target as usize) {
                 expected.push(slot);
             }
@@ -527,23 +532,32 @@ impl<'a> Cycle<'a> {
         }
         if pod.node != UNBOUND {
             if pod.is_active() {
-                self.shift(pod.node, shape, -1);
+                add(&mut self.freed, pod.node, shape);
             }
             self.left.push(pod.node);
         }
         self.expect(slot, target);
     }
+}
 
-    fn shift(&mut self, node: u32, shape: &Shape, sign: i64) {
-        let Some(shifted) = self.shifted.get_mut(node as usize) else {
-            return;
-        };
-        for (resource, amount) in shape.requests.iter().filter(|(one, _)| *one != PODS).chain([(PODS, 1)]) {
-            let index = resource as usize;
-            if shifted.len() <= index {
-                shifted.resize(index + 1, 0);
-            }
-            shifted[index] = shifted[index].saturating_add(sign.saturating_mul(amount));
+/// The sum of each resource, by its number.
+type Sums = Vec<i64>;
+
+/// The sum of a resource on a node.
+fn sum(of_nodes: &[Sums], node: u32, resource: u16) -> i64 {
+    of_nodes.get(node as usize).and_then(|all| all.get(resource as usize)).copied().unwrap_or(0)
+}
+
+/// Adds what pods of the shape request on a node.
+fn add(of_nodes: &mut [Sums], node: u32, shape: &Shape) {
+    let Some(sums) = of_nodes.get_mut(node as usize) else {
+        return;
+    };
+    for (resource, amount) in shape.requests.iter().filter(|(one, _)| *one != PODS).chain([(PODS, 1)]) {
+        let index = resource as usize;
+        if sums.len() <= index {
+            sums.resize(index + 1, 0);
         }
+        sums[index] = sums[index].saturating_add(amount);
     }
 }

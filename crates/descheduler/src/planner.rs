@@ -230,7 +230,8 @@ impl Known {
         self.nodes.refresh(cluster, self.policy.node_selector.as_ref());
         self.now = now;
         let mut stale: Vec<u32> = cluster.changed_since(self.version).collect();
-        if cluster.nodes_version() > self.version {
+        // At first all pods are new.
+        if self.version > 0 && cluster.nodes_version() > self.version {
             let changed = cluster.nodes().filter(|(_, node)| node.version > self.version);
             stale.extend(changed.flat_map(|(_, node)| &node.pods));
         }

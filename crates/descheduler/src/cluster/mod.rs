@@ -8,6 +8,7 @@ pub(crate) mod node_affinity;
 pub(crate) mod pod;
 pub(crate) mod resources;
 pub(crate) mod shape;
+mod stamps;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
+pub(crate) use foldhash::fast::RandomState;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -30,6 +31,7 @@ use node_affinity::Placement;
 use pod::{ConditionKind, Pod, Share, UNBOUND};
 use resources::{Amounts, ResourceNames};
 use shape::{Shape, placement_of};
+use stamps::Stamps;
 
 pub(crate) type Map<K, V> = HashMap<K, V, RandomState>;
 pub(crate) type Set<K> = HashSet<K, RandomState>;
@@ -41,10 +43,10 @@ type StorageClass = Option<Box<str>>;
 #[derive(Debug, Default)]
 pub struct Cluster {
     pods: Vec<Option<Pod>>,
-    /// When each slot of a pod changed last, beside the pods because all of them are looked through in every cycle.
-    pod_versions: Vec<u64>,
+    /// When each slot of a pod changed last, beside the pods because every cycle looks for those that changed.
+    pod_versions: Stamps<u64>,
     /// In which second of 1970 each pod was created, for the same reason.
-    pod_created: Vec<i64>,
+    pod_created: Stamps<i64>,
     free_pods: Vec<u32>,
     by_name: Map<Arc<str>, Map<Arc<str>, u32>>,
     nodes: Vec<Node>,
@@ -161,8 +163,6 @@ impl Cluster {
             None => {
                 let slot = self.free_pods.pop().unwrap_or_else(|| {
                     self.pods.push(None);
-                    self.pod_versions.push(0);
-                    self.pod_created.push(0);
                     u32::try_from(self.pods.len() - 1).unwrap_or(u32::MAX)
                 });
                 self.by_name.entry(namespace).or_default().insert(pod.name.clone(), slot);
@@ -317,10 +317,7 @@ impl Cluster {
 
     /// The slots that changed after a version, of pods that are there and of pods that are gone.
     pub(crate) fn changed_since(&self, version: u64) -> impl Iterator<Item = u32> {
-        (0_u32..)
-            .zip(&self.pod_versions)
-            .filter(move |(_, changed)| **changed > version)
-            .map(|(slot, _)| slot)
+        self.pod_versions.at_least(version + 1)
     }
 
     pub(crate) fn pod(&self, slot: u32) -> Option<&Pod> {
@@ -329,8 +326,7 @@ impl Cluster {
 
     /// The pods that were created in that second of 1970 or later.
     pub(crate) fn created_since(&self, second: i64) -> impl Iterator<Item = (u32, &Pod)> {
-        let slots = (0_u32..).zip(&self.pod_created).filter(move |(_, created)| **created >= second);
-        slots.filter_map(|(slot, _)| Some((slot, self.pod(slot)?)))
+        self.pod_created.at_least(second).filter_map(|slot| Some((slot, self.pod(slot)?)))
     }
 
     pub(crate) fn shape(&self, number: u32) -> Option<&Arc<Shape>> {
@@ -465,15 +461,15 @@ impl Cluster {
                 node.count(&shape.requests, 1);
             }
         }
-        self.pod_created[slot as usize] = pod.created;
+        self.pod_created.set(slot, pod.created);
         self.pods[slot as usize] = Some(pod);
-        self.pod_versions[slot as usize] = self.version;
+        self.pod_versions.set(slot, self.version);
     }
 
     /// Takes a pod out of its slot, and gives the node that it was on.
     fn take_out(&mut self, slot: u32) -> u32 {
         self.version += 1;
-        self.pod_versions[slot as usize] = self.version;
+        self.pod_versions.set(slot, self.version);
         let Some(pod) = self.pods[slot as usize].take() else {
             return UNBOUND;
         };

@@ -6,8 +6,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
+use super::values::Values;
 use super::{Plugin, PodInfo, Run};
-use crate::cluster::node::Node;
 use crate::cluster::shape::{AntiAffinityTerm, Shape};
 use crate::cluster::{Labels, Map, Set};
 use crate::cycle::{Cycle, Outcome};
@@ -31,23 +33,27 @@ pub struct AntiAffinity {
     /// What was learned of each pod.
     known: Slots<Known>,
     members: Map<u64, BTreeSet<u32>>,
+    values: Values,
 }
 
 #[derive(Debug)]
 struct Term {
-    key: Box<str>,
+    topology_key: Box<str>,
+    /// The number of its topology key.
+    key: usize,
 }
 
 /// A topology domain of a term.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Domain {
     term: u32,
     place: Place,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Place {
-    Value(Arc<str>),
+    /// The number of the value.
+    Value(u32),
     /// A node without the label is a domain by itself.
     Node(u32),
 }
@@ -62,8 +68,8 @@ struct Residents {
 struct Known {
     generation: u64,
     node: u32,
-    matched: Vec<Domain>,
-    carried: Vec<Domain>,
+    matched: SmallVec<[Domain; 2]>,
+    carried: SmallVec<[Domain; 2]>,
     /// The labels of its node then.
     labels: Option<Arc<Labels>>,
 }
@@ -101,6 +107,7 @@ impl AntiAffinity {
             contested: Set::default(),
             known: Slots::default(),
             members: Map::default(),
+            values: Values::default(),
         }
     }
 
@@ -112,7 +119,8 @@ impl AntiAffinity {
         }
         let number = u32::try_from(self.terms.len()).ok()?;
         let selector = self.matching.selector(&term.namespaces, selector);
-        self.terms.push(Term { key: term.topology_key.clone() });
+        let key = self.values.key(&term.topology_key);
+        self.terms.push(Term { topology_key: term.topology_key.clone(), key });
         self.numbers.insert(term.clone(), number);
         self.of_selector.entry(selector).or_default().push(number);
         for generation in self.matching.shapes_of(selector).to_vec() {
@@ -120,31 +128,26 @@ impl AntiAffinity {
                 let Some(known) = self.known.get_mut(slot) else {
                     continue;
                 };
-                let value = known.labels.as_ref().and_then(|labels| labels.get(&term.topology_key));
-                let place = value.map_or(Place::Node(known.node), |value| Place::Value(value.into()));
+                let place = place(&mut self.values, known.node, known.labels.as_ref(), key);
                 let domain = Domain { term: number, place };
-                known.matched.push(domain.clone());
-                self.change(&domain, |residents| residents.matched.insert(slot));
+                known.matched.push(domain);
+                self.change(domain, |residents| residents.matched.insert(slot));
             }
         }
         Some(number)
     }
 
-    fn change(&mut self, domain: &Domain, change: impl FnOnce(&mut Residents) -> bool) {
-        let residents = self.domains.entry(domain.clone()).or_default();
+    fn change(&mut self, domain: Domain, change: impl FnOnce(&mut Residents) -> bool) {
+        let residents = self.domains.entry(domain).or_default();
         change(residents);
         if residents.is_contested() {
-            self.contested.insert(domain.clone());
+            self.contested.insert(domain);
         } else {
-            self.contested.remove(domain);
+            self.contested.remove(&domain);
         }
         if residents.matched.is_empty() && residents.carriers.is_empty() {
-            self.domains.remove(domain);
+            self.domains.remove(&domain);
         }
-    }
-
-    fn place(node: &Node, index: u32, key: &str) -> Place {
-        node.label(key).map_or(Place::Node(index), |value| Place::Value(value.into()))
     }
 
     /// Another pod in the domain that the term matches. One that is leaving is in nobody's way who stays.
@@ -164,10 +167,15 @@ impl AntiAffinity {
         let known = self.known.get(slot)?;
         known.carried.iter().find_map(|domain| {
             let (namespace, name) = cycle.name_of(self.other(cycle, domain, slot)?);
-            let topology_key = self.terms.get(domain.term as usize)?.key.to_string();
+            let topology_key = self.terms.get(domain.term as usize)?.topology_key.to_string();
             Some(Reason::AntiAffinity { other: format!("{namespace}/{name}"), topology_key })
         })
     }
+}
+
+/// Where a node is, by a topology key.
+fn place(values: &mut Values, node: u32, labels: Option<&Arc<Labels>>, key: usize) -> Place {
+    labels.and_then(|labels| values.of(node, labels, key)).map_or(Place::Node(node), Place::Value)
 }
 
 impl Plugin for AntiAffinity {
@@ -188,23 +196,25 @@ impl Plugin for AntiAffinity {
             return;
         }
         let selectors = self.matching.of_shape(info.generation, shape).to_vec();
-        let mut matched = Vec::new();
+        let mut matched = SmallVec::new();
         for term in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
-            let place = Self::place(info.node, index, &self.terms[*term as usize].key);
+            let place = place(&mut self.values, index, labels.as_ref(), self.terms[*term as usize].key);
             matched.push(Domain { term: *term, place });
         }
         for domain in &matched {
-            self.change(domain, |residents| residents.matched.insert(slot));
+            self.change(*domain, |residents| residents.matched.insert(slot));
         }
-        let known = Known { generation: info.generation, node: index, matched, carried: Vec::new(), labels };
+        let carried = SmallVec::new();
+        let known = Known { generation: info.generation, node: index, matched, carried, labels };
         self.known.insert(slot, known);
         self.members.entry(info.generation).or_default().insert(slot);
-        let mut carried = Vec::new();
+        let mut carried = SmallVec::new();
         for term in &shape.anti_affinity {
             if let Some(number) = self.term(term) {
-                let domain =
-                    Domain { term: number, place: Self::place(info.node, index, &term.topology_key) };
-                self.change(&domain, |residents| residents.carriers.insert(slot));
+                let labels = info.node.object.as_ref().map(|object| &object.labels);
+                let place = place(&mut self.values, index, labels, self.terms[number as usize].key);
+                let domain = Domain { term: number, place };
+                self.change(domain, |residents| residents.carriers.insert(slot));
                 carried.push(domain);
             }
         }
@@ -224,15 +234,15 @@ impl Plugin for AntiAffinity {
             }
         }
         for domain in &known.matched {
-            self.change(domain, |residents| residents.matched.remove(&slot));
+            self.change(*domain, |residents| residents.matched.remove(&slot));
         }
         for domain in &known.carried {
-            self.change(domain, |residents| residents.carriers.remove(&slot));
+            self.change(*domain, |residents| residents.carriers.remove(&slot));
         }
     }
 
     fn remembered(&self) -> usize {
-        self.matching.remembered()
+        self.matching.remembered().max(self.values.remembered())
     }
 
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {

@@ -15,6 +15,7 @@ mod tests;
 pub mod too_many_restarts;
 pub mod topology_spread;
 pub mod utilization;
+mod values;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
+use super::values::Values;
 use super::{Plugin, PodInfo, Run};
 use crate::cluster::node::NodeObject;
 use crate::cluster::node_affinity::{RequiredNodes, Toleration, tolerate};
@@ -32,60 +35,6 @@ pub struct TopologySpread {
     /// The domains that are there, by what decides on them, until nodes change.
     domains: Map<DomainRule, Set<u32>>,
     domains_at: u64,
-}
-
-/// The values of topology keys, numbered: the many pods of a node need not compare its labels again.
-#[derive(Debug, Default)]
-struct Values {
-    numbers: Map<Arc<str>, u32>,
-    names: Vec<Arc<str>>,
-    keys: Vec<Box<str>>,
-    of_node: Slots<NodeValues>,
-}
-
-/// What the labels of a node say.
-#[derive(Debug)]
-struct NodeValues {
-    labels: Arc<Labels>,
-    /// By the number of the topology key.
-    values: Vec<Option<u32>>,
-}
-
-impl Values {
-    fn key(&mut self, key: &str) -> usize {
-        self.keys.iter().position(|known| **known == *key).unwrap_or_else(|| {
-            self.keys.push(key.into());
-            self.keys.len() - 1
-        })
-    }
-
-    fn number(&mut self, value: &str) -> u32 {
-        if let Some(number) = self.numbers.get(value) {
-            return *number;
-        }
-        let (number, value) = (u32::try_from(self.names.len()).unwrap_or(u32::MAX), Arc::<str>::from(value));
-        self.names.push(value.clone());
-        self.numbers.insert(value, number);
-        number
-    }
-
-    /// The value of a topology key on a node.
-    fn of(&mut self, node: u32, labels: &Arc<Labels>, key: usize) -> Option<u32> {
-        let known = self.of_node.get(node).filter(|known| Arc::ptr_eq(&known.labels, labels));
-        if let Some(value) = known.and_then(|known| known.values.get(key)) {
-            return *value;
-        }
-        let found: Vec<Option<&str>> = self.keys.iter().map(|key| labels.get(key)).collect();
-        let values: Vec<Option<u32>> = found.into_iter().map(|one| Some(self.number(one?))).collect();
-        let value = values.get(key).copied().flatten();
-        self.of_node.insert(node, NodeValues { labels: labels.clone(), values });
-        value
-    }
-
-    /// How many may be those of nodes that are gone.
-    fn remembered(&self) -> usize {
-        self.names.len().saturating_sub(self.of_node.len() * self.keys.len())
-    }
 }
 
 /// The topology key, and which nodes count.
@@ -121,7 +70,7 @@ struct Known {
     node: u32,
     labels: Arc<Labels>,
     /// The constraints that count it, and in which domain.
-    counted: Vec<(u32, u32)>,
+    counted: SmallVec<[(u32, u32); 2]>,
 }
 
 /// A domain while it is balanced.
@@ -282,7 +231,7 @@ impl TopologySpread {
         }
         let max_skew = i64::from(identity.max_skew);
         let none = BTreeSet::new();
-        let name = |value: &u32| self.values.names.get(*value as usize).map(|name| (name.clone(), *value));
+        let name = |value: &u32| self.values.name(*value).map(|name| (name.clone(), *value));
         let values = all_domains.iter().chain(constraint.pods.keys());
         let values: BTreeSet<(Arc<str>, u32)> = values.filter_map(name).collect();
         let mut domains: Vec<Domain> = values
@@ -420,7 +369,7 @@ impl Plugin for TopologySpread {
         for number in &carried {
             self.constraints[*number as usize].carriers += 1;
         }
-        let (mut counted, node) = (Vec::new(), info.pod.node);
+        let (mut counted, node) = (SmallVec::new(), info.pod.node);
         let selectors = self.matching.of_shape(info.generation, info.shape);
         for number in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
             let constraint = &mut self.constraints[*number as usize];

@@ -104,10 +104,11 @@ impl Resources {
                 }
             }
         };
-        let of =
-            |one: &Resource| Some(ResourceUse { used: used(one)?, total: one.total(object), ceiling: 0 });
-        let of: Option<SmallVec<_>> = self.0.iter().map(of).collect();
-        Some(NodeUse { node: index, unschedulable: object.unschedulable, of: of? })
+        let mut of = SmallVec::with_capacity(self.0.len());
+        for one in &self.0 {
+            of.push(ResourceUse { used: used(one)?, total: one.total(object), ceiling: 0 });
+        }
+        Some(NodeUse { node: index, unschedulable: object.unschedulable, of })
     }
 
     /// The threshold of each resource that has one.

@@ -143,7 +143,7 @@ impl<'a> Actor<'a> {
 
     /// Has turns of its own, for ever. A pod is there for as long as its turn lasts.
     pub(super) async fn intercepts(mut self) -> Result<()> {
-        // Pods of ReplicaSets that were there in its turn, by UID.
+        // Requests in whose turn of it the pod was there, and one of a ReplicaSet.
         let mut seen = HashSet::new();
         loop {
             self.pause(5).await;
@@ -161,9 +161,9 @@ impl<'a> Actor<'a> {
                 let stays = of_pod["uid"] == pod["uid"] && of_pod["deletionTimestamp"].is_null();
                 // A new pod that is not needed any more goes whoever was asked.
                 if stays && of_pod["annotations"][HAND_OVER_ANNOTATION].is_null() {
-                    seen.insert(pod["uid"].clone());
+                    seen.insert(meta["uid"].clone());
                 }
-                let may_go = !seen.contains(&pod["uid"]);
+                let may_go = !seen.contains(&meta["uid"]);
                 ensure!(stays || may_go, "somebody else has the turn, and the pod goes: {request} {found}");
                 let now = self.living.cluster.now().to_string();
                 let completed = (self.random.u8(..8) == 0).then_some(true);
