@@ -20,7 +20,7 @@ use crate::common::calls::{client_of, create_all, left, list, until_left};
 /// The nodes that are emptied: as many as USHER_NODES says.
 static OLD: LazyLock<usize> = LazyLock::new(|| {
     let wanted = std::env::var("USHER_NODES").ok();
-    wanted.map_or(20, |text| text.parse().unwrap())
+    wanted.map_or(12, |text| text.parse().unwrap())
 });
 
 /// Those that take their pods.
