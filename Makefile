@@ -51,6 +51,7 @@ attacks: toolchain ## ten minutes (ATTACK_SECONDS=) of users with few rights and
 check: toolchain ## format, lints, generated files, dependency direction; licences and sources of crates where cargo-deny is installed
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --no-default-features --bin usher -- -D warnings
 	hack/check-generated
 	hack/check-dependencies
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked --workspace check --hide-inclusion-graph bans licenses sources; \

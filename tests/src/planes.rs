@@ -17,7 +17,7 @@ pub async fn one() -> Result<SemaphorePermit<'static>> {
     Ok(PLANES.acquire().await?)
 }
 
-/// No other control plane runs while this is held: for tests in which real time counts, or that need the whole machine.
+/// No other control plane of the suite runs while this is held, only seeds of lower priority: for tests in which real time counts, or that need the whole machine.
 ///
 /// # Errors
 /// Never: the semaphore is not closed.

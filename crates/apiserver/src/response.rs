@@ -19,6 +19,10 @@ use crate::store::Object;
 pub type ServerBody = UnsyncBoxBody<Bytes, Infallible>;
 pub type ServerResponse = Response<ServerBody>;
 
+/// An answer within the process has this among its extensions where a patch read and wrote the status alone.
+#[derive(Debug, Clone, Copy)]
+pub struct StatusAlone;
+
 fn respond(code: u16, content_type: &'static str, body: ServerBody) -> ServerResponse {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,11 +1,9 @@
 //! Pods that are leaving already, and pods that are to be left alone for a while.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::cluster::shape::Shape;
 use crate::memory::Moved;
 use crate::{Cluster, PodRef};
 
@@ -96,12 +94,9 @@ impl Slots {
     /// The slot of this pod, if it is there.
     pub fn find(&mut self, cluster: &Cluster, namespace: &str, name: &str, uid: &str) -> Option<u32> {
         let is = |slot: u32| {
-            cluster.pod(slot).filter(|pod| pod.uid.is(uid)).is_some_and(|pod| {
-                let namespace_is = |shape: &Arc<Shape>| *shape.namespace == *namespace;
-                // No two pods of a cluster have the same; in what somebody wrote by hand they may.
-                pod.uid.is_number()
-                    || (*pod.name == *name && cluster.shape(pod.shape).is_some_and(namespace_is))
-            })
+            let pod = cluster.pod(slot).filter(|pod| pod.uid.is(uid) && *pod.name == *name);
+            let shape = pod.and_then(|pod| cluster.shape(pod.shape));
+            shape.is_some_and(|shape| *shape.namespace == *namespace)
         };
         let ahead = self.before.iter().skip(self.next).take(Self::AHEAD);
         let slot = match ahead.enumerate().find(|(_, slot)| is(**slot)) {

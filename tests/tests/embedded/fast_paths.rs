@@ -3,13 +3,14 @@
 //! fast path.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by failing")]
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use embedded_apiserver::LogEvent;
 use embedded_apiserver::clock::TokioClock;
 use embedded_apiserver::in_process;
-use embedded_apiserver::{Cluster, Options};
+use embedded_apiserver::{Cluster, Options, StatusAlone};
 use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -24,7 +25,11 @@ const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const NODES: &str = "/api/v1/nodes";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
-struct Both([Cluster; 2]);
+struct Both {
+    clusters: [Cluster; 2],
+    /// How many patches took the fast path, and how many did not.
+    taken: Cell<(usize, usize)>,
+}
 
 impl Both {
     fn new() -> Self {
@@ -33,7 +38,7 @@ impl Both {
             let clock = Arc::new(clock);
             Cluster::new(Options { clock, seed: Some(7), housekeeping: false, ..Options::default() })
         };
-        Self([cluster(), cluster()])
+        Self { clusters: [cluster(), cluster()], taken: Cell::default() }
     }
 
     /// What both answer, warnings included.
@@ -43,7 +48,7 @@ impl Both {
             _ => "application/json",
         };
         let mut answers = Vec::new();
-        for (cluster, is_long) in self.0.iter().zip([false, true]) {
+        for (cluster, is_long) in self.clusters.iter().zip([false, true]) {
             // To ask for what is done anyway is all that keeps these from the fast path.
             let query = if is_long && method == Method::PATCH { "?fieldValidation=Warn" } else { "" };
             let request = Request::builder()
@@ -55,6 +60,12 @@ impl Both {
                 .unwrap();
             let answer = cluster.service().oneshot(request).await.unwrap();
             let code = answer.status().as_u16();
+            let is_fast = answer.extensions().get::<StatusAlone>().is_some();
+            assert!(!(is_fast && is_long), "{body} was to take the other way");
+            if method == Method::PATCH && code == 200 && !is_long {
+                let (fast, other) = self.taken.get();
+                self.taken.set(if is_fast { (fast + 1, other) } else { (fast, other + 1) });
+            }
             let warnings = format!("{:?}", answer.headers().get_all(header::WARNING));
             let text = answer.into_body().collect().await.unwrap().to_bytes();
             answers.push((code, warnings, String::from_utf8(text.to_vec()).unwrap()));
@@ -71,7 +82,7 @@ impl Both {
                 "response": {"uid": review["request"]["uid"], "allowed": true},
             }))
         };
-        for (cluster, resources) in self.0.iter().zip([&["leases"], resources]) {
+        for (cluster, resources) in self.clusters.iter().zip([&["leases"], resources]) {
             cluster.endpoints().register_service("default", "hook", in_process(allow));
             let configuration = json!({
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -97,7 +108,7 @@ impl Both {
             let line = |event: &LogEvent| (event.kind, event.object.text().to_string());
             (events.iter().map(line).collect::<Vec<_>>(), cluster.store().revision())
         };
-        let [short, long] = &self.0;
+        let [short, long] = &self.clusters;
         assert_eq!(told(short), told(long));
         assert!(!told(short).0.is_empty());
     }
@@ -106,7 +117,7 @@ impl Both {
         // Owners of fields are kept with the second of their last write.
         tokio::time::advance(Duration::from_secs(3)).await;
         let answer = self.ask(Method::PATCH, path, agent, patch).await;
-        let [short, long] = &self.0;
+        let [short, long] = &self.clusters;
         assert_eq!(short.store().revision(), long.store().revision(), "{patch}");
         answer
     }
@@ -157,6 +168,8 @@ async fn statuses_of_pods_become_the_same_both_ways() {
             assert_eq!(answered, *code, "{patch}: {body}");
         }
     }
+    let (fast, other) = both.taken.get();
+    assert!(fast > other, "{fast} patches took the fast path, {other} did not");
     for (field, least) in [("status.phase", 1), ("spec.nodeName", 1)] {
         let value = if field == "status.phase" { "Failed" } else { "n" };
         let (_, list) = both

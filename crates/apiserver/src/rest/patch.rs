@@ -10,7 +10,7 @@ use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::managed_fields::{self, Writer};
 use crate::patch;
-use crate::response::ServerResponse;
+use crate::response::{ServerResponse, StatusAlone};
 use crate::server::reset_fields;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,9 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> ApiResult<ServerResponse> {
         && !dry_run
         && let Some(stored) = patch_status(call, &document)
     {
-        return Ok(WriteResult::Stored(stored).answer(call, 200));
+        let mut answer = WriteResult::Stored(stored).answer(call, 200);
+        answer.extensions_mut().insert(StatusAlone);
+        return Ok(answer);
     }
     let outcome = change.run(call, |call, current| patched(call, kind, current, &document)).await?;
     Ok(outcome.answer(call, 200))

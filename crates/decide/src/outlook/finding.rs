@@ -257,7 +257,7 @@ impl Finding {
                 "name daemonset in the manager's flag --interceptors, or follow the drain with --ignore-daemonsets"
                     .to_string()
             }
-            Self::MaxUnavailable { .. } => "nothing; a larger maxUnavailable makes it faster".to_string(),
+            Self::MaxUnavailable { .. } => "nothing; a larger maxUnavailable, or evict-max-unavailable where it is annotated with that, makes it faster".to_string(),
             Self::NoOwner { .. } => "save what you need; drain them with --force".to_string(),
             Self::LocalData { .. } => {
                 "copy the data first, unless it is a cache; drain them with --delete-emptydir-data".to_string()

@@ -125,10 +125,6 @@ impl Uid {
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
     }
-
-    pub fn is_number(&self) -> bool {
-        matches!(self, Self::Number(_))
-    }
 }
 
 impl std::fmt::Display for Uid {

@@ -24,6 +24,8 @@ pub struct AntiAffinity {
     args: InterPodAntiAffinityArgs,
     matching: Matching,
     terms: Vec<Term>,
+    /// How many of them no pod carries any more.
+    unused: usize,
     numbers: Map<AntiAffinityTerm, u32>,
     /// The terms of each selector.
     of_selector: Map<u32, Vec<u32>>,
@@ -41,6 +43,8 @@ struct Term {
     topology_key: Box<str>,
     /// The number of its topology key.
     key: usize,
+    /// How many pods carry it.
+    carriers: usize,
 }
 
 /// A topology domain of a term.
@@ -101,6 +105,7 @@ impl AntiAffinity {
             args,
             matching: Matching::default(),
             terms: Vec::new(),
+            unused: 0,
             numbers: Map::default(),
             of_selector: Map::default(),
             domains: Map::default(),
@@ -120,7 +125,8 @@ impl AntiAffinity {
         let number = u32::try_from(self.terms.len()).ok()?;
         let selector = self.matching.selector(&term.namespaces, selector);
         let key = self.values.key(&term.topology_key);
-        self.terms.push(Term { topology_key: term.topology_key.clone(), key });
+        self.terms.push(Term { topology_key: term.topology_key.clone(), key, carriers: 0 });
+        self.unused += 1;
         self.numbers.insert(term.clone(), number);
         self.of_selector.entry(selector).or_default().push(number);
         for generation in self.matching.shapes_of(selector).to_vec() {
@@ -215,6 +221,9 @@ impl Plugin for AntiAffinity {
                 let place = place(&mut self.values, index, labels, self.terms[number as usize].key);
                 let domain = Domain { term: number, place };
                 self.change(domain, |residents| residents.carriers.insert(slot));
+                let term = &mut self.terms[number as usize];
+                self.unused -= usize::from(term.carriers == 0);
+                term.carriers += 1;
                 carried.push(domain);
             }
         }
@@ -238,11 +247,14 @@ impl Plugin for AntiAffinity {
         }
         for domain in &known.carried {
             self.change(*domain, |residents| residents.carriers.remove(&slot));
+            let term = &mut self.terms[domain.term as usize];
+            term.carriers -= 1;
+            self.unused += usize::from(term.carriers == 0);
         }
     }
 
     fn remembered(&self) -> usize {
-        self.matching.remembered().max(self.values.remembered())
+        self.matching.remembered().max(self.values.remembered()).max(self.unused)
     }
 
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {

@@ -24,6 +24,8 @@ pub struct TopologySpread {
     args: TopologySpreadArgs,
     matching: Matching,
     constraints: Vec<Constraint>,
+    /// How many of them no pod carries any more.
+    unused: usize,
     /// Their numbers, in the order in which they are looked at.
     in_order: BTreeMap<String, u32>,
     numbers: Map<Identity, u32>,
@@ -96,6 +98,7 @@ impl TopologySpread {
             args,
             matching: Matching::default(),
             constraints: Vec::new(),
+            unused: 0,
             in_order: BTreeMap::new(),
             numbers: Map::default(),
             of_selector: Map::default(),
@@ -162,6 +165,7 @@ impl TopologySpread {
             (identity.topology_key.clone(), identity.nodes.clone(), identity.tolerations.clone());
         self.in_order.insert(format!("{identity:?}"), number);
         self.constraints.push(Constraint { identity, domain_rule, carriers: 0, key, pods });
+        self.unused += 1;
         number
     }
 
@@ -367,7 +371,9 @@ impl Plugin for TopologySpread {
         self.forget(slot);
         let carried = self.carried(info);
         for number in &carried {
-            self.constraints[*number as usize].carriers += 1;
+            let constraint = &mut self.constraints[*number as usize];
+            self.unused -= usize::from(constraint.carriers == 0);
+            constraint.carriers += 1;
         }
         let (mut counted, node) = (SmallVec::new(), info.pod.node);
         let selectors = self.matching.of_shape(info.generation, info.shape);
@@ -394,7 +400,9 @@ impl Plugin for TopologySpread {
             }
         }
         for number in self.of_shape.get(&known.generation).into_iter().flatten() {
-            self.constraints[*number as usize].carriers -= 1;
+            let constraint = &mut self.constraints[*number as usize];
+            constraint.carriers -= 1;
+            self.unused += usize::from(constraint.carriers == 0);
         }
         for (number, value) in known.counted {
             let pods = &mut self.constraints[number as usize].pods;
@@ -408,7 +416,7 @@ impl Plugin for TopologySpread {
     }
 
     fn remembered(&self) -> usize {
-        self.matching.remembered().max(self.values.remembered())
+        self.matching.remembered().max(self.values.remembered()).max(self.unused)
     }
 
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>) {

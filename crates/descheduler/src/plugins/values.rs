@@ -5,12 +5,16 @@ use std::sync::Arc;
 use crate::cluster::{Labels, Map};
 use crate::slots::Slots;
 
+/// So many keys are remembered for each node. Pods may name any number of them.
+const REMEMBERED: usize = 64;
+
 /// The values of topology keys, numbered: the many pods of a node need not compare its labels again.
 #[derive(Debug, Default)]
 pub struct Values {
     numbers: Map<Arc<str>, u32>,
     names: Vec<Arc<str>>,
-    keys: Vec<Box<str>>,
+    keys: Map<Arc<str>, usize>,
+    key_names: Vec<Arc<str>>,
     of_node: Slots<NodeValues>,
 }
 
@@ -18,17 +22,20 @@ pub struct Values {
 #[derive(Debug)]
 struct NodeValues {
     labels: Arc<Labels>,
-    /// By the number of the topology key.
+    /// By the number of the topology key, of those that are remembered.
     values: Vec<Option<u32>>,
 }
 
 impl Values {
     /// The number of a topology key.
     pub fn key(&mut self, key: &str) -> usize {
-        self.keys.iter().position(|known| **known == *key).unwrap_or_else(|| {
-            self.keys.push(key.into());
-            self.keys.len() - 1
-        })
+        if let Some(number) = self.keys.get(key) {
+            return *number;
+        }
+        let (number, key) = (self.key_names.len(), Arc::<str>::from(key));
+        self.key_names.push(key.clone());
+        self.keys.insert(key, number);
+        number
     }
 
     fn number(&mut self, value: &str) -> u32 {
@@ -51,8 +58,13 @@ impl Values {
         if let Some(value) = known.and_then(|known| known.values.get(key)) {
             return *value;
         }
-        let found: Vec<Option<&str>> = self.keys.iter().map(|key| labels.get(key)).collect();
-        let values: Vec<Option<u32>> = found.into_iter().map(|one| Some(self.number(one?))).collect();
+        if key >= REMEMBERED {
+            let value = labels.get(self.key_names.get(key)?)?;
+            return Some(self.number(value));
+        }
+        let keys: Vec<Arc<str>> = self.key_names.iter().take(REMEMBERED).cloned().collect();
+        let values: Vec<Option<u32>> =
+            keys.iter().map(|key| labels.get(key).map(|value| self.number(value))).collect();
         let value = values.get(key).copied().flatten();
         self.of_node.insert(node, NodeValues { labels: labels.clone(), values });
         value
@@ -60,6 +72,6 @@ impl Values {
 
     /// How many may be those of nodes that are gone.
     pub fn remembered(&self) -> usize {
-        self.names.len().saturating_sub(self.of_node.len() * self.keys.len())
+        self.names.len().saturating_sub(self.of_node.len() * self.key_names.len())
     }
 }

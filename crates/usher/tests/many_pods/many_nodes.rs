@@ -1,6 +1,6 @@
 //! A maintenance of many nodes with six Deployments each, DaemonSets and StatefulSets on the real control plane, while `usher manager` is
 //! killed again and again and somebody with kubectl gets in its way: all pods leave within their budgets, those that run alone without an
-//! outage, and all nodes are given back as they were. 20 nodes, and 50 with `make soak`.
+//! outage, and all nodes are given back as they were. 12 nodes, and 50 with `make soak`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
 use std::collections::BTreeMap;

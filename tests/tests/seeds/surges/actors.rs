@@ -143,7 +143,7 @@ impl<'a> Actor<'a> {
 
     /// Has turns of its own, for ever. A pod is there for as long as its turn lasts.
     pub(super) async fn intercepts(mut self) -> Result<()> {
-        // Requests in whose turn of it the pod was there, and one of a ReplicaSet.
+        // The requests in its turn of which the pod was seen to be there; new pods of hand-overs do not count.
         let mut seen = HashSet::new();
         loop {
             self.pause(5).await;

@@ -408,11 +408,10 @@ pub fn strategy_of(deployment: &Deployment, autoscaler: Option<&Autoscaler>, sai
 /// By how many it would surge for pods that are asked to leave, as far as that can be told before any is: `None` if it would not.
 pub fn would_surge_by(deployment: &Deployment, strategy: Strategy) -> Option<u32> {
     let strategy = strategy_of(deployment, None, strategy);
-    let surge = deployment.surge.clone().unwrap_or_default();
-    let wanted = deployment.replicas.saturating_sub(surge.by);
-    let most = deployment.rolling_update.as_ref()?.max_surge.up(wanted);
+    let most = deployment.rolling_update.as_ref()?.max_surge.up(wanted_without(deployment));
+    let reverted = deployment.surge.as_ref().map_or(0, |surge| surge.reverted);
     let is_off = strategy == Strategy::MaxUnavailable
-        || why_not(deployment, strategy, most, surge.reverted >= TRIES).is_some();
+        || why_not(deployment, strategy, most, reverted >= TRIES).is_some();
     (!is_off).then_some(most)
 }
 
@@ -422,8 +421,13 @@ pub fn would_let_go(deployment: &Deployment, strategy: Strategy) -> Option<u32> 
     if strategy != Strategy::MaxUnavailable || why_not(deployment, strategy, 0, false).is_some() {
         return None;
     }
-    let surge = deployment.surge.as_ref().map_or(0, |surge| surge.by);
-    Some(max_unavailable::max_unavailable(deployment, deployment.replicas.saturating_sub(surge)))
+    Some(max_unavailable::max_unavailable(deployment, wanted_without(deployment)))
+}
+
+/// As many as its owner wants, where nothing is known of an autoscaler: who has scaled it since it surged is right.
+fn wanted_without(deployment: &Deployment) -> u32 {
+    let surge = deployment.surge.as_ref().filter(|surge| surge.replicas == deployment.replicas);
+    deployment.replicas.saturating_sub(surge.map_or(0, |surge| surge.by))
 }
 
 fn is_asked(state: &SurgeState<'_>) -> bool {
