@@ -435,3 +435,47 @@ impl Policy {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{cluster, node, now, pod, policy};
+
+    const KEYS: usize = 5000;
+
+    /// Pods may name any number of topology keys.
+    #[test]
+    fn what_no_pod_asks_for_any_more_is_forgotten() {
+        let keys = || (0..KEYS).map(|number| format!("example.com/key-{number}"));
+        let selector = json!({"matchLabels": {"app": "web"}});
+        let terms: Vec<Value> =
+            keys().map(|key| json!({"topologyKey": key, "labelSelector": selector})).collect();
+        let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+        let spread: Vec<Value> = keys()
+            .map(|key| {
+                json!({"topologyKey": key, "labelSelector": selector, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"})
+            })
+            .collect();
+        for (plugin, spec) in [
+            ("RemovePodsViolatingInterPodAntiAffinity", json!({"affinity": {"podAntiAffinity": affinity}})),
+            ("RemovePodsViolatingTopologySpreadConstraint", json!({"topologySpreadConstraints": spread})),
+        ] {
+            let policy = policy(json!({}), plugin, json!({}));
+            let asking = pod("a", "n1", json!({"spec": spec}));
+            let mut known = cluster(vec![node("n1", json!({})), node("n2", json!({}))], vec![asking]);
+            let mut planner = Planner::default();
+            let mut remembered = |known: &Cluster| {
+                planner.plan(known, &policy, &InProgress::default(), now());
+                let profile = &planner.known.as_ref().unwrap().profiles[0];
+                let plugins = profile.deschedule.iter().chain(profile.balance.iter().map(|one| &one.plugin));
+                plugins.map(|plugin| plugin.remembered()).max().unwrap()
+            };
+            assert!(remembered(&known) < 10, "{plugin}");
+            known.set_pod(&pod("a", "n1", json!({})));
+            assert_eq!(remembered(&known), KEYS, "{plugin}");
+            assert!(remembered(&known) < 10, "{plugin} learns anew");
+        }
+    }
+}
