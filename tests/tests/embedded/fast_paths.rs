@@ -168,8 +168,9 @@ async fn statuses_of_pods_become_the_same_both_ways() {
             assert_eq!(answered, *code, "{patch}: {body}");
         }
     }
+    // Those that change nothing, or more than the status, take the other way.
     let (fast, other) = both.taken.get();
-    assert!(fast > other, "{fast} patches took the fast path, {other} did not");
+    assert!(fast >= 5 && other >= 5, "{fast} patches took the fast path, {other} did not");
     for (field, least) in [("status.phase", 1), ("spec.nodeName", 1)] {
         let value = if field == "status.phase" { "Failed" } else { "n" };
         let (_, list) = both
