@@ -160,6 +160,13 @@ pub struct UnknownStrategy {
     pub instead: Strategy,
 }
 
+impl UnknownStrategy {
+    /// With what counts until it is mended.
+    pub fn told(&self) -> String {
+        format!("{self}; until then it counts as if it were not there")
+    }
+}
+
 impl Strategy {
     /// What the annotation of a workload says, else that of its namespace. What cannot be read counts as if it were not there.
     ///

@@ -61,10 +61,15 @@ pub fn selector(text: &str) -> Result<String, String> {
     }
 }
 
+/// `pod/web-1`, and also `Pod/web-1`: kubectl takes kinds in any case.
+pub fn kind_and_name(text: &str) -> Option<(String, &str)> {
+    text.split_once('/').map(|(kind, name)| (kind.to_lowercase(), name))
+}
+
 /// `web-1` or `pod/web-1`.
 pub fn pod_name(text: &str) -> Result<String, String> {
-    let (kind, name) = text.split_once('/').unwrap_or(("pod", text));
-    match kind {
+    let (kind, name) = kind_and_name(text).unwrap_or(("pod".to_string(), text));
+    match kind.as_str() {
         "pod" | "pods" | "po" if usher_api::domain::is_subdomain(name) => Ok(name.to_string()),
         "pod" | "pods" | "po" => {
             Err(format!("{name:?} cannot be the name of a pod: see kubectl get pods for the names"))

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::names::requester_of;
 use usher_api::{EvictionRequest, interceptors_of};
+use usher_decide::waiting_on::WaitingOn;
 
 use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
 use crate::ask::{Asked, PodTarget, ask};
@@ -228,11 +229,13 @@ fn tell(
     subject: Option<Subject>,
 ) -> EvictReport {
     let name = &requester.name;
-    let (request, mut text) = match asked {
-        Asked::Created(request) => {
-            (request, format!("eviction requested as {name}; {}", next(request, warnings.is_empty())))
-        }
-        Asked::Joined(request) => {
+    let (Asked::Created(request) | Asked::Joined(request) | Asked::Already(request)) = asked;
+    let named = interceptors_of(pod.annotations()).map(|named| named.len()).unwrap_or_default();
+    let is_unresolved = named > 0 && request.spec.interceptors.is_empty();
+    let is_evictable = warnings.is_empty() && !is_unresolved;
+    let mut text = match asked {
+        Asked::Created(_) => format!("eviction requested as {name}; {}", next(request, is_evictable)),
+        Asked::Joined(_) => {
             let others: Vec<&str> = request
                 .finalizers()
                 .iter()
@@ -240,11 +243,11 @@ fn tell(
                 .filter(|other| *other != name.as_str())
                 .collect();
             let others = if others.is_empty() { "others".to_string() } else { others.join(", ") };
-            (request, format!("eviction requested as {name}; already requested by {others}"))
+            format!("eviction requested as {name}; already requested by {others}")
         }
-        Asked::Already(request) => {
+        Asked::Already(_) => {
             let since = request.creation_timestamp().map(|time| time.0.to_string());
-            (request, format!("eviction already requested as {name}, at {}", since.unwrap_or_default()))
+            format!("eviction already requested as {name}, at {}", since.unwrap_or_default())
         }
     };
     if dry_run {
@@ -255,13 +258,9 @@ fn tell(
         let actual = span::human(SignedDuration::from_secs(actual.into()));
         warnings.push(format!("the request keeps its deadline of {actual}, which cannot be changed"));
     }
-    let named = interceptors_of(pod.annotations()).map(|named| named.len()).unwrap_or_default();
-    if named > 0 && request.spec.interceptors.is_empty() {
-        warnings.push(
-            "the pod names interceptors, but the request has none: Usher's webhook does not seem to be installed, and \
-             the pod is evicted without them"
-                .to_string(),
-        );
+    if is_unresolved {
+        let waits = WaitingOn::InterceptorsNotResolved;
+        warnings.push(format!("{}, and waits: {}", waits.sentence(), waits.advice()));
     }
     EvictReport { text, warnings, subject }
 }

@@ -14,7 +14,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
 
-use crate::arguments::{Connection, pod_name};
+use crate::arguments::{Connection, kind_and_name, pod_name};
 use crate::connect::Connected;
 use crate::error::{is_code, is_missing};
 use crate::explain_deployment::{self, DeploymentExplanation};
@@ -165,7 +165,7 @@ enum Subject {
 /// `web-1 web-2`, `pod/web-1 node/n1 deployment/web`, `pods web-1 web-2` or `node n1 n2`.
 fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
     match words {
-        [kind, names @ ..] if !names.is_empty() && is_kind(kind) => {
+        [kind, names @ ..] if !names.is_empty() && is_kind(&kind.to_lowercase()) => {
             names.iter().map(|name| subject(&format!("{kind}/{name}"))).collect()
         }
         names => names.iter().map(|name| subject(name)).collect(),
@@ -188,7 +188,8 @@ fn is_maintenance(word: &str) -> bool {
 }
 
 fn subject(text: &str) -> Result<Subject, String> {
-    match text.split_once('/') {
+    let parts = kind_and_name(text);
+    match parts.as_ref().map(|(kind, name)| (kind.as_str(), *name)) {
         Some(("node" | "nodes" | "no", name)) if usher_api::domain::is_subdomain(name) => {
             Ok(Subject::Node(name.to_string()))
         }

@@ -6,7 +6,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use usher_api::PodType;
-use usher_api::names::SURGE_ANNOTATION;
+use usher_api::names::{SURGE_ANNOTATION, SURGE_LABEL};
 use usher_decide::snapshot::{Pod, PodOnWire};
 use usher_tests::{Answer, Request, TestCluster, crds, manifests};
 
@@ -887,6 +887,38 @@ async fn by_how_much_limits_are_raised_is_the_managers_to_say(cluster: TestClust
     scene.expect("removed", TENANT, &one, &annotated(json!({SURGE_ANNOTATION: null})), 200, "").await;
 }
 
+async fn by_how_much_a_deployment_surges_is_the_managers_to_say(cluster: TestCluster) {
+    let files = ["workloads/deployment-role.yaml", "workloads/deployment-limits.yaml"];
+    let scene = Scene::new(cluster, &files).await;
+    let rules = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]}]);
+    scene.role("deploys", &rules).await;
+    scene.bind(Some("shop"), "deploys", TENANT).await;
+    let path = "/apis/apps/v1/namespaces/shop/deployments";
+    let deployment = |name: &str, labels: Value| {
+        let app = json!({"app": name});
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels},
+            "spec": {
+                "replicas": 4, "selector": {"matchLabels": app},
+                "template": {"metadata": {"labels": app}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}},
+            },
+        })
+    };
+    let labelled = |label: Value| json!({"metadata": {"labels": {SURGE_LABEL: label}}});
+    let one = format!("{path}/web");
+    scene.expect("made without", TENANT, path, &deployment("web", json!({"team": "x"})), 201, "").await;
+    scene.until_refused(TENANT, &one, &labelled("1-4-0".into())).await;
+    let theirs = "is Usher's";
+    scene.expect("added", TENANT, &one, &labelled("1-4-0".into()), 403, theirs).await;
+    scene.expect("written", MANAGER, &one, &labelled("1-4-0".into()), 200, "").await;
+    scene.expect("changed", TENANT, &one, &labelled("2-4-0".into()), 403, theirs).await;
+    scene.expect("left alone", TENANT, &one, &json!({"spec": {"replicas": 9}}), 200, "").await;
+    scene.expect("removed", TENANT, &one, &labelled(Value::Null), 200, "").await;
+    // Such as from a backup: what it says is the number that its owner did not want.
+    let kept = deployment("kept", json!({SURGE_LABEL: "1-4-0"}));
+    scene.expect("made with one", TENANT, path, &kept, 201, "").await;
+}
+
 macro_rules! on_both_clusters {
     ($($name:ident $about:literal)*) => {
         mod on_the_real_server {
@@ -913,6 +945,7 @@ on_both_clusters! {
     the_manager_makes_no_pods_but_those_that_it_hands_over "policies: what the manager hands over"
     the_manager_deletes_pods_of_daemon_sets_alone "policies: what the manager deletes"
     by_how_much_limits_are_raised_is_the_managers_to_say "policies: raised limits"
+    by_how_much_a_deployment_surges_is_the_managers_to_say "policies: surges"
     the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have "policies: what the manager changes of workloads"
     new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes "policies: new pods of workloads"
     conditions_are_limited_and_those_of_the_manager_are_its_own "policies: limits of conditions"

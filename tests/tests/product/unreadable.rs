@@ -124,7 +124,7 @@ fn kinds() -> Vec<Kind> {
             path: "/apis/apps/v1/namespaces/default/deployments",
             object: json!({
                 "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"name": "w", "labels": {SURGE_LABEL: "1-1-0"}},
+                "metadata": {"name": "w", "labels": {SURGE_LABEL: "1-2-0"}},
                 "spec": {
                     "replicas": 0, "minReadySeconds": 5, "paused": true,
                     "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},

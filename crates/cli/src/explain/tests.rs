@@ -456,9 +456,10 @@ fn a_pod_or_a_node_may_be_named_in_one_word_or_two() {
     }
     assert_eq!(named(&["node"]), Ok(vec![Subject::Pod("node".into())]), "a pod may be called so");
     let (one, two) = (Subject::Pod("a".into()), Subject::Pod("b".into()));
-    for words in [&["a", "b"][..], &["pod/a", "b"], &["pods", "a", "b"]] {
+    for words in [&["a", "b"][..], &["pod/a", "b"], &["pods", "a", "b"], &["Pod", "a", "b"]] {
         assert_eq!(named(words), Ok(vec![one.clone(), two.clone()]), "{words:?}");
     }
+    assert_eq!(named(&["Deployment/a"]), Ok(vec![Subject::Deployment("a".into())]), "as kubectl takes it");
     assert_eq!(named(&["a", "node/b"]), Ok(vec![one, Subject::Node("b".into())]));
     for (words, part) in [
         (&["node", "N"][..], "cannot be the name of a node"),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use usher_api::workloads::{BundledInterceptor, Strategy};
+use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
+use usher_decide::interceptors::deployment::CLASSES;
 use usher_decide::interceptors::is_wanted;
 use usher_decide::interceptors::surge::{Case, describe, strategy_of};
 use usher_decide::snapshot::{Autoscaler, Deployment, Request};
@@ -56,6 +57,9 @@ pub struct DeploymentExplanation {
     /// Why nobody can make them, in the server's words.
     pub replica_failure: Option<String>,
     pub is_rolling_out: bool,
+    /// Its annotation for the strategy, or its namespace's, says nothing known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_strategy: Option<String>,
     /// Why its pods are left to the eviction API, if they are.
     pub declines: Option<String>,
     /// What the pods that are asked to leave wait on, worst first.
@@ -79,6 +83,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         deployment.strategy.as_deref(),
         namespace_strategy.as_deref(),
     );
+    let unknown_strategy = strategy.as_ref().err().map(UnknownStrategy::told);
     let said = strategy.unwrap_or_else(|unknown| unknown.instead);
     let strategy = strategy_of(deployment, autoscaler.as_ref(), said);
     // A manager that must not make pods surges by replicas instead, and nobody tells so but by doing it.
@@ -116,6 +121,12 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
             && status.active_interceptor_class.is_some()
             && !status.active_interceptor_completed
     };
+    let mut groups = groups(leaving(), None, now);
+    let is_own_turn =
+        |group: &Group| group.waiting_on.names.iter().any(|name| CLASSES.contains(&name.as_str()));
+    for group in groups.iter_mut().filter(|group| is_own_turn(group)) {
+        group.advice = "wait for what is told above".to_owned();
+    }
     let is_available = |name: &str| !unavailable.iter().any(|it| it.pod == name);
     DeploymentExplanation {
         namespace: deployment.key.namespace.to_string(),
@@ -136,7 +147,8 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         missing: described.missing,
         replica_failure: deployment.replica_failure.clone(),
         is_rolling_out: described.is_rolling_out,
+        unknown_strategy,
         declines: described.declines,
-        groups: groups(leaving(), None, now),
+        groups,
     }
 }

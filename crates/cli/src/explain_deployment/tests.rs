@@ -96,6 +96,23 @@ fn a_surge_is_told_with_what_it_waits_for() {
         "Surge         at most 1 at a time",
         "Waits for     web-3 cannot be scheduled: 0/3 nodes are available (Unschedulable)",
         "More          usher explain POD -n shop",
+        "What to do  wait for what is told above",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+    assert!(!text.contains("explain deployment/"), "{text}");
+}
+
+#[test]
+fn pods_that_cannot_be_made_and_a_strategy_that_says_nothing_are_told() {
+    let mut with = surging(1, 2);
+    let annotation = "evictionrequest.coordination.k8s.io/eviction-request-strategy";
+    with["metadata"]["annotations"] = json!({annotation: "Surgery"});
+    with["status"]["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}]);
+    let text = rendered(&explained(deployment(2, &with), None, vec![found("web-1", true, true)]));
+    for part in [
+        "1 more pod, which cannot be made: exceeded quota (ReplicaFailure)",
+        "is \"Surgery\", which means nothing for a Deployment: use Surge, HandOver, MaxUnavailable or Off",
     ] {
         assert!(text.contains(part), "{part:?} in\n{text}");
     }

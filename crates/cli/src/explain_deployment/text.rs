@@ -12,6 +12,9 @@ pub fn render(explanation: &DeploymentExplanation, environment: &Environment, no
     sheet.headline(&environment.bold(&headline(explanation)));
     sheet.put("Replicas", &replicas(explanation));
     sheet.put("Surge", &surge(explanation));
+    if let Some(unknown) = &explanation.unknown_strategy {
+        sheet.put("Strategy", &environment.alarming(unknown));
+    }
     for (at, line) in waits_for(explanation).iter().enumerate() {
         sheet.put(if at == 0 { "Waits for" } else { "" }, line);
     }
@@ -85,7 +88,8 @@ fn waits_for(explanation: &DeploymentExplanation) -> Vec<String> {
     );
     if explanation.missing > 0 {
         let why = explanation.replica_failure.as_ref();
-        let why = why.map(|why| format!(", which cannot be made: {why}")).unwrap_or_default();
+        let why =
+            why.map(|why| format!(", which cannot be made: {why} (ReplicaFailure)")).unwrap_or_default();
         let pods = if explanation.missing == 1 { "pod" } else { "pods" };
         lines.push(format!("{} more {pods}{why}", explanation.missing));
     }

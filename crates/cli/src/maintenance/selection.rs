@@ -8,6 +8,7 @@ use usher_decide::maintenance::selector::{NodeMatcher, check};
 use usher_decide::snapshot::{Node, NodeOnWire};
 
 use crate::Error;
+use crate::arguments::kind_and_name;
 use crate::world::list;
 
 /// The field by which nodes are selected.
@@ -207,7 +208,8 @@ fn told_requirement(need: &NodeSelectorRequirement) -> String {
 
 /// A maintenance by name, also as `list -o name` and kubectl print it.
 pub fn maintenance(text: &str) -> Result<String, String> {
-    match text.split_once('/') {
+    let parts = kind_and_name(text);
+    match parts.as_ref().map(|(kind, name)| (kind.as_str(), *name)) {
         None => Ok(text.to_string()),
         Some((
             "nm" | "nodemaintenance" | "nodemaintenances" | "nodemaintenance.nodemaintenance.k8s.io",
@@ -220,8 +222,8 @@ pub fn maintenance(text: &str) -> Result<String, String> {
 }
 
 pub fn node_name(text: &str) -> Result<String, String> {
-    let (kind, name) = text.split_once('/').unwrap_or(("node", text));
-    match kind {
+    let (kind, name) = kind_and_name(text).unwrap_or(("node".to_string(), text));
+    match kind.as_str() {
         "node" | "nodes" | "no" if usher_api::domain::is_subdomain(name) => Ok(name.to_string()),
         "node" | "nodes" | "no" => {
             Err(format!("{name:?} cannot be the name of a node: see kubectl get nodes for the names"))

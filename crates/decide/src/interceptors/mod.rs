@@ -315,8 +315,7 @@ fn tell_unknown(
     workload: Owner,
     unknown: &UnknownStrategy,
 ) -> Decision {
-    let message = format!("{unknown}; until then it counts as if it were not there");
-    let effect = tell_once(told, key, workload, "UnknownEvictionRequestStrategy", message);
+    let effect = tell_once(told, key, workload, "UnknownEvictionRequestStrategy", unknown.told());
     effect.into_iter().fold(Decision::default(), Decision::act)
 }
 

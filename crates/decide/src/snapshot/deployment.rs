@@ -38,8 +38,7 @@ pub struct Deployment {
     pub has_old_pods: bool,
     /// Its template gives pods a deletion cost below which there is no room for marks.
     pub has_lowest_cost: bool,
-    /// It has the annotation of a surge and not the label: it came back from a ReplicaSet, and means nothing.
-    pub has_stale_annotation: bool,
+    pub stale_record: Option<StaleRecord>,
     /// Why its ReplicaSet cannot make pods, in the server's words.
     pub replica_failure: Option<String>,
     /// So many of its pods are evicted at a time, by its annotation, which then stands for its `maxUnavailable` and opts in to it.
@@ -52,6 +51,15 @@ pub struct Deployment {
 pub struct DeploymentUpdate {
     pub max_surge: Part,
     pub max_unavailable: Part,
+}
+
+/// A record of a surge on a Deployment that means nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaleRecord {
+    /// The annotation came back from a ReplicaSet, without the label.
+    Annotation,
+    /// Somebody else has written the label: it cannot be read, or leaves no pod.
+    Label,
 }
 
 /// A number, or a percentage.
@@ -110,11 +118,12 @@ impl Surge {
         format!("{}-{}-{}", self.by, self.replicas, self.reverted)
     }
 
-    /// What cannot be read was not written here.
+    /// What cannot be read, or leaves nothing of what there was before, was not written here.
     fn of_label(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').map(|number| number.parse().ok());
         let (by, replicas, reverted) = (numbers.next()??, numbers.next()??, numbers.next()??);
-        numbers.next().is_none().then_some(Self { by, replicas, reverted })
+        let is_ours = numbers.next().is_none() && (by == 0 || by < replicas);
+        is_ours.then_some(Self { by, replicas, reverted })
     }
 }
 
@@ -207,7 +216,9 @@ impl From<DeploymentOnWire> for Deployment {
         let strategy = spec.strategy.unwrap_or_default();
         let update = strategy.rolling_update.unwrap_or_default();
         let annotations = meta.annotations.as_ref();
-        let surge = meta.labels.as_ref().and_then(|all| all.get(SURGE_LABEL));
+        let label = meta.labels.as_ref().and_then(|all| all.get(SURGE_LABEL));
+        let surge = label.and_then(|text| Surge::of_label(text));
+        let is_annotated = annotations.is_some_and(|all| all.contains_key(SURGE_ANNOTATION));
         let failure = status.conditions.into_iter().flatten();
         let mut failure = failure.filter(|it| it.kind == "ReplicaFailure" && it.status == "True");
         let replicas = count(spec.replicas, 1);
@@ -226,9 +237,12 @@ impl From<DeploymentOnWire> for Deployment {
             selector: selector.map(Arc::new),
             at_a_time,
             has_lowest_cost: cost.is_some_and(|cost| cost < PreferredForDeletion::MARKS),
-            has_stale_annotation: surge.is_none()
-                && annotations.is_some_and(|all| all.contains_key(SURGE_ANNOTATION)),
-            surge: surge.and_then(|text| Surge::of_label(text)),
+            stale_record: match (label, &surge) {
+                (Some(_), None) => Some(StaleRecord::Label),
+                (None, _) if is_annotated => Some(StaleRecord::Annotation),
+                (Some(_) | None, _) => None,
+            },
+            surge,
             replicas,
             // Who says how many go at a time need not say how it is updated.
             rolling_update: (!recreates || at_a_time.is_some()).then(|| DeploymentUpdate {
@@ -362,12 +376,15 @@ mod tests {
         assert_eq!(copied.surge, None);
         for surge in [
             Surge { by: 2, replicas: 7, reverted: 1 },
-            Surge { by: u32::MAX, replicas: u32::MAX, reverted: u32::MAX },
+            Surge { by: u32::MAX - 1, replicas: u32::MAX, reverted: u32::MAX },
+            Surge { by: 0, replicas: 0, reverted: 2 },
         ] {
             assert!(surge.label().len() <= 63);
             assert_eq!(Surge::of_label(&surge.label()), Some(surge));
         }
-        for nonsense in ["", "1", "1-2", "1--2", "-1-2-3", "a-b-c", "99999999999-1-1"] {
+        for nonsense in
+            ["", "1", "1-2", "1--2", "-1-2-3", "a-b-c", "99999999999-1-1", "2-2-0", "3-2-0", "1-0-0"]
+        {
             assert_eq!(Surge::of_label(nonsense), None, "{nonsense}");
         }
     }

@@ -8,13 +8,14 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use usher_api::names::{HAND_OVER_ANNOTATION, SURGE_ANNOTATION};
+use usher_api::names::{HAND_OVER_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL};
 use usher_tests::living::{Living, PODS};
 use usher_tests::maintenances::{MAINTENANCES, of_nodes};
 use usher_tests::requests::REQUESTS;
 
 use super::apps::{
-    DOWN, FOREIGN_CLASS, LOADED, MOST_LOADED, READY_DELAY, REPLACED, RESET, ROLLED_OUT, SCALED, UNREADY,
+    DOWN, FOREIGN_CLASS, LOADED, MOST_LOADED, READY_DELAY, REPLACED, RESET, ROLLED_OUT, SCALED, STEADY,
+    UNREADY,
 };
 
 /// Somebody on a cluster, with dice of their own, until there is no more trouble.
@@ -63,6 +64,17 @@ impl<'a> Actor<'a> {
                 let copied = if self.random.bool() { copied } else { json!({}) };
                 let change = json!({"metadata": {"annotations": copied}, "spec": {"template": {"metadata": {"annotations": version}}}});
                 self.living.patch(&ROLLED_OUT.path(), &change).await?;
+            }
+            // By how much it surges is not his to say.
+            let by = self.random.u64(..4);
+            let forged =
+                json!({"metadata": {"labels": {SURGE_LABEL: format!("{by}-{}-7", SCALED.replicas + by)}}});
+            for app in STEADY.iter().chain([&SCALED]) {
+                ensure!(
+                    self.living.patch(&app.path(), &forged).await.is_err(),
+                    "{} surges by {by}",
+                    app.name
+                );
             }
         }
         Ok(wanted)

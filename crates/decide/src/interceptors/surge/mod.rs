@@ -24,13 +24,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{
-    DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
+    DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS, SURGE_LABEL,
 };
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
 use super::availability::{Unavailable, later, why_unavailable};
-use super::{Decision, Effect, Wait, complete, has_turn, next_beat};
-use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request};
+use super::{Decision, Effect, Wait, complete, has_turn, next_beat, owner_of};
+use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request, StaleRecord};
 pub use describe::{Description, describe};
 pub use hand_over::{NewHandOver, name as hand_over_name};
 pub(super) use limits::{left_behind, restored};
@@ -105,10 +105,29 @@ fn is_completed(request: &Request) -> bool {
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let mut decision = decide_on_requests(case, now);
-    if case.deployment.has_stale_annotation && case.deployment.surge.is_none() {
-        decision.effects.push(resize(case.deployment, case.deployment.replicas, None));
-    }
+    decision.effects.extend(without_stale_record(case.deployment));
     decision
+}
+
+/// Only the record goes. Who has written one by hand is told what it is.
+fn without_stale_record(deployment: &Deployment) -> Vec<Effect> {
+    let Some(stale) = deployment.stale_record.filter(|_| deployment.surge.is_none()) else {
+        return Vec::new();
+    };
+    let mut effects = vec![resize(deployment, deployment.replicas, None)];
+    if stale == StaleRecord::Label {
+        effects.push(Effect::Tell {
+            namespace: deployment.key.namespace.clone(),
+            workload: owner_of(Bundled::Deployment, &deployment.key, &deployment.uid),
+            is_warning: true,
+            reason: "UnknownSurge",
+            message: format!(
+                "Somebody else has written the label {SURGE_LABEL}, which says by how much Usher has scaled a Deployment up for a while. \
+                 It makes no sense as it is, and was removed; the replicas stay as they are"
+            ),
+        });
+    }
+    effects
 }
 
 fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {

@@ -137,8 +137,12 @@ pub(super) fn resize(deployment: &Deployment, replicas: u32, surge: Option<Surge
     Effect::Resize { deployment: Box::new(deployment.clone()), replicas, surge }
 }
 
-/// A larger surge.
+/// A larger surge, of what is wanted at all.
 pub(super) fn raise(case: &Case<'_>, state: &SurgeState<'_>, by: u32) -> Option<Effect> {
+    if state.size.wanted == 0 {
+        // Nobody is missed, and a record that leaves nobody counts as somebody else's.
+        return None;
+    }
     if let Some(autoscaler) = case.autoscaler {
         return raise_limits(autoscaler, state, by);
     }

@@ -975,6 +975,17 @@ fn an_annotation_that_came_back_from_a_replica_set_is_removed() {
 }
 
 #[test]
+fn a_label_that_somebody_else_has_written_takes_no_replica_away() {
+    let labelled =
+        |label: &'static str| move |it: &mut Value| it["metadata"]["labels"] = json!({SURGE_LABEL: label});
+    for forged in ["2-2-0", "7-2-0", "nonsense", "2-2-0-1", ""] {
+        says(&Scene::new(2).with(labelled(forged)), &["scales to 2 with None", "tells UnknownSurge"]);
+    }
+    // Others have counted.
+    says(&Scene::new(2).with(labelled("1-4-0")), &["scales to 2 with None"]);
+}
+
+#[test]
 fn what_can_be_told_before_any_pod_is_asked_is_what_is_decided_then() {
     let by =
         |scene: Scene, strategy: Strategy| scene.at_case(|case| would_surge_by(case.deployment, strategy));
