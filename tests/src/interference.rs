@@ -49,7 +49,12 @@ const MARKS: [&str; 3] = [
 /// # Errors
 /// A rule was broken, or something does not end.
 pub async fn hands_everywhere(seed: u64, trace: Trace) -> Result<()> {
-    let options = life::Options { times: TIMES, trace: trace.clone(), without_events: true };
+    let options = life::Options {
+        times: TIMES,
+        trace: trace.clone(),
+        without_events: true,
+        ..life::Options::default()
+    };
     let living = Living::start_with(seed, usize::try_from(NODE_COUNT)?, options).await?;
     if let Some(trace) = trace {
         living.cluster.faults().trace_to(trace);

@@ -12,6 +12,7 @@ pub mod counted;
 pub mod crds;
 pub mod descheduler;
 pub mod descheduling;
+pub mod example;
 pub mod follower;
 pub mod guide;
 pub mod hostile;

@@ -45,7 +45,12 @@ impl Living {
     /// A node was refused.
     pub async fn start(seed: u64, nodes: usize) -> Result<Self> {
         let (sender, trace) = unbounded_channel();
-        let options = life::Options { times: TIMES, trace: Some(sender), ..life::Options::default() };
+        let options = life::Options {
+            times: TIMES,
+            trace: Some(sender),
+            node_heartbeats: true,
+            ..life::Options::default()
+        };
         let living = Self::start_with(seed, nodes, options).await?;
         Ok(Self { trace, ..living })
     }

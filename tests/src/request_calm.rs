@@ -42,7 +42,12 @@ const SECOND: &str = "web-too";
 /// # Errors
 /// A rule was broken, or somebody stayed who could have gone.
 pub async fn calm_hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
-    let options = life::Options { times: TIMES, trace: trace.clone(), without_events: true };
+    let options = life::Options {
+        times: TIMES,
+        trace: trace.clone(),
+        without_events: true,
+        ..life::Options::default()
+    };
     let living = Living::start_with(seed, 3, options).await?;
     let cluster = &living.cluster;
     living.install_crds().await?;

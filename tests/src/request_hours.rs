@@ -37,7 +37,12 @@ pub async fn hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
     let living = Living::start_with(
         seed,
         3,
-        life::Options { times: TIMES, trace: trace.clone(), without_events: true },
+        life::Options {
+            times: TIMES,
+            trace: trace.clone(),
+            without_events: true,
+            ..life::Options::default()
+        },
     )
     .await?;
     let cluster = &living.cluster;

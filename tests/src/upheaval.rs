@@ -62,7 +62,13 @@ pub async fn an_hour_of_faults(seed: u64, trace: Trace) -> Result<()> {
     if let Some(trace) = &trace {
         cluster.faults().trace_to(trace.clone());
     }
-    let options = life::Options { times: TIMES, trace, without_events: true };
+    let options = life::Options {
+        times: TIMES,
+        trace,
+        without_events: true,
+        node_heartbeats: true,
+        ..life::Options::default()
+    };
     let life = life::start(&cluster, options.clone());
     let budgets = BudgetWatch::start(&cluster, &watched(), FORGIVEN);
     let scene = Scene { cluster, life, options };

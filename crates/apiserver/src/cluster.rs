@@ -19,7 +19,6 @@ use crate::clock::Clock;
 use crate::faults::{ClientService, Faults};
 use crate::response::ServerResponse;
 use crate::serve::{Scheme, Serving};
-use crate::server::heartbeat_readers::HeartbeatReaders;
 use crate::server::{Options, Server};
 use crate::store::Store;
 
@@ -97,11 +96,6 @@ impl Cluster {
     /// All objects as they are stored, without asking for rights.
     pub fn store(&self) -> &Store {
         &self.server.store
-    }
-
-    /// Who reads heartbeats, for those who make them up.
-    pub fn heartbeat_readers(&self) -> &Arc<HeartbeatReaders> {
-        &self.server.heartbeat_readers
     }
 
     /// How a kind is served, if it is.

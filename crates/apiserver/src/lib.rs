@@ -49,11 +49,6 @@ pub use serve::Serving;
 pub use server::Options;
 pub use store::{Compacted, EventKind, Growth, Key, LogEvent, Meta, Object, Snapshot, Store, WriteError};
 
-/// Heartbeats that are made up when somebody reads them, so that an idle cluster writes nothing.
-pub mod heartbeats {
-    pub use crate::server::heartbeat_readers::{Freshener, HeartbeatKind, HeartbeatReaders, InternalRequest};
-}
-
 /// What those who play the components of a cluster need of its rules.
 pub mod toolkit {
     pub use crate::head::metadata_of;

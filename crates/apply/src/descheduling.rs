@@ -79,6 +79,9 @@ impl Descheduling {
                 self.evict(pod, in_background, policy).instrument(span).await
             }
         };
+        if let Ok(asked) = &asked {
+            log(proposal, by, asked);
+        }
         match &asked {
             Ok(Asked::Requested | Asked::Evicted | Asked::InBackground) => {
                 let message = format!("asked to leave {}: {reason}", pod.node);
@@ -184,6 +187,23 @@ impl Descheduling {
         config_map::write(&self.client, namespace, name, memory.to_data()).await
     }
 
+    /// That it was not saved, and what to do about it.
+    pub fn not_saved(&self, failure: &Failure) -> String {
+        let advice = match failure {
+            Failure::Refused { reason: "NotAllowed", .. } => {
+                "; let the descheduler create and update it, as the role in deploy/descheduler/role.yaml does"
+            }
+            _ => "",
+        };
+        let why = in_words(failure);
+        format!("what is to be remembered could not be saved in {}: {why}{advice}", self.place())
+    }
+
+    /// Where it remembers.
+    pub fn place(&self) -> String {
+        format!("ConfigMap {}/{}", self.name.namespace, self.name.config_map())
+    }
+
     /// What was written before this process began. What cannot be understood is left out.
     ///
     /// # Errors
@@ -193,6 +213,32 @@ impl Descheduling {
         let map = maps.get_opt(&self.name.config_map()).await.map_err(failure_of_write)?;
         Ok(Memory::of_data(&map.and_then(|map| map.data).unwrap_or_default()))
     }
+}
+
+/// Why something failed.
+pub fn in_words(failure: &Failure) -> String {
+    match failure {
+        Failure::Refused { message, .. } | Failure::Later(message) => message.clone(),
+        Failure::Outdated => "it has changed meanwhile, or is gone".to_owned(),
+        Failure::NameTaken => "something else has its name".to_owned(),
+        Failure::Panicked => "it panicked, which is a defect of Usher".to_owned(),
+    }
+}
+
+/// A line for each pod that was asked, or would have been if somebody had not been faster.
+fn log(proposal: &Proposal, by: Way, asked: &Asked) {
+    let (namespace, pod, node) = (&proposal.pod.namespace, &proposal.pod.name, &proposal.pod.node);
+    let (plugin, profile, reason) = (proposal.plugin, &proposal.profile, &proposal.reason);
+    // A request has the name of its pod's UID.
+    let request = matches!(by, Way::Request).then_some(proposal.pod.uid.as_str());
+    let what = match asked {
+        Asked::Requested => "asked to leave by an EvictionRequest",
+        Asked::ByOthers => "asked to leave already by an EvictionRequest of somebody else",
+        Asked::Evicted => "evicted by the eviction API",
+        Asked::InBackground => "evicted by the eviction API, and is moved in the background",
+        Asked::Gone | Asked::Refused | Asked::Unknown => return,
+    };
+    tracing::info!(namespace, pod, node, %plugin, profile, %reason, request, "{what}");
 }
 
 fn finalizer() -> String {
@@ -225,11 +271,7 @@ fn not_asked(why: Error) -> (Asked, String) {
         Error::Api(status) if status.code == 404 => return (asked, limited(status.message.clone())),
         why => failure_of_write(why),
     };
-    let why = match why {
-        Failure::Refused { message, .. } | Failure::Later(message) => message,
-        other => other.reason().to_owned(),
-    };
-    (asked, why)
+    (asked, in_words(&why))
 }
 
 fn reference(pod: &PodRef) -> ObjectReference {
@@ -255,44 +297,5 @@ fn owner_reference(owner: &OwnerRef, namespace: &str) -> ObjectReference {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_who_says_that_there_is_no_pod_tells_that_it_is_gone() {
-        let status = |details: serde_json::Value| -> Status {
-            let said = serde_json::json!({"status": "Failure", "code": 404, "reason": "NotFound", "details": details, "message": "no such thing"});
-            serde_json::from_value(said).unwrap()
-        };
-        assert!(says_that_there_is_no_pod(&status(serde_json::json!({"kind": "pods", "name": "web"}))));
-        for other in [
-            serde_json::json!({"kind": "namespaces", "name": "shop"}),
-            serde_json::json!({}),
-            serde_json::Value::Null,
-        ] {
-            assert!(!says_that_there_is_no_pod(&status(other.clone())), "{other}");
-            let (asked, why) = not_asked(Error::Api(Box::new(status(other))));
-            assert!(
-                asked == Asked::Refused && why == "no such thing",
-                "it is told, and tried later and later"
-            );
-        }
-    }
-
-    #[test]
-    fn only_a_refusal_with_a_known_text_is_a_promise() {
-        let policy = Policy::read(
-            "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nevictionMessagePrefixes: [Migration begun]\n",
-        )
-        .unwrap();
-        let webhook_with = |code: u16, text: &str| Refusal::Webhook {
-            code,
-            message: format!("admission webhook \"v.example.com\" denied the request: {text}"),
-        };
-        let webhook = |text: &str| webhook_with(429, text);
-        assert!(is_promise(&webhook("Migration begun for vm-1"), &policy));
-        assert!(!is_promise(&webhook("no Migration begun"), &policy));
-        assert!(!is_promise(&webhook_with(403, "Migration begun, and may not be"), &policy));
-        assert!(!is_promise(&Refusal::Budget { message: "Migration begun".to_owned() }, &policy));
-    }
-}
+#[path = "descheduling_tests.rs"]
+mod tests;

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::Instrument as _;
+use usher_api::Refusal;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
     DELETION_COST_BEFORE_ANNOTATION, HAND_OVER_ANNOTATION, HELD_NODES_CONFIG_MAP,
@@ -30,7 +31,7 @@ use crate::events::Events;
 use crate::requests::{Failure, failure_of_write};
 use crate::spans;
 use crate::written::{Written, precondition};
-use usher_client::Clock;
+use usher_client::{Clock, Evicted, EvictionOptions, evict};
 
 /// The name under which reports appear in `managedFields`: not the manager's, who gives the turns.
 pub const INTERCEPTOR_FIELD_MANAGER: &str = "usher-interceptor";
@@ -285,15 +286,16 @@ impl Interceptions {
     /// A pod that was never scheduled: the eviction API deletes it, and asks no budget. Every manager may do that, also one that must
     /// not delete pods.
     async fn evict(&self, pod: &Pod, version: &str) -> Result<(), Failure> {
-        let eviction = json!({
-            "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": &*pod.key.name, "namespace": &*pod.key.namespace},
-            "deleteOptions": {"preconditions": {"uid": &*pod.uid, "resourceVersion": version}},
-        });
-        let pods: Api<PodOnWire> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        let answer: Result<Value, Error> =
-            pods.create_subresource("eviction", &pod.key.name, &PostParams::default(), &eviction).await;
-        is_gone(answer)
+        let options = EvictionOptions { resource_version: Some(version), ..EvictionOptions::default() };
+        match evict(self.client.clone(), &pod.key.namespace, &pod.key.name, &pod.uid, options).await {
+            Ok(Evicted::Accepted | Evicted::Gone) => Ok(()),
+            Ok(Evicted::Conflict(_)) => Err(Failure::Outdated),
+            Ok(Evicted::Refused(Refusal::NotAllowed { message } | Refusal::Webhook { message, .. })) => {
+                Err(Failure::Refused { reason: "NotAllowed", message: limited(message) })
+            }
+            Ok(Evicted::Refused(refusal)) => Err(Failure::Later(refusal.reason().as_str().to_owned())),
+            Err(why) => Err(failure_of_write(why)),
+        }
     }
 
     /// Written whole: what the manager before has left is replaced.

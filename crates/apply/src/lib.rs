@@ -29,5 +29,5 @@ pub use events::Events;
 pub use evict_policies::EvictPolicies;
 pub use interceptions::{Counted, Interceptions};
 pub use maintenances::Maintenances;
-pub use requests::{Failure, Outcome, Requests};
+pub use requests::{Failure, RequestApplied, Requests};
 pub use usher_client::{Clock, kind_of, kubeconfig};

@@ -44,12 +44,12 @@ pub struct Maintenances {
 
 /// What came of it: the object as it is on the server afterwards, if it was written, and what failed.
 #[derive(Debug)]
-pub struct Outcome<T> {
+pub struct MaintenanceApplied<T> {
     pub fresh: Option<T>,
     pub failure: Option<Failure>,
 }
 
-impl<T> Outcome<T> {
+impl<T> MaintenanceApplied<T> {
     fn of(result: Result<(), Failure>, fresh: Option<T>) -> Self {
         Self { fresh, failure: result.err() }
     }
@@ -60,7 +60,11 @@ impl Maintenances {
         Self { client, events }
     }
 
-    pub async fn maintenance(&self, maintenance: &Maintenance, effects: &[Effect]) -> Outcome<Maintenance> {
+    pub async fn maintenance(
+        &self,
+        maintenance: &Maintenance,
+        effects: &[Effect],
+    ) -> MaintenanceApplied<Maintenance> {
         let mut version = maintenance.resource_version.clone();
         let mut fresh = None;
         for effect in effects {
@@ -94,10 +98,10 @@ impl Maintenances {
             };
             match done {
                 Ok(written) => fresh = written.read().ok().map(Maintenance::from),
-                Err(failure) => return Outcome::of(Err(failure), fresh),
+                Err(failure) => return MaintenanceApplied::of(Err(failure), fresh),
             }
         }
-        Outcome::of(Ok(()), fresh)
+        MaintenanceApplied::of(Ok(()), fresh)
     }
 
     async fn set(
@@ -134,7 +138,7 @@ impl Maintenances {
         effects: &[NodeEffect],
         holders: &Holders,
         now: Timestamp,
-    ) -> Outcome<Node> {
+    ) -> MaintenanceApplied<Node> {
         let mut version = node.resource_version.clone();
         let mut fresh = None;
         for effect in effects {
@@ -174,11 +178,11 @@ impl Maintenances {
                         self.tell(node_reference(node), &notice);
                         self.tell_maintenances(holders, &notice);
                     }
-                    return Outcome::of(Err(failure), fresh);
+                    return MaintenanceApplied::of(Err(failure), fresh);
                 }
             }
         }
-        Outcome::of(Ok(()), fresh)
+        MaintenanceApplied::of(Ok(()), fresh)
     }
 
     /// Cordon and marks in one write. A node that is schedulable does not have the field.

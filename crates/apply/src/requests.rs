@@ -30,7 +30,7 @@ pub struct Requests {
 
 /// What came of it.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct RequestApplied {
     /// The server's word on the eviction, if there was one.
     pub answer: Option<Answer>,
     /// A look-up, or an eviction, found that the pod of that UID does not exist.
@@ -82,8 +82,13 @@ impl Requests {
     }
 
     /// `pod` is the one that was looked at, as the subject of events.
-    pub async fn carry_out(&self, request: &Request, pod: Option<&Pod>, effects: &[Effect]) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub async fn carry_out(
+        &self,
+        request: &Request,
+        pod: Option<&Pod>,
+        effects: &[Effect],
+    ) -> RequestApplied {
+        let mut outcome = RequestApplied::default();
         let mut version = request.resource_version.clone();
         for effect in effects {
             let span = span_of(effect, request);
@@ -111,7 +116,7 @@ impl Requests {
         pod: Option<&Pod>,
         effect: &Effect,
         version: &mut String,
-        outcome: &mut Outcome,
+        outcome: &mut RequestApplied,
     ) -> Result<(), Failure> {
         match effect {
             Effect::LookUpPod => self.look_up(request, outcome).await,
@@ -137,7 +142,7 @@ impl Requests {
         Api::namespaced(self.client.clone(), &request.key.namespace)
     }
 
-    async fn look_up(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
+    async fn look_up(&self, request: &Request, outcome: &mut RequestApplied) -> Result<(), Failure> {
         let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &request.key.namespace);
         match pods.get_opt(&request.pod_name).await {
             Ok(Some(pod)) => {
@@ -154,7 +159,7 @@ impl Requests {
         }
     }
 
-    async fn confirm(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
+    async fn confirm(&self, request: &Request, outcome: &mut RequestApplied) -> Result<(), Failure> {
         let fresh = match self.requests(request).get_opt(&request.key.name).await {
             Ok(Some(fresh)) => Request::from(fresh.read().map_err(unreadable)?),
             Ok(None) => return Err(Failure::Outdated),
@@ -167,7 +172,7 @@ impl Requests {
         Err(Failure::Outdated)
     }
 
-    async fn evict(&self, request: &Request, outcome: &mut Outcome) -> Result<(), Failure> {
+    async fn evict(&self, request: &Request, outcome: &mut RequestApplied) -> Result<(), Failure> {
         let (namespace, name, uid) = (&request.key.namespace, &request.pod_name, &request.pod_uid);
         let grace_period_seconds = request.grace_period_seconds();
         let options = EvictionOptions { grace_period_seconds, ..EvictionOptions::default() };

@@ -25,6 +25,8 @@ pub enum Evicted {
 /// What an eviction says besides which pod it means.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EvictionOptions<'a> {
+    /// Only as it was read.
+    pub resource_version: Option<&'a str>,
     /// Another grace period than the pod's own.
     pub grace_period_seconds: Option<i64>,
     /// The interceptor that evicts the pod in its own turn.
@@ -52,7 +54,10 @@ pub async fn evict(
             ..ObjectMeta::default()
         },
         delete_options: Some(DeleteOptions {
-            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() }),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: options.resource_version.map(str::to_owned),
+            }),
             grace_period_seconds: options.grace_period_seconds,
             ..DeleteOptions::default()
         }),

@@ -15,7 +15,7 @@ use usher_decide::interceptors::daemon_set::DaemonSets;
 use usher_decide::interceptors::deployment::Deployments;
 pub use usher_decide::interceptors::deployment::HandOver;
 use usher_decide::interceptors::stateful_set::StatefulSets;
-use usher_decide::interceptors::{BundledInterceptor, Effect, Event, Item, Outcome, Wait};
+use usher_decide::interceptors::{BundledInterceptor, Effect, EffectOutcome, Event, Item, Wait};
 use usher_decide::snapshot::{
     Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, ReplicaSet, ReplicaSetOnWire, StatefulSet,
     StatefulSetOnWire,
@@ -138,7 +138,7 @@ struct Controller {
 
 /// What came of the effects.
 struct Done {
-    outcomes: Vec<(Effect, Outcome)>,
+    outcomes: Vec<(Effect, EffectOutcome)>,
     failure: Option<Failure>,
 }
 
@@ -200,7 +200,7 @@ impl Reconciler for Controller {
                     continue;
                 }
                 match apply.carry_out_with(&effect, &mut counted).await {
-                    Ok(()) => done.outcomes.push((effect, Outcome::Done)),
+                    Ok(()) => done.outcomes.push((effect, EffectOutcome::Done)),
                     Err(failure) => {
                         // A mark says whom a ReplicaSet gives up first, and nothing about the turn.
                         if !matches!(effect, Effect::Prefer { .. }) {
@@ -208,9 +208,9 @@ impl Reconciler for Controller {
                         }
                         match &failure {
                             Failure::Refused { message, .. } => {
-                                done.outcomes.push((effect, Outcome::Refused(message.clone())));
+                                done.outcomes.push((effect, EffectOutcome::Refused(message.clone())));
                             }
-                            Failure::NameTaken => done.outcomes.push((effect, Outcome::NameTaken)),
+                            Failure::NameTaken => done.outcomes.push((effect, EffectOutcome::NameTaken)),
                             Failure::Outdated | Failure::Later(_) | Failure::Panicked => {}
                         }
                         done.failure.get_or_insert(failure);

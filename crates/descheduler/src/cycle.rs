@@ -14,7 +14,7 @@ use crate::nodes::NodeList;
 use crate::plan::{OwnerRef, Plan, PluginCount, PodRef, Proposal, Reason, Stop, Stopped};
 use crate::planner::Differences;
 use crate::policy::{Limits, PluginName};
-use crate::replacements::{Replacements, Replacing};
+use crate::replacements::{MovedPod, Replacements, Replacing};
 
 pub struct Cycle<'a> {
     pub cluster: &'a Cluster,
@@ -27,7 +27,8 @@ pub struct Cycle<'a> {
     leaving: Map<u32, (&'a str, usize)>,
     leaving_by_name: Vec<u32>,
     replacements: Replacements,
-    cooling: Map<u32, Timestamp>,
+    /// Until when pods are not asked, and whether that is counted from now.
+    cooling: Map<u32, (Timestamp, bool)>,
     moved: Replacing,
     /// Pods that were decided on, and count as gone from then on.
     gone: Set<u32>,
@@ -40,19 +41,21 @@ pub struct Cycle<'a> {
     kept: Vec<Sums>,
     /// Nodes that a pod left, in order.
     left: Vec<u32>,
+    /// Nodes that are to become empty.
+    pub emptied: Set<u32>,
     asked_in_all: u64,
     asked_of_node: Vec<u64>,
     asked_of_namespace: Map<&'a str, u64>,
     pub plan: Plan,
     /// The pod that is explained, if one is.
     pub watched: Option<u32>,
-    pub views: Vec<Seen>,
+    pub views: Vec<PluginStep>,
     current: Option<(String, PluginName)>,
 }
 
 /// What happened to the pod that is explained, at a plugin.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct PluginStep {
     pub profile: String,
     pub plugin: PluginName,
     pub wants: Option<Reason>,
@@ -71,7 +74,7 @@ pub enum ByName<'a> {
 
 /// What became of a pod that a plugin wants to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProposalOutcome {
     /// It is proposed, or is leaving already.
     Leaves,
     /// Not this one, and others may still go.
@@ -110,6 +113,7 @@ impl<'a> Cycle<'a> {
             expected: vec![Vec::new(); cluster.node_slots()],
             kept: vec![Sums::new(); cluster.node_slots()],
             left: Vec::new(),
+            emptied: Set::default(),
             asked_in_all: 0,
             asked_of_node: vec![0; cluster.node_slots()],
             asked_of_namespace: Map::default(),
@@ -127,7 +131,7 @@ impl<'a> Cycle<'a> {
             if let Some(moved_before) = asked.moved.as_ref().filter(|it| it.until > now)
                 && (!asked.by.is_empty() || found.is_none_or(|(_, (pod, _))| pod.terminating))
             {
-                moved.push((namespace, name, moved_before));
+                moved.push(MovedPod { namespace, name, moved: moved_before, is_leaving: found.is_some() });
             }
             let Some((slot, (pod, shape))) = found else {
                 continue;
@@ -150,7 +154,7 @@ impl<'a> Cycle<'a> {
                 }
             }
             if let Some(until) = asked.cools_until.filter(|until| *until > now) {
-                cycle.cooling.insert(slot, until);
+                cycle.cooling.insert(slot, (until, asked.cools_from_now));
             }
         }
         for pod in in_progress.asked_in_cycle() {
@@ -187,8 +191,10 @@ impl<'a> Cycle<'a> {
         self.leaving.contains_key(&slot)
     }
 
-    pub fn cools_until(&self, slot: u32) -> Option<Timestamp> {
-        self.cooling.get(&slot).copied()
+    /// The cool-down that keeps the pod, if one does.
+    pub fn cool_down(&self, slot: u32) -> Option<Kept> {
+        let (until, from_now) = self.cooling.get(&slot).copied()?;
+        Some(if from_now { Kept::CoolDownBegins } else { Kept::CoolDown { until } })
     }
 
     /// How many pods an owner has, without those that were decided on.
@@ -372,7 +378,7 @@ impl<'a> Cycle<'a> {
         let Some((profile, plugin)) = self.current.clone() else {
             return;
         };
-        self.views.push(Seen {
+        self.views.push(PluginStep {
             profile,
             plugin,
             wants,
@@ -404,23 +410,23 @@ impl<'a> Cycle<'a> {
     }
 
     /// Proposes the pod, unless a limit is against it.
-    pub fn propose(&mut self, evictor: &mut Evictor, slot: u32, reason: Reason) -> Outcome {
+    pub fn propose(&mut self, evictor: &mut Evictor, slot: u32, reason: Reason) -> ProposalOutcome {
         let Some((pod, shape)) = self.pod(slot) else {
-            return Outcome::Refused;
+            return ProposalOutcome::Refused;
         };
         if self.is_gone(slot) || pod.uid.is_empty() {
             if self.watched == Some(slot) {
                 let kept = pod.uid.is_empty().then_some(Kept::NoUid);
                 self.note(Some(reason), kept, None, None);
             }
-            return Outcome::Refused;
+            return ProposalOutcome::Refused;
         }
         if self.is_leaving(slot) {
             if self.watched == Some(slot) {
                 self.note(Some(reason), None, None, None);
             }
             self.still_wants(slot);
-            return Outcome::Leaves;
+            return ProposalOutcome::Leaves;
         }
         if let Some(count) = self.plan.counts.last_mut() {
             count.wanted += 1;
@@ -432,7 +438,7 @@ impl<'a> Cycle<'a> {
             if self.watched == Some(slot) {
                 self.note(Some(reason), Some(kept), None, None);
             }
-            return Outcome::Refused;
+            return ProposalOutcome::Refused;
         }
         if let Some((stop, outcome)) = self.limit(pod.node, &shape.namespace) {
             if self.watched == Some(slot) {
@@ -440,17 +446,17 @@ impl<'a> Cycle<'a> {
             }
             self.stopped(stop, pod.node, &shape.namespace);
             // The pod that is explained may come after all that the limit admits.
-            return if self.watched.is_some() { Outcome::Refused } else { outcome };
+            return if self.watched.is_some() { ProposalOutcome::Refused } else { outcome };
         }
         let target = evictor.fit.other_node(self, slot);
         if self.differences.node_fit_counts_decisions && evictor.args.node_fit && target.is_none() {
             if self.watched == Some(slot) {
                 self.note(Some(reason), Some(Kept::FitsNowhere), None, None);
             }
-            return Outcome::Refused;
+            return ProposalOutcome::Refused;
         }
         let Some((profile, plugin)) = self.current.clone() else {
-            return Outcome::Refused;
+            return ProposalOutcome::Refused;
         };
         let name = |node: u32| self.cluster.node(node).map(|node| node.name.to_string());
         let proposal = Proposal {
@@ -480,7 +486,7 @@ impl<'a> Cycle<'a> {
         }
         self.count(pod.node, &shape.namespace);
         self.leave(slot, target.filter(|_| self.differences.node_fit_counts_decisions));
-        Outcome::Leaves
+        ProposalOutcome::Leaves
     }
 
     fn count(&mut self, node: u32, namespace: &'a str) {
@@ -492,18 +498,18 @@ impl<'a> Cycle<'a> {
     }
 
     /// The limit that one more pod would exceed: in total, of its node, of its namespace, in that order.
-    fn limit(&self, node: u32, namespace: &str) -> Option<(Stop, Outcome)> {
+    fn limit(&self, node: u32, namespace: &str) -> Option<(Stop, ProposalOutcome)> {
         if let Some(limit) = self.limits.total.filter(|limit| self.asked_in_all >= *limit) {
-            return Some((Stop::TotalLimit { limit }, Outcome::TotalLimit));
+            return Some((Stop::TotalLimit { limit }, ProposalOutcome::TotalLimit));
         }
         let of_node = self.asked_of_node.get(node as usize).copied().unwrap_or(0);
         if let Some(limit) = self.limits.per_node.filter(|limit| node != UNBOUND && of_node >= *limit) {
             let node = self.cluster.node(node).map(|node| node.name.to_string()).unwrap_or_default();
-            return Some((Stop::NodeLimit { node, limit }, Outcome::NodeLimit));
+            return Some((Stop::NodeLimit { node, limit }, ProposalOutcome::NodeLimit));
         }
         let of_namespace = self.asked_of_namespace.get(namespace).copied().unwrap_or(0);
         let limit = self.limits.per_namespace.filter(|limit| of_namespace >= *limit)?;
-        Some((Stop::NamespaceLimit { namespace: namespace.to_owned(), limit }, Outcome::Refused))
+        Some((Stop::NamespaceLimit { namespace: namespace.to_owned(), limit }, ProposalOutcome::Refused))
     }
 
     fn stopped(&mut self, by: Stop, node: u32, namespace: &str) {

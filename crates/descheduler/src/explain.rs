@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::cluster::node::Node;
 use crate::cluster::pod::UNBOUND;
-use crate::cycle::Seen;
+use crate::cycle::PluginStep;
 use crate::evictor::kept::Kept;
 use crate::nodes::NodeList;
 use crate::plan::{Problem, Reason, Stop};
@@ -97,7 +97,7 @@ pub fn explain(
     let asked =
         in_progress.pods().find(|(one, other, of, _)| *one == namespace && *other == name && *of == uid);
     let views = plan.counts.iter().map(|count| {
-        let of_plugin = |one: &&Seen| one.profile == count.profile && one.plugin == count.plugin;
+        let of_plugin = |one: &&PluginStep| one.profile == count.profile && one.plugin == count.plugin;
         // What a plugin came to in the end says more than a filter on the way.
         let last = seen
             .iter()
@@ -117,5 +117,109 @@ pub fn explain(
         leaving: asked.map(|(_, _, _, asked)| asked.by.clone()).unwrap_or_default(),
         plugins: views.collect(),
         problems: plan.problems,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{OwnerRef, PodRef, Proposal};
+    use crate::requester::{Asked, Options, PodId, Requester};
+    use crate::testing::{cluster, node, now, pod, policy};
+
+    /// What has become of the pod that was asked.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Old {
+        Stays,
+        Terminates,
+        Gone,
+    }
+
+    /// What is said of a pod on a node with a taint, by a requester that was prepared for this moment.
+    fn told(name: &str, old: Old, at: Timestamp, prepared: impl Fn(&mut Requester, Timestamp)) -> String {
+        let taints = json!({"spec": {"taints": [{"key": "broken", "effect": "PreferNoSchedule"}]}});
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true}]);
+        let made = |name: &str, created: &str| {
+            pod(name, "a", json!({"metadata": {"creationTimestamp": created, "ownerReferences": owner}}))
+        };
+        let mut pods = vec![made("new", "2026-01-01T00:00:01Z"), made("old", "2025-12-31T00:00:00Z")];
+        match old {
+            Old::Stays => {}
+            Old::Terminates => {
+                pods[1].metadata.deletion_timestamp = pods[0].metadata.creation_timestamp.clone()
+            }
+            Old::Gone => drop(pods.pop()),
+        }
+        let known = cluster(vec![node("a", taints), node("b", json!({}))], pods);
+        let args = json!({"includePreferNoSchedule": true});
+        let policy = policy(json!({}), "RemovePodsViolatingNodeTaints", args);
+        let mut requester = Requester::new(Options::default());
+        prepared(&mut requester, at);
+        let found = explain(&known, &policy, &requester.in_progress(at), at, "default", name);
+        let Explanation::Pod { plugins, .. } = found else { panic!("{found:?}") };
+        plugins[0].to_string()
+    }
+
+    fn old() -> PodId {
+        PodId::new("default", "old", "uid-old")
+    }
+
+    fn proposal() -> Proposal {
+        let (name, uid) = ("old".to_owned(), "uid-old".to_owned());
+        Proposal {
+            pod: PodRef { namespace: "default".into(), name, uid, node: "a".into() },
+            profile: "p".into(),
+            plugin: PluginName::RemovePodsViolatingNodeTaints,
+            reason: Reason::Taint { taint: "broken:PreferNoSchedule".into() },
+            fits_on: None,
+            owner: Some(OwnerRef {
+                api_version: "apps/v1".into(),
+                kind: "ReplicaSet".into(),
+                name: "rs".into(),
+                uid: "rs".into(),
+            }),
+        }
+    }
+
+    /// What a descheduler remembers that has asked the old pod.
+    fn remembered() -> crate::requester::Memory {
+        let mut first = Requester::new(Options::default());
+        let plan = crate::Plan { proposals: vec![proposal()], ..crate::Plan::default() };
+        first.in_progress(now());
+        first.decide(&plan, now());
+        first.asked(&proposal(), &Asked::Requested, now());
+        first.unsaved().unwrap()
+    }
+
+    /// Whoever asks later must not hear of another end.
+    #[test]
+    fn the_end_of_a_cool_down_does_not_move_with_the_time() {
+        let withdrawn_unseen = |requester: &mut Requester, at: Timestamp| {
+            requester.remembered(remembered());
+            requester.synced(|_| true, at);
+        };
+        let is_known = |requester: &mut Requester, _: Timestamp| requester.remembered(remembered());
+        let cools = |requester: &mut Requester, _: Timestamp| {
+            let mut memory = crate::requester::Memory::default();
+            memory.cooling.insert(old(), now() + SignedDuration::from_hours(1));
+            requester.remembered(memory);
+        };
+        type Prepared<'a> = &'a dyn Fn(&mut Requester, Timestamp);
+        let replacement = "before that one is gone and a cool-down after that is over";
+        let unseen = "a cool-down that begins with the descheduler's next cycle is over";
+        let cases: [(&str, Old, Prepared<'_>, &str); 4] = [
+            ("old", Old::Stays, &withdrawn_unseen, unseen),
+            ("old", Old::Stays, &cools, "is not asked again before 2026-01-01T01:00:00Z"),
+            ("new", Old::Terminates, &is_known, replacement),
+            ("new", Old::Gone, &is_known, "is not asked by it before 2026-01-01T01:00:00Z"),
+        ];
+        for (name, old, prepared, part) in cases {
+            let first = told(name, old, now() + SignedDuration::from_secs(10), prepared);
+            assert!(first.ends_with(part), "{old:?}: {first}");
+            assert_eq!(told(name, old, now() + SignedDuration::from_mins(7), prepared), first);
+        }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Asked {
     /// Since when it is leaving: what came later may be its replacement.
     pub since: Option<Timestamp>,
     pub cools_until: Option<Timestamp>,
+    /// The cool-down begins with this cycle: its end is counted from now, whenever now is.
+    pub cools_from_now: bool,
     pub moved: Option<Moved>,
 }
 
@@ -39,6 +41,11 @@ impl InProgress {
     /// The pod is not to be asked before that time.
     pub fn set_cool_down(&mut self, namespace: &str, name: &str, uid: &str, until: Timestamp) {
         self.entry(namespace, name, uid).cools_until = Some(until);
+    }
+
+    /// The cool-down of the pod begins with this cycle, as nobody knows when its request was withdrawn.
+    pub(crate) fn set_cools_from_now(&mut self, namespace: &str, name: &str, uid: &str) {
+        self.entry(namespace, name, uid).cools_from_now = true;
     }
 
     /// The pod was asked to leave: its replacement is left alone for a while.

@@ -14,6 +14,7 @@
 
 pub mod cluster;
 mod cycle;
+mod emptied;
 mod evictor;
 mod explain;
 mod in_progress;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::SignedDuration;
 
-use crate::policy::PluginName;
+use crate::policy::{PluginName, PolicyError};
 
 /// The outcome of a cycle.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,7 +37,7 @@ pub struct Proposal {
     pub profile: String,
     pub plugin: PluginName,
     pub reason: Reason,
-    /// A node on which it would fit now, beside all that was decided before it.
+    /// A node on which it would fit now, beside all that was decided before it, and that the plan does not empty.
     pub fits_on: Option<String>,
     /// Who makes it again.
     pub owner: Option<OwnerRef>,
@@ -219,7 +219,7 @@ pub struct PluginCount {
     pub leaving: usize,
 }
 
-/// What kept a plugin from working.
+/// What kept a plugin from working, or from finding anything to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
     /// The priority class by which the policy names its threshold does not exist.
@@ -228,6 +228,10 @@ pub enum Problem {
     PriorityClassTooHigh { profile: String, class: String, value: i32 },
     /// The plugin goes by real usage, and that of a node is not known.
     NoUsageOfNode { profile: String, plugin: PluginName, node: String },
+    /// The plugin has a threshold of a resource that is nowhere, so that it finds room nowhere.
+    UnknownResource { profile: String, plugin: PluginName, resource: String },
+    /// What is hardly meant in the policy.
+    Remark(PolicyError),
 }
 
 impl Problem {
@@ -238,7 +242,13 @@ impl Problem {
                 profile == of_profile
             }
             Self::NoUsageOfNode { profile, plugin, .. } => profile == of_profile && *plugin == of_plugin,
+            Self::UnknownResource { .. } | Self::Remark(_) => false,
         }
+    }
+
+    /// It keeps a plugin from saying whom it wants. Who has nothing to do says that it wants nobody.
+    pub fn silences(&self) -> bool {
+        !matches!(self, Self::UnknownResource { .. } | Self::Remark(_))
     }
 }
 
@@ -258,6 +268,11 @@ impl fmt::Display for Problem {
             Self::NoUsageOfNode { profile, plugin, node } => {
                 write!(f, "{plugin} of profile {profile} is not run: the usage of node {node} is not known")
             }
+            Self::UnknownResource { profile, plugin, resource } => write!(
+                f,
+                "{plugin} of profile {profile} does nothing: its thresholds name {resource}, which no node has"
+            ),
+            Self::Remark(remark) => write!(f, "the policy, {remark}"),
         }
     }
 }

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 
 use crate::cluster::pod::UNBOUND;
 use crate::cluster::{Cluster, Set};
-use crate::cycle::{Cycle, Seen};
+use crate::cycle::{Cycle, PluginStep};
+use crate::emptied;
 use crate::evictor::fit::Fit;
 use crate::evictor::{Evictor, Threshold};
 use crate::in_progress::{InProgress, Slots};
@@ -132,7 +133,7 @@ impl Planner {
         in_progress: &InProgress,
         now: Timestamp,
         watched: Option<u32>,
-    ) -> (Plan, Vec<Seen>) {
+    ) -> (Plan, Vec<PluginStep>) {
         let (environment, problems) = environment(cluster, policy);
         let fresh = self.known.as_ref().is_some_and(|known| {
             known.policy == *policy
@@ -156,6 +157,7 @@ impl Planner {
             known.took = took;
         }
         plan.problems.extend(problems);
+        plan.problems.extend(policy.remarks.iter().cloned().map(Problem::Remark));
         self.known = Some(known);
         (plan, seen)
     }
@@ -272,7 +274,7 @@ impl Known {
         differences: Differences,
         watched: Option<u32>,
         limits: Limits,
-    ) -> (Plan, Vec<Seen>) {
+    ) -> (Plan, Vec<PluginStep>) {
         self.cycles += 1;
         self.took.clear();
         let slots = &mut self.slots;
@@ -323,6 +325,11 @@ impl Known {
                 }
             }
         }
+        let profiles = &mut self.profiles;
+        emptied::name_other_nodes(&mut cycle, |cycle, of_profile, slot| {
+            let profile = profiles.iter_mut().find(|profile| profile.name == of_profile)?;
+            profile.evictor.fit.node_that_stays(cycle, slot)
+        });
         (cycle.plan, cycle.views)
     }
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-
 use crate::cluster::{Cluster, Map};
 use crate::evictor::kept::Kept;
 use crate::memory::Moved;
@@ -72,25 +70,31 @@ impl Replacements {
     }
 }
 
-/// When a pod was asked, its namespace and name, and until when its replacement is left alone.
-type AskedPod<'a> = (i64, &'a str, &'a str, Timestamp);
+/// A pod that was asked to leave.
+#[derive(Debug, Clone, Copy)]
+pub struct MovedPod<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub moved: &'a Moved,
+    /// It is still there.
+    pub is_leaving: bool,
+}
 
 /// Pods that took the place of pods that have left, or are leaving, and that the same plugin leaves alone for a while.
 #[derive(Debug, Default)]
-pub struct Replacing(Map<(u32, PluginName), (String, Timestamp)>);
+pub struct Replacing(Map<(u32, PluginName), Kept>);
 
 impl Replacing {
     /// For each of these pods at most one that its owner made after it was asked, the first that came. What was there before is nobody's
     /// replacement.
-    pub fn of(cluster: &Cluster, moved: &[(&str, &str, &Moved)], leaving: impl Fn(u32) -> bool) -> Self {
+    pub fn of(cluster: &Cluster, moved: &[MovedPod<'_>], leaving: impl Fn(u32) -> bool) -> Self {
         let mut found = Map::default();
-        let Some(earliest) = moved.iter().map(|(_, _, moved)| moved.asked.as_second()).min() else {
+        let Some(earliest) = moved.iter().map(MovedPod::asked).min() else {
             return Self(found);
         };
-        let mut asked: BTreeMap<(&str, PluginName), Vec<AskedPod<'_>>> = BTreeMap::new();
-        for (namespace, name, moved) in moved {
-            let of_owner = asked.entry((&*moved.owner, moved.plugin)).or_default();
-            of_owner.push((moved.asked.as_second(), namespace, name, moved.until));
+        let mut asked: BTreeMap<(&str, PluginName), Vec<&MovedPod<'_>>> = BTreeMap::new();
+        for pod in moved {
+            asked.entry((&*pod.moved.owner, pod.moved.plugin)).or_default().push(pod);
         }
         let mut young: BTreeMap<&str, Vec<Timed<'_>>> = BTreeMap::new();
         for (slot, pod) in cluster.created_since(earliest) {
@@ -102,13 +106,11 @@ impl Replacing {
         }
         young.values_mut().for_each(|pods| pods.sort_unstable());
         for ((owner, plugin), mut asked) in asked {
-            asked.sort_unstable();
+            asked.sort_unstable_by_key(|pod| (pod.asked(), pod.namespace, pod.name));
             let mut pods = young.get(owner).into_iter().flatten();
-            for (since, namespace, name, until) in asked {
-                match pods.find(|(created, ..)| *created >= since) {
-                    Some((_, _, slot)) => {
-                        found.insert((*slot, plugin), (format!("{namespace}/{name}"), until));
-                    }
+            for pod in asked {
+                match pods.find(|(created, ..)| *created >= pod.asked()) {
+                    Some((_, _, slot)) => drop(found.insert((*slot, plugin), pod.keeps_replacement())),
                     None => break,
                 }
             }
@@ -117,7 +119,21 @@ impl Replacing {
     }
 
     pub fn keeps(&self, slot: u32, plugin: PluginName) -> Option<Kept> {
-        let (replaced, until) = self.0.get(&(slot, plugin))?;
-        Some(Kept::ReplacementCoolDown { replaced: replaced.clone(), until: *until })
+        self.0.get(&(slot, plugin)).cloned()
+    }
+}
+
+impl MovedPod<'_> {
+    /// In seconds since 1970.
+    fn asked(&self) -> i64 {
+        self.moved.asked.as_second()
+    }
+
+    fn keeps_replacement(&self) -> Kept {
+        let replaced = format!("{}/{}", self.namespace, self.name);
+        match self.is_leaving {
+            true => Kept::ReplacementOfLeaving { replaced },
+            false => Kept::ReplacementCoolDown { replaced, until: self.moved.until },
+        }
     }
 }

@@ -22,7 +22,7 @@ use usher_decide::snapshot::{Key, Request};
 
 use crate::cluster::pod::Phase;
 pub use crate::memory::{Memory, Moved, Moving, Requested};
-use crate::{InProgress, Plan, PodRef, Proposal};
+use crate::{InProgress, Plan, PodRef, Problem, Proposal};
 
 /// On a pod whose eviction only begins something: somebody moves it in the background.
 const REQUEST_EVICT_ONLY_ANNOTATION: &str = "descheduler.alpha.kubernetes.io/request-evict-only";
@@ -187,6 +187,16 @@ pub enum Way {
     Eviction {
         in_background: bool,
     },
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Request => "an EvictionRequest",
+            Self::Eviction { in_background: false } => "the eviction API",
+            Self::Eviction { in_background: true } => "the eviction API, to be moved in the background",
+        })
+    }
 }
 
 /// Why a request is withdrawn.
@@ -487,6 +497,9 @@ impl Requester {
         let failed = self.failed.iter().map(|(pod, (until, _))| (pod, until));
         for (pod, until) in failed.filter(|(pod, _)| !self.cooling.contains_key(pod)).chain(&self.cooling) {
             in_progress.set_cool_down(&pod.key.namespace, &pod.key.name, &pod.uid, *until);
+            if *until == not_before {
+                in_progress.set_cools_from_now(&pod.key.namespace, &pod.key.name, &pod.uid);
+            }
         }
         for (pod, moved) in &self.moved {
             in_progress.set_moved(&pod.key.namespace, &pod.key.name, &pod.uid, moved.clone());
@@ -600,7 +613,7 @@ impl Requester {
         // Who does not run does not say whether it still wants a pod.
         let is_heard = |requested: Option<&Requested>| match requested.and_then(|it| it.by.as_ref()) {
             Some((plugin, profile)) => !plan.problems.iter().any(|problem| problem.is_of(profile, *plugin)),
-            None => plan.problems.is_empty(),
+            None => !plan.problems.iter().any(Problem::silences),
         };
         let wanted: HashSet<&str> = plan.still_wanted.iter().map(String::as_str).collect();
         let given_up: HashSet<&Key> = given_up.iter().map(|(request, _)| &request.key).collect();

@@ -295,6 +295,10 @@ fn pods_of_either_kind_are_asked_in_their_way() {
     let (background, plain) = (Way::Eviction { in_background: true }, Way::Eviction { in_background: false });
     assert_eq!(ways(all.clone()), [background, Way::Request, Way::Request, plain]);
     assert_eq!(
+        [Way::Request, plain, background].map(|way| way.to_string()),
+        ["an EvictionRequest", "the eviction API", "the eviction API, to be moved in the background"]
+    );
+    assert_eq!(
         ways(Options { in_background: false, ..all.clone() }),
         [Way::Request, Way::Request, Way::Request, plain]
     );
@@ -912,4 +916,25 @@ fn a_problem_of_one_profile_or_plugin_keeps_only_its_own_requests_from_being_wit
     let no_usage = Problem::NoUsageOfNode { profile: profile.clone(), plugin: utilization, node };
     assert_eq!(withdrawn_with(vec![no_usage]), ["b", "c"]);
     assert_eq!(withdrawn_with(vec![Problem::UnknownPriorityClass { profile, class: "c".into() }]), ["c"]);
+}
+
+#[test]
+fn what_is_remarked_of_a_policy_keeps_no_request_from_being_withdrawn() {
+    let text = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nprofiles: []\n";
+    let remark = crate::Policy::read(text).unwrap().remarks.pop().map(Problem::Remark);
+    let (profile, plugin) = ("p".to_owned(), PluginName::LowNodeUtilization);
+    let unknown = Problem::UnknownResource { profile, plugin, resource: "example.com/gpu".to_owned() };
+    let silent = Problem::UnknownPriorityClass { profile: "p".into(), class: "c".into() };
+    for (problem, is_withdrawn) in [(remark.unwrap(), true), (unknown, true), (silent, false)] {
+        let mut requester = Requester::default();
+        learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+        let plan = Plan { problems: vec![problem.clone()], ..Plan::default() };
+        let mut effects = Vec::new();
+        for cycle in 1..=2 {
+            requester.in_progress(at(cycle));
+            effects = requester.decide(&plan, at(cycle));
+        }
+        let withdraws = effects.iter().any(|effect| matches!(effect, Effect::Withdraw { .. }));
+        assert_eq!(withdraws, is_withdrawn, "{problem}");
+    }
 }

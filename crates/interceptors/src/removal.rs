@@ -6,7 +6,7 @@ use usher_client::refusal::refusal_of;
 use usher_client::{Evicted, EvictionOptions, evict};
 
 use crate::turn::{Turn, TurnError};
-use crate::turn_state::{Lost, PodSight};
+use crate::turn_state::{Lost, PodState};
 
 /// What became of the attempt to remove a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Turn {
     /// Whether a conflict was another pod's UID.
     async fn is_gone(&self) -> Result<bool, TurnError> {
         let pod = self.find_pod().await?;
-        Ok(PodSight::of(pod.as_ref(), &self.held.pod.uid) == PodSight::Gone)
+        Ok(PodState::of(pod.as_ref(), &self.held.pod.uid) == PodState::Gone)
     }
 
     fn already_gone(&self) -> Removal {

@@ -260,11 +260,11 @@ impl RequestHandle {
         let requests = watcher::watch_object(self.requests(), self.request_name()).default_backoff();
         let withdrawn = stream::unfold(self.withdrawn.subscribe(), |mut withdrawn| async {
             withdrawn.changed().await.ok()?;
-            Some((Seen::Withdrawn, withdrawn))
+            Some((FollowedEvent::Withdrawn, withdrawn))
         });
         let seen = [
-            pods.filter_map(|found| ready(sighting(found).map(Seen::Pod))).boxed(),
-            requests.filter_map(|found| ready(sighting(found).map(Seen::Request))).boxed(),
+            pods.filter_map(|found| ready(sighting(found).map(FollowedEvent::Pod))).boxed(),
+            requests.filter_map(|found| ready(sighting(found).map(FollowedEvent::Request))).boxed(),
             withdrawn.boxed(),
         ];
         let followed = Followed { pod: Sighting::Unread, request: Sighting::Unread };
@@ -287,14 +287,14 @@ struct Followed {
     request: Sighting<EvictionRequest>,
 }
 
-enum Seen {
+enum FollowedEvent {
     Pod(Sighting<Pod>),
     Request(Sighting<EvictionRequest>),
     Withdrawn,
 }
 
 struct Following {
-    seen: BoxStream<'static, Seen>,
+    seen: BoxStream<'static, FollowedEvent>,
     followed: Followed,
 }
 
@@ -302,9 +302,9 @@ impl Following {
     /// What is known once something has changed.
     async fn next(&mut self) -> Followed {
         match self.seen.next().await {
-            Some(Seen::Pod(pod)) => self.followed.pod = pod,
-            Some(Seen::Request(request)) => self.followed.request = request,
-            Some(Seen::Withdrawn) => {}
+            Some(FollowedEvent::Pod(pod)) => self.followed.pod = pod,
+            Some(FollowedEvent::Request(request)) => self.followed.request = request,
+            Some(FollowedEvent::Withdrawn) => {}
             // Watches have no end.
             None => std::future::pending().await,
         }

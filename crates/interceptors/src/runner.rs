@@ -20,7 +20,7 @@ use usher_api::lenient::Lenient;
 
 use crate::class::InterceptorClass;
 use crate::turn::Turn;
-use crate::turn_state::{Lost, PodSight, TurnState, judge};
+use crate::turn_state::{Lost, PodState, TurnState, judge};
 use usher_client::Clock;
 
 /// The wait before a handler that failed is called again: from, to.
@@ -240,7 +240,7 @@ impl<H: Handler> Turns<H> {
     }
 
     fn is_ours(&self, request: &EvictionRequest) -> bool {
-        judge(&self.runner.class, None, Some(request), PodSight::NotLooked) == TurnState::Ours
+        judge(&self.runner.class, None, Some(request), PodState::NotLooked) == TurnState::Ours
     }
 }
 

@@ -20,7 +20,7 @@ use usher_api::{
 
 use crate::class::InterceptorClass;
 use crate::latest::Latest;
-use crate::turn_state::{Lost, PodSight, TurnState, judge};
+use crate::turn_state::{Lost, PodState, TurnState, judge};
 use usher_api::report::{ConditionReport, ConditionStatus, Report, beat_interval, until_beat};
 use usher_client::Clock;
 
@@ -347,10 +347,10 @@ impl Turn {
     /// Judges a version of the request to the end, asking for the pod where that decides.
     async fn settle(&self, seen: Option<&EvictionRequest>) -> Result<(), TurnError> {
         let judged = |pod| judge(&self.held.class, Some(&self.held.uid), seen, pod);
-        let state = match judged(PodSight::NotLooked) {
+        let state = match judged(PodState::NotLooked) {
             TurnState::LookAtPod => {
                 let pod = self.find_pod().await?;
-                judged(PodSight::of(pod.as_ref(), &self.held.pod.uid))
+                judged(PodState::of(pod.as_ref(), &self.held.pod.uid))
             }
             state => state,
         };
@@ -365,7 +365,7 @@ impl Turn {
 
     /// Takes in what a watch says. Gives back whether somebody has to look closer: see [`Self::look_closer`].
     pub(crate) fn saw(&self, request: Arc<EvictionRequest>) -> bool {
-        let state = judge(&self.held.class, Some(&self.held.uid), Some(&request), PodSight::NotLooked);
+        let state = judge(&self.held.class, Some(&self.held.uid), Some(&request), PodState::NotLooked);
         self.held.latest.set(request);
         match state {
             TurnState::Lost(_) if self.held.finishing.load(Ordering::SeqCst) => false,

@@ -35,7 +35,7 @@ pub enum Lost {
 
 /// What is known of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PodSight {
+pub enum PodState {
     /// Nobody has looked. Looking costs a call, so that it is done only when the answer matters.
     NotLooked,
     /// The very pod is there and has not ended.
@@ -44,7 +44,7 @@ pub enum PodSight {
     Gone,
 }
 
-impl PodSight {
+impl PodState {
     /// What an answer to "get the pod of this name" says of the pod of this UID.
     #[must_use]
     pub fn of(found: Option<&Pod>, uid: &str) -> Self {
@@ -82,7 +82,7 @@ pub fn judge(
     class: &InterceptorClass,
     held: Option<&str>,
     seen: Option<&EvictionRequest>,
-    pod: PodSight,
+    pod: PodState,
 ) -> TurnState {
     let same = |request: &&EvictionRequest| held.is_none() || request.metadata.uid.as_deref() == held;
     let ended = match seen.filter(same) {
@@ -90,13 +90,13 @@ pub fn judge(
         Some(request) => is_cancelled(request),
     };
     let over = |why: Lost| if held.is_some() { TurnState::Lost(why) } else { TurnState::NotOurs };
-    if pod == PodSight::Gone {
+    if pod == PodState::Gone {
         return over(Lost::PodGone);
     }
     if ended {
         return match (held, pod) {
             (None, _) => TurnState::NotOurs,
-            (Some(_), PodSight::NotLooked) => TurnState::LookAtPod,
+            (Some(_), PodState::NotLooked) => TurnState::LookAtPod,
             (Some(_), _) => TurnState::Lost(Lost::Cancelled),
         };
     }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_judged_by_status_class_and_pod() {
-        use PodSight::{Gone, NotLooked, There};
+        use PodState::{Gone, NotLooked, There};
         use TurnState::{LookAtPod, Lost as Over, NotOurs, Ours};
         let class = InterceptorClass::new("db.example.com").unwrap();
         let asked = |status| Some(request(&[REQUESTER], false, status));
@@ -190,14 +190,14 @@ mod tests {
             .unwrap()
         };
         for (found, expected) in [
-            (None, PodSight::Gone),
-            (Some(pod("p", "Running")), PodSight::There),
-            (Some(pod("p", "Pending")), PodSight::There),
-            (Some(pod("p", "Succeeded")), PodSight::Gone),
-            (Some(pod("p", "Failed")), PodSight::Gone),
-            (Some(pod("q", "Running")), PodSight::Gone),
+            (None, PodState::Gone),
+            (Some(pod("p", "Running")), PodState::There),
+            (Some(pod("p", "Pending")), PodState::There),
+            (Some(pod("p", "Succeeded")), PodState::Gone),
+            (Some(pod("p", "Failed")), PodState::Gone),
+            (Some(pod("q", "Running")), PodState::Gone),
         ] {
-            assert_eq!(PodSight::of(found.as_ref(), "p"), expected, "{found:?}");
+            assert_eq!(PodState::of(found.as_ref(), "p"), expected, "{found:?}");
         }
     }
 }

@@ -62,11 +62,11 @@ pub struct Taken {
     /// `None` if somebody took it away.
     pub record: Option<Record>,
     /// What has its name now.
-    pub place: Place,
+    pub place: ManifestState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ManifestState {
     Free,
     /// The very same file: it was about to come back.
     Linked,
@@ -215,13 +215,13 @@ impl Folder {
             let text = self.text(&taken_name(&file));
             let record: Option<Record> = records.remove(&file).flatten();
             let place = match contents.names.contains(&file) {
-                false => Place::Free,
-                true if self.are_one(&file, &taken_name(&file)) => Place::Linked,
+                false => ManifestState::Free,
+                true if self.are_one(&file, &taken_name(&file)) => ManifestState::Linked,
                 // A link is no copy: it may lead to the very file that is hidden.
                 true if !self.is_link(&file) && self.text(&file).is_some_and(|it| Some(it) == text) => {
-                    Place::Copied
+                    ManifestState::Copied
                 }
-                true => Place::Replaced,
+                true => ManifestState::Replaced,
             };
             let named = record.as_ref().map(|record| record.pod.clone());
             let pod = named.or_else(|| text.as_deref().and_then(pod_of));
@@ -229,7 +229,7 @@ impl Folder {
                 *other != file && makes.is_some() && *makes == pod
             };
             let place = match place {
-                Place::Free if contents.manifests.iter().any(makes_it) => Place::Replaced,
+                ManifestState::Free if contents.manifests.iter().any(makes_it) => ManifestState::Replaced,
                 place => place,
             };
             contents.taken.push(Taken { file, pod, record, place });
@@ -338,9 +338,11 @@ pub fn take(file: &str, record: &Record) -> Vec<Step> {
 pub fn put_back(contents: &Contents, taken: &Taken) -> Vec<Step> {
     let (hidden, file) = (taken_name(&taken.file), &taken.file);
     let mut steps = match taken.place {
-        Place::Free => vec![Step::Link(hidden.clone(), file.clone()), Step::Sync, Step::Remove(hidden)],
-        Place::Linked | Place::Copied => vec![Step::Remove(hidden)],
-        Place::Replaced => vec![Step::Move(hidden, kept_name(contents, file))],
+        ManifestState::Free => {
+            vec![Step::Link(hidden.clone(), file.clone()), Step::Sync, Step::Remove(hidden)]
+        }
+        ManifestState::Linked | ManifestState::Copied => vec![Step::Remove(hidden)],
+        ManifestState::Replaced => vec![Step::Move(hidden, kept_name(contents, file))],
     };
     steps.extend(forget(file));
     steps

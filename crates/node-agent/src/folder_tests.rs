@@ -50,7 +50,9 @@ fn settle(folder: &Folder, is_wanted_gone: bool) {
     for _ in 0..5 {
         let contents = folder.read().unwrap();
         let steps = match contents.taken.first() {
-            Some(taken) if !is_wanted_gone || taken.place == Place::Linked => put_back(&contents, taken),
+            Some(taken) if !is_wanted_gone || taken.place == ManifestState::Linked => {
+                put_back(&contents, taken)
+            }
             None if !contents.stale_records.is_empty() => {
                 contents.stale_records.keys().flat_map(|file| forget(file)).collect()
             }
@@ -84,7 +86,7 @@ fn a_manifest_leaves_under_a_name_that_the_kubelet_ignores_and_comes_back_as_it_
     let taken = folder.read().unwrap();
     assert!(taken.manifests.is_empty());
     assert_eq!(taken.taken[0].record, Some(record()), "the record on disk says what was taken");
-    assert_eq!(taken.taken_of(("shop", "web-n"), "n").map(|it| it.place), Some(Place::Free));
+    assert_eq!(taken.taken_of(("shop", "web-n"), "n").map(|it| it.place), Some(ManifestState::Free));
     settle(&folder, false);
     assert_eq!(names(&folder), ["web.yaml"]);
     assert_eq!(fs::read_to_string(folder.path().join("web.yaml")).unwrap(), POD);
@@ -212,7 +214,7 @@ fn a_link_to_what_was_taken_does_not_lose_it() {
     let (_scratch, folder) = Scratch::with(POD);
     settle(&folder, true);
     std::os::unix::fs::symlink(".usher-taken-web.yaml", folder.path().join("web.yaml")).unwrap();
-    assert_eq!(folder.read().unwrap().taken[0].place, Place::Replaced);
+    assert_eq!(folder.read().unwrap().taken[0].place, ManifestState::Replaced);
     settle(&folder, false);
     assert_eq!(fs::read_to_string(folder.path().join(".usher-kept-1-web.yaml")).unwrap(), POD);
 }
@@ -233,7 +235,7 @@ fn a_pod_that_has_another_manifest_meanwhile_does_not_get_its_old_one_back() {
     let (_scratch, folder) = Scratch::with(POD);
     settle(&folder, true);
     fs::write(folder.path().join("web-v2.yaml"), OTHER).unwrap();
-    assert_eq!(folder.read().unwrap().taken[0].place, Place::Replaced);
+    assert_eq!(folder.read().unwrap().taken[0].place, ManifestState::Replaced);
     settle(&folder, false);
     assert_eq!(names(&folder), [".usher-kept-1-web.yaml", "web-v2.yaml"]);
 }

@@ -18,7 +18,9 @@ use usher_decide::maintenance::plan::PodClass;
 use usher_decide::snapshot::{Key, Maintenance, Pod, Request};
 use usher_decide::waiting_on::{Unevictable, WaitingOn};
 
-use crate::folder::{Contents, Place, PodName, Record, Step, Taken, forget, kept_name, put_back, take};
+use crate::folder::{
+    Contents, ManifestState, PodName, Record, Step, Taken, forget, kept_name, put_back, take,
+};
 use crate::shutdown::maintenance_name;
 
 /// A request that no maintenance reaches, or a manifest that waits for its maintenance to end, is looked at again after this, whatever
@@ -224,7 +226,7 @@ fn decide_taken(
         }
     });
     // One that was about to come back does so; it may leave again.
-    if is_wanted_gone && taken.place != Place::Linked {
+    if is_wanted_gone && taken.place != ManifestState::Linked {
         decision.again(now + LOOK_AGAIN);
         return;
     }
@@ -235,11 +237,11 @@ fn give_back(world: &World<'_>, taken: &Taken, decision: &mut Decision) {
     let Taken { file, place, .. } = taken;
     decision.move_file(None, put_back(world.folder, taken));
     match place {
-        Place::Free | Place::Linked | Place::Copied => {
+        ManifestState::Free | ManifestState::Linked | ManifestState::Copied => {
             let message = format!("the manifest {file} is back: the kubelet starts its pod again");
             decision.tell(false, "StaticPodReturned", message);
         }
-        Place::Replaced => {
+        ManifestState::Replaced => {
             let kept = kept_name(world.folder, file);
             let message = format!(
                 "somebody has put another manifest in place while {file} was taken, which stays; the one before is kept as {kept} in {}",
@@ -274,10 +276,10 @@ fn decide_request(
     let grace = SignedDuration::from_secs(pod.grace_seconds.into());
     let taken = world.folder.taken_of(mirror, world.node);
     let files = world.folder.files_of(mirror, world.node);
-    if taken.is_some_and(|taken| taken.place == Place::Linked) {
+    if taken.is_some_and(|taken| taken.place == ManifestState::Linked) {
         return;
     }
-    if let Some(Taken { record: Some(record), place: Place::Free, .. }) = taken
+    if let Some(Taken { record: Some(record), place: ManifestState::Free, .. }) = taken
         && files.is_empty()
     {
         // The kubelet ends it; until its grace ends, that is progress.

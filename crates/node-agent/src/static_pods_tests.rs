@@ -137,7 +137,7 @@ impl Scene {
         (reports.next_back(), moves)
     }
 
-    fn take(mut self, place: Place) -> Self {
+    fn take(mut self, place: ManifestState) -> Self {
         let pod = self.pods.values().next().unwrap();
         let named = self.folder.manifests.get("critical.yaml").cloned().flatten();
         let record = Record {
@@ -149,7 +149,7 @@ impl Scene {
             taken_at: now() - SignedDuration::from_secs(10),
             alone: false,
         };
-        if place == Place::Free {
+        if place == ManifestState::Free {
             self.folder.manifests.clear();
         }
         self.folder.taken.push(Taken {
@@ -234,7 +234,7 @@ fn a_pod_of_another_uid_or_no_mirror_pod_is_never_touched() {
 
 #[test]
 fn a_pod_on_its_way_shows_progress_until_its_grace_ends() {
-    let scene = Scene::critical(0, drains(7000)).take(Place::Free);
+    let scene = Scene::critical(0, drains(7000)).take(ManifestState::Free);
     let (report, moves) = scene.outcome();
     assert!(report.is_some_and(|it| it.progress && !it.completed) && moves == 0);
     let mut late = scene;
@@ -245,7 +245,7 @@ fn a_pod_on_its_way_shows_progress_until_its_grace_ends() {
 #[test]
 fn it_is_not_started_again_until_no_maintenance_targets_it() {
     let taken = |maintenances: Vec<Maintenance>| {
-        let mut scene = Scene::critical(100, drains(7000)).take(Place::Free);
+        let mut scene = Scene::critical(100, drains(7000)).take(ManifestState::Free);
         (scene.maintenances, scene.requests, scene.pods) = (maintenances, HashMap::new(), HashMap::new());
         scene.outcome().1
     };
@@ -263,22 +263,22 @@ fn it_is_not_started_again_until_no_maintenance_targets_it() {
     ] {
         assert_eq!(taken(maintenances), 1, "{what}");
     }
-    let scene = Scene::critical(100, drains(7000)).take(Place::Free);
+    let scene = Scene::critical(100, drains(7000)).take(ManifestState::Free);
     assert_eq!(scene.decide_by(None), Decision::default(), "nothing moves by what nobody knows");
 }
 
 #[test]
 fn a_manifest_that_was_replaced_is_the_administrators() {
-    let scene = Scene::critical(0, drains(7000)).take(Place::Replaced);
+    let scene = Scene::critical(0, drains(7000)).take(ManifestState::Replaced);
     let (report, moves) = scene.outcome();
     assert_eq!(moves, 0, "it is not taken a second time");
     let report = report.unwrap();
     assert!(
         report.completed && report.message.unwrap().contains("somebody has put the manifest critical.yaml")
     );
-    let copied = Scene::critical(0, drains(7000)).take(Place::Copied);
+    let copied = Scene::critical(0, drains(7000)).take(ManifestState::Copied);
     assert_eq!(copied.outcome().1, 0, "a copy of it is theirs too");
-    let linked = Scene::critical(0, drains(7000)).take(Place::Linked);
+    let linked = Scene::critical(0, drains(7000)).take(ManifestState::Linked);
     assert_eq!(linked.outcome(), (None, 1), "what the agent itself was about to put back comes back first");
     let mut over = scene;
     (over.maintenances, over.requests) = (vec![], HashMap::new());
@@ -360,7 +360,7 @@ fn without_an_api_server_static_pods_end_by_priority_and_the_control_plane_is_le
     };
     let scene = Scene::critical(100, drains(7000));
     assert_eq!((moves(&scene, None), moves(&scene, Some(99)), moves(&scene, Some(100))), (0, 0, 1));
-    assert_eq!(moves(&scene.take(Place::Free), Some(100)), 0, "once");
+    assert_eq!(moves(&scene.take(ManifestState::Free), Some(100)), 0, "once");
     let etcd = pod("etcd-six", 0, json!({"component": "etcd"}));
     assert_eq!(moves(&Scene::of(etcd, turn(), vec![]), Some(i32::MAX)), 0);
 }
@@ -368,7 +368,7 @@ fn without_an_api_server_static_pods_end_by_priority_and_the_control_plane_is_le
 #[test]
 fn alone_a_manifest_with_the_name_of_one_that_was_taken_stays() {
     // The administrator has put the manifest of another pod where the first one was.
-    let mut scene = Scene::critical(100, drains(7000)).take(Place::Replaced);
+    let mut scene = Scene::critical(100, drains(7000)).take(ManifestState::Replaced);
     let other = Some(PodName { namespace: "critical-workloads".into(), name: "before".into() });
     scene.folder.taken[0].pod = other;
     scene.alone_up_to = Some(i32::MAX);
@@ -378,7 +378,7 @@ fn alone_a_manifest_with_the_name_of_one_that_was_taken_stays() {
 #[test]
 fn what_was_taken_alone_comes_back_when_the_shutdown_is_over_whether_the_api_server_answers_or_not() {
     let taken = |alone| {
-        let mut scene = Scene::critical(100, drains(7000)).take(Place::Free);
+        let mut scene = Scene::critical(100, drains(7000)).take(ManifestState::Free);
         scene.requests.clear();
         scene.folder.taken[0].record.as_mut().unwrap().alone = alone;
         scene
@@ -422,7 +422,7 @@ proptest! {
         is_taken in any::<bool>(),
     ) {
         let scene = Scene::critical(priority, maintenance("m", up_to, stage, json!({})));
-        let scene = if is_taken { scene.take(Place::Free) } else { scene };
+        let scene = if is_taken { scene.take(ManifestState::Free) } else { scene };
         let is_reached = stage == "Drain" && up_to.is_some_and(|up_to| priority <= up_to);
         prop_assert_eq!(scene.outcome().1, usize::from(is_reached != is_taken));
     }

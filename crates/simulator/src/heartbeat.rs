@@ -1,23 +1,20 @@
 //! Heartbeats of the kubelets: a lease for each node, renewed every ten seconds, and the times in its conditions, every
 //! five minutes.
 //!
-//! They are written only when someone could notice. The server asks before anybody but the components here reads or
-//! watches nodes or leases ([`embedded_apiserver::heartbeats`]), and every beat that is due is written first, with the time at
-//! which the kubelet made it. While a watch is open, beats are written when they are made. So a reader finds what it
-//! would find if all had been written, except that revisions were not used up; and an hour in which nobody looks costs
-//! nothing. A kubelet that is silent makes no beats: its lease and its node stay at the last one before.
+//! A kubelet that is silent makes no beats: its lease and its node stay at the last one before. Both are a choice of whoever starts
+//! the cluster ([`Options`]): on a large one, and in an hour of virtual time, they are most of all writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::Options;
 use super::api::{self, describe};
 use super::plan::{Action, Plan, Target};
 use super::tasks::Component;
@@ -25,7 +22,6 @@ use super::view::{Node, Resource, View, condition};
 use embedded_apiserver::Cluster;
 use embedded_apiserver::Key;
 use embedded_apiserver::clock::rfc3339;
-use embedded_apiserver::heartbeats::{Freshener, HeartbeatKind};
 
 const NAMESPACE: &str = "kube-node-lease";
 const LEASE_SECONDS: i64 = 40;
@@ -61,6 +57,13 @@ fn lease(node: &str, uid: &str, renewed: Timestamp) -> Value {
 /// How `metav1.MicroTime` is written.
 fn micro_time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// What a kubelet writes now and then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HeartbeatKind {
+    Nodes,
+    Leases,
 }
 
 /// The kubelet of one node.
@@ -131,16 +134,26 @@ impl Kubelet {
 /// The kubelets of all nodes, as far as their heartbeats go.
 pub(crate) struct Heartbeats {
     cluster: Cluster,
+    kinds: Vec<HeartbeatKind>,
     kubelets: Mutex<BTreeMap<String, Kubelet>>,
+    /// A node is new, or back.
+    changed: Notify,
     trace: Option<UnboundedSender<String>>,
 }
 
 impl Heartbeats {
-    pub(crate) fn new(cluster: &Cluster, trace: Option<UnboundedSender<String>>) -> Arc<Self> {
-        let beats = Arc::new(Self { cluster: cluster.clone(), kubelets: Mutex::default(), trace });
-        let freshener: Arc<dyn Freshener> = beats.clone();
-        cluster.heartbeat_readers().ask(Arc::downgrade(&freshener));
-        beats
+    pub(crate) fn new(cluster: &Cluster, options: &Options) -> Arc<Self> {
+        let kinds = [
+            options.node_heartbeats.then_some(HeartbeatKind::Nodes),
+            options.node_leases.then_some(HeartbeatKind::Leases),
+        ];
+        Arc::new(Self {
+            cluster: cluster.clone(),
+            kinds: kinds.into_iter().flatten().collect(),
+            kubelets: Mutex::default(),
+            changed: Notify::new(),
+            trace: options.trace.clone(),
+        })
     }
 
     /// A node is there, or differs.
@@ -155,7 +168,7 @@ impl Heartbeats {
                 let kubelet =
                     Kubelet { uid, since: now, silent: None, conditions, renewed: now, reported: now };
                 kubelets.insert(node.metadata.name.clone(), kubelet);
-                self.cluster.heartbeat_readers().stir();
+                self.changed.notify_one();
             }
         }
     }
@@ -177,21 +190,16 @@ impl Heartbeats {
             && kubelet.silent.take().is_some()
         {
             kubelet.since = now;
-            self.cluster.heartbeat_readers().stir();
+            self.changed.notify_one();
         }
     }
 
-    /// Writes beats as they are made while somebody watches.
+    /// Writes beats as they are made.
     pub(crate) async fn run(self: Arc<Self>) {
-        let heartbeat_readers = self.cluster.heartbeat_readers().clone();
         loop {
-            let watched = [HeartbeatKind::Nodes, HeartbeatKind::Leases]
-                .into_iter()
-                .filter(|kind| heartbeat_readers.are_watching(*kind));
-            let watched: Vec<HeartbeatKind> = watched.collect();
-            let next = watched.iter().filter_map(|kind| self.next(*kind)).min();
+            let next = self.kinds.iter().filter_map(|kind| self.next(*kind)).min();
             let Some(next) = next else {
-                heartbeat_readers.changed().await;
+                self.changed.notified().await;
                 continue;
             };
             let left = self.cluster.time_until(next);
@@ -200,11 +208,11 @@ impl Heartbeats {
                 tokio::select! {
                     biased;
                     () = tokio::time::sleep(left + Duration::from_millis(1)) => {}
-                    () = heartbeat_readers.changed() => continue,
+                    () = self.changed.notified() => continue,
                 }
             }
-            for kind in watched {
-                self.write(kind, None).await;
+            for kind in &self.kinds {
+                self.write(*kind).await;
             }
         }
     }
@@ -217,14 +225,12 @@ impl Heartbeats {
         self.kubelets.lock().values().filter_map(|kubelet| kubelet.next(kind)).min()
     }
 
-    /// Writes the beats that are due. They count as written from now on: who comes while they are being written does not
-    /// wait, so that a webhook may look at nodes.
-    async fn write(&self, kind: HeartbeatKind, name: Option<&str>) {
+    /// Writes the beats that are due.
+    async fn write(&self, kind: HeartbeatKind) {
         let now = self.now();
         let mut due = Vec::new();
         for (node, kubelet) in self.kubelets.lock().iter_mut() {
-            if name.is_none_or(|name| name == node)
-                && (kind == HeartbeatKind::Leases || !kubelet.conditions.is_empty())
+            if (kind == HeartbeatKind::Leases || !kubelet.conditions.is_empty())
                 && let Some(at) = kubelet.due(kind, now)
             {
                 due.push((node.clone(), kubelet.uid.clone(), at, kubelet.write(kind, node, at)));
@@ -249,12 +255,6 @@ impl Heartbeats {
             }
         }
         outcome.code
-    }
-}
-
-impl Freshener for Heartbeats {
-    fn freshen(self: Arc<Self>, kind: HeartbeatKind, name: Option<String>) -> BoxFuture<'static, ()> {
-        async move { self.write(kind, name.as_deref()).await }.boxed()
     }
 }
 

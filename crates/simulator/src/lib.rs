@@ -48,6 +48,10 @@ pub struct Options {
     pub trace: Option<UnboundedSender<String>>,
     /// No events are recorded: for large clusters that nobody looks at.
     pub without_events: bool,
+    /// Kubelets report the conditions of their nodes every five minutes.
+    pub node_heartbeats: bool,
+    /// Kubelets renew the leases of their nodes every ten seconds.
+    pub node_leases: bool,
 }
 
 /// A living cluster; life ends when this is dropped, the cluster stays.
@@ -108,7 +112,7 @@ impl Life {
 /// Brings a cluster to life. Needs a tokio runtime.
 pub fn start(cluster: &Cluster, options: Options) -> Life {
     let (commands, told) = unbounded_channel();
-    let heartbeats = heartbeat::Heartbeats::new(cluster, options.trace.clone());
+    let heartbeats = heartbeat::Heartbeats::new(cluster, &options);
     let beating = tokio::spawn(heartbeats.clone().run());
     let living = tokio::spawn(runner::run(cluster.clone(), options, heartbeats, told));
     Life { running: [living, beating], commands }

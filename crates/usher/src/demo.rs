@@ -47,7 +47,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let clock = ScaledClock::new(SPEED).map_err(anyhow::Error::msg)?;
     let local = Local::start("demo", Arc::new(clock)).await?;
     let kubeconfig = local.kubeconfig(arguments.kubeconfig, "demo")?;
-    let _life = life::start(&local.cluster, life::Options { times: TIMES, ..life::Options::default() });
+    let options = life::Options { times: TIMES, node_heartbeats: true, ..life::Options::default() };
+    let _life = life::start(&local.cluster, options);
     let stays = arguments.stay || std::io::stdin().is_terminal();
     tokio::select! {
         played = play(&local.cluster, &kubeconfig, stays) => played,

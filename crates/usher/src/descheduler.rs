@@ -1,5 +1,7 @@
 //! `usher descheduler`: the descheduler alone, with the flags that the Go one has.
 
+mod rights;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +11,6 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::StatusCode;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource as _;
 use tokio::sync::watch;
 use tower::limit::RateLimitLayer;
@@ -153,7 +154,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let namespace = &arguments.leader_elect_resource_namespace;
     let name =
         DeschedulerName { namespace: namespace.clone(), name: arguments.leader_elect_resource_name.clone() };
-    may_remember(&client, &name).await?;
+    rights::may_remember(&client, &name, arguments.dry_run).await?;
     let mut options = arguments.descheduling.options(
         &arguments.feature_gates,
         name,
@@ -169,6 +170,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         tracing::info!("the cluster does not know eviction requests: there are none to count");
     }
+    rights::may_read(&client, options.knows_requests).await?;
     if arguments.leader_elect && options.interval.is_none() {
         bail!(
             "--leader-elect is for a descheduler that goes on: give --descheduling-interval, or leave it out"
@@ -237,20 +239,6 @@ fn worth_it(carried_out: CarriedOut) -> anyhow::Result<()> {
         bail!("nothing of the cycle could be carried out: see above why");
     }
     Ok(())
-}
-
-/// Without the right to remember nothing would ever begin.
-async fn may_remember(client: &kube::Client, name: &DeschedulerName) -> anyhow::Result<()> {
-    let (namespace, map) = (&name.namespace, name.config_map());
-    let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client.clone(), namespace);
-    match maps.get_opt(&map).await {
-        Err(kube::Error::Api(status)) if status.code == 403 => bail!(
-            "cool-downs are remembered in ConfigMap {namespace}/{map}, which the descheduler may not read: let it get, create and update \
-             it, as the role in deploy/descheduler/role.yaml does, or name another namespace with --leader-elect-resource-namespace"
-        ),
-        // Where the server does not answer, the watches will tell.
-        _ => Ok(()),
-    }
 }
 
 /// Whether the API server has the kind. Where it does not answer, its watches will tell.
@@ -332,11 +320,25 @@ mod tests {
     #[test]
     fn calls_are_limited_only_where_a_rate_is_given() {
         assert_eq!(given("").limit().unwrap(), None);
+        assert_eq!(given("--client-connection-qps=0").limit().unwrap(), None);
         assert_eq!(given("--client-connection-qps=-1").limit().unwrap(), None);
         assert_eq!(given("--client-connection-qps=20").limit().unwrap(), Some((20, Duration::from_secs(1))));
         assert_eq!(given("--client-connection-qps=0.5").limit().unwrap(), Some((1, Duration::from_secs(2))));
         let none = given("--client-connection-qps=5 --client-connection-burst=0").limit();
         assert!(none.unwrap_err().to_string().contains("leave it out"));
+    }
+
+    #[test]
+    fn a_rate_that_is_none_is_refused() {
+        for (text, part) in [
+            ("0.0001", "it is at least 0.001"),
+            ("NaN", "it is a number"),
+            ("inf", "it is a number"),
+            ("-inf", "it is a number"),
+            ("many", "it is a number"),
+        ] {
+            assert!(rate(text).unwrap_err().contains(part), "{text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -353,28 +355,6 @@ mod tests {
         let is_worth_it = |done, failed| worth_it(CarriedOut { done, failed }).is_ok();
         assert!(is_worth_it(0, 0) && is_worth_it(1, 0) && is_worth_it(1, 5));
         assert!(!is_worth_it(0, 1));
-    }
-
-    /// A server that gives this answer to everything.
-    async fn may_remember_with(code: u16) -> anyhow::Result<()> {
-        let answer = move |_: http::Request<kube::client::Body>| async move {
-            let status = serde_json::json!({"kind": "Status", "status": "Failure", "code": code, "reason": "", "message": ""});
-            let answer = http::Response::builder().status(code);
-            anyhow::Ok(answer.body(kube::client::Body::from(status.to_string().into_bytes()))?)
-        };
-        let client = kube::Client::new(tower::service_fn(answer), "default");
-        let name = DeschedulerName { namespace: "usher-system".into(), name: "usher-descheduler".into() };
-        may_remember(&client, &name).await
-    }
-
-    #[tokio::test]
-    async fn who_may_not_remember_is_told_at_once_what_to_do() {
-        let wrong = may_remember_with(403).await.unwrap_err().to_string();
-        assert!(wrong.contains("usher-system/usher-descheduler-cool-downs"), "{wrong}");
-        assert!(wrong.contains("deploy/descheduler/role.yaml"), "{wrong}");
-        for code in [404, 500] {
-            assert!(may_remember_with(code).await.is_ok(), "{code}: the watches will tell");
-        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use usher_api::node_agent::NodeAgentMark;
 use usher_apply::Clock;
 use usher_node_agent::agent::{self, Beside, Options};
-use usher_node_agent::folder::{Folder, Place, kept_name, put_back};
+use usher_node_agent::folder::{Folder, ManifestState, kept_name, put_back};
 use usher_node_agent::kubelet::{GracePeriod, KubeletConfig};
 use usher_node_agent::shutdown::{self, Noticed, Shutdown, ShutdownState, maintenance_name};
 use usher_node_agent::shutdown_limit::ShutdownLimit;
@@ -193,7 +193,7 @@ fn restore(files: &Files) -> anyhow::Result<()> {
         let contents = folder.read()?;
         folder.carry_out(&put_back(&contents, &taken))?;
         match taken.place {
-            Place::Replaced => println!(
+            ManifestState::Replaced => println!(
                 "{} was replaced meanwhile, and is kept as {}",
                 taken.file,
                 kept_name(&contents, &taken.file)

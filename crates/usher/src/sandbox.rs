@@ -65,7 +65,9 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let local = Local::start("sandbox", Arc::new(arguments.speed)).await?;
     let kubeconfig = local.kubeconfig(arguments.kubeconfig, "sandbox")?;
 
-    let _life = life::start(&local.cluster, life::Options { times: TIMES, ..life::Options::default() });
+    let options =
+        life::Options { times: TIMES, node_heartbeats: true, node_leases: true, ..life::Options::default() };
+    let _life = life::start(&local.cluster, options);
     let mut interrupted = std::pin::pin!(interruption());
     let started = async {
         let resident = resident::move_in(&local.cluster).await?;

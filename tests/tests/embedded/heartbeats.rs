@@ -1,15 +1,14 @@
-//! Heartbeats of the simulated kubelets: fresh whenever somebody looks, and not written when nobody does.
+//! Heartbeats of the simulated kubelets.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Bytes;
+use cluster_simulator as life;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
-use tower::ServiceExt;
-use usher_tests::living::{Living, NODES};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::sleep;
+use usher_tests::living::{Living, NODES, TIMES};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
@@ -18,68 +17,72 @@ fn age(living: &Living, time: &Value) -> i64 {
     living.cluster.now().duration_since(at).as_secs()
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reader_finds_fresh_heartbeats_and_nobody_writes_them_before() {
-    let mut living = Living::start(1, 3).await.unwrap();
+async fn start(nodes: usize, leases: bool) -> (Living, UnboundedReceiver<String>) {
+    let (sender, trace) = unbounded_channel();
+    let options = life::Options {
+        times: TIMES,
+        trace: Some(sender),
+        node_heartbeats: true,
+        node_leases: leases,
+        ..life::Options::default()
+    };
+    let living = Living::start_with(1, nodes, options).await.unwrap();
     sleep(Duration::from_secs(5)).await;
-    living.trace();
-    sleep(Duration::from_secs(3603)).await;
-    assert_eq!(living.trace(), Vec::<String>::new());
+    (living, trace)
+}
+
+fn written(trace: &mut UnboundedReceiver<String>) -> usize {
+    std::iter::from_fn(|| trace.try_recv().ok()).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubelets_beat_by_themselves_and_no_reader_causes_a_write() {
+    let (living, mut trace) = start(3, true).await;
+    sleep(Duration::from_secs(3600)).await;
+    // Each node every five minutes, and its lease every ten seconds.
+    let beats = written(&mut trace);
+    assert!((3 * (12 + 360)..3 * (13 + 361) + 20).contains(&beats), "{beats}");
     let leases = living.get(LEASES).await.unwrap()["items"].as_array().unwrap().clone();
     assert_eq!(leases.len(), 3);
     for lease in &leases {
-        assert!(age(&living, &lease["spec"]["renewTime"]) < 10, "{lease}");
+        assert!(age(&living, &lease["spec"]["renewTime"]) < 11, "{lease}");
         assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
         assert_eq!(lease["spec"]["holderIdentity"], lease["metadata"]["name"]);
         assert_eq!(lease["metadata"]["ownerReferences"][0]["kind"], "Node");
     }
-    assert_eq!(living.trace().len(), 3);
-    living.get(LEASES).await.unwrap();
-    assert_eq!(living.trace().len(), 0, "they are still fresh");
     let node = living.get(&format!("{NODES}/n1")).await.unwrap();
     let conditions = node["status"]["conditions"].as_array().unwrap();
-    assert!(conditions.iter().all(|condition| age(&living, &condition["lastHeartbeatTime"]) < 300), "{node}");
+    assert!(conditions.iter().all(|condition| age(&living, &condition["lastHeartbeatTime"]) < 301), "{node}");
     assert!(
-        conditions.iter().all(|condition| age(&living, &condition["lastTransitionTime"]) > 3600),
+        conditions.iter().all(|condition| age(&living, &condition["lastTransitionTime"]) > 3590),
         "{node}"
     );
-    assert_eq!(living.trace().len(), 1, "only this node was looked at");
+    living.life.kubelet_down("n1");
+    living.life.kubelet_down("n2");
+    living.life.kubelet_down("n3");
+    sleep(Duration::from_secs(60)).await;
+    written(&mut trace);
+    let before = living.cluster.store().revision();
+    living.get(LEASES).await.unwrap();
+    living.get(NODES).await.unwrap();
+    assert_eq!(
+        (living.cluster.store().revision(), written(&mut trace)),
+        (before, 0),
+        "reading writes nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watcher_sees_every_beat_for_as_long_as_it_watches() {
-    let mut living = Living::start(1, 2).await.unwrap();
-    sleep(Duration::from_secs(5)).await;
-    let request = http::Request::get(format!("{LEASES}?watch=true")).body(Empty::<Bytes>::new()).unwrap();
-    let Ok(response) = living.cluster.service().oneshot(request).await;
-    let mut body = response.into_body();
-    let mut beats: Vec<String> = Vec::new();
-    let watching = async {
-        while let Some(frame) = body.frame().await {
-            let lines = frame.unwrap().into_data().unwrap();
-            for event in serde_json::Deserializer::from_slice(&lines).into_iter::<Value>() {
-                let lease = event.unwrap()["object"].clone();
-                if lease["metadata"]["name"] == "n1" {
-                    beats.push(lease["spec"]["renewTime"].as_str().unwrap().to_string());
-                }
-            }
-        }
-    };
-    assert!(timeout(Duration::from_secs(60), watching).await.is_err(), "it ended");
-    let seconds: Vec<i64> = beats.iter().map(|at| at.parse::<Timestamp>().unwrap().as_second()).collect();
-    assert_eq!(seconds.len(), 7, "{beats:?}");
-    assert!(seconds.windows(2).all(|pair| pair[1] - pair[0] == 10), "{beats:?}");
-    drop(body);
-    sleep(Duration::from_secs(1)).await;
-    living.trace();
-    sleep(Duration::from_secs(600)).await;
-    assert_eq!(living.trace(), Vec::<String>::new());
+async fn without_leases_an_idle_hour_writes_little() {
+    let (_living, mut trace) = start(3, false).await;
+    written(&mut trace);
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(written(&mut trace), 3 * 12);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_goes_with_its_node_and_comes_back_without_it() {
-    let living = Living::start(1, 2).await.unwrap();
-    sleep(Duration::from_secs(5)).await;
+    let (living, _trace) = start(2, true).await;
     living.delete(&format!("{LEASES}/n1")).await.unwrap();
     sleep(Duration::from_secs(20)).await;
     let lease = living.get(&format!("{LEASES}/n1")).await.unwrap();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::go_float;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonPath {
+pub(crate) struct JsonPath {
     steps: Vec<Step>,
     /// A path that cannot be read finds nothing, like a missing field.
     broken: bool,
@@ -22,22 +22,18 @@ enum Step {
 
 impl JsonPath {
     /// Reads `.spec.replicas`, `.metadata.annotations['a.b/c']`, `.status.conditions[?(@.type=="Ready")].status`.
-    pub fn parse(text: &str) -> JsonPath {
+    pub(crate) fn parse(text: &str) -> JsonPath {
         match parse_steps(text.trim().trim_start_matches('{').trim_end_matches('}')) {
             Some(steps) => JsonPath { steps, broken: false },
             None => JsonPath { steps: Vec::new(), broken: true },
         }
     }
 
-    pub fn is_valid(&self) -> bool {
-        !self.broken
-    }
-
-    pub fn first<'a>(&self, root: &'a Value) -> Option<&'a Value> {
+    pub(crate) fn first<'a>(&self, root: &'a Value) -> Option<&'a Value> {
         self.all(root).into_iter().next()
     }
 
-    pub fn all<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
+    pub(crate) fn all<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
         if self.broken {
             return Vec::new();
         }

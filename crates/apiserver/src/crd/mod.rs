@@ -53,7 +53,7 @@ type Patterns = HashMap<NodeId, Regex>;
 
 /// One version of a custom resource, ready to serve.
 #[derive(Debug)]
-pub struct CustomKind {
+pub(crate) struct CustomKind {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -83,7 +83,7 @@ pub struct CustomKind {
 
 /// Where the scale subresource reads and writes, as simple JSON paths (`.spec.replicas`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScalePaths {
+pub(crate) struct ScalePaths {
     pub spec_replicas: String,
     pub status_replicas: String,
     pub label_selector: Option<String>,
@@ -91,7 +91,7 @@ pub struct ScalePaths {
 
 /// An entry of `additionalPrinterColumns`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PrinterColumn {
+pub(crate) struct PrinterColumn {
     pub name: String,
     pub ty: String,
     pub format: String,
@@ -102,7 +102,7 @@ pub struct PrinterColumn {
 
 impl CustomKind {
     /// All versions of a definition that passed validation, in the order written.
-    pub fn parse(crd: &Value) -> Vec<CustomKind> {
+    pub(crate) fn parse(crd: &Value) -> Vec<CustomKind> {
         let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
         versions.into_iter().flatten().map(|version| Self::parse_version(crd, version)).collect()
     }
@@ -165,16 +165,16 @@ impl CustomKind {
         }
     }
 
-    pub fn schema_root(&self) -> SchemaRef<'_> {
+    pub(crate) fn schema_root(&self) -> SchemaRef<'_> {
         self.schema.at(self.root)
     }
 
     /// The whole object's schema, metadata included.
-    pub fn owned_schema(&self) -> SchemaRef<'_> {
+    pub(crate) fn owned_schema(&self) -> SchemaRef<'_> {
         self.schema.at(self.owned_root)
     }
 
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         format!("{}/{}", self.group, self.version)
     }
 }

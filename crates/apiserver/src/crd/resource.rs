@@ -8,7 +8,7 @@ use crate::validation::metadata;
 
 impl CustomKind {
     /// Removes unknown fields and meaningless nulls; returns the sorted paths of the unknown fields.
-    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+    pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let root = self.schema_root();
         let mut unknown = objectmeta::prune(object, root, true, "");
         if !self.preserve_unknown_fields {
@@ -20,11 +20,11 @@ impl CustomKind {
     }
 
     /// Fills in the schema's defaults.
-    pub fn default(&self, object: &mut Value) {
+    pub(crate) fn default(&self, object: &mut Value) {
         defaulting::default(object, self.schema_root());
     }
 
-    pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_type_meta(object);
         if !errors.is_empty() {
             return errors;
@@ -39,7 +39,7 @@ impl CustomKind {
     }
 
     /// An update through the main resource.
-    pub fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_type_meta(new);
         if !errors.is_empty() {
             return errors;
@@ -54,7 +54,7 @@ impl CustomKind {
     }
 
     /// An update through the status subresource: only the status is checked against the schema, all rules run.
-    pub fn validate_status_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate_status_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_type_meta(new);
         if !errors.is_empty() {
             return errors;

@@ -8,7 +8,7 @@ use crate::patch::go_type;
 
 impl CustomKind {
     /// The autoscaling/v1 Scale that stands for the object; none where the kind has no scale subresource.
-    pub fn scale_of(&self, object: &Value) -> Option<Value> {
+    pub(crate) fn scale_of(&self, object: &Value) -> Option<Value> {
         let paths = self.scale.as_ref()?;
         let metadata = &object["metadata"];
         let mut scale_metadata = Map::new();
@@ -37,7 +37,7 @@ impl CustomKind {
     }
 
     /// Writes `spec.replicas` of a Scale into the object, and its resourceVersion where it states one.
-    pub fn apply_scale(&self, object: &mut Value, scale: &Value) -> Result<(), Vec<FieldError>> {
+    pub(crate) fn apply_scale(&self, object: &mut Value, scale: &Value) -> Result<(), Vec<FieldError>> {
         let Some(paths) = self.scale.as_ref() else { return Ok(()) };
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {

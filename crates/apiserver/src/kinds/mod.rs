@@ -25,7 +25,7 @@ const READ_WRITE: Verbs = &["get", "patch", "update"];
 
 /// A subresource and the kind of object it speaks.
 #[derive(Debug, Clone)]
-pub struct Subresource {
+pub(crate) struct Subresource {
     pub name: &'static str,
     pub group: &'static str,
     pub version: &'static str,
@@ -34,7 +34,7 @@ pub struct Subresource {
 }
 
 #[derive(Debug, Clone)]
-pub enum KindSchema {
+pub(crate) enum KindSchema {
     Builtin(SchemaRef<'static>),
     Custom(Arc<CustomKind>),
     /// Nothing is known about the shape.
@@ -43,7 +43,7 @@ pub enum KindSchema {
 
 /// What `metadata.generation` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Generation {
+pub(crate) enum Generation {
     /// There is none.
     None,
     /// It stays at 1.
@@ -58,7 +58,7 @@ pub enum Generation {
 
 /// One kind in one version.
 #[derive(Debug, Clone)]
-pub struct Kind {
+pub(crate) struct Kind {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -95,29 +95,29 @@ pub struct Kind {
 }
 
 impl Kind {
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// `deployments.apps`, or `pods` in the core group: how messages name a resource.
-    pub fn qualified_resource(&self) -> String {
+    pub(crate) fn qualified_resource(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    pub fn is(&self, group: &str, plural: &str) -> bool {
+    pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
         self.group == group && self.plural == plural
     }
 
-    pub fn is_custom(&self) -> bool {
+    pub(crate) fn is_custom(&self) -> bool {
         matches!(self.schema, KindSchema::Custom(_))
     }
 
     /// The schema that patches, defaults and field ownership follow.
-    pub fn schema_ref(&self) -> Option<SchemaRef<'_>> {
+    pub(crate) fn schema_ref(&self) -> Option<SchemaRef<'_>> {
         match &self.schema {
             KindSchema::Builtin(schema) => Some(*schema),
             KindSchema::Custom(custom) => Some(custom.owned_schema()),

@@ -34,7 +34,6 @@ use crate::negotiate::Form;
 use crate::request::{Query, ResourcePath};
 use crate::response::ServerResponse;
 use crate::server::Server;
-use crate::server::heartbeat_readers::HeartbeatReader;
 use crate::store::Key;
 
 /// One request about a resource, with everything that was found out about it.
@@ -49,8 +48,6 @@ pub(crate) struct Call<'a> {
     pub form: Form,
     pub body: Bytes,
     pub warnings: Vec<String>,
-    /// Stays as long as a watch does.
-    pub heartbeat_reader: Option<Arc<HeartbeatReader>>,
 }
 
 impl Call<'_> {

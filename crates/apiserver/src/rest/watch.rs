@@ -17,7 +17,6 @@ use crate::negotiate::Form;
 use crate::response::{self, ServerResponse};
 use crate::selectors::Selection;
 use crate::server::Server;
-use crate::server::heartbeat_readers::HeartbeatReader;
 use crate::store::{EventKind, LogEvent, Object};
 
 /// Events that are looked at in one go; bounds how long the store is held and how large a chunk gets.
@@ -43,7 +42,6 @@ struct Watch {
     /// The first table carries the columns.
     first: bool,
     over: bool,
-    _heartbeat_reader: Option<Arc<HeartbeatReader>>,
 }
 
 pub(crate) fn watch(call: &Call<'_>) -> ApiResult<ServerResponse> {
@@ -82,7 +80,6 @@ pub(crate) fn watch(call: &Call<'_>) -> ApiResult<ServerResponse> {
         ends,
         first: true,
         over: false,
-        _heartbeat_reader: call.heartbeat_reader.clone(),
     };
     Ok(response::watch(stream(watch)))
 }

@@ -15,26 +15,26 @@ pub(crate) type Fields<T> = HashMap<String, T, foldhash::fast::FixedState>;
 
 /// Index of a node in its [`SchemaSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct NodeId(pub u32);
+pub(crate) struct NodeId(pub u32);
 
 /// An arena of schema nodes; definitions may refer to each other and to themselves.
 #[derive(Debug, Default)]
-pub struct SchemaSet {
+pub(crate) struct SchemaSet {
     pub nodes: Vec<Node>,
     /// Definitions by name, e.g. `io.k8s.api.core.v1.PodSpec`.
     pub names: HashMap<String, NodeId>,
 }
 
 impl SchemaSet {
-    pub fn at(&self, id: NodeId) -> SchemaRef<'_> {
+    pub(crate) fn at(&self, id: NodeId) -> SchemaRef<'_> {
         SchemaRef { set: self, id }
     }
 
-    pub fn named(&self, name: &str) -> Option<SchemaRef<'_>> {
+    pub(crate) fn named(&self, name: &str) -> Option<SchemaRef<'_>> {
         self.names.get(name).map(|id| self.at(*id))
     }
 
-    pub fn add(&mut self, node: Node) -> NodeId {
+    pub(crate) fn add(&mut self, node: Node) -> NodeId {
         let id = NodeId(self.nodes.len() as u32);
         self.nodes.push(node);
         id
@@ -43,29 +43,29 @@ impl SchemaSet {
 
 /// A node together with the arena it lives in.
 #[derive(Debug, Clone, Copy)]
-pub struct SchemaRef<'a> {
+pub(crate) struct SchemaRef<'a> {
     pub set: &'a SchemaSet,
     pub id: NodeId,
 }
 
 impl<'a> SchemaRef<'a> {
-    pub fn node(self) -> &'a Node {
+    pub(crate) fn node(self) -> &'a Node {
         &self.set.nodes[self.id.0 as usize]
     }
 
     /// The schema of a field: a declared property, else what additional properties must be.
-    pub fn field(self, name: &str) -> Option<SchemaRef<'a>> {
+    pub(crate) fn field(self, name: &str) -> Option<SchemaRef<'a>> {
         let node = self.node();
         node.properties.get(name).copied().or(node.additional).map(|id| self.set.at(id))
     }
 
-    pub fn items(self) -> Option<SchemaRef<'a>> {
+    pub(crate) fn items(self) -> Option<SchemaRef<'a>> {
         self.node().items.map(|id| self.set.at(id))
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Type {
+pub(crate) enum Type {
     /// Nothing is known: every JSON value fits, and it is treated as one atom.
     #[default]
     Any,
@@ -80,7 +80,7 @@ pub enum Type {
 
 /// How the items of a list are told apart (`x-kubernetes-list-type`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum ListType {
+pub(crate) enum ListType {
     #[default]
     Atomic,
     Set,
@@ -90,7 +90,7 @@ pub enum ListType {
 
 /// One level of a schema.
 #[derive(Debug, Clone, Default)]
-pub struct Node {
+pub(crate) struct Node {
     /// The definition's name, where the node is one; the key of the defaulting table.
     pub definition: Option<String>,
     pub ty: Type,
@@ -124,7 +124,7 @@ pub struct Node {
 
 /// Value validations of a custom resource's schema.
 #[derive(Debug, Clone, Default)]
-pub struct Rules {
+pub(crate) struct Rules {
     pub enum_values: Vec<Value>,
     pub minimum: Option<f64>,
     pub exclusive_minimum: bool,
@@ -148,7 +148,7 @@ pub struct Rules {
 
 /// An entry of `x-kubernetes-validations`, as written.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct CelRule {
+pub(crate) struct CelRule {
     pub rule: String,
     pub message: String,
     pub message_expression: String,

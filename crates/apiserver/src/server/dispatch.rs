@@ -8,7 +8,6 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use super::Server;
-use super::heartbeat_readers::InternalRequest;
 use crate::attributes::{Attributes, User};
 use crate::auth::impersonation;
 use crate::discovery;
@@ -36,9 +35,7 @@ impl Server {
         let mut warnings = Vec::new();
         let answer = match read_body(body).await {
             Ok(body) => {
-                let seen = parts.extensions.get::<InternalRequest>().is_none();
-                self.answer(&parts.method, &parts.uri, parts.headers, (body, seen), trusted, &mut warnings)
-                    .await
+                self.answer(&parts.method, &parts.uri, parts.headers, body, trusted, &mut warnings).await
             }
             Err(error) => Err(error),
         };
@@ -52,7 +49,7 @@ impl Server {
         method: &Method,
         uri: &http::Uri,
         headers: HeaderMap,
-        (body, seen): (Bytes, bool),
+        body: Bytes,
         trusted: Option<&User>,
         warnings: &mut Vec<String>,
     ) -> ApiResult<ServerResponse> {
@@ -99,11 +96,6 @@ impl Server {
                  'Metadata', 'Object', 'None', or empty"
             )));
         }
-        let heartbeat_reader = if seen {
-            self.heartbeat_readers.look(kind, verb, path.name.as_deref().unwrap_or_default()).await
-        } else {
-            None
-        };
         let mut call = Call {
             server: self,
             kind: kind.clone(),
@@ -115,7 +107,6 @@ impl Server {
             form,
             body,
             warnings: Vec::new(),
-            heartbeat_reader,
         };
         if !call.kind.warning.is_empty() {
             warnings.push(call.kind.warning.clone());

@@ -4,7 +4,6 @@ mod access;
 mod admit;
 pub(crate) mod custom_kinds;
 mod dispatch;
-pub(crate) mod heartbeat_readers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +23,6 @@ use crate::kinds::{Kind, Registry};
 use crate::managed_fields;
 use crate::store::{Key, Object, Store};
 use admit::Registrations;
-use heartbeat_readers::HeartbeatReaders;
 
 /// How a cluster is made.
 pub struct Options {
@@ -82,8 +80,6 @@ pub(crate) struct Server {
     /// The priority class for pods that name none.
     default_class: Derived<Option<Value>>,
     happened: Option<mpsc::UnboundedSender<Happened>>,
-    /// Who looks at nodes and leases.
-    pub heartbeat_readers: Arc<HeartbeatReaders>,
 }
 
 impl Server {
@@ -114,7 +110,6 @@ impl Server {
             registrations: Registrations::default(),
             default_class: Derived::default(),
             happened: options.housekeeping.then_some(happened),
-            heartbeat_readers: Arc::default(),
         });
         server.seed_objects();
         if options.housekeeping {

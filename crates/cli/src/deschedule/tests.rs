@@ -77,6 +77,7 @@ fn the_plan_tells_who_why_where_to_what_stopped_it_and_what_is_in_the_way() {
         "Stopped\n- RemovePodsViolatingNodeTaints of profile default: the limit of 1 pods of node n-1 is reached",
         "Findings, most severe first\n",
         "budget",
+        "Pods are asked by EvictionRequests in the name descheduler.sigs.k8s.io",
         "Nothing was changed.",
     ] {
         assert!(told.contains(part), "{part}\n{told}");
@@ -174,18 +175,20 @@ fn told_of_requests(by: &str, since: &str, remembers_more: bool) -> (usize, Stri
 #[test]
 fn the_plan_is_that_of_a_descheduler_that_begins_now() {
     let ours = "usher-system/usher-descheduler";
+    // Its end depends on when that one begins, so that no time is said.
+    let begins = "a cool-down that begins with the descheduler's next cycle";
     let (proposals, told) = told_of_requests(ours, "2026-01-01T23:50:00Z", false);
     assert_eq!(proposals, 1, "only web-c is not asked yet: {told}");
-    assert!(!told.contains("2026-01-02T01:00:00Z"), "{told}");
+    assert!(!told.contains(begins), "{told}");
     // What took too long is given up, and has its cool-down.
     let (_, told) = told_of_requests(ours, "2026-01-01T22:00:00Z", false);
-    assert!(told.contains("2026-01-02T01:00:00Z"), "{told}");
+    assert!(told.contains(begins), "{told}");
     let (_, told) = told_of_requests("other/descheduler", "2026-01-01T22:00:00Z", false);
-    assert!(!told.contains("2026-01-02T01:00:00Z"), "it is for another to give it up: {told}");
+    assert!(!told.contains(begins), "it is for another to give it up: {told}");
     // Somebody has withdrawn the request for web-c while no descheduler ran.
     let (proposals, told) = told_of_requests(ours, "2026-01-01T23:50:00Z", true);
     assert_eq!(proposals, 0, "{told}");
-    assert!(told.contains("2026-01-02T01:00:00Z"), "{told}");
+    assert!(told.contains(begins), "{told}");
 }
 
 #[test]

@@ -56,6 +56,12 @@ pub fn plan(plan: &Plan, findings: &[Finding], read: &ClusterRead, environment: 
     if let Some(hidden) = read.not_considered() {
         text.push_str(&format!("\n{hidden}\n"));
     }
+    if !plan.proposals.is_empty() {
+        text.push_str(
+            "\nPods are asked by EvictionRequests in the name descheduler.sigs.k8s.io; who has one already is not asked again. Pods that are \
+             over, and those with the annotation request-evict-only, are evicted by the eviction API.\n",
+        );
+    }
     text.push_str("\nNothing was changed.\n");
     text
 }
@@ -79,7 +85,7 @@ fn proposals(proposals: &[Proposal], environment: &Environment) -> String {
             pod.node.clone(),
             proposal.plugin.to_string(),
             proposal.reason.to_string(),
-            proposal.fits_on.clone().unwrap_or_default(),
+            proposal.fits_on.clone().unwrap_or_else(|| "no other node".to_owned()),
         ]);
     }
     if let Some(width) = environment.width {

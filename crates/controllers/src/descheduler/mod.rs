@@ -16,6 +16,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch as signal;
+use usher_apply::descheduling::in_words;
 use usher_apply::usage::{Read as UsageRead, Sources};
 use usher_apply::{Clock, DeschedulerName, Descheduling, Events, Failure};
 use usher_decide::snapshot::{Key, Request, WatchEvent};
@@ -178,7 +179,12 @@ fn remembered(apply: Descheduling) -> EventStream<Event> {
         loop {
             match apply.remembered().await {
                 Ok(memory) => return Event::Remembered(memory),
-                Err(why) => tracing::warn!(?why, "what the descheduler remembered cannot be read"),
+                Err(failure) => {
+                    let (place, why) = (apply.place(), in_words(&failure));
+                    tracing::warn!(
+                        "what is remembered in {place} cannot be read, which is tried again: {why}"
+                    );
+                }
             }
             if let Some(pause) = pauses.next() {
                 tokio::time::sleep(pause).await;
@@ -392,10 +398,12 @@ impl Controller {
         );
         if self.options.dry_run {
             for proposal in &plan.proposals {
-                let pod = &proposal.pod;
+                let (pod, by) = (&proposal.pod, self.requester.way_of(&proposal.pod));
                 tracing::info!(
                     namespace = pod.namespace, pod = pod.name, node = pod.node, plugin = %proposal.plugin,
-                    profile = proposal.profile, reason = %proposal.reason, "would be asked to leave"
+                    profile = proposal.profile, reason = %proposal.reason,
+                    would_fit_on = proposal.fits_on.as_deref().unwrap_or("no other node"),
+                    "would be asked to leave by {by}"
                 );
             }
             return Vec::new();
@@ -638,7 +646,7 @@ impl Reconciler for Controller {
                 self.tally.send_modify(|tally| tally.failed += usize::from(is_dropped));
                 // The next cycle looks again: nothing is tried in between.
                 if let Some(failure) = failure {
-                    tracing::warn!(?failure, "not all of a cycle could be carried out");
+                    tracing::warn!("not all of a cycle could be carried out: {}", in_words(&failure));
                     self.observer.failed(&failure);
                 }
                 self.is_under_way = false;
@@ -648,7 +656,7 @@ impl Reconciler for Controller {
                 match saved {
                     Ok(()) => memory.iter().for_each(|memory| self.requester.saved(memory)),
                     Err(failure) => {
-                        tracing::warn!(?failure, "what is to be remembered could not be saved");
+                        tracing::warn!("{}", self.apply.not_saved(&failure));
                         self.observer.failed(&failure);
                         self.save_at = Some(later(now, SAVED_AGAIN_AFTER));
                     }
@@ -662,7 +670,7 @@ impl Reconciler for Controller {
     }
 
     fn tell_failure(&mut self, _: &Cycle, failure: &Failure) {
-        tracing::warn!(?failure, "a cycle failed");
+        tracing::warn!("a cycle failed: {}", in_words(failure));
     }
 
     fn observer(&mut self) -> &mut dyn QueueObserver {
@@ -675,7 +683,7 @@ impl Reconciler for Controller {
         let apply = self.apply.clone();
         let save = async move {
             if let Err(failure) = apply.remember(&memory).await {
-                tracing::warn!(?failure, "what is to be remembered could not be saved at the end");
+                tracing::warn!("{}", apply.not_saved(&failure));
             }
         };
         Some(save.boxed())
@@ -697,6 +705,10 @@ async fn carry_out(
         let done = match effect {
             Effect::Remember(memory) => {
                 let done = apply.remember(&memory).await;
+                if let Err(failure) = &done {
+                    let what = apply.not_saved(failure);
+                    tracing::warn!("{what}; nothing is withdrawn or asked that would have to be remembered");
+                }
                 is_saved = Some(done.is_ok());
                 saved = Some(memory).filter(|_| done.is_ok());
                 done
@@ -708,7 +720,8 @@ async fn carry_out(
             Effect::Withdraw { request, why, gives_place } => {
                 let done = apply.withdraw(&request, why).await;
                 if let Err(failure) = &done {
-                    tracing::warn!(request = %request.key, ?failure, "a request could not be withdrawn");
+                    let why = in_words(failure);
+                    tracing::warn!(request = %request.key, "a request could not be withdrawn: {why}");
                     lost.extend(places.get(&request.key).filter(|_| gives_place).cloned());
                     not_withdrawn.push(request.key.clone());
                 } else {

@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tracing::Instrument as _;
-use usher_apply::{Clock, Events, Failure, Outcome, Requests, spans};
+use usher_apply::{Clock, Events, Failure, RequestApplied, Requests, spans};
 use usher_decide::decision::Effect;
 use usher_decide::eviction_request::WITHDRAWN;
 use usher_decide::eviction_request::index::{Decided, Index};
@@ -99,7 +99,7 @@ struct Listed {
 
 struct Done {
     decided: Decided,
-    outcome: Outcome,
+    outcome: RequestApplied,
 }
 
 struct Controller {

@@ -31,7 +31,7 @@ impl Default for Times {
 
 /// A lease as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedLease {
     /// Empty if nobody holds it.
     pub holder: String,
     pub version: String,
@@ -54,7 +54,13 @@ pub enum Step {
 }
 
 /// `renewed` is when the last renewal that succeeded was begun, if this candidate is the leader.
-pub fn decide(me: &str, renewed: Option<Instant>, seen: Option<&Seen>, times: &Times, now: Instant) -> Step {
+pub fn decide(
+    me: &str,
+    renewed: Option<Instant>,
+    seen: Option<&ObservedLease>,
+    times: &Times,
+    now: Instant,
+) -> Step {
     let is_mine = seen.is_some_and(|seen| seen.holder == me);
     match (renewed, seen) {
         (Some(renewed), _) if now >= renewed + times.renew_within => Step::Lost,
@@ -81,7 +87,7 @@ mod tests {
         let times = Times::default();
         let held = |holder: &str, since: u64| {
             let (holder, version) = (holder.to_string(), "7".to_string());
-            Some(Seen { holder, version, duration: times.lease, since: at(since) })
+            Some(ObservedLease { holder, version, duration: times.lease, since: at(since) })
         };
         let cases = [
             ("no lease yet", None, None, 0, Step::Acquire),
@@ -114,7 +120,7 @@ mod tests {
         let times = Times::default();
         // However late the others see the renewal, and whatever time its holder wrote into it.
         for delay in 0..20 {
-            let seen = Seen {
+            let seen = ObservedLease {
                 holder: "leader".into(),
                 version: "7".into(),
                 duration: times.lease,

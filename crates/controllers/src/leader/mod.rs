@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use usher_apply::{Clock, kind_of};
 
 pub use decision::Times;
-use decision::{Seen, Step, decide};
+use decision::{ObservedLease, Step, decide};
 
 /// Releasing the lease at the end may take so long; without it the others only wait a little longer.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ struct Knowledge {
     /// The lease as it is stored, for the next write.
     stored: Option<Lease>,
     /// Outlives a lease that somebody deletes: its holder may not have noticed yet.
-    seen: Option<Seen>,
+    seen: Option<ObservedLease>,
     /// Since when it leads: when the last renewal that succeeded was begun.
     renewed: Option<Instant>,
 }
@@ -49,7 +49,7 @@ impl Knowledge {
             if self.seen.as_ref().is_none_or(|seen| seen.version != version) {
                 let spec = lease.spec.clone().unwrap_or_default();
                 let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-                self.seen = Some(Seen {
+                self.seen = Some(ObservedLease {
                     holder: spec.holder_identity.unwrap_or_default(),
                     version,
                     duration: seconds.map_or(times.lease, Duration::from_secs),

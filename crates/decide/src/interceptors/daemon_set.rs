@@ -16,7 +16,7 @@ use usher_api::names::{DAEMON_SET_CLASS, HELD_NODES_CONFIG_MAP, MAINTENANCE_SCHE
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
 use usher_api::{NodeMaintenance, PodType};
 
-use super::{BundledInterceptor, Decision, Effect, Event, Item, Outcome, Pending, Wait};
+use super::{BundledInterceptor, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait};
 use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, tell_unknown};
 use crate::eviction_request::BLOCKED_CONDITION;
 use crate::maintenance::plan::PodClass;
@@ -290,17 +290,17 @@ impl BundledInterceptor for DaemonSets {
         }
     }
 
-    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, now: Timestamp) {
+    fn carried_out(&mut self, effect: &Effect, outcome: &EffectOutcome, now: Timestamp) {
         match (effect, outcome) {
             (Effect::HoldNodes(data), outcome) => {
                 self.held.at = Some(now);
                 match outcome {
-                    Outcome::Done => {
+                    EffectOutcome::Done => {
                         self.held.before = self.held.written.replace(data.clone());
                         self.held.refusals = 0;
                         self.told_refusals.clear();
                     }
-                    Outcome::Refused(_) | Outcome::NameTaken => {
+                    EffectOutcome::Refused(_) | EffectOutcome::NameTaken => {
                         self.held.refusals = self.held.refusals.saturating_add(1)
                     }
                 }
@@ -308,7 +308,7 @@ impl BundledInterceptor for DaemonSets {
                 self.pending.extend(self.gated.iter().cloned().map(Item::GatedPod));
                 self.pending.insert(Item::HeldNodes);
             }
-            (Effect::DeletePod { pod, version }, Outcome::Done) => {
+            (Effect::DeletePod { pod, version }, EffectOutcome::Done) => {
                 let Some(owner) = &pod.owner else { return };
                 let (node, known) = match version {
                     None => (&pod.node, &mut self.removals),

@@ -45,7 +45,7 @@ fn example() -> DaemonSets {
 fn tell_admission(known: &mut DaemonSets, second: i64) -> BTreeMap<String, String> {
     let decision = known.decide(&Item::HeldNodes, at(second));
     for effect in &decision.effects {
-        known.carried_out(effect, &Outcome::Done, at(second));
+        known.carried_out(effect, &EffectOutcome::Done, at(second));
     }
     known.held.written.as_deref().cloned().unwrap_or_default()
 }
@@ -254,7 +254,7 @@ fn pods_go_although_admission_cannot_be_told() {
     known.learn(Event::Pod(applied(daemon("p", "six", json!({})))), at(0));
     known.learn(Event::Request(applied(request("p", CLASS, json!({})))), at(0));
     let effect = known.decide(&Item::HeldNodes, at(0)).effects.remove(0);
-    known.carried_out(&effect, &Outcome::Refused(String::new()), at(0));
+    known.carried_out(&effect, &EffectOutcome::Refused(String::new()), at(0));
     assert!(deletes(&decided(&mut known, 0)));
 }
 
@@ -296,7 +296,7 @@ fn a_pod_that_came_back_is_asked_again_later_and_later_and_told() {
             .any(|it| matches!(it, Effect::Tell { reason: "DaemonSetPodCameBack", .. }));
         assert_eq!(told, round > 0);
         for effect in &decision.effects {
-            known.carried_out(effect, &Outcome::Done, at(second));
+            known.carried_out(effect, &EffectOutcome::Done, at(second));
         }
         let uid = format!("p{round}");
         let back = json!({"metadata": {"uid": uid}});
@@ -373,7 +373,7 @@ fn the_next_manager_lets_pods_through_that_the_one_before_has_left() {
     let effects = known.decide(&item, at(1)).effects;
     assert!(matches!(effects[..], [Effect::DeletePod { version: Some(_), .. }]));
     // Another one that is gated all the same is not deleted again and again.
-    known.carried_out(&effects[0], &Outcome::Done, at(1));
+    known.carried_out(&effects[0], &EffectOutcome::Done, at(1));
     let another = Pod { uid: "g2".into(), ..Pod::clone(&gated()) };
     known.learn(Event::Pod(applied(Arc::new(another))), at(1));
     assert_eq!(known.decide(&item, at(1)).recheck_at, Some(at(3)));
@@ -400,7 +400,7 @@ fn admission_that_refuses_is_asked_later_and_later_and_each_maintenance_hears_it
         let (writes, tells): (Vec<_>, Vec<_>) =
             decision.effects.into_iter().partition(|it| matches!(it, Effect::HoldNodes(_)));
         told.extend(tells);
-        known.carried_out(&writes[0], &Outcome::Refused(String::new()), at(second));
+        known.carried_out(&writes[0], &EffectOutcome::Refused(String::new()), at(second));
         let waits = known.decide(&Item::HeldNodes, at(second));
         told.extend(waits.effects);
         let pause = (waits.recheck_at.unwrap() - at(second)).get_seconds();
@@ -460,12 +460,12 @@ fn switched_off_it_holds_no_node_and_lets_through_what_was_held() {
     );
     let item = Item::GatedPod(Key::new("ns", "g"));
     assert_eq!(known.decide(&item, at(0)).effects, [], "else the next one is gated as well");
-    known.carried_out(&held[0], &Outcome::Done, at(0));
+    known.carried_out(&held[0], &EffectOutcome::Done, at(0));
     assert!(known.pending().now.contains(&item));
     let effects = known.decide(&item, at(1)).effects;
     let [Effect::DeletePod { pod, version: Some(_) }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(&*pod.key.name, "g");
-    known.carried_out(&effects[0], &Outcome::Done, at(1));
+    known.carried_out(&effects[0], &EffectOutcome::Done, at(1));
     known.learn(Event::Pod(WatchEvent::Deleted(Key::new("ns", "g"))), at(1));
     assert_eq!(known.decide(&Item::HeldNodes, at(10)), Decision::default(), "once");
     assert!(known.pods.is_empty(), "of pods that run, nothing is remembered");

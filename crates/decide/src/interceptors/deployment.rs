@@ -20,8 +20,8 @@ use super::records::Records;
 use super::replica_set;
 use super::surge::{self, Case};
 use super::{
-    BundledInterceptor, Decision, Effect, Event, Item, Namespaces, Outcome, Pending, complete, has_turn,
-    is_wanted,
+    BundledInterceptor, Decision, Effect, EffectOutcome, Event, Item, Namespaces, Pending, complete,
+    has_turn, is_wanted,
 };
 use super::{Wait, owner_of, say, tell_once, tell_unknown, tell_unread};
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
@@ -285,9 +285,9 @@ impl BundledInterceptor for Deployments {
         decision
     }
 
-    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, now: Timestamp) {
+    fn carried_out(&mut self, effect: &Effect, outcome: &EffectOutcome, now: Timestamp) {
         match (effect, outcome) {
-            (Effect::Resize { deployment, replicas, surge: None }, Outcome::Done) => {
+            (Effect::Resize { deployment, replicas, surge: None }, EffectOutcome::Done) => {
                 self.surges.has_removed(&deployment.key);
                 // Where somebody had removed the record, nothing was written of which a watch could tell.
                 if let Some(it) = self.deployments.get_mut(&deployment.key).filter(|it| **it == **deployment)
@@ -297,7 +297,7 @@ impl BundledInterceptor for Deployments {
                     self.pending.insert(Item::Workload(deployment.key.clone()));
                 }
             }
-            (Effect::Limit { autoscaler, min_replicas, max_replicas, raised: None }, Outcome::Done) => {
+            (Effect::Limit { autoscaler, min_replicas, max_replicas, raised: None }, EffectOutcome::Done) => {
                 self.limits.has_removed(&autoscaler.key);
                 if let Some(it) = self.autoscalers.get_mut(&autoscaler.key).filter(|it| **it == **autoscaler)
                     && (it.min_replicas, it.max_replicas) == (*min_replicas, *max_replicas)
@@ -306,13 +306,13 @@ impl BundledInterceptor for Deployments {
                     self.autoscaler_changed(&autoscaler.key, Some(autoscaler));
                 }
             }
-            (Effect::MakeHandOver(new), Outcome::Done) => {
+            (Effect::MakeHandOver(new), EffectOutcome::Done) => {
                 let (times, at) = self.made.entry(new.request.uid.clone()).or_default();
                 (*times, *at) = (times.saturating_add(1), now);
             }
             (
                 Effect::Report { request, report } | Effect::ReportIfAvailable { request, report, .. },
-                Outcome::Done,
+                EffectOutcome::Done,
             ) if report.completed
                 && self.requests.get(&request.key).is_some_and(|told| is_same_turn(request, told)) =>
             {
@@ -320,22 +320,22 @@ impl BundledInterceptor for Deployments {
                 completed.status.active_interceptor_completed = true;
                 self.completed.insert(request.key.clone(), Arc::new(completed));
             }
-            (Effect::MakeHandOver(new), Outcome::NameTaken) => {
+            (Effect::MakeHandOver(new), EffectOutcome::NameTaken) => {
                 *self.taken.entry(new.request.uid.clone()).or_default() += 1;
             }
             _ => {}
         }
         let Some(key) = self.workload_of_effect(effect) else { return };
         match outcome {
-            Outcome::Refused(why) => {
+            EffectOutcome::Refused(why) => {
                 self.refused.insert(key, (discriminant(effect), why.clone()));
             }
-            Outcome::Done
+            EffectOutcome::Done
                 if self.refused.get(&key).is_some_and(|(what, _)| *what == discriminant(effect)) =>
             {
                 self.refused.remove(&key);
             }
-            Outcome::Done | Outcome::NameTaken => {}
+            EffectOutcome::Done | EffectOutcome::NameTaken => {}
         }
     }
 }

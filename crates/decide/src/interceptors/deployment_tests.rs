@@ -172,7 +172,7 @@ fn a_tool_that_removes_the_annotation_with_the_surge_has_set_it_back() {
     assert!(decision.effects.iter().any(is_counted), "{decision:?}");
     // What was taken back here is forgotten.
     let taken_back = Effect::Resize { deployment: Box::new(deployment(1)), replicas: 1, surge: None };
-    known.carried_out(&taken_back, &Outcome::Done, at(2));
+    known.carried_out(&taken_back, &EffectOutcome::Done, at(2));
     pending(&mut known, [Event::Deployment(applied(surged(1, None)))]);
     assert_eq!(known.deployments[&key("web")].surge, None);
 }
@@ -223,7 +223,7 @@ fn a_tool_that_replaces_an_autoscaler_whole_has_set_its_limits_back() {
     assert!(decision.effects.iter().any(is_counted), "{decision:?}");
     // Nothing is written of which a watch could tell, and it is looked at again all the same.
     let set_back = decision.effects.iter().find(|effect| matches!(effect, Effect::Limit { .. })).unwrap();
-    known.carried_out(set_back, &Outcome::Done, at(2));
+    known.carried_out(set_back, &EffectOutcome::Done, at(2));
     assert!(known.pending().now.contains(&Item::Workload(key("web"))));
     assert_eq!(known.autoscalers[&key("hpa")].raised, None);
     // What is taken back here is nobody's revert, though the watch may be faster than the answer.
@@ -246,7 +246,7 @@ fn a_pod_to_be_handed_over_that_is_lost_again_and_again_is_made_later_and_later(
     let mut now = at(1);
     let mut pauses = Vec::new();
     for _ in 0..7 {
-        known.carried_out(&made, &Outcome::Done, now);
+        known.carried_out(&made, &EffectOutcome::Done, now);
         // Somebody has taken it at once.
         let decision = known.decide(&Item::Workload(key("web")), now);
         let makes = |decision: &Decision| {
@@ -340,7 +340,7 @@ fn what_the_server_refuses_is_told_by_an_event_and_forgotten_once_it_takes_it() 
     let mut known = Deployments::default();
     let effects = asked(&mut known, None);
     let resize = effects.iter().find(|it| matches!(it, Effect::Resize { .. })).unwrap().clone();
-    known.carried_out(&resize, &Outcome::Refused("deployments is forbidden".to_owned()), at(1));
+    known.carried_out(&resize, &EffectOutcome::Refused("deployments is forbidden".to_owned()), at(1));
     let told = |effects: &[Effect]| -> Vec<&'static str> {
         effects
             .iter()
@@ -361,7 +361,7 @@ fn what_the_server_refuses_is_told_by_an_event_and_forgotten_once_it_takes_it() 
     let said = |it: &Effect| matches!(it, Effect::Report { report, .. } if report.message.as_ref().is_some_and(|it| it.contains("deployments is forbidden")));
     assert!(first.iter().any(said), "{first:?}");
     assert_eq!(told(&decide(&mut known)), [""; 0]);
-    known.carried_out(&resize, &Outcome::Done, at(3));
+    known.carried_out(&resize, &EffectOutcome::Done, at(3));
     assert!(!decide(&mut known).iter().any(said));
 }
 
@@ -372,7 +372,7 @@ fn what_was_refused_and_is_not_wanted_any_more_is_not_told_as_the_reason() {
     let pod = hand_over_pod("n", "web-1", "r-a", json!({}));
     known.carried_out(
         &Effect::DropHandOver { pod },
-        &Outcome::Refused("pods is forbidden".to_owned()),
+        &EffectOutcome::Refused("pods is forbidden".to_owned()),
         at(1),
     );
     let effects = known.decide(&Item::Workload(key("web")), at(2)).effects;
@@ -511,7 +511,7 @@ fn what_was_completed_counts_before_the_watch_tells_it() {
     pending(&mut known, start);
     let first = completed(&mut known);
     assert_eq!(first.len(), 1, "{first:?}");
-    known.carried_out(&first[0], &Outcome::Done, at(0));
+    known.carried_out(&first[0], &EffectOutcome::Done, at(0));
     assert_eq!(completed(&mut known), [], "the watch has not told it yet");
     // What it tells may be older than what was written.
     known.learn(asked("a", json!({"message": "before"})), at(0));
@@ -568,7 +568,7 @@ fn a_replica_set_without_a_deployment_lets_so_many_go_at_a_time_as_it_says() {
         .effects
         .into_iter()
         .find(|it| matches!(it, Effect::Report { report, .. } if report.completed));
-    known.carried_out(&done.unwrap(), &Outcome::Done, at(0));
+    known.carried_out(&done.unwrap(), &EffectOutcome::Done, at(0));
     assert!(goes(&mut known).is_empty());
     known.learn(asked("a", json!({"activeInterceptorCompleted": true})), at(1));
     assert!(goes(&mut known).is_empty(), "it goes");

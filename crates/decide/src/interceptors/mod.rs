@@ -124,14 +124,14 @@ pub trait BundledInterceptor: Send {
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision;
 
     /// An effect was carried out, or refused for good.
-    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, now: Timestamp) {
+    fn carried_out(&mut self, effect: &Effect, outcome: &EffectOutcome, now: Timestamp) {
         let _ = (effect, outcome, now);
     }
 }
 
 /// What came of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EffectOutcome {
     Done,
     /// The server does not take it, and will not the next time: why, in its own words.
     Refused(String),

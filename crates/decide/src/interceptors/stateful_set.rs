@@ -17,7 +17,7 @@ use super::at_a_time::{Asked, room};
 use super::availability::{
     Unavailable, asked_at, batch, later, moved_at, only_time_is_left, why_unavailable,
 };
-use super::{AvailablePods, BundledInterceptor, Decision, Effect, Event, Item, Outcome, Pending, Wait};
+use super::{AvailablePods, BundledInterceptor, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait};
 use super::{
     Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
     was_given_over,
@@ -397,10 +397,10 @@ impl BundledInterceptor for StatefulSets {
         }
     }
 
-    fn carried_out(&mut self, effect: &Effect, outcome: &Outcome, _: Timestamp) {
+    fn carried_out(&mut self, effect: &Effect, outcome: &EffectOutcome, _: Timestamp) {
         if let Effect::Report { request, report } | Effect::ReportIfAvailable { request, report, .. } = effect
             && report.completed
-            && *outcome == Outcome::Done
+            && *outcome == EffectOutcome::Done
         {
             self.completed.insert(request.key.clone());
         }

@@ -510,7 +510,7 @@ fn no_other_pod_goes_before_the_watch_has_told_of_the_first() {
     let first = decided(&mut known, 0);
     assert_eq!(told(&first).0, ["db-0"]);
     for effect in &first.effects {
-        known.carried_out(effect, &Outcome::Done, at(0));
+        known.carried_out(effect, &EffectOutcome::Done, at(0));
     }
     // The watch is late, and somebody asks for another one meanwhile.
     known.learn(Event::Request(applied(request("db-3", CLASS, json!({})))), at(1));

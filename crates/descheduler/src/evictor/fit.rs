@@ -37,6 +37,8 @@ enum Kind {
 struct Search {
     /// Nodes before this one have no room.
     position: usize,
+    /// Nodes before this one have no room, or are emptied.
+    position_of_staying: usize,
     /// How many of the nodes that were left were looked at.
     left_seen: usize,
 }
@@ -73,7 +75,17 @@ impl Fit {
         first.is_some_and(|first| self.node_other_than(cycle, slot, first).is_some())
     }
 
+    /// A node other than its own that is not emptied, and on which the pod fits when all is decided: no pod leaves a node after that.
+    pub fn node_that_stays(&mut self, cycle: &Cycle<'_>, slot: u32) -> Option<u32> {
+        let own = cycle.cluster.pod(slot)?.node;
+        self.search(cycle, slot, own, true)
+    }
+
     fn node_other_than(&mut self, cycle: &Cycle<'_>, slot: u32, own: u32) -> Option<u32> {
+        self.search(cycle, slot, own, false)
+    }
+
+    fn search(&mut self, cycle: &Cycle<'_>, slot: u32, own: u32, is_to_stay: bool) -> Option<u32> {
         let (pod, shape) = cycle.pod(slot)?;
         let admitted = admitted(&mut self.admitted, &self.list, cycle.cluster, shape)?;
         let number = *self.of_shape.entry(pod.shape).or_insert_with(|| {
@@ -88,6 +100,10 @@ impl Fit {
         });
         let search = &mut self.searches[number];
         let has_room = |node: u32| has_room(cycle, shape, node) && !conflicts(cycle, slot, shape, node);
+        if is_to_stay {
+            let takes = |node: u32| !cycle.emptied.contains(&node) && has_room(node);
+            return first(admitted, &mut search.position_of_staying, own, takes);
+        }
         for left in &cycle.left()[search.left_seen..] {
             let place = self.list.rank(*left).and_then(|rank| {
                 admitted.binary_search_by_key(&Some(rank), |node| self.list.rank(*node)).ok()
@@ -98,17 +114,7 @@ impl Fit {
             }
         }
         search.left_seen = cycle.left().len();
-        while let Some(node) = admitted.get(search.position) {
-            if *node != own && has_room(*node) {
-                return Some(*node);
-            }
-            if *node == own {
-                break;
-            }
-            search.position += 1;
-        }
-        let mut further = admitted.iter().skip(search.position);
-        further.find(|node| **node != own && has_room(**node)).copied()
+        first(admitted, &mut search.position, own, has_room)
     }
 
     /// Whether the pod fits on any of the nodes. Its own counts, and there it needs no room.
@@ -137,6 +143,20 @@ impl Fit {
         let mut nodes = admitted.iter().filter(|node| **node != pod.node && among(**node));
         nodes.any(|node| has_room(cycle, shape, *node) && !conflicts(cycle, slot, shape, *node))
     }
+}
+
+/// The first node from the position on that takes the pod and is not its own. The position moves past those that take no pod of the kind.
+fn first(nodes: &[u32], position: &mut usize, own: u32, takes: impl Fn(u32) -> bool) -> Option<u32> {
+    while let Some(node) = nodes.get(*position) {
+        if *node != own && takes(*node) {
+            return Some(*node);
+        }
+        if *node == own {
+            break;
+        }
+        *position += 1;
+    }
+    nodes.iter().skip(*position).find(|node| **node != own && takes(**node)).copied()
 }
 
 /// The schedulable nodes of the list that labels and taints let pods of the shape on.

@@ -49,10 +49,16 @@ pub enum Kept {
     CoolDown {
         until: jiff::Timestamp,
     },
+    /// Its request was withdrawn, and no cycle has seen that yet: the end depends on when one does.
+    CoolDownBegins,
     /// It took the place of a pod that the same plugin has asked not long ago.
     ReplacementCoolDown {
         replaced: String,
         until: jiff::Timestamp,
+    },
+    /// The same, of a pod that has not left: the end depends on when it does.
+    ReplacementOfLeaving {
+        replaced: String,
     },
     /// A plugin before this one wants it to leave, so that it counts as gone.
     DecidedBefore,
@@ -100,6 +106,16 @@ impl fmt::Display for Kept {
             Self::CoolDown { until } => {
                 write!(f, "it was asked before, and is not asked again before {until}")
             }
+            Self::CoolDownBegins => write!(
+                f,
+                "it was asked before and its request withdrawn, and it is not asked again before a cool-down that begins with the \
+                 descheduler's next cycle is over"
+            ),
+            Self::ReplacementOfLeaving { replaced } => write!(
+                f,
+                "it seems to have come in the place of {replaced}, which the plugin has asked to leave, and is not asked by it before that one \
+                 is gone and a cool-down after that is over"
+            ),
             Self::ReplacementCoolDown { replaced, until } => write!(
                 f,
                 "it seems to have come in the place of {replaced}, which the plugin has asked to leave, and is not asked by it before {until}"

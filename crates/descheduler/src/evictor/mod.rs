@@ -92,8 +92,8 @@ impl Evictor {
                 return Err(Kept::NamespaceLabelSelector);
             }
         }
-        match cycle.cools_until(slot).filter(|_| !cycle.is_leaving(slot)) {
-            Some(until) => Err(Kept::CoolDown { until }),
+        match cycle.cool_down(slot).filter(|_| !cycle.is_leaving(slot)) {
+            Some(kept) => Err(kept),
             None => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use super::values::Values;
 use super::{Plugin, PodInfo, Run};
 use crate::cluster::shape::{AntiAffinityTerm, Shape};
 use crate::cluster::{Labels, Map, Set};
-use crate::cycle::{Cycle, Outcome};
+use crate::cycle::{Cycle, ProposalOutcome};
 use crate::matching::Matching;
 use crate::plan::Reason;
 use crate::policy::PluginName;
@@ -51,11 +51,11 @@ struct Term {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Domain {
     term: u32,
-    place: Place,
+    value: DomainValue,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Place {
+enum DomainValue {
     /// The number of the value.
     Value(u32),
     /// A node without the label is a domain by itself.
@@ -134,8 +134,8 @@ impl AntiAffinity {
                 let Some(known) = self.known.get_mut(slot) else {
                     continue;
                 };
-                let place = place(&mut self.values, known.node, known.labels.as_ref(), key);
-                let domain = Domain { term: number, place };
+                let value = domain_value(&mut self.values, known.node, known.labels.as_ref(), key);
+                let domain = Domain { term: number, value };
                 known.matched.push(domain);
                 self.change(domain, |residents| residents.matched.insert(slot));
             }
@@ -180,8 +180,8 @@ impl AntiAffinity {
 }
 
 /// Where a node is, by a topology key.
-fn place(values: &mut Values, node: u32, labels: Option<&Arc<Labels>>, key: usize) -> Place {
-    labels.and_then(|labels| values.of(node, labels, key)).map_or(Place::Node(node), Place::Value)
+fn domain_value(values: &mut Values, node: u32, labels: Option<&Arc<Labels>>, key: usize) -> DomainValue {
+    labels.and_then(|labels| values.of(node, labels, key)).map_or(DomainValue::Node(node), DomainValue::Value)
 }
 
 impl Plugin for AntiAffinity {
@@ -204,8 +204,9 @@ impl Plugin for AntiAffinity {
         let selectors = self.matching.of_shape(info.generation, shape).to_vec();
         let mut matched = SmallVec::new();
         for term in selectors.iter().filter_map(|one| self.of_selector.get(one)).flatten() {
-            let place = place(&mut self.values, index, labels.as_ref(), self.terms[*term as usize].key);
-            matched.push(Domain { term: *term, place });
+            let value =
+                domain_value(&mut self.values, index, labels.as_ref(), self.terms[*term as usize].key);
+            matched.push(Domain { term: *term, value });
         }
         for domain in &matched {
             self.change(*domain, |residents| residents.matched.insert(slot));
@@ -218,8 +219,8 @@ impl Plugin for AntiAffinity {
         for term in &shape.anti_affinity {
             if let Some(number) = self.term(term) {
                 let labels = info.node.object.as_ref().map(|object| &object.labels);
-                let place = place(&mut self.values, index, labels, self.terms[number as usize].key);
-                let domain = Domain { term: number, place };
+                let value = domain_value(&mut self.values, index, labels, self.terms[number as usize].key);
+                let domain = Domain { term: number, value };
                 self.change(domain, |residents| residents.carriers.insert(slot));
                 let term = &mut self.terms[number as usize];
                 self.unused -= usize::from(term.carriers == 0);
@@ -277,9 +278,9 @@ impl Plugin for AntiAffinity {
                     continue;
                 }
                 match cycle.propose(run.evictor, *slot, reason) {
-                    Outcome::Leaves | Outcome::Refused => {}
-                    Outcome::NodeLimit => break,
-                    Outcome::TotalLimit => return,
+                    ProposalOutcome::Leaves | ProposalOutcome::Refused => {}
+                    ProposalOutcome::NodeLimit => break,
+                    ProposalOutcome::TotalLimit => return,
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use super::{Plugin, PodInfo, Run};
 use crate::cluster::Set;
-use crate::cycle::{Cycle, Outcome};
+use crate::cycle::{Cycle, ProposalOutcome};
 use crate::plan::Reason;
 use crate::policy::PluginName;
 
@@ -131,9 +131,9 @@ pub fn propose_by_node(
             }
             let reason = reason(cycle, slot);
             match cycle.propose(run.evictor, slot, reason) {
-                Outcome::Leaves | Outcome::Refused => {}
-                Outcome::NodeLimit => break,
-                Outcome::TotalLimit => return false,
+                ProposalOutcome::Leaves | ProposalOutcome::Refused => {}
+                ProposalOutcome::NodeLimit => break,
+                ProposalOutcome::TotalLimit => return false,
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Plugin, PodInfo, Run};
 use crate::cluster::shape::Shape;
 use crate::cluster::{Map, Set};
-use crate::cycle::{Cycle, Outcome};
+use crate::cycle::{Cycle, ProposalOutcome};
 use crate::plan::Reason;
 use crate::policy::PluginName;
 use crate::policy::args::RemoveDuplicatesArgs;
@@ -190,7 +190,7 @@ impl Passes {
         let all =
             *self.shapes.entry(pod.shape).or_insert_with(|| run.evictor.pre_eviction_of_shape(cycle, slot));
         match all {
-            true => cycle.cools_until(slot).is_none(),
+            true => cycle.cool_down(slot).is_none(),
             false => run.evictor.pre_eviction(cycle, slot).is_ok(),
         }
     }
@@ -279,9 +279,9 @@ impl Plugin for Duplicates {
                 let on_node = pods.len() + 1;
                 for slot in pods.iter().skip(at_most - 1) {
                     match cycle.propose(run.evictor, *slot, Reason::Duplicate { on_node, at_most }) {
-                        Outcome::Leaves | Outcome::Refused => {}
-                        Outcome::NodeLimit => break,
-                        Outcome::TotalLimit => return,
+                        ProposalOutcome::Leaves | ProposalOutcome::Refused => {}
+                        ProposalOutcome::NodeLimit => break,
+                        ProposalOutcome::TotalLimit => return,
                     }
                 }
             }

@@ -6,7 +6,7 @@ use super::candidates::{Candidates, Want};
 use super::{Plugin, PodInfo, Run};
 use crate::cluster::pod::{Condition, Pod, Role};
 use crate::cluster::shape::Shape;
-use crate::cycle::{Cycle, Outcome};
+use crate::cycle::{Cycle, ProposalOutcome};
 use crate::plan::Reason;
 use crate::policy::PluginName;
 use crate::policy::args::{PodConditionFilter, PodLifeTimeArgs};
@@ -131,7 +131,7 @@ impl Plugin for PodLifeTime {
                 continue;
             }
             let reason = self.reason(cycle, slot);
-            if cycle.propose(run.evictor, slot, reason) == Outcome::TotalLimit {
+            if cycle.propose(run.evictor, slot, reason) == ProposalOutcome::TotalLimit {
                 return;
             }
         }

@@ -680,3 +680,33 @@ fn a_node_selector_of_the_policy_bounds_what_plugins_look_at() {
     let policy = policy_with(json!({"nodeSelector": "zone=x"}), json!({}), &plugin);
     assert_eq!(proposed(&plan_of(&cluster(nodes, pods), &policy)), ["in"]);
 }
+
+#[test]
+fn a_threshold_of_a_resource_that_no_node_has_is_told() {
+    let gpus = |count: &str| json!({"status": {"allocatable": {"example.com/gpu": count}}});
+    let low = json!({"thresholds": {"example.com/gpu": 20}, "targetThresholds": {"example.com/gpu": 50}});
+    let high = json!({"thresholds": {"example.com/gpu": 20, "cpu": 20}});
+    for (plugin, args) in [("LowNodeUtilization", low), ("HighNodeUtilization", high)] {
+        let policy = policy(json!({}), plugin, args);
+        let told = |nodes: Vec<k8s_openapi::api::core::v1::Node>| -> Vec<String> {
+            plan_of(&cluster(nodes, vec![]), &policy).problems.iter().map(ToString::to_string).collect()
+        };
+        let nowhere = told(vec![node("a", json!({})), node("b", json!({}))]);
+        let expected = format!(
+            "{plugin} of profile p does nothing: its thresholds name example.com/gpu, which no node has"
+        );
+        assert_eq!(nowhere, [expected]);
+        assert!(told(vec![node("a", gpus("1")), node("b", json!({}))]).is_empty(), "{plugin}");
+    }
+}
+
+#[test]
+fn a_policy_that_can_do_nothing_is_told_with_every_plan_and_silences_no_plugin() {
+    let policy =
+        crate::Policy::read("apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nprofiles: []\n")
+            .unwrap();
+    let plan = plan_of(&cluster(vec![node("a", json!({})), node("b", json!({}))], vec![]), &policy);
+    let told: Vec<String> = plan.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["the policy, line 3: profiles: there is no profile, so that nothing is descheduled"]);
+    assert!(!plan.problems[0].silences());
+}

@@ -11,7 +11,7 @@ use crate::cluster::node::NodeObject;
 use crate::cluster::node_affinity::{RequiredNodes, Toleration, tolerate};
 use crate::cluster::shape::{Shape, SpreadConstraint};
 use crate::cluster::{Labels, Map, Set};
-use crate::cycle::{Cycle, Outcome};
+use crate::cycle::{Cycle, ProposalOutcome};
 use crate::matching::Matching;
 use crate::plan::Reason;
 use crate::policy::PluginName;
@@ -440,11 +440,11 @@ impl Plugin for TopologySpread {
                 continue;
             }
             match cycle.propose(run.evictor, slot, pick.reason()) {
-                Outcome::Leaves | Outcome::Refused => {}
-                Outcome::NodeLimit => {
+                ProposalOutcome::Leaves | ProposalOutcome::Refused => {}
+                ProposalOutcome::NodeLimit => {
                     full.insert(node);
                 }
-                Outcome::TotalLimit => return,
+                ProposalOutcome::TotalLimit => return,
             }
         }
     }

@@ -7,10 +7,10 @@ use crate::cluster::node::{NodeObject, Taint};
 use crate::cluster::node_affinity::{Toleration, tolerate};
 use crate::cluster::resources::PODS;
 use crate::cluster::{Cluster, Set};
-use crate::cycle::{Cycle, Outcome};
-use crate::plan::Reason;
-use crate::policy::METRIC_RESOURCE;
+use crate::cycle::{Cycle, ProposalOutcome};
+use crate::plan::{Problem, Reason};
 use crate::policy::args::{Thresholds, UsageSource};
+use crate::policy::{METRIC_RESOURCE, PluginName};
 
 /// The resources that a plugin looks at.
 #[derive(Debug)]
@@ -109,6 +109,23 @@ impl Resources {
             of.push(ResourceUse { used: used(one)?, total: one.total(object), ceiling: 0 });
         }
         Some(NodeUse { node: index, unschedulable: object.unschedulable, of })
+    }
+
+    /// Tells of resources with thresholds that no node has: there is no room anywhere then.
+    pub fn tell_unknown(
+        &self,
+        cycle: &mut Cycle<'_>,
+        profile: &str,
+        plugin: PluginName,
+        thresholds: &Thresholds,
+    ) {
+        for one in self.0.iter().filter(|one| thresholds.contains_key(&one.name)) {
+            let has = |node: &u32| one.total(cycle.node(*node)?.object.as_ref()?);
+            if cycle.nodes.nodes.iter().all(|node| has(node).is_none()) {
+                let (profile, resource) = (profile.to_owned(), one.name.clone());
+                cycle.plan.problems.push(Problem::UnknownResource { profile, plugin, resource });
+            }
+        }
     }
 
     /// The threshold of each resource that has one.
@@ -303,10 +320,14 @@ impl Moves<'_> {
                 continue;
             }
             match cycle.propose(run.evictor, slot, reason.clone()) {
-                Outcome::Leaves => {}
-                Outcome::Refused => continue,
-                Outcome::NodeLimit => return true,
-                Outcome::TotalLimit => return false,
+                ProposalOutcome::Leaves => {
+                    if !self.until_below {
+                        cycle.emptied.insert(node.node);
+                    }
+                }
+                ProposalOutcome::Refused => continue,
+                ProposalOutcome::NodeLimit => return true,
+                ProposalOutcome::TotalLimit => return false,
             }
             let PodUse::Known(of_pod) = of_pod else {
                 if self.limit_per_node.is_none() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One thing that is wrong in a policy file.
+/// One thing that is wrong in a policy file, or hardly meant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyError {
     /// The line, from 1; 0 if the whole file is meant.

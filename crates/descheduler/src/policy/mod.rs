@@ -3,12 +3,15 @@
 pub mod args;
 mod duration;
 mod errors;
+mod numbers;
 mod read;
 mod read_args;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod tree;
+#[cfg(test)]
+mod words_tests;
 
 use std::fmt;
 
@@ -29,6 +32,8 @@ pub struct Policy {
     /// A refusal (429) that starts so says that the pod leaves in the background.
     pub eviction_message_prefixes: Vec<String>,
     pub profiles: Vec<Profile>,
+    /// What is not wrong, and hardly meant.
+    pub remarks: Vec<PolicyError>,
 }
 
 /// How many pods may be leaving at once. Nothing is unlimited but what has no number.

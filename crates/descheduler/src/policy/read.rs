@@ -1,8 +1,10 @@
 //! From a file to a policy: every key is known, every value is what it should be, and nothing contradicts itself.
 
+use usher_api::names::DESCHEDULER_POLICY_KEY;
+
 use super::args::{Balance, DefaultEvictorArgs, Deschedule, MetricsSource};
 use super::errors::{PolicyError, PolicyErrors};
-use super::schema::{self, Place, nearest};
+use super::schema::{self, Section, nearest};
 use super::tree::{Entry, Tree, Value, parse};
 use super::{Limits, MetricsProvider, PluginName, Policy, Profile, PrometheusProvider};
 use crate::selector::Selector;
@@ -12,6 +14,9 @@ const DEFAULT_PREFIX: &str = "Eviction triggered";
 
 pub fn policy(text: &str) -> Result<Policy, PolicyErrors> {
     let tree = parse(text).map_err(|error| PolicyErrors(vec![error]))?;
+    if let Some(error) = is_config_map(&tree) {
+        return Err(PolicyErrors(vec![error]));
+    }
     let mut reader = Reader::default();
     let policy = reader.policy(&tree);
     if reader.errors.is_empty() {
@@ -24,6 +29,7 @@ pub fn policy(text: &str) -> Result<Policy, PolicyErrors> {
 #[derive(Debug, Default)]
 pub struct Reader {
     errors: Vec<PolicyError>,
+    remarks: Vec<PolicyError>,
 }
 
 /// The entries of a map whose keys are all known.
@@ -78,12 +84,16 @@ impl Reader {
         self.errors.push(PolicyError { line, path: path.into(), message: message.into(), hint });
     }
 
-    fn expected(&mut self, tree: &Tree, path: &str, what: &str) {
+    fn remark(&mut self, line: usize, path: impl Into<String>, message: impl Into<String>) {
+        self.remarks.push(PolicyError { line, path: path.into(), message: message.into(), hint: None });
+    }
+
+    pub fn expected(&mut self, tree: &Tree, path: &str, what: &str) {
         self.error(tree.line, path, format!("this must be {what}, and is {}", tree.value.kind()));
     }
 
     /// The fields of a map, all of which belong there.
-    pub fn fields<'a>(&mut self, tree: &'a Tree, path: &str, place: &Place) -> Fields<'a> {
+    pub fn fields<'a>(&mut self, tree: &'a Tree, path: &str, place: &Section) -> Fields<'a> {
         let entries: &[Entry] = match &tree.value {
             Value::Map(entries) => entries,
             Value::Null => &[],
@@ -121,26 +131,6 @@ impl Reader {
                 None
             }
         }
-    }
-
-    /// A whole number that its type can hold.
-    pub fn number<T: TryFrom<i128>>(&mut self, fields: &Fields<'_>, key: &str) -> Option<T> {
-        let tree = fields.get(key)?;
-        let number = match &tree.value {
-            Value::Int(number) => *number,
-            // As the Go one reads it, which takes it through JSON.
-            #[allow(clippy::cast_possible_truncation)]
-            Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e21 => *number as i128,
-            _ => {
-                self.expected(tree, &fields.path(key), "a whole number");
-                return None;
-            }
-        };
-        let held = T::try_from(number).ok();
-        if held.is_none() {
-            self.error(tree.line, fields.path(key), format!("{number} is out of range"));
-        }
-        held
     }
 
     pub fn list<'a>(&mut self, fields: &Fields<'a>, key: &str) -> Option<&'a [Tree]> {
@@ -206,9 +196,20 @@ impl Reader {
             let read = self.profile(profile, &path, &metrics_providers);
             if profiles.iter().any(|other: &Profile| other.name == read.name) {
                 let message = format!("there is another profile {:?}: give it a name of its own", read.name);
-                self.error(profile.line, path, message);
+                self.error(profile.line, path.as_str(), message);
+            }
+            if read.deschedule.is_empty() && read.balance.is_empty() {
+                let message = "no plugin is enabled, so that this profile does nothing";
+                self.remark(profile.line, path, message);
             }
             profiles.push(read);
+        }
+        if profiles.is_empty() {
+            self.remark(
+                top.line("profiles"),
+                "profiles",
+                "there is no profile, so that nothing is descheduled",
+            );
         }
         Policy {
             node_selector,
@@ -219,6 +220,7 @@ impl Reader {
             metrics_providers,
             eviction_message_prefixes: prefixes.unwrap_or_else(|| vec![DEFAULT_PREFIX.to_owned()]),
             profiles,
+            remarks: std::mem::take(&mut self.remarks),
         }
     }
 
@@ -531,6 +533,24 @@ impl Reader {
             }
         })
     }
+}
+
+/// Who has a policy in a cluster has it in a ConfigMap, and may take one for the other.
+fn is_config_map(tree: &Tree) -> Option<PolicyError> {
+    let Value::Map(entries) = &tree.value else { return None };
+    let find = |key: &str| entries.iter().find(|entry| entry.key == key);
+    let kind =
+        find("kind").filter(|kind| matches!(&kind.value.value, Value::Text(kind) if kind == "ConfigMap"))?;
+    let key = match find("data").map(|data| &data.value.value) {
+        Some(Value::Map(texts)) if texts.len() == 1 => &texts[0].key,
+        _ => DESCHEDULER_POLICY_KEY,
+    };
+    Some(PolicyError {
+        line: kind.line,
+        path: String::new(),
+        message: "this is a ConfigMap, and not the policy that is in it".to_owned(),
+        hint: Some(format!("give the text under data, {key}, by itself")),
+    })
 }
 
 fn plugin(name: &str) -> Option<PluginName> {

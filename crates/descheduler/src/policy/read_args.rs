@@ -131,16 +131,7 @@ impl Reader {
     fn exit_codes(&mut self, fields: &Fields<'_>) -> Vec<i32> {
         let mut codes = Vec::new();
         for tree in self.list(fields, "exitCodes").unwrap_or_default() {
-            let code = match &tree.value {
-                Value::Int(code) => i32::try_from(*code).ok(),
-                _ => None,
-            };
-            match code {
-                Some(code) => codes.push(code),
-                None => {
-                    self.error(tree.line, fields.path("exitCodes"), "an exit code must be a whole number")
-                }
-            }
+            codes.extend(self.whole::<i32>(tree, &fields.path("exitCodes")));
         }
         codes
     }
@@ -427,11 +418,13 @@ impl Reader {
         let fields = self.fields(tree, path, &schema::DEFAULT_EVICTOR);
         let min_pod_age = self.text(&fields, "minPodAge").and_then(|text| {
             let age = duration::parse(&text);
-            if age.is_none() {
-                let message = format!("{text:?} is not a duration such as 90s or 1h30m");
-                self.error(fields.line("minPodAge"), fields.path("minPodAge"), message);
-            }
-            age
+            let message = match age {
+                None => format!("{text:?} is not a duration such as 90s or 1h30m"),
+                Some(age) if age.is_negative() => format!("{text} is negative, and no pod is that young"),
+                Some(_) => return age,
+            };
+            self.error(fields.line("minPodAge"), fields.path("minPodAge"), message);
+            None
         });
         let policy = self.text(&fields, "noEvictionPolicy").unwrap_or_default();
         if !matches!(policy.as_str(), "" | "Preferred" | "Mandatory") {

@@ -1,14 +1,14 @@
 //! Which keys belong where, and what somebody meant who wrote another one.
 
-/// A place in a policy, and the keys that it takes.
+/// A part of a policy, and the keys that it takes.
 #[derive(Debug)]
-pub struct Place {
+pub struct Section {
     /// As in "this key belongs to ...".
     pub name: &'static str,
     pub keys: &'static [&'static str],
 }
 
-pub const TOP: Place = Place {
+pub const TOP: Section = Section {
     name: "the top level of the policy",
     keys: &[
         "apiVersion",
@@ -27,43 +27,44 @@ pub const TOP: Place = Place {
         "profiles",
     ],
 };
-pub const PROFILE: Place = Place { name: "a profile", keys: &["name", "pluginConfig", "plugins"] };
-pub const PLUGIN_CONFIG: Place = Place { name: "an entry of pluginConfig", keys: &["name", "args"] };
-pub const POINTS: Place = Place {
+pub const PROFILE: Section = Section { name: "a profile", keys: &["name", "pluginConfig", "plugins"] };
+pub const PLUGIN_CONFIG: Section = Section { name: "an entry of pluginConfig", keys: &["name", "args"] };
+pub const POINTS: Section = Section {
     name: "plugins of a profile",
     keys: &["presort", "sort", "deschedule", "balance", "filter", "preevictionfilter"],
 };
-pub const POINT: Place = Place { name: "an extension point under plugins", keys: &["enabled", "disabled"] };
-pub const METRICS_COLLECTOR: Place = Place { name: "metricsCollector", keys: &["enabled"] };
-pub const METRICS_PROVIDER: Place =
-    Place { name: "an entry of metricsProviders", keys: &["source", "prometheus"] };
-pub const PROMETHEUS_PROVIDER: Place =
-    Place { name: "prometheus of an entry of metricsProviders", keys: &["url", "authToken"] };
-pub const AUTH_TOKEN: Place = Place { name: "authToken", keys: &["secretReference"] };
-pub const SECRET_REFERENCE: Place = Place { name: "secretReference", keys: &["namespace", "name"] };
-pub const NAMESPACES: Place = Place { name: "namespaces", keys: &["include", "exclude"] };
-pub const OWNER_KINDS: Place = Place { name: "ownerKinds", keys: &["include", "exclude"] };
-pub const LABEL_SELECTOR: Place =
-    Place { name: "a label selector", keys: &["matchLabels", "matchExpressions"] };
-pub const REQUIREMENT: Place =
-    Place { name: "an entry of matchExpressions", keys: &["key", "operator", "values"] };
-pub const CONDITION: Place = Place {
+pub const POINT: Section =
+    Section { name: "an extension point under plugins", keys: &["enabled", "disabled"] };
+pub const METRICS_COLLECTOR: Section = Section { name: "metricsCollector", keys: &["enabled"] };
+pub const METRICS_PROVIDER: Section =
+    Section { name: "an entry of metricsProviders", keys: &["source", "prometheus"] };
+pub const PROMETHEUS_PROVIDER: Section =
+    Section { name: "prometheus of an entry of metricsProviders", keys: &["url", "authToken"] };
+pub const AUTH_TOKEN: Section = Section { name: "authToken", keys: &["secretReference"] };
+pub const SECRET_REFERENCE: Section = Section { name: "secretReference", keys: &["namespace", "name"] };
+pub const NAMESPACES: Section = Section { name: "namespaces", keys: &["include", "exclude"] };
+pub const OWNER_KINDS: Section = Section { name: "ownerKinds", keys: &["include", "exclude"] };
+pub const LABEL_SELECTOR: Section =
+    Section { name: "a label selector", keys: &["matchLabels", "matchExpressions"] };
+pub const REQUIREMENT: Section =
+    Section { name: "an entry of matchExpressions", keys: &["key", "operator", "values"] };
+pub const CONDITION: Section = Section {
     name: "an entry of conditions of PodLifeTime",
     keys: &["type", "status", "reason", "minTimeSinceLastTransitionSeconds"],
 };
-pub const PRIORITY_THRESHOLD: Place = Place { name: "priorityThreshold", keys: &["value", "name"] };
-pub const POD_PROTECTIONS: Place =
-    Place { name: "podProtections", keys: &["extraEnabled", "defaultDisabled", "config"] };
-pub const PROTECTIONS_CONFIG: Place = Place { name: "config of podProtections", keys: &["PodsWithPVC"] };
-pub const PVC_CONFIG: Place =
-    Place { name: "PodsWithPVC in config of podProtections", keys: &["protectedStorageClasses"] };
-pub const STORAGE_CLASS: Place = Place { name: "an entry of protectedStorageClasses", keys: &["name"] };
-pub const METRICS_UTILIZATION: Place =
-    Place { name: "metricsUtilization", keys: &["metricsServer", "source", "prometheus"] };
-pub const PROMETHEUS_QUERY: Place = Place { name: "prometheus of metricsUtilization", keys: &["query"] };
-pub const EVICTION_LIMITS: Place = Place { name: "evictionLimits", keys: &["node"] };
+pub const PRIORITY_THRESHOLD: Section = Section { name: "priorityThreshold", keys: &["value", "name"] };
+pub const POD_PROTECTIONS: Section =
+    Section { name: "podProtections", keys: &["extraEnabled", "defaultDisabled", "config"] };
+pub const PROTECTIONS_CONFIG: Section = Section { name: "config of podProtections", keys: &["PodsWithPVC"] };
+pub const PVC_CONFIG: Section =
+    Section { name: "PodsWithPVC in config of podProtections", keys: &["protectedStorageClasses"] };
+pub const STORAGE_CLASS: Section = Section { name: "an entry of protectedStorageClasses", keys: &["name"] };
+pub const METRICS_UTILIZATION: Section =
+    Section { name: "metricsUtilization", keys: &["metricsServer", "source", "prometheus"] };
+pub const PROMETHEUS_QUERY: Section = Section { name: "prometheus of metricsUtilization", keys: &["query"] };
+pub const EVICTION_LIMITS: Section = Section { name: "evictionLimits", keys: &["node"] };
 
-pub const DEFAULT_EVICTOR: Place = Place {
+pub const DEFAULT_EVICTOR: Section = Section {
     name: "the args of DefaultEvictor",
     keys: &[
         "apiVersion",
@@ -85,7 +86,7 @@ pub const DEFAULT_EVICTOR: Place = Place {
         "evictFailedBarePods",
     ],
 };
-pub const POD_LIFE_TIME: Place = Place {
+pub const POD_LIFE_TIME: Section = Section {
     name: "the args of PodLifeTime",
     keys: &[
         "apiVersion",
@@ -101,7 +102,7 @@ pub const POD_LIFE_TIME: Place = Place {
         "includingEphemeralContainers",
     ],
 };
-pub const FAILED_PODS: Place = Place {
+pub const FAILED_PODS: Section = Section {
     name: "the args of RemoveFailedPods",
     keys: &[
         "apiVersion",
@@ -115,7 +116,7 @@ pub const FAILED_PODS: Place = Place {
         "includingInitContainers",
     ],
 };
-pub const TOO_MANY_RESTARTS: Place = Place {
+pub const TOO_MANY_RESTARTS: Section = Section {
     name: "the args of RemovePodsHavingTooManyRestarts",
     keys: &[
         "apiVersion",
@@ -127,7 +128,7 @@ pub const TOO_MANY_RESTARTS: Place = Place {
         "states",
     ],
 };
-pub const NODE_TAINTS: Place = Place {
+pub const NODE_TAINTS: Section = Section {
     name: "the args of RemovePodsViolatingNodeTaints",
     keys: &[
         "apiVersion",
@@ -139,23 +140,23 @@ pub const NODE_TAINTS: Place = Place {
         "includedTaints",
     ],
 };
-pub const NODE_AFFINITY: Place = Place {
+pub const NODE_AFFINITY: Section = Section {
     name: "the args of RemovePodsViolatingNodeAffinity",
     keys: &["apiVersion", "kind", "namespaces", "labelSelector", "nodeAffinityType"],
 };
-pub const ANTI_AFFINITY: Place = Place {
+pub const ANTI_AFFINITY: Section = Section {
     name: "the args of RemovePodsViolatingInterPodAntiAffinity",
     keys: &["apiVersion", "kind", "namespaces", "labelSelector"],
 };
-pub const DUPLICATES: Place = Place {
+pub const DUPLICATES: Section = Section {
     name: "the args of RemoveDuplicates",
     keys: &["apiVersion", "kind", "namespaces", "excludeOwnerKinds"],
 };
-pub const TOPOLOGY_SPREAD: Place = Place {
+pub const TOPOLOGY_SPREAD: Section = Section {
     name: "the args of RemovePodsViolatingTopologySpreadConstraint",
     keys: &["apiVersion", "kind", "namespaces", "labelSelector", "constraints", "topologyBalanceNodeFit"],
 };
-pub const LOW_NODE_UTILIZATION: Place = Place {
+pub const LOW_NODE_UTILIZATION: Section = Section {
     name: "the args of LowNodeUtilization",
     keys: &[
         "apiVersion",
@@ -169,12 +170,12 @@ pub const LOW_NODE_UTILIZATION: Place = Place {
         "evictionLimits",
     ],
 };
-pub const HIGH_NODE_UTILIZATION: Place = Place {
+pub const HIGH_NODE_UTILIZATION: Section = Section {
     name: "the args of HighNodeUtilization",
     keys: &["apiVersion", "kind", "thresholds", "numberOfNodes", "evictionModes", "evictableNamespaces"],
 };
 
-const PLACES: [&Place; 33] = [
+const PLACES: [&Section; 33] = [
     &TOP,
     &PROFILE,
     &PLUGIN_CONFIG,
@@ -210,8 +211,20 @@ const PLACES: [&Place; 33] = [
     &PROMETHEUS_QUERY,
 ];
 
+/// Keys that people know from elsewhere, and what takes their place.
+const KNOWN_ELSEWHERE: [(&str, &str); 4] = [
+    ("maxNoOfPodsEvacuationsTotal", "did you mean maxNoOfPodsToEvictTotal? It counts requests too"),
+    ("deschedulingInterval", "this is a flag of the descheduler: --descheduling-interval"),
+    ("dryRun", "this is a flag of the descheduler: --dry-run"),
+    ("includeSoftConstraints", "this is older: write constraints: [DoNotSchedule, ScheduleAnyway]"),
+];
+
 /// What was meant by a key that is unknown at a place: a key of the place that is written almost so, else the place that it belongs to.
-pub fn meant(key: &str, place: &Place) -> Option<String> {
+pub fn meant(key: &str, place: &Section) -> Option<String> {
+    let is_it = |(known, _): &&(&str, &str)| known.eq_ignore_ascii_case(key);
+    if let Some((_, meant)) = KNOWN_ELSEWHERE.iter().find(is_it) {
+        return Some((*meant).to_owned());
+    }
     if let Some(same) = place.keys.iter().find(|one| one.eq_ignore_ascii_case(key)) {
         return Some(format!("did you mean {same}?"));
     }
@@ -229,9 +242,10 @@ pub fn meant(key: &str, place: &Place) -> Option<String> {
     Some(format!("did you mean {near}? That key belongs to {home}"))
 }
 
-/// The name that differs the least, if it differs little.
+/// The name that differs the least, if it differs little: a short one, by no more than half of it.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = 2.max(name.len() / 4);
+    let length = name.chars().count();
+    let allowed = 2.max(length / 4).min(length / 2);
     let distances = names.map(|one| (distance(name, one), one));
     distances.filter(|(distance, _)| *distance <= allowed).min().map(|(_, one)| one)
 }

@@ -351,7 +351,7 @@ fn contradictions_and_values_out_of_range_are_refused() {
             9,
             "\"Example.com/a\" is no key of a label",
         ),
-        ("PodLifeTime", "maxPodLifeTimeSeconds: 5.5", 8, "must be a whole number, and is a number"),
+        ("PodLifeTime", "maxPodLifeTimeSeconds: 5.5", 8, "must be a whole number, and is 5.5"),
     ];
     for (plugin, args, line, part) in cases {
         let found = errors(&with_args(plugin, args));

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Error, Spanned};
 
 use super::errors::PolicyError;
@@ -46,9 +47,13 @@ impl Value {
     }
 }
 
+/// No part of a policy is nested more deeply. Each level takes much of the stack, and a thread may have little of it.
+const DEEPEST: usize = 20;
+
 /// Reads a document. A key that is there twice is an error.
 pub fn parse(text: &str) -> Result<Tree, PolicyError> {
-    serde_saphyr::from_str(text).map_err(|why| {
+    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: DEEPEST } };
+    serde_saphyr::from_str_with_options(text, options).map_err(|why| {
         let line = why.location().map_or(0, |location| usize::try_from(location.line()).unwrap_or(0));
         let (message, hint) = in_words(why.without_snippet(), text.lines().nth(line.saturating_sub(1)));
         PolicyError { line, path: String::new(), message, hint: hint.map(str::to_owned) }
@@ -68,6 +73,18 @@ fn in_words(why: &Error, line: Option<&str>) -> (String, Option<&'static str>) {
         Error::UnknownAnchor { .. } => {
             ("an alias names nothing".to_owned(), Some("a text that begins with * needs quotes"))
         }
+        Error::AliasError { error, .. } => in_words(error, line),
+        Error::NonFiniteFloat { value, .. } => {
+            (format!("{value} is not a finite number, and nothing in a policy takes another"), None)
+        }
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            ("an alias names what it is a part of".to_owned(), Some("write out what it is to stand for"))
+        }
+        Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => too_many_aliases(),
+        Error::Budget { breach, .. } => beyond_limits(breach),
         _ if line.is_some_and(is_tab) => {
             ("this line is indented by a tab".to_owned(), Some("YAML wants spaces"))
         }
@@ -78,6 +95,27 @@ fn in_words(why: &Error, line: Option<&str>) -> (String, Option<&'static str>) {
             ),
         ),
     }
+}
+
+/// What is YAML, and more of it than any policy needs.
+fn beyond_limits(breach: &BudgetBreach) -> (String, Option<&'static str>) {
+    match breach {
+        BudgetBreach::Depth { depth } => (
+            format!("this is nested {depth} levels deep, and no part of a policy is"),
+            Some("look for brackets or indentation that was not meant"),
+        ),
+        BudgetBreach::Aliases { .. }
+        | BudgetBreach::Anchors { .. }
+        | BudgetBreach::AliasAnchorRatio { .. }
+        | BudgetBreach::MergeKeys { .. }
+        | BudgetBreach::RecordedAnchorEvents { .. }
+        | BudgetBreach::RecordedAnchorBytes { .. } => too_many_aliases(),
+        _ => ("the file is too large for a policy, with what aliases in it stand for".to_owned(), None),
+    }
+}
+
+fn too_many_aliases() -> (String, Option<&'static str>) {
+    ("aliases stand for more than a policy can have".to_owned(), Some("write out what they stand for"))
 }
 
 impl<'de> Deserialize<'de> for Tree {

@@ -49,7 +49,7 @@ pub struct Own {
 
 /// What is seen while the node is to go down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum Observed {
     /// The API server does not answer, or refuses to tell, since then.
     Nothing {
         since: Timestamp,
@@ -114,18 +114,18 @@ pub enum Step {
 }
 
 /// A maintenance of the node that drains already is joined: there is one only if none does.
-pub fn decide(seen: &Seen, under_way: &UnderWay, now: Timestamp) -> Step {
+pub fn decide(seen: &Observed, under_way: &UnderWay, now: Timestamp) -> Step {
     let is_long = |since: Timestamp| now.duration_since(since) >= under_way.patience();
     match seen {
-        Seen::Cluster { phase: Some(phase), .. } if phase == "Drained" => Step::Done,
+        Observed::Cluster { phase: Some(phase), .. } if phase == "Drained" => Step::Done,
         _ if now >= under_way.until => Step::GiveUp,
-        Seen::Nothing { since } if is_long(*since) => Step::EndAlone,
-        Seen::Nothing { .. } => Step::Wait,
-        Seen::Cluster { phase: Some(phase), .. } if phase == "Draining" => Step::Wait,
-        Seen::Cluster { own: Some(own), .. } if own.is_active => Step::Wait,
-        Seen::Cluster { own: Some(own), .. } if own.is_deleting => Step::Wait,
-        Seen::Cluster { own: Some(_), .. } => Step::Remove,
-        Seen::Cluster { own: None, .. } => {
+        Observed::Nothing { since } if is_long(*since) => Step::EndAlone,
+        Observed::Nothing { .. } => Step::Wait,
+        Observed::Cluster { phase: Some(phase), .. } if phase == "Draining" => Step::Wait,
+        Observed::Cluster { own: Some(own), .. } if own.is_active => Step::Wait,
+        Observed::Cluster { own: Some(own), .. } if own.is_deleting => Step::Wait,
+        Observed::Cluster { own: Some(_), .. } => Step::Remove,
+        Observed::Cluster { own: None, .. } => {
             Step::Create { is_alone: under_way.unmade_since.is_some_and(is_long) }
         }
     }

@@ -12,7 +12,7 @@ fn own(is_active: bool, is_deleting: bool) -> Option<Own> {
 
 #[test]
 fn a_shutdown_makes_a_maintenance_or_joins_one_and_waits_until_all_pods_have_ended() {
-    let seen = |phase: Option<&str>, own| Seen::Cluster { phase: phase.map(str::to_owned), own };
+    let seen = |phase: Option<&str>, own| Observed::Cluster { phase: phase.map(str::to_owned), own };
     let create = Step::Create { is_alone: false };
     for (seen, now, wanted) in [
         (seen(None, None), 0, create),
@@ -25,7 +25,7 @@ fn a_shutdown_makes_a_maintenance_or_joins_one_and_waits_until_all_pods_have_end
         (seen(Some("Drained"), None), 100, Step::Done),
         (seen(Some("Draining"), None), 60, Step::GiveUp),
         (seen(None, None), 60, Step::GiveUp),
-        (Seen::Nothing { since: at(40) }, 60, Step::GiveUp),
+        (Observed::Nothing { since: at(40) }, 60, Step::GiveUp),
     ] {
         assert_eq!(decide(&seen, &UnderWay::new(at(0), at(60)), at(now)), wanted, "{seen:?} at {now}");
     }
@@ -33,7 +33,7 @@ fn a_shutdown_makes_a_maintenance_or_joins_one_and_waits_until_all_pods_have_end
 
 #[test]
 fn an_api_server_that_is_away_for_a_moment_is_waited_for_and_longer_once_pods_were_asked() {
-    let nothing = Seen::Nothing { since: at(10) };
+    let nothing = Observed::Nothing { since: at(10) };
     let asked = |until| UnderWay { is_asked: true, ..UnderWay::new(at(0), at(until)) };
     let first_alone = |under_way: UnderWay| {
         (10..200).find(|now| decide(&nothing, &under_way, at(*now)) == Step::EndAlone).unwrap()
@@ -44,7 +44,7 @@ fn an_api_server_that_is_away_for_a_moment_is_waited_for_and_longer_once_pods_we
     assert_eq!(first_alone(asked(40)), 30);
     // One that answers and takes no maintenance does not keep the node waiting for ever.
     let unmade = UnderWay { unmade_since: Some(at(10)), ..UnderWay::new(at(0), at(600)) };
-    let empty = Seen::Cluster { phase: None, own: None };
+    let empty = Observed::Cluster { phase: None, own: None };
     assert_eq!(decide(&empty, &unmade, at(19)), Step::Create { is_alone: false });
     assert_eq!(decide(&empty, &unmade, at(20)), Step::Create { is_alone: true });
 }

@@ -22,7 +22,7 @@ use crate::kubelet::GracePeriod;
 use crate::logind::{Inhibitor, Logind, LogindError};
 use crate::shutdown_limit::ShutdownLimit;
 pub use decision::{
-    Cause, Own, Seen, Step, UnderWay, alone_up_to, decide, is_over, maintenance, maintenance_name, plan,
+    Cause, Observed, Own, Step, UnderWay, alone_up_to, decide, is_over, maintenance, maintenance_name, plan,
 };
 
 /// How often it is looked whether the pods have ended, and how long the API server is waited for each time.
@@ -185,9 +185,9 @@ impl Shutdown {
                 Some((phase, own)) => {
                     nothing_since = None;
                     under_way.is_asked |= phase.is_some() || own.as_ref().is_some_and(|own| own.is_active);
-                    Seen::Cluster { phase, own }
+                    Observed::Cluster { phase, own }
                 }
-                None => Seen::Nothing { since: *nothing_since.get_or_insert(asked_at) },
+                None => Observed::Nothing { since: *nothing_since.get_or_insert(asked_at) },
             };
             let step = decide(&seen, &under_way, self.clock.now());
             let is_alone = matches!(step, Step::EndAlone | Step::Create { is_alone: true });
@@ -384,8 +384,8 @@ impl Shutdown {
         api.create(&PostParams::default(), new).await.map(drop)
     }
 
-    async fn remove(&self, seen: &Seen) {
-        let Seen::Cluster { own: Some(own), .. } = seen else { return };
+    async fn remove(&self, seen: &Observed) {
+        let Observed::Cluster { own: Some(own), .. } = seen else { return };
         match tokio::time::timeout(ANSWER_WITHIN, self.delete(&own.uid)).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use usher_tests::example;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const USHER: &str = "cargo run -p usher -- ";
@@ -40,19 +41,6 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// Builds the example with the features that a test of the whole workspace has, so that nothing is built twice there.
-async fn database() -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--workspace", "--example", "database", "--message-format=json"]);
-    let built = command.current_dir(root()).stderr(Stdio::inherit()).output().await.unwrap();
-    assert!(built.status.success(), "the example does not build");
-    let messages = String::from_utf8(built.stdout).unwrap();
-    let messages = messages.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let mut built = messages.filter(|message| message["target"]["name"] == "database");
-    built.find_map(|message| message["executable"].as_str().map(PathBuf::from)).unwrap()
 }
 
 impl Reader {
@@ -112,7 +100,7 @@ async fn the_example_of_the_guide_works_as_it_is_written() {
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let folder = std::env::temp_dir().join(format!("usher-guide-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let reader = Reader { folder: Folder(folder), path, database: database().await };
+    let reader = Reader { folder: Folder(folder), path, database: example::built("database").await.unwrap() };
     let [first, second, third] = &shells()[..] else { panic!("the guide has three shells") };
 
     let [sandbox] = &first[..] else { panic!("the first shell is the sandbox's: {first:?}") };

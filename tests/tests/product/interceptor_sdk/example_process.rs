@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -21,33 +21,12 @@ use usher_apply::Clock;
 use usher_controllers::eviction_request;
 use usher_interceptors::{InterceptorClass, Outcome, Requester, Update};
 use usher_tests::cluster::ADMIN;
-use usher_tests::{TestCluster, crds};
+use usher_tests::{TestCluster, crds, example};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS: usize = 6;
 const MAINTENANCE: &str = "requester.evictionrequest.coordination.k8s.io/name_maintenance.example.com";
 const KEEP: &str = "test.example.com/keep";
-
-/// Builds the example with the features that a test of the whole workspace has, so that nothing is built twice there, and gives
-/// its path.
-async fn example() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--workspace", "--example", "database", "--message-format=json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stderr(Stdio::inherit())
-        .output()
-        .await?;
-    if !built.status.success() {
-        bail!("the example does not build");
-    }
-    String::from_utf8(built.stdout)?
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "database")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo does not say where the example is")
-}
 
 /// The example while it runs; it ends when dropped.
 struct Database {
@@ -236,7 +215,7 @@ async fn the_example_hands_over_survives_a_crash_and_stops_when_told() {
     if usher_testbed::skip_real("interceptor_sdk: the example interceptor on the real control plane") {
         return;
     }
-    let example = example().await.unwrap();
+    let example = example::built("database").await.unwrap();
     let cluster = TestCluster::real().await.unwrap();
     crds::install(&cluster).await.unwrap();
     let client = cluster.client(ADMIN).unwrap();

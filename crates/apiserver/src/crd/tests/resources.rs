@@ -311,10 +311,10 @@ fn json_paths_of_columns() {
         (".status.n[1]", vec![json!(2)]),
         (".status.n[-1]", vec![json!(2)]),
         (".status.missing.deep", vec![]),
+        (".status[?(", vec![]),
     ];
     for (path, expected) in cases {
         let found: Vec<Value> = JsonPath::parse(path).all(&object).into_iter().cloned().collect();
         assert_eq!(found, expected, "{path}");
     }
-    assert!(!JsonPath::parse(".a[?(").is_valid());
 }
