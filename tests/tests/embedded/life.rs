@@ -311,7 +311,7 @@ async fn pods_of_a_deleted_node_are_made_anew_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_meter_goes_on_when_its_watch_ends_and_an_idle_cluster_writes_nothing() {
+async fn the_meter_goes_on_when_its_watch_ends_and_an_idle_cluster_writes_only_heartbeats() {
     let mut living = Living::start(1, 2).await.unwrap();
     living.create(DEPLOYMENTS, &rolling(3, 1, 0)).await.unwrap();
     living.rolled_out("web").await.unwrap();
@@ -319,7 +319,9 @@ async fn the_meter_goes_on_when_its_watch_ends_and_an_idle_cluster_writes_nothin
     sleep(SETTLED).await;
     living.trace();
     sleep(Duration::from_secs(5 * 3600)).await;
-    assert_eq!(living.trace(), Vec::<String>::new());
+    let mut written = living.trace();
+    written.retain(|line| !line.contains("Heartbeat"));
+    assert_eq!(written, Vec::<String>::new());
     living.patch(&format!("{DEPLOYMENTS}/web"), &json!({"spec": {"replicas": 2}})).await.unwrap();
     sleep(SETTLED).await;
     let counts: Vec<usize> = meter.counts().iter().map(|(_, count)| *count).collect();
