@@ -80,8 +80,16 @@ struct Kubelet {
 }
 
 impl Kubelet {
+    /// A node without conditions has none to report.
+    fn makes(&self, kind: HeartbeatKind) -> bool {
+        kind == HeartbeatKind::Leases || !self.conditions.is_empty()
+    }
+
     /// The last beat that it made by now, if it is not written yet.
     fn due(&self, kind: HeartbeatKind, now: Timestamp) -> Option<Timestamp> {
+        if !self.makes(kind) {
+            return None;
+        }
         let (every, written) = self.beats(kind);
         let passed = self.silent.unwrap_or(now).min(now).duration_since(self.since);
         let beats = passed.as_secs() / every.as_secs();
@@ -101,7 +109,7 @@ impl Kubelet {
         let (every, written) = self.beats(kind);
         // One that is back begins with a beat.
         let next = if self.since > written { self.since } else { written + every };
-        self.silent.is_none_or(|silent| next <= silent).then_some(next)
+        (self.makes(kind) && self.silent.is_none_or(|silent| next <= silent)).then_some(next)
     }
 
     fn write(&mut self, kind: HeartbeatKind, node: &str, at: Timestamp) -> Action {
@@ -162,7 +170,13 @@ impl Heartbeats {
         let conditions = REPORTED.into_iter().filter(|kind| condition(conditions, kind).is_some()).collect();
         let mut kubelets = self.kubelets.lock();
         match kubelets.get_mut(&node.metadata.name) {
-            Some(known) if known.uid == node.metadata.uid => known.conditions = conditions,
+            Some(known) if known.uid == node.metadata.uid => {
+                let is_first = known.conditions.is_empty();
+                known.conditions = conditions;
+                if is_first {
+                    self.changed.notify_one();
+                }
+            }
             _ => {
                 let uid = node.metadata.uid.clone();
                 let kubelet =
@@ -230,9 +244,7 @@ impl Heartbeats {
         let now = self.now();
         let mut due = Vec::new();
         for (node, kubelet) in self.kubelets.lock().iter_mut() {
-            if (kind == HeartbeatKind::Leases || !kubelet.conditions.is_empty())
-                && let Some(at) = kubelet.due(kind, now)
-            {
+            if let Some(at) = kubelet.due(kind, now) {
                 due.push((node.clone(), kubelet.uid.clone(), at, kubelet.write(kind, node, at)));
             }
         }
@@ -304,6 +316,14 @@ mod tests {
         (kubelet.silent, kubelet.since) = (None, at(100));
         assert_eq!(kubelet.next(HeartbeatKind::Leases), Some(at(100)), "it is back");
         assert_eq!(kubelet.due(HeartbeatKind::Leases, at(105)), Some(at(100)));
+    }
+
+    #[test]
+    fn a_node_without_conditions_has_nothing_due() {
+        let bare = Kubelet { conditions: Vec::new(), ..kubelet() };
+        let nodes = (bare.due(HeartbeatKind::Nodes, at(3600)), bare.next(HeartbeatKind::Nodes));
+        assert_eq!(nodes, (None, None), "whoever writes beats would never be done with it");
+        assert!(bare.next(HeartbeatKind::Leases).is_some());
     }
 
     #[test]
