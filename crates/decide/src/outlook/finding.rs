@@ -34,6 +34,8 @@ pub enum Finding {
         rule: BudgetRule,
         expected: i32,
         pods: Vec<Key>,
+        /// Their Deployments that would surge if they had a `maxSurge`.
+        without_surge: Vec<Key>,
     },
     /// The disruption controller cannot count the pods of the budget, and so lets nobody go.
     FailedBudget {
@@ -243,7 +245,14 @@ impl Finding {
             Self::TwoBudgets { budgets, .. } => {
                 format!("change the selectors of {} so that only one selects the pod", joined(budgets))
             }
-            Self::ClosedBudget { rule, expected, .. } => rule.remedy(*expected),
+            Self::ClosedBudget { rule, expected, without_surge, .. } if without_surge.is_empty() => {
+                rule.remedy(*expected)
+            }
+            Self::ClosedBudget { rule, expected, without_surge, .. } => format!(
+                "set maxSurge of Deployment {} to 1, so that new pods come first and no budget is asked; or {}",
+                joined(without_surge),
+                rule.remedy(*expected)
+            ),
             Self::FailedBudget { .. } => {
                 "see the events of the budget; its pods need a controller with a scale".to_string()
             }

@@ -1,6 +1,6 @@
 //! What the pods of the drained nodes would meet on their way out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -20,7 +20,7 @@ use crate::waiting_on::WaitingOn;
 #[derive(Default)]
 struct Groups<'a> {
     two_budgets: BTreeMap<Vec<Key>, Vec<Key>>,
-    closed: BTreeMap<&'a Key, (&'a Budget, Vec<Key>)>,
+    closed: BTreeMap<&'a Key, Closed<'a>>,
     uncounted: BTreeMap<&'a Key, (&'a Budget, Vec<Key>)>,
     slow: BTreeMap<&'a Key, Slow<'a>>,
     /// With whether they stay.
@@ -53,6 +53,14 @@ enum DaemonFate {
 struct ByWave {
     pods: Vec<Key>,
     by_wave: BTreeMap<usize, usize>,
+}
+
+/// Pods that a budget never lets go.
+struct Closed<'a> {
+    budget: &'a Budget,
+    pods: Vec<Key>,
+    /// Their Deployments that would surge if they had a `maxSurge`.
+    without_surge: BTreeSet<Key>,
 }
 
 /// Pods that take from one budget, and how many of them in which wave.
@@ -92,11 +100,6 @@ impl<'a> Groups<'a> {
         }
         let budgets = shelf.of_pod(&pod.pod);
         let is_answered = workloads.is_answered_for(pod);
-        if let Some((owner, at_once)) = workloads.max_unavailable(&pod.pod).filter(|_| is_answered) {
-            let set = self.max_unavailable.entry((owner, at_once)).or_default();
-            set.pods.push(key());
-            *set.by_wave.entry(wave).or_default() += 1;
-        }
         let surge = workloads
             .surge(&pod.pod)
             .filter(|_| pod.has_bundled_controller() && !workloads.is_off(BundledInterceptor::Deployment));
@@ -114,7 +117,14 @@ impl<'a> Groups<'a> {
             _ if is_answered => DaemonFate::Leaves,
             _ => DaemonFate::Unanswered,
         });
-        let stays = self.stays(pod, &budgets, daemon_set, now);
+        let stays = self.stays(pod, &budgets, daemon_set, workloads.lacks_max_surge(&pod.pod), now);
+        // What is said of one that stays is enough.
+        let goes_by = workloads.max_unavailable(&pod.pod).filter(|_| is_answered && !stays);
+        if let Some((owner, at_once)) = goes_by {
+            let set = self.max_unavailable.entry((owner, at_once)).or_default();
+            set.pods.push(key());
+            *set.by_wave.entry(wave).or_default() += 1;
+        }
         if !stays
             && let [budget] = &budgets[..]
             && !budget.budget.lets_pass(&pod.pod)
@@ -136,6 +146,7 @@ impl<'a> Groups<'a> {
         pod: &'a Pod,
         budgets: &[&'a Budget],
         daemon_set: Option<DaemonFate>,
+        lacks_max_surge: Option<Key>,
         now: Timestamp,
     ) -> bool {
         let strategy = daemon_set.map(|fate| match fate {
@@ -183,7 +194,10 @@ impl<'a> Groups<'a> {
             }
             _ => {
                 if let Some(budget) = budgets.first() {
-                    self.closed.entry(&budget.budget.key).or_insert((budget, Vec::new())).1.push(key);
+                    let closed = || Closed { budget, pods: Vec::new(), without_surge: BTreeSet::new() };
+                    let closed = self.closed.entry(&budget.budget.key).or_insert_with(closed);
+                    closed.pods.push(key);
+                    closed.without_surge.extend(lacks_max_surge);
                 }
             }
         }
@@ -205,7 +219,7 @@ impl<'a> Groups<'a> {
     fn told(self) -> Vec<Finding> {
         let mut all = Vec::new();
         all.extend(self.two_budgets.into_iter().map(|(budgets, pods)| Finding::TwoBudgets { budgets, pods }));
-        all.extend(self.closed.into_values().map(|(budget, pods)| {
+        all.extend(self.closed.into_values().map(|Closed { budget, pods, without_surge }| {
             let key = budget.budget.key.clone();
             match &budget.uncounted {
                 Some(Uncounted::Failed(why)) => Finding::FailedBudget { budget: key, why: why.clone(), pods },
@@ -214,6 +228,7 @@ impl<'a> Groups<'a> {
                     rule: budget.budget.rule.clone(),
                     expected: budget.budget.expected_pods,
                     pods,
+                    without_surge: without_surge.into_iter().collect(),
                 },
             }
         }));

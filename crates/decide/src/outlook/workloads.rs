@@ -95,6 +95,15 @@ impl Workloads {
         Some((deployment.key.clone(), Surging { by, hands_over: strategy == Strategy::HandOver }))
     }
 
+    /// The Deployment of the pod, if all that it lacks to surge is a `maxSurge`.
+    pub(super) fn lacks_max_surge(&self, pod: &Pod) -> Option<Key> {
+        let (deployment, strategy) = self.deployment(pod)?;
+        let update = deployment.rolling_update.as_ref()?;
+        let surges_by_default = matches!(strategy, Strategy::Default | Strategy::Surge | Strategy::HandOver);
+        let is_off = !surges_by_default || self.is_off(BundledInterceptor::Deployment);
+        (!is_off && update.max_surge.up(1) == 0).then(|| deployment.key.clone())
+    }
+
     /// With what counts for it. A pod tells its Deployment by the name of its ReplicaSet, so that these are not read.
     fn deployment(&self, pod: &Pod) -> Option<(&Deployment, Strategy)> {
         let owner = pod.owner.as_ref()?;
