@@ -31,6 +31,8 @@ pub struct Report {
     pub progress: bool,
     pub message: Option<String>,
     pub finish: Option<Timestamp>,
+    /// No estimate can be made any more: an earlier one is taken back.
+    pub has_no_estimate: bool,
     pub policy: Option<EvictionRequestCancellationPolicy>,
     pub completed: bool,
     pub condition: Option<ConditionReport>,
@@ -59,6 +61,8 @@ impl Report {
         }
         if let Some(finish) = self.finish {
             set("expectedInterceptorFinishTime", json!(Time(finish)));
+        } else if self.has_no_estimate {
+            set("expectedInterceptorFinishTime", Value::Null);
         }
         if let Some(policy) = self.policy {
             set("evictionRequestCancellationPolicy", json!(policy));
@@ -125,6 +129,10 @@ mod tests {
             (
                 Report { finish: Some(at(0)), ..Report::default() },
                 json!({"expectedInterceptorFinishTime": "1970-01-01T00:00:00Z"}),
+            ),
+            (
+                Report { has_no_estimate: true, ..Report::default() },
+                json!({"expectedInterceptorFinishTime": null}),
             ),
             (Report { policy, ..Report::default() }, json!({"evictionRequestCancellationPolicy": "Forbid"})),
             (Report { completed: true, ..Report::default() }, json!({"activeInterceptorCompleted": true})),

@@ -30,6 +30,7 @@ pub(super) fn tell_progress(
     let one = batch(pods()).saturating_add(min_ready);
     let at_once = most.max(1);
     let moved = if is_settling(case, state, later(case.moved, min_ready), now) { now } else { case.moved };
+    let is_stuck = is_stuck(case, state);
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
@@ -39,9 +40,24 @@ pub(super) fn tell_progress(
         } else {
             format!("{} waits for its turn, {at_once} at a time", pod.key.name)
         };
-        effects.extend(report(case, pod, request, (&words, Some(finish), moved), now));
+        let finish = (!is_stuck).then_some(finish);
+        effects.extend(report(case, pod, request, (&words, finish, moved), now));
     }
     effects
+}
+
+/// What is waited for does not come by itself, and nobody knows when it does.
+fn is_stuck(case: &Case<'_>, state: &SurgeState<'_>) -> bool {
+    let cannot_come = |why: &Unavailable| {
+        matches!(
+            why,
+            Unavailable::Unschedulable { .. }
+                | Unavailable::VolumeCannotMove { .. }
+                | Unavailable::NotStarted { .. }
+        )
+    };
+    let cannot_be_made = state.missing > 0 && case.deployment.replica_failure.is_some();
+    case.refused.is_some() || cannot_be_made || state.unavailable.iter().any(|(_, why)| cannot_come(why))
 }
 
 /// All new pods are ready, and only `minReadySeconds` are waited for: that goes on by itself. Whose readiness comes and goes is not
@@ -79,8 +95,9 @@ pub(super) fn report(
     if !progress && is_told {
         return None;
     }
+    let has_no_estimate = finish.is_none() && request.status.expected_interceptor_finish_time.is_some();
     let finish = finish.filter(|_| progress);
-    let report = Report { progress, finish, message: Some(message), ..Report::default() };
+    let report = Report { progress, finish, has_no_estimate, message: Some(message), ..Report::default() };
     Some(Effect::Report { request: request.clone(), report: Box::new(report) })
 }
 

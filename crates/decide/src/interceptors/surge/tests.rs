@@ -930,6 +930,25 @@ fn a_deployment_with_a_surge_surges_unless_it_says_itself_that_it_does_not() {
 }
 
 #[test]
+fn an_estimate_is_taken_back_where_none_can_be_made() {
+    let told = json!({"status": {
+        "message": "Deployment web: a waits until 1 more pod is there", "progressTimestamp": at(-60).to_string(),
+        "expectedInterceptorFinishTime": at(30).to_string(),
+    }});
+    let surged = || Scene::new(2).preferred("a", i32::MIN).surge(1, 3, 3, 0);
+    let has_none = |scene: Scene| {
+        let effects = scene.asked("a", DEPLOYMENT_CLASS, told.clone()).decide().effects;
+        effects.iter().find_map(|effect| match effect {
+            Effect::Report { report, .. } => Some(report.has_no_estimate),
+            _ => None,
+        })
+    };
+    assert_eq!(has_none(surged().pending("c")), Some(true));
+    let starts = json!({"status": {"phase": "Pending", "conditions": []}});
+    assert_eq!(has_none(surged().pod("c", starts)), Some(false));
+}
+
+#[test]
 fn that_a_pod_is_ready_again_is_no_progress() {
     let told = json!({"metadata": {"creationTimestamp": at(-7_200).to_string()}, "status": {
         "message": "Deployment web: a waits until x is available, which does not start: CrashLoopBackOff",
