@@ -11,6 +11,8 @@ mod planning;
 #[cfg(test)]
 mod planning_tests;
 mod tally;
+#[cfg(test)]
+mod tally_tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

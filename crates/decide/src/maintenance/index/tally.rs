@@ -37,7 +37,7 @@ pub struct Tally {
     groups: Groups,
     /// Pods that were asked to leave and have left: whose, and since when they were asked.
     departures: Vec<(Arc<Workload>, Timestamp)>,
-    /// When interceptors expect to be done with a pod.
+    /// When interceptors expect to be done, by request: two, one after the other, may be for pods of one name.
     announced: BTreeSet<(Timestamp, Key)>,
     classes: Vec<PodClass>,
     numbers: HashMap<PodClass, usize>,
@@ -158,9 +158,13 @@ impl Tally {
     /// The last time that an interceptor has announced for a pod on these nodes, if it is after the given one.
     pub fn announced_after(&self, after: Timestamp, nodes: &BTreeSet<Arc<str>>) -> Option<Timestamp> {
         let later = self.announced.iter().rev().take_while(|(at, _)| *at > after);
-        let is_there =
-            |pod: &Key| self.pods.get(pod).is_some_and(|counted| nodes.contains(&counted.pod.node));
-        later.into_iter().find(|(_, pod)| is_there(pod)).map(|(at, _)| *at)
+        let pod_of = |request: &Key| {
+            let request = self.requests.get(request)?;
+            let counted = self.pods.get(&request.pod_key())?;
+            Some(&counted.pod).filter(|pod| pod.uid == request.pod_uid)
+        };
+        let is_there = |request: &Key| pod_of(request).is_some_and(|pod| nodes.contains(&pod.node));
+        later.into_iter().find(|(_, request)| is_there(request)).map(|(at, _)| *at)
     }
 
     /// Pods that have not ended, and those of them with a request.
@@ -412,10 +416,10 @@ fn is_there(pod: &Pod) -> bool {
     !pod.node.is_empty() && !pod.phase.is_terminal()
 }
 
-/// When its interceptor expects to be done, and with which pod.
+/// When its interceptor expects to be done.
 fn announced(request: &Request) -> Option<(Timestamp, Key)> {
     let at = request.status.expected_interceptor_finish_time.as_ref()?;
-    Some((at.0, request.pod_key()))
+    Some((at.0, request.key.clone()))
 }
 
 /// What comes and goes in the same place at once has not changed.
