@@ -290,8 +290,11 @@ impl Interceptions {
         match evict(self.client.clone(), &pod.key.namespace, &pod.key.name, &pod.uid, options).await {
             Ok(Evicted::Accepted | Evicted::Gone) => Ok(()),
             Ok(Evicted::Conflict(_)) => Err(Failure::Outdated),
-            Ok(Evicted::Refused(Refusal::NotAllowed { message } | Refusal::Webhook { message, .. })) => {
-                Err(Failure::Refused { reason: "NotAllowed", message: limited(message) })
+            Ok(Evicted::Refused(
+                Refusal::NotAllowed { message } | Refusal::Webhook { code: 400..=403 | 422, message },
+            )) => Err(Failure::Refused { reason: "NotAllowed", message: limited(message) }),
+            Ok(Evicted::Refused(Refusal::Server { code: 400 | 413 | 422, message })) => {
+                Err(Failure::Refused { reason: "Invalid", message: limited(message) })
             }
             Ok(Evicted::Refused(refusal)) => Err(Failure::Later(refusal.reason().as_str().to_owned())),
             Err(why) => Err(failure_of_write(why)),

@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::{Api, Client, ResourceExt as _};
-use usher_api::names::requester_of;
+use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, requester_of};
 use usher_api::{EvictionRequest, interceptors_of};
 use usher_decide::waiting_on::WaitingOn;
 
@@ -231,7 +231,9 @@ fn tell(
     let name = &requester.name;
     let (Asked::Created(request) | Asked::Joined(request) | Asked::Already(request)) = asked;
     let named = interceptors_of(pod.annotations()).map(|named| named.len()).unwrap_or_default();
-    let is_unresolved = named > 0 && request.spec.interceptors.is_empty();
+    let is_resolved =
+        request.annotations().get(INTERCEPTORS_RESOLVED_ANNOTATION).is_some_and(|it| it == "true");
+    let is_unresolved = named > 0 && request.spec.interceptors.is_empty() && !is_resolved;
     let is_evictable = warnings.is_empty() && !is_unresolved;
     let mut text = match asked {
         Asked::Created(_) => format!("eviction requested as {name}; {}", next(request, is_evictable)),

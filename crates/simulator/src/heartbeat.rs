@@ -221,7 +221,7 @@ impl Heartbeats {
                 // Timers of tokio count in milliseconds, rounded up so that it is not too early.
                 tokio::select! {
                     biased;
-                    () = tokio::time::sleep(left + Duration::from_millis(1)) => {}
+                    () = tokio::time::sleep(left.saturating_add(Duration::from_millis(1))) => {}
                     () = self.changed.notified() => continue,
                 }
             }
@@ -249,6 +249,8 @@ impl Heartbeats {
             }
         }
         for (node, uid, at, action) in due {
+            // More may be due than can be written, with a fast clock: others have their turn all the same, and it can be ended.
+            tokio::task::yield_now().await;
             if self.carry_out(&action).await == 404 && kind == HeartbeatKind::Leases {
                 let object = lease(&node, &uid, at);
                 let namespace = NAMESPACE.to_string();

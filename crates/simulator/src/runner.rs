@@ -342,7 +342,7 @@ impl Runner {
         let due = self.queue.next_time().map(|at| {
             let left = self.cluster.time_until(at);
             // Timers of tokio count in milliseconds, rounded up so that it is not too early.
-            (left + Duration::from_millis(1)).min(LONGEST_SLEEP)
+            left.saturating_add(Duration::from_millis(1)).min(LONGEST_SLEEP)
         });
         let sleep = async {
             match due {

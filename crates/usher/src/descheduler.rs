@@ -196,7 +196,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
     };
     let working = async {
-        if arguments.leader_elect {
+        // A dry run writes nothing, and must not keep the one that does from its work.
+        if arguments.leader_elect && !arguments.dry_run {
             // With a client of its own: what waits for the limit must not cost the lease.
             let client = arguments.access.client().await?;
             let election = Election::new(client, namespace, lease, &identity(), clock.clone());

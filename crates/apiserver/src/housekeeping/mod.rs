@@ -44,7 +44,7 @@ pub(crate) async fn run(server: Weak<Server>, mut happened: UnboundedReceiver<Ha
         let expired = async {
             match left {
                 // Timers of tokio count in milliseconds, rounded up so that it is not too early.
-                Some(left) => tokio::time::sleep(left + Duration::from_millis(1)).await,
+                Some(left) => tokio::time::sleep(left.saturating_add(Duration::from_millis(1))).await,
                 None => std::future::pending().await,
             }
         };

@@ -85,7 +85,7 @@ fn proposals(proposals: &[Proposal], environment: &Environment) -> String {
             pod.node.clone(),
             proposal.plugin.to_string(),
             proposal.reason.to_string(),
-            proposal.fits_on.clone().unwrap_or_else(|| "no other node".to_owned()),
+            proposal.fits_on.clone().unwrap_or_else(|| "no other node that stays".to_owned()),
         ]);
     }
     if let Some(width) = environment.width {

@@ -125,7 +125,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
     let is_own_turn =
         |group: &Group| group.waiting_on.names.iter().any(|name| CLASSES.contains(&name.as_str()));
     for group in groups.iter_mut().filter(|group| is_own_turn(group)) {
-        group.advice = "wait for what is told above".to_owned();
+        group.advice = "wait until enough others of its pods are available".to_owned();
     }
     let is_available = |name: &str| !unavailable.iter().any(|it| it.pod == name);
     DeploymentExplanation {

@@ -96,7 +96,7 @@ fn a_surge_is_told_with_what_it_waits_for() {
         "Surge         at most 1 at a time",
         "Waits for     web-3 cannot be scheduled: 0/3 nodes are available (Unschedulable)",
         "More          usher explain POD -n shop",
-        "What to do  wait for what is told above",
+        "What to do  wait until enough others of its pods are available",
     ] {
         assert!(text.contains(part), "{part:?} in\n{text}");
     }

@@ -402,7 +402,7 @@ impl Controller {
                 tracing::info!(
                     namespace = pod.namespace, pod = pod.name, node = pod.node, plugin = %proposal.plugin,
                     profile = proposal.profile, reason = %proposal.reason,
-                    would_fit_on = proposal.fits_on.as_deref().unwrap_or("no other node"),
+                    would_fit_on = proposal.fits_on.as_deref().unwrap_or("no other node that stays"),
                     "would be asked to leave by {by}"
                 );
             }

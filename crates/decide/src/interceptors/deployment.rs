@@ -292,8 +292,8 @@ impl BundledInterceptor for Deployments {
                 // Where somebody had removed the record, nothing was written of which a watch could tell.
                 if let Some(it) = self.deployments.get_mut(&deployment.key).filter(|it| **it == **deployment)
                     && it.replicas == *replicas
+                    && it.surge.take().is_some()
                 {
-                    it.surge = None;
                     self.pending.insert(Item::Workload(deployment.key.clone()));
                 }
             }

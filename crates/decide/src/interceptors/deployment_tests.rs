@@ -6,7 +6,7 @@ use super::super::samples::{applied, at, hand_over_pod, pod, request};
 use super::*;
 use usher_api::names::SURGE_ANNOTATION;
 
-use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire, WatchEvent};
+use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire, StaleRecord, WatchEvent};
 
 fn deployment(replicas: u32) -> Deployment {
     let object = json!({
@@ -175,6 +175,18 @@ fn a_tool_that_removes_the_annotation_with_the_surge_has_set_it_back() {
     known.carried_out(&taken_back, &EffectOutcome::Done, at(2));
     pending(&mut known, [Event::Deployment(applied(surged(1, None)))]);
     assert_eq!(known.deployments[&key("web")].surge, None);
+}
+
+#[test]
+fn a_record_that_comes_back_with_every_write_is_not_written_again_by_itself() {
+    let mut known = Deployments::default();
+    let forged = Deployment { stale_record: Some(StaleRecord::Label), ..deployment(2) };
+    pending(&mut known, [Event::Deployment(applied(forged))]);
+    let decision = known.decide(&Item::Workload(key("web")), at(1));
+    let removed = decision.effects.iter().find(|effect| matches!(effect, Effect::Resize { .. })).unwrap();
+    known.carried_out(removed, &EffectOutcome::Done, at(1));
+    // A webhook may have put it back, so that nothing has changed of which a watch could tell.
+    assert!(known.pending().now.is_empty());
 }
 
 #[test]

@@ -23,7 +23,7 @@ mod samples;
 mod tests;
 mod workloads;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -130,10 +130,21 @@ pub fn outlook(maintenance: &Maintenance, cluster: &Cluster, now: Timestamp) -> 
         pods.map(move |pod| (number, *pod))
     });
     let mut findings = findings::findings(by_wave, &cluster.budgets, &cluster.workloads, now);
+    without_room(&mut findings, &fit);
     findings.extend(fit.misfits.iter().cloned().map(Finding::NoPlace));
     findings.extend(overlaps.into_iter().map(Finding::Overlap));
     findings.sort_by_cached_key(rank);
     Outlook { plan: maintenance.plan.clone(), waves: stops, findings, fit, open_nodes }
+}
+
+/// A surge needs room for its pods: where there is none, nobody is promised one.
+fn without_room(findings: &mut Vec<Finding>, fit: &Fit) {
+    let misfits: HashSet<&Key> = fit.misfits.iter().flat_map(|misfit| &misfit.pods).collect();
+    findings.retain_mut(|finding| {
+        let Finding::Surge { pods, .. } = finding else { return true };
+        pods.retain(|pod| !misfits.contains(pod));
+        !pods.is_empty()
+    });
 }
 
 /// What these pods would meet if they were asked to leave at once, worst first.

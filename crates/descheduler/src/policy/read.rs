@@ -93,7 +93,7 @@ impl Reader {
     }
 
     /// The fields of a map, all of which belong there.
-    pub fn fields<'a>(&mut self, tree: &'a Tree, path: &str, place: &Section) -> Fields<'a> {
+    pub fn fields<'a>(&mut self, tree: &'a Tree, path: &str, section: &Section) -> Fields<'a> {
         let entries: &[Entry] = match &tree.value {
             Value::Map(entries) => entries,
             Value::Null => &[],
@@ -103,9 +103,9 @@ impl Reader {
             }
         };
         for entry in entries {
-            if !place.keys.contains(&entry.key.as_str()) {
-                let message = format!("{} takes no key {}", place.name, entry.key);
-                self.error_with(entry.line, path, message, schema::meant(&entry.key, place));
+            if !section.keys.contains(&entry.key.as_str()) {
+                let message = format!("{} takes no key {}", section.name, entry.key);
+                self.error_with(entry.line, path, message, schema::meant(&entry.key, section));
             }
         }
         Fields { line: tree.line, path: path.to_owned(), entries }

@@ -54,8 +54,8 @@ impl Reader {
         let Some(tree) = fields.get(key) else {
             return Namespaces::default();
         };
-        let place = if key == "ownerKinds" { &schema::OWNER_KINDS } else { &schema::NAMESPACES };
-        let inner = self.fields(tree, &fields.path(key), place);
+        let section = if key == "ownerKinds" { &schema::OWNER_KINDS } else { &schema::NAMESPACES };
+        let inner = self.fields(tree, &fields.path(key), section);
         let include = self.texts(&inner, "include").unwrap_or_default();
         let exclude = self.texts(&inner, "exclude").unwrap_or_default();
         if !include.is_empty() && !exclude.is_empty() {

@@ -175,7 +175,7 @@ pub const HIGH_NODE_UTILIZATION: Section = Section {
     keys: &["apiVersion", "kind", "thresholds", "numberOfNodes", "evictionModes", "evictableNamespaces"],
 };
 
-const PLACES: [&Section; 33] = [
+const SECTIONS: [&Section; 33] = [
     &TOP,
     &PROFILE,
     &PLUGIN_CONFIG,
@@ -219,24 +219,24 @@ const KNOWN_ELSEWHERE: [(&str, &str); 4] = [
     ("includeSoftConstraints", "this is older: write constraints: [DoNotSchedule, ScheduleAnyway]"),
 ];
 
-/// What was meant by a key that is unknown at a place: a key of the place that is written almost so, else the place that it belongs to.
-pub fn meant(key: &str, place: &Section) -> Option<String> {
+/// What was meant by a key that is unknown in a section: a key of the section that is written almost so, else the section that it belongs to.
+pub fn meant(key: &str, section: &Section) -> Option<String> {
     let is_it = |(known, _): &&(&str, &str)| known.eq_ignore_ascii_case(key);
     if let Some((_, meant)) = KNOWN_ELSEWHERE.iter().find(is_it) {
         return Some((*meant).to_owned());
     }
-    if let Some(same) = place.keys.iter().find(|one| one.eq_ignore_ascii_case(key)) {
+    if let Some(same) = section.keys.iter().find(|one| one.eq_ignore_ascii_case(key)) {
         return Some(format!("did you mean {same}?"));
     }
     let homes: Vec<&str> =
-        PLACES.iter().filter(|one| one.keys.contains(&key)).map(|one| one.name).take(3).collect();
+        SECTIONS.iter().filter(|one| one.keys.contains(&key)).map(|one| one.name).take(3).collect();
     if !homes.is_empty() {
         return Some(format!("this key belongs to {}", homes.join(", ")));
     }
-    if let Some(near) = nearest(key, place.keys.iter().copied()) {
+    if let Some(near) = nearest(key, section.keys.iter().copied()) {
         return Some(format!("did you mean {near}?"));
     }
-    let elsewhere = PLACES.iter().flat_map(|one| one.keys.iter().map(move |key| (*key, one.name)));
+    let elsewhere = SECTIONS.iter().flat_map(|one| one.keys.iter().map(move |key| (*key, one.name)));
     let near = nearest(key, elsewhere.clone().map(|(key, _)| key))?;
     let (_, home) = elsewhere.into_iter().find(|(one, _)| *one == near)?;
     Some(format!("did you mean {near}? That key belongs to {home}"))

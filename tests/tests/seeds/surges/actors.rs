@@ -70,11 +70,8 @@ impl<'a> Actor<'a> {
             let forged =
                 json!({"metadata": {"labels": {SURGE_LABEL: format!("{by}-{}-7", SCALED.replicas + by)}}});
             for app in STEADY.iter().chain([&SCALED]) {
-                ensure!(
-                    self.living.patch(&app.path(), &forged).await.is_err(),
-                    "{} surges by {by}",
-                    app.name
-                );
+                let (code, answer) = self.living.send(Method::PATCH, &app.path(), &forged).await?;
+                ensure!(code == 403, "{} surges by {by}: {code} {answer}", app.name);
             }
         }
         Ok(wanted)

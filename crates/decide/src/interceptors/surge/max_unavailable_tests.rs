@@ -101,7 +101,7 @@ fn opting_in_to_max_unavailable_in_the_middle_takes_the_surge_back() {
     let mut scene = Scene::new(2).surge(1, 3, 3, 0).preferred("c", i32::MIN);
     scene.deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 1.into();
     scene.strategy = Strategy::MaxUnavailable;
-    says(&scene, &["scales to 2 with None"]);
+    says(&scene, &["scales to 2 with None", "tells SurgeTakenBack"]);
 }
 
 #[test]

@@ -105,8 +105,33 @@ fn is_completed(request: &Request) -> bool {
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     let mut decision = decide_on_requests(case, now);
-    decision.effects.extend(without_stale_record(case.deployment));
+    let resized = decision.effects.iter().find_map(|effect| match effect {
+        Effect::Resize { replicas, .. } => Some(*replicas),
+        _ => None,
+    });
+    match resized {
+        // One write at a time.
+        None => decision.effects.extend(without_stale_record(case.deployment)),
+        Some(replicas) if case.requests.is_empty() && replicas < case.deployment.replicas => {
+            decision.effects.push(taken_back(case.deployment, replicas));
+        }
+        Some(_) => {}
+    }
     decision
+}
+
+/// Nobody is asked to leave any more, or nobody was: a label that somebody has copied counts as well, and must not do so in silence.
+fn taken_back(deployment: &Deployment, replicas: u32) -> Effect {
+    Effect::Tell {
+        namespace: deployment.key.namespace.clone(),
+        workload: owner_of(Bundled::Deployment, &deployment.key, &deployment.uid),
+        is_warning: false,
+        reason: "SurgeTakenBack",
+        message: format!(
+            "None of its pods is asked to leave: scaled from {} to {replicas}, as the label {SURGE_LABEL} says that the rest was for a while",
+            deployment.replicas
+        ),
+    }
 }
 
 /// Only the record goes. Who has written one by hand is told what it is.

@@ -339,7 +339,7 @@ fn one_that_was_called_off_stays_and_the_surplus_goes() {
     // First it loses the mark, and the other one gets it, so that it is not the one that goes.
     let marks = ["prefers a None", "prefers b Some(1)"];
     says(&surged().preferred("a", i32::MIN), &marks);
-    says(&surged().preferred("b", i32::MIN + 1), &["scales to 1 with None"]);
+    says(&surged().preferred("b", i32::MIN + 1), &["scales to 1 with None", "tells SurgeTakenBack"]);
     let withdrawn = json!({"metadata": {"finalizers": []}});
     says(&surged().preferred("a", i32::MIN).asked("a", DEPLOYMENT_CLASS, withdrawn), &marks);
 }
@@ -406,7 +406,7 @@ fn a_rollout_is_waited_for_and_never_fought() {
 fn nothing_is_taken_back_in_the_middle_of_a_rollout() {
     let surged = || Scene::new(2).surge(1, 3, 3, 0).pod("c", json!({}));
     says(&surged().with(|it| it["status"]["updatedReplicas"] = 1.into()), &[]);
-    says(&surged().preferred("c", i32::MIN), &["scales to 2 with None"]);
+    says(&surged().preferred("c", i32::MIN), &["scales to 2 with None", "tells SurgeTakenBack"]);
 }
 
 #[test]
@@ -728,7 +728,7 @@ fn called_off_the_newest_pods_go_and_those_that_were_asked_stay() {
         "controller.kubernetes.io/pod-deletion-cost": i32::MIN.to_string(),
         "evictionrequest.coordination.k8s.io/deletion-cost-before": "",
     }}});
-    says(&surged().pod("n", marked.clone()), &["scales to 2 with None"]);
+    says(&surged().pod("n", marked.clone()), &["scales to 2 with None", "tells SurgeTakenBack"]);
     // The mark of one that was asked goes before that.
     says(&surged().preferred("a", i32::MIN), &["prefers a None", "prefers n Some(1)"]);
     says(&surged().pod("n", marked.clone()).preferred("a", i32::MIN + 1), &["prefers a None"]);
@@ -737,7 +737,7 @@ fn called_off_the_newest_pods_go_and_those_that_were_asked_stay() {
     says(&lowered(newer(Scene::new(2), "n").pod("n", marked.clone())), &[]);
     says(&lowered(Scene::new(1).pod("n", marked)), &["prefers n None"]);
     // Nobody has made it yet: then none that is there goes for it.
-    says(&Scene::new(2).surge(1, 3, 3, 0), &["scales to 2 with None"]);
+    says(&Scene::new(2).surge(1, 3, 3, 0), &["scales to 2 with None", "tells SurgeTakenBack"]);
     // One of two is still asked to leave: its replacement is available, so that it goes first.
     let two = || newer(newer(Scene::new(2), "m"), "n").preferred("a", i32::MIN).surge(2, 4, 4, 0);
     let two = || two().with(|it| it["spec"]["strategy"]["rollingUpdate"]["maxSurge"] = 2.into());
@@ -745,7 +745,7 @@ fn called_off_the_newest_pods_go_and_those_that_were_asked_stay() {
     // What cannot be marked is no reason to keep the surge for ever.
     let mut refused = surged();
     refused.refused = Some("forbidden");
-    says(&refused, &["prefers n Some(0)", "scales to 2 with None"]);
+    says(&refused, &["prefers n Some(0)", "scales to 2 with None", "tells SurgeTakenBack"]);
 }
 
 #[test]
@@ -1002,6 +1002,9 @@ fn a_label_that_somebody_else_has_written_takes_no_replica_away() {
     }
     // Others have counted.
     says(&Scene::new(2).with(labelled("1-4-0")), &["scales to 2 with None"]);
+    // The surge that pods need overwrites it.
+    let asked = Scene::new(2).with(labelled("nonsense")).asked("a", DEPLOYMENT_CLASS, json!({}));
+    says(&asked, &["scales to 3 with Some((1, 3, 0))", "prefers a", "reports a"]);
 }
 
 #[test]
