@@ -65,7 +65,7 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
         "Dry run: 2 nodes with ",
         " would be drained in 2 waves. ",
         "cannot be evicted: budget default/db has minAvailable 3 and 3 pods\n",
-        "of Deployment default/web, which surges by 1: no downtime, at least ",
+        "4 pods will not fit: 0/1 nodes are available: 1 too little cpu\n",
         "2 pods of DaemonSet default/agent leave last, and come back when the maintenance completes\n",
         "1 pod has no controller and will not be recreated\n    default/solo\n",
         "fit on the 1 remaining schedulable node.\n",
@@ -73,6 +73,7 @@ async fn a_dry_run_tells_order_obstacles_and_places_and_touches_nothing() {
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
+    assert!(!text.contains("which surges"), "no surge is promised where there is no room for it: {text}");
     let specs = |nodes: &Value| -> Vec<Value> {
         nodes["items"].as_array().unwrap().iter().map(|node| node["spec"].clone()).collect()
     };
