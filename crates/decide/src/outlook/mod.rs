@@ -141,8 +141,12 @@ pub fn outlook(maintenance: &Maintenance, cluster: &Cluster, now: Timestamp) -> 
 fn without_room(findings: &mut Vec<Finding>, fit: &Fit) {
     let misfits: HashSet<&Key> = fit.misfits.iter().flat_map(|misfit| &misfit.pods).collect();
     findings.retain_mut(|finding| {
-        let Finding::Surge { pods, .. } = finding else { return true };
+        let Finding::Surge { pods, surging, rounds, .. } = finding else { return true };
+        let all = pods.len();
         pods.retain(|pod| !misfits.contains(pod));
+        if pods.len() < all {
+            *rounds = pods.len().div_ceil(surging.by.max(1) as usize);
+        }
         !pods.is_empty()
     });
 }

@@ -122,16 +122,17 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
 
 /// Nobody is asked to leave any more, or nobody was: a label that somebody has copied counts as well, and must not do so in silence.
 fn taken_back(deployment: &Deployment, replicas: u32) -> Effect {
-    Effect::Tell {
-        namespace: deployment.key.namespace.clone(),
-        workload: owner_of(Bundled::Deployment, &deployment.key, &deployment.uid),
-        is_warning: false,
-        reason: "SurgeTakenBack",
-        message: format!(
-            "None of its pods is asked to leave: scaled from {} to {replicas}, as the label {SURGE_LABEL} says that the rest was for a while",
-            deployment.replicas
-        ),
-    }
+    let message = format!(
+        "None of its pods is asked to leave: scaled from {} to {replicas}, as the label {SURGE_LABEL} says that the rest was for a while",
+        deployment.replicas
+    );
+    tell(deployment, false, "SurgeTakenBack", message)
+}
+
+/// An event on the Deployment.
+fn tell(deployment: &Deployment, is_warning: bool, reason: &'static str, message: String) -> Effect {
+    let workload = owner_of(Bundled::Deployment, &deployment.key, &deployment.uid);
+    Effect::Tell { namespace: deployment.key.namespace.clone(), workload, is_warning, reason, message }
 }
 
 /// Only the record goes. Who has written one by hand is told what it is.
@@ -141,16 +142,11 @@ fn without_stale_record(deployment: &Deployment) -> Vec<Effect> {
     };
     let mut effects = vec![resize(deployment, deployment.replicas, None)];
     if stale == StaleRecord::Label {
-        effects.push(Effect::Tell {
-            namespace: deployment.key.namespace.clone(),
-            workload: owner_of(Bundled::Deployment, &deployment.key, &deployment.uid),
-            is_warning: true,
-            reason: "UnknownSurge",
-            message: format!(
-                "Somebody else has written the label {SURGE_LABEL}, which says by how much Usher has scaled a Deployment up for a while. \
-                 It makes no sense as it is, and was removed; the replicas stay as they are"
-            ),
-        });
+        let message = format!(
+            "Somebody else has written the label {SURGE_LABEL}, which says by how much Usher has scaled a Deployment up for a while. \
+             It makes no sense as it is, and was removed; the replicas stay as they are"
+        );
+        effects.push(tell(deployment, true, "UnknownSurge", message));
     }
     effects
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use usher_api::names::HORIZONTAL_POD_AUTOSCALER_CLASS;
-use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
+use usher_api::workloads::Strategy;
 
-use super::super::{Effect, is_wanted, owner_of};
+use super::super::{Effect, is_wanted};
 use super::limits::{lower_limits, raise_limits, restored};
 use super::state::SurgeState;
-use super::{Case, is_asked, place, place_of_active};
+use super::{Case, is_asked, place, place_of_active, tell};
 use crate::snapshot::{Deployment, DeploymentUpdate, Request, Surge};
 
 /// How large the Deployment is, and why.
@@ -119,16 +119,11 @@ pub(super) fn accept(case: &Case<'_>, state: &SurgeState<'_>, change: Change) ->
                 (format!("{what}, which scales Deployment {name},"), "minReplicas and maxReplicas")
             }
         };
-        effects.push(Effect::Tell {
-            namespace: deployment.key.namespace.clone(),
-            workload: owner_of(Bundled::Deployment, &deployment.key, &deployment.uid),
-            is_warning: true,
-            reason: "SurgeReverted",
-            message: format!(
-                "Somebody else set {what} back while it surged for pods that are about to leave. It is tried once more; then these \
-                 pods are {then}. A tool that keeps its objects as they are in a repository should ignore {field}"
-            ),
-        });
+        let message = format!(
+            "Somebody else set {what} back while it surged for pods that are about to leave. It is tried once more; then these \
+             pods are {then}. A tool that keeps its objects as they are in a repository should ignore {field}"
+        );
+        effects.push(tell(deployment, true, "SurgeReverted", message));
     }
     effects
 }
