@@ -23,7 +23,8 @@ use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 use usher_decide::decision::limited;
 use usher_decide::interceptors::{AvailablePods, Effect, NewHandOver};
 use usher_decide::snapshot::{
-    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request, RequestOnWire, Surge,
+    AnnotatedSurge, AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request,
+    RequestOnWire, Surge,
 };
 
 use crate::config_map;
@@ -107,7 +108,9 @@ impl Interceptions {
             }
             Effect::Resize { deployment, replicas, surge } => {
                 let span = spans::work("scale Deployment", &deployment.key.namespace, &deployment.key.name);
-                let mut metadata = meta(&deployment.uid, &deployment.resource_version, surge.as_ref());
+                let generation = deployment.generation + i64::from(*replicas != deployment.replicas);
+                let annotated = surge.clone().map(|surge| AnnotatedSurge { surge, generation });
+                let mut metadata = meta(&deployment.uid, &deployment.resource_version, annotated.as_ref());
                 metadata["labels"] = json!({SURGE_LABEL: surge.as_ref().map(Surge::label)});
                 let patch = json!({"metadata": metadata, "spec": {"replicas": replicas}});
                 self.merge::<DeploymentOnWire>(&deployment.key, &patch).instrument(span).await

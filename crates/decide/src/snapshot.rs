@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 pub use budget::{Budget, BudgetRule, UnhealthyPolicy};
 pub use deployment::{
-    Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, SomeAtATime, StaleRecord, Surge,
+    AnnotatedSurge, Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, SomeAtATime,
+    StaleRecord, Surge,
 };
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};

@@ -32,6 +32,8 @@ pub struct Deployment {
     pub min_ready_seconds: u32,
     pub is_paused: bool,
     pub surge: Option<Surge>,
+    /// Counts the changes of its spec.
+    pub generation: i64,
     /// Its status is about the spec that it has.
     pub is_observed: bool,
     /// It has pods of older templates.
@@ -56,8 +58,9 @@ pub struct DeploymentUpdate {
 /// A record of a surge on a Deployment that means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaleRecord {
-    /// The annotation came back from a ReplicaSet, without the label.
-    Annotation,
+    /// The annotation is there without the label: it came back from a ReplicaSet, or somebody has removed the label. The pods that it has
+    /// too many if the latter.
+    Annotation { surplus: Option<u32> },
     /// Somebody else has written the label: it cannot be read, or leaves no pod.
     Label,
 }
@@ -124,6 +127,25 @@ impl Surge {
         let (by, replicas, reverted) = (numbers.next()??, numbers.next()??, numbers.next()??);
         let is_ours = numbers.next().is_none() && (by == 0 || by < replicas);
         is_ours.then_some(Self { by, replicas, reverted })
+    }
+}
+
+/// A surge as it is in the annotation of the Deployment, for people, and for the case that somebody removes the label. ReplicaSets get a
+/// copy, which `kubectl rollout undo` brings back; but never without a change of the spec.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnotatedSurge {
+    #[serde(flatten)]
+    pub surge: Surge,
+    /// That of the Deployment since it was written with it.
+    #[serde(default)]
+    pub generation: i64,
+}
+
+impl AnnotatedSurge {
+    fn read(text: &str) -> Option<Self> {
+        let read: Option<Self> = serde_json::from_str(text).ok();
+        read.filter(|it| it.surge.by < it.surge.replicas)
     }
 }
 
@@ -217,11 +239,16 @@ impl From<DeploymentOnWire> for Deployment {
         let update = strategy.rolling_update.unwrap_or_default();
         let annotations = meta.annotations.as_ref();
         let label = meta.labels.as_ref().and_then(|all| all.get(SURGE_LABEL));
-        let surge = label.and_then(|text| Surge::of_label(text));
-        let is_annotated = annotations.is_some_and(|all| all.contains_key(SURGE_ANNOTATION));
+        let annotation = annotations.and_then(|all| all.get(SURGE_ANNOTATION));
         let failure = status.conditions.into_iter().flatten();
         let mut failure = failure.filter(|it| it.kind == "ReplicaFailure" && it.status == "True");
         let replicas = count(spec.replicas, 1);
+        let generation = meta.generation.unwrap_or(0);
+        let annotated = annotation.and_then(|text| AnnotatedSurge::read(text));
+        let annotated = annotated.filter(|it| it.surge.replicas == replicas);
+        let labelled = label.and_then(|text| Surge::of_label(text));
+        let still_holds = annotated.as_ref().filter(|it| it.generation == generation && generation > 0);
+        let surge = labelled.or_else(|| still_holds.map(|it| it.surge.clone()));
         let at_a_time = MaxUnavailable::of(annotations).map(|it| it.of_replicas(replicas));
         let cost = spec.template.metadata.annotations.as_ref();
         let cost = cost.and_then(|all| all.get(POD_DELETION_COST_ANNOTATION));
@@ -237,12 +264,14 @@ impl From<DeploymentOnWire> for Deployment {
             selector: selector.map(Arc::new),
             at_a_time,
             has_lowest_cost: cost.is_some_and(|cost| cost < PreferredForDeletion::MARKS),
-            stale_record: match (label, &surge) {
-                (Some(_), None) => Some(StaleRecord::Label),
-                (None, _) if is_annotated => Some(StaleRecord::Annotation),
-                (Some(_) | None, _) => None,
+            stale_record: match (label, annotation) {
+                _ if surge.is_some() => None,
+                (Some(_), _) => Some(StaleRecord::Label),
+                (None, Some(_)) => Some(StaleRecord::Annotation { surplus: annotated.map(|it| it.surge.by) }),
+                (None, None) => None,
             },
             surge,
+            generation,
             replicas,
             // Who says how many go at a time need not say how it is updated.
             rolling_update: (!recreates || at_a_time.is_some()).then(|| DeploymentUpdate {
@@ -252,7 +281,7 @@ impl From<DeploymentOnWire> for Deployment {
             }),
             min_ready_seconds: count(spec.min_ready_seconds, 0),
             is_paused: spec.paused,
-            is_observed: status.observed_generation.unwrap_or(0) >= meta.generation.unwrap_or(0),
+            is_observed: status.observed_generation.unwrap_or(0) >= generation,
             has_old_pods: status.replicas.unwrap_or(0) > status.updated_replicas.unwrap_or(0),
             replica_failure: failure.next().map(|it| it.message),
             key: Key::new(text(meta.namespace), text(meta.name)),
@@ -386,6 +415,30 @@ mod tests {
             ["", "1", "1-2", "1--2", "-1-2-3", "a-b-c", "99999999999-1-1", "2-2-0", "3-2-0", "1-0-0"]
         {
             assert_eq!(Surge::of_label(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn an_annotation_counts_without_the_label_until_the_spec_changes() {
+        let of = |text: &str| -> Deployment {
+            let meta = json!({"name": "web", "generation": 7, "annotations": {SURGE_ANNOTATION: text}});
+            let object = json!({"metadata": meta, "spec": {"replicas": 3}});
+            serde_json::from_value::<DeploymentOnWire>(object).unwrap().into()
+        };
+        let surge = Surge { by: 1, replicas: 3, reverted: 0 };
+        let text = serde_json::to_string(&AnnotatedSurge { surge: surge.clone(), generation: 7 }).unwrap();
+        assert_eq!(text, r#"{"by":1,"replicas":3,"generation":7}"#);
+        assert_eq!((of(&text).surge, of(&text).stale_record), (Some(surge), None));
+        for (text, surplus) in [
+            (r#"{"by":1,"replicas":3,"generation":6}"#, Some(1)),
+            (r#"{"by":1,"replicas":3}"#, Some(1)),
+            (r#"{"by":1,"replicas":4,"generation":7}"#, None),
+            (r#"{"by":3,"replicas":3,"generation":7}"#, None),
+            ("nonsense", None),
+        ] {
+            let found = of(text);
+            assert_eq!(found.surge, None, "{text}");
+            assert_eq!(found.stale_record, Some(StaleRecord::Annotation { surplus }), "{text}");
         }
     }
 

@@ -73,6 +73,13 @@ impl<'a> Actor<'a> {
                 let (code, answer) = self.living.send(Method::PATCH, &app.path(), &forged).await?;
                 ensure!(code == 403, "{} surges by {by}: {code} {answer}", app.name);
             }
+            // He may remove the label, whether a manager sees it or none runs.
+            for app in &STEADY {
+                if self.random.bool() {
+                    let change = json!({"metadata": {"labels": {SURGE_LABEL: null}}});
+                    self.living.patch(&app.path(), &change).await?;
+                }
+            }
         }
         Ok(wanted)
     }

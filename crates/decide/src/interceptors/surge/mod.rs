@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{
-    DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS, SURGE_LABEL,
+    DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
+    SURGE_ANNOTATION, SURGE_LABEL,
 };
 use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
 
@@ -135,20 +136,44 @@ fn tell(deployment: &Deployment, is_warning: bool, reason: &'static str, message
     Effect::Tell { namespace: deployment.key.namespace.clone(), workload, is_warning, reason, message }
 }
 
-/// Only the record goes. Who has written one by hand is told what it is.
+/// Only the record goes, and what it was is told.
 fn without_stale_record(deployment: &Deployment) -> Vec<Effect> {
     let Some(stale) = deployment.stale_record.filter(|_| deployment.surge.is_none()) else {
         return Vec::new();
     };
-    let mut effects = vec![resize(deployment, deployment.replicas, None)];
-    if stale == StaleRecord::Label {
-        let message = format!(
-            "Somebody else has written the label {SURGE_LABEL}, which says by how much Usher has scaled a Deployment up for a while. \
-             It makes no sense as it is, and was removed; the replicas stay as they are"
-        );
-        effects.push(tell(deployment, true, "UnknownSurge", message));
-    }
-    effects
+    let replicas = deployment.replicas;
+    let told = match stale {
+        StaleRecord::Label => tell(
+            deployment,
+            true,
+            "UnknownSurge",
+            format!(
+                "Somebody else has written the label {SURGE_LABEL}, which says by how much Usher has scaled a Deployment up for a \
+                 while. It makes no sense as it is, and was removed; the replicas stay as they are"
+            ),
+        ),
+        StaleRecord::Annotation { surplus: Some(by) } => tell(
+            deployment,
+            true,
+            "UnknownSurge",
+            format!(
+                "The annotation {SURGE_ANNOTATION} says that {by} of {replicas} replicas are there for a while only, but the label of \
+                 that name is missing, and others have changed the Deployment since. The annotation was removed, and the replicas \
+                 stay as they are: scale to {} if nobody wants {replicas}",
+                replicas.saturating_sub(by)
+            ),
+        ),
+        StaleRecord::Annotation { surplus: None } => tell(
+            deployment,
+            false,
+            "UnknownSurge",
+            format!(
+                "The annotation {SURGE_ANNOTATION} is of another time, such as kubectl rollout undo brings it back from a \
+                 ReplicaSet. It was removed; the replicas stay as they are"
+            ),
+        ),
+    };
+    vec![resize(deployment, replicas, None), told]
 }
 
 fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {

@@ -4,7 +4,7 @@ use usher_api::names::{REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_AN
 use super::super::availability::{asked_at, ready_at};
 use super::super::samples::{self, at};
 use super::*;
-use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, PreferredForDeletion, Surge};
+use crate::snapshot::{AnnotatedSurge, AutoscalerOnWire, DeploymentOnWire, PreferredForDeletion, Surge};
 
 /// A Deployment `web` with the same UID, and what is asked of its pods.
 pub struct Scene {
@@ -985,12 +985,24 @@ fn pods_of_the_lowest_deletion_cost_are_left_to_the_eviction_api() {
 
 #[test]
 fn an_annotation_that_came_back_from_a_replica_set_is_removed() {
-    let stale = |it: &mut Value| {
-        it["metadata"]["annotations"] = json!({SURGE_ANNOTATION: r#"{"by":1,"replicas":3}"#})
+    let annotated = |generation: i64, replicas: u32| {
+        let record = AnnotatedSurge { surge: Surge { by: 1, replicas, reverted: 0 }, generation };
+        let text = serde_json::to_string(&record).unwrap();
+        move |it: &mut Value| it["metadata"]["annotations"] = json!({SURGE_ANNOTATION: text})
     };
-    says(&Scene::new(2).with(stale), &["scales to 2 with None"]);
-    let surged = Scene::new(2).pod("c", json!({})).preferred("a", i32::MIN).surge(1, 3, 3, 0).with(stale);
+    says(&Scene::new(2).with(annotated(1, 3)), &["scales to 2 with None", "tells UnknownSurge"]);
+    says(&Scene::new(3).with(annotated(0, 3)), &["scales to 3 with None", "tells UnknownSurge"]);
+    let surged =
+        Scene::new(2).pod("c", json!({})).preferred("a", i32::MIN).surge(1, 3, 3, 0).with(annotated(0, 3));
     says(&surged.asked("a", DEPLOYMENT_CLASS, json!({})), &["completes a"]);
+    // Nobody has changed the Deployment since it was written, but for the label: it counts.
+    let surged = || Scene::new(3).preferred("c", i32::MIN).with(annotated(1, 3));
+    says(&surged(), &["scales to 2 with None", "tells SurgeTakenBack"]);
+    let labelled = |it: &mut Value| it["metadata"]["labels"] = json!({SURGE_LABEL: "nonsense"});
+    says(&surged().with(labelled), &["scales to 2 with None", "tells SurgeTakenBack"]);
+    let asked = Scene::new(2).pod("c", json!({})).preferred("a", i32::MIN);
+    let asked = asked.with(annotated(1, 3)).with(|it| it["spec"]["replicas"] = 3.into());
+    says(&asked.asked("a", DEPLOYMENT_CLASS, json!({})), &["completes a"]);
 }
 
 #[test]
