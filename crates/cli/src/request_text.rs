@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
 use usher_decide::eviction_request::{Refusal, RefusalReason, Turn, turn};
 use usher_decide::request_state::{ManagerStep, RequestState, RequestWait};
 use usher_decide::snapshot::Request;
@@ -47,6 +48,8 @@ pub trait WaitText {
     fn facts(&self) -> WaitingOnFacts;
     fn sentence(&self) -> String;
     fn advice(&self) -> String;
+    /// What whoever has its turn says of it.
+    fn said(&self) -> Option<&str>;
     /// A few words for a column.
     fn phrase(&self, now: Timestamp) -> String;
 }
@@ -95,6 +98,13 @@ impl WaitText for RequestWait {
         }
     }
 
+    fn said(&self) -> Option<&str> {
+        match self {
+            Self::On(waiting_on) => waiting_on.said(),
+            Self::Refused(_) | Self::Manager(_) | Self::HiddenBudgets | Self::Nothing => None,
+        }
+    }
+
     fn phrase(&self, now: Timestamp) -> String {
         match self {
             Self::On(waiting_on) => phrase(waiting_on, now),
@@ -111,7 +121,14 @@ impl WaitText for RequestWait {
 
 fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
     match waiting_on {
-        WaitingOn::Interceptor { until, .. } => format!("interceptor, {} left", span::left(*until, now)),
+        WaitingOn::Interceptor { class, until, .. } => {
+            let who = match class.as_str() {
+                DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS => "its Deployment",
+                REPLICA_SET_CLASS => "its ReplicaSet",
+                _ => "interceptor",
+            };
+            format!("{who}, {} left", span::left(*until, now))
+        }
         WaitingOn::Budget { name, rule, expected_pods, .. } if rule.keeps_all(*expected_pods) => {
             format!("budget {name}: {rule} of {expected_pods}")
         }

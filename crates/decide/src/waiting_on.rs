@@ -31,6 +31,8 @@ pub enum WaitingOn {
         expected_pods: i32,
         /// Pods that the server has just let go.
         disrupted_pods: usize,
+        /// Who had the last turn.
+        after: Option<LastTurn>,
     },
     /// The eviction was refused, and is tried again at a time.
     Refused { refusal: Refusal, failures: i32, retry_at: Timestamp },
@@ -48,6 +50,13 @@ pub enum WaitingOn {
     InterceptorsNotResolved,
     /// The status names an interceptor that is not in the spec; nothing can be concluded from that.
     UnknownInterceptor { class: String },
+}
+
+/// The last interceptor, and what it has said in the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastTurn {
+    pub class: String,
+    pub said: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +117,14 @@ impl WaitingOn {
             Self::PodLookup => "PodLookup",
             Self::InterceptorsNotResolved => "InterceptorsNotResolved",
             Self::UnknownInterceptor { .. } => "UnknownInterceptor",
+        }
+    }
+
+    /// What whoever has its turn says of it.
+    pub fn said(&self) -> Option<&str> {
+        match self {
+            Self::Interceptor { message, .. } => Some(message.as_str()).filter(|message| !message.is_empty()),
+            _ => None,
         }
     }
 
@@ -184,8 +201,8 @@ impl WaitingOn {
     pub fn advice(&self) -> String {
         match self {
             Self::Interceptor { class, .. } => match class.as_str() {
-                DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS | REPLICA_SET_CLASS => {
-                    "wait; explain deployment/NAME tells what it waits for".to_string()
+                class if is_of_deployment(class) => {
+                    "wait; usher explain tells of its Deployment what it waits for".to_string()
                 }
                 class => format!(
                     "wait; if {class} is stuck, look at its logs. It gives up its turn by setting \
@@ -199,9 +216,14 @@ impl WaitingOn {
                 "budget {name} cannot count pods without a controller: give it minAvailable as a number below {current_healthy}, \
                  or remove it"
             ),
-            Self::Budget { name, rule, expected_pods, .. } if rule.keeps_all(*expected_pods) => {
+            Self::Budget { name, rule, expected_pods, after, .. } if rule.keeps_all(*expected_pods) => {
+                let is_workload = |it: &&LastTurn| is_of_deployment(&it.class) && !it.said.is_empty();
+                let tried = after.as_ref().filter(is_workload).map(|it| {
+                    format!("its Deployment was asked before ({}): mend that, then cancel and ask again; or ", it.said)
+                });
+                let tried = tried.unwrap_or_default();
                 format!(
-                    "budget {name} has {rule} and {}: {}",
+                    "{tried}budget {name} has {rule} and {}: {}",
                     pods(*expected_pods),
                     rule.remedy(*expected_pods)
                 )
@@ -241,6 +263,11 @@ impl WaitingOn {
     }
 }
 
+/// One of those that make other pods available first.
+fn is_of_deployment(class: &str) -> bool {
+    matches!(class, DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS | REPLICA_SET_CLASS)
+}
+
 fn pods(count: i32) -> String {
     if count == 1 { "1 pod".to_string() } else { format!("{count} pods") }
 }
@@ -260,6 +287,7 @@ mod tests {
             desired_healthy: 0,
             expected_pods,
             disrupted_pods: 0,
+            after: None,
         };
         let max = |pods| BudgetRule::MaxUnavailable(IntOrString::Int(pods));
         let min = |pods| BudgetRule::MinAvailable(IntOrString::Int(pods));

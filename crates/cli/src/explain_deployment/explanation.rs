@@ -125,6 +125,8 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
     let is_own_turn =
         |group: &Group| group.waiting_on.names.iter().any(|name| CLASSES.contains(&name.as_str()));
     for group in groups.iter_mut().filter(|group| is_own_turn(group)) {
+        // The same is told above.
+        group.said = None;
         group.advice = "wait until enough others of its pods are available".to_owned();
     }
     let is_available = |name: &str| !unavailable.iter().any(|it| it.pod == name);

@@ -75,6 +75,9 @@ pub struct Group {
     /// Of the first of them.
     pub waiting_on: WaitingOnFacts,
     pub sentence: String,
+    /// What the interceptor that has the turn says of the first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     pub advice: String,
     /// Since when the first of them waits.
     pub since: Option<Timestamp>,
@@ -192,6 +195,7 @@ fn group_of(found: &Found, drain: Option<&NodeDrain>, now: Timestamp) -> (GroupK
         urgency,
         waiting_on: explanation.waiting_on.clone(),
         advice: explain::advice(&explanation, &Environment::plain(), now),
+        said: explanation.waits.said().map(str::to_owned),
         sentence: explanation.sentence,
         since: explanation.since,
         until: explanation.until,
@@ -232,6 +236,7 @@ fn not_yet(why: NotAsked, explanation: &Explanation, drain: &NodeDrain, name: St
         urgency: Urgency::NotYet,
         waiting_on,
         sentence,
+        said: None,
         advice,
         since: None,
         until: None,

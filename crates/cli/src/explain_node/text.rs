@@ -162,6 +162,9 @@ pub fn told(sheet: &mut Sheet, group: &Group, environment: &Environment, now: Ti
     let named = group.pods.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     let more = count.saturating_sub(NAMED);
     sheet.put("", &if more > 0 { format!("{named} and {more} more") } else { named });
+    if let Some(said) = &group.said {
+        sheet.put("  Message", said);
+    }
     if let Some(since) = group.since {
         sheet.put("  Since", &span::since(since, now));
     }

@@ -282,14 +282,17 @@ fn states(of: &NodeProgress) -> String {
 pub fn cause(cause: &Cause, with_advice: bool) -> String {
     let sentence = cause.waits.sentence();
     let count = plural(cause.count, "pod");
+    let said = cause.waits.said();
     if !with_advice {
-        return format!("{sentence} ({count})");
+        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        return format!("{sentence} ({count}){said}");
     }
+    let said = said.map(|said| format!("; it says: {said}")).unwrap_or_default();
     let mut pods: Vec<String> = cause.pods.iter().map(ToString::to_string).collect();
     if cause.count > NAMED {
         pods.push("...".to_string());
     }
-    format!("{sentence} ({count}: {}); {}", pods.join(", "), cause.waits.advice())
+    format!("{sentence} ({count}: {}){said}; {}", pods.join(", "), cause.waits.advice())
 }
 
 /// Full for what is gone, shaded for what is on its way, crossed for what is blocked, and dots for what is to come.

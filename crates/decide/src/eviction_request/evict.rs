@@ -9,7 +9,7 @@ use usher_api::workloads::Strategy;
 use super::{Answer, Attempt, Case, Claim, Decision, Left, Refusal, RefusalReason, Room, SelectingBudget};
 use crate::decision::{About, Effect, Notice, limited};
 use crate::snapshot::{Pod, Request};
-use crate::waiting_on::{Unevictable, WaitingOn};
+use crate::waiting_on::{LastTurn, Unevictable, WaitingOn};
 
 /// Tells that the eviction is wanted now and does not happen, since when, and why. `False` tells why it is not blocked any
 /// more (`Terminating`), or not yet (`Queued` at a budget that moves, `ProgressReported`).
@@ -64,6 +64,13 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
                 desired_healthy: budget.desired_healthy,
                 expected_pods: budget.expected_pods,
                 disrupted_pods: budget.disrupted_pods.len(),
+                after: match left {
+                    Left::Completed { class } | Left::Silent { class } => Some(LastTurn {
+                        class: class.to_string(),
+                        said: said(request).unwrap_or_default().to_string(),
+                    }),
+                    Left::NoInterceptor | Left::Skipped { .. } | Left::OutOfTime { .. } => None,
+                },
             };
             if waiting_on.is_blocked() {
                 blocked(request, waiting_on, 0, now)
@@ -98,7 +105,10 @@ fn after(attempt: &Attempt, case: &Case<'_>, pod: &Pod, free: bool, now: Timesta
 fn evict(request: &Request, left: Left<'_>) -> Decision {
     let why = match left {
         Left::NoInterceptor => "it has no interceptor".to_string(),
-        Left::Completed { class } => format!("its last interceptor {class} completed"),
+        Left::Completed { class } => match said(request) {
+            None => format!("its last interceptor {class} completed"),
+            Some(said) => format!("its last interceptor {class} completed: {said}"),
+        },
         Left::Silent { class } => format!("its last interceptor {class} is silent"),
         Left::Skipped { why } => {
             format!("its interceptors are skipped, as an administrator asked for: {why}")
@@ -197,7 +207,21 @@ fn blocked(request: &Request, waiting_on: WaitingOn, more_failures: i32, now: Ti
     decision
 }
 
-/// The status with what is waited for, as message and condition.
+/// What the last interceptor has said, without what is said here after that.
+fn said(request: &Request) -> Option<&str> {
+    let message = Some(request.status.message.as_str());
+    let message = message.filter(|_| request.status.active_interceptor_completed)?;
+    let known = request.condition(BLOCKED_CONDITION).map(|known| known.message.as_str());
+    let said = known.filter(|known| !known.is_empty()).and_then(|known| message.strip_suffix(known));
+    let said = said.map_or(message, |said| said.strip_suffix(JOINED).unwrap_or(said));
+    (!said.is_empty()).then_some(said)
+}
+
+/// Between what the last interceptor has said and what is said here.
+const JOINED: &str = "; ";
+
+/// The status with what is waited for, as message and condition. What the last interceptor has said stays before it, as it may be the
+/// cause.
 fn with_message(
     request: &Request,
     blocked: &str,
@@ -206,7 +230,9 @@ fn with_message(
 ) -> usher_api::EvictionRequestStatus {
     let message = limited(waiting_on.sentence());
     let mut status = with_condition(request, condition(blocked, waiting_on.reason(), message.clone(), since));
-    status.message = message;
+    let said = said(request).filter(|_| !matches!(waiting_on, WaitingOn::Termination { .. }));
+    let whole = said.map(|said| format!("{said}{JOINED}{message}"));
+    status.message = whole.filter(|whole| *whole == limited(whole.clone())).unwrap_or(message);
     status
 }
 

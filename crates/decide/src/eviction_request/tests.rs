@@ -616,6 +616,28 @@ mod budgets {
     }
 
     #[test]
+    fn what_the_last_interceptor_has_said_stays_before_what_blocks() {
+        let pod = pod();
+        let mut request = at_turn("low.example.com", 100);
+        request.status.active_interceptor_completed = true;
+        request.status.message = "no new pod has room".into();
+        let budget = Budget { current_healthy: 1, desired_healthy: 1, expected_pods: 1, ..budget("web", 0) };
+        let told = |request: &Request| {
+            let decision = decide(&Case { budgets: &[&budget], ..case(request, &pod) }, at(0));
+            written(&decision).cloned()
+        };
+        let status = told(&request).unwrap();
+        let blocked = "disruption budget web does not allow the pod to be evicted";
+        assert_eq!(status.message, format!("no new pod has room; {blocked}"));
+        assert_eq!(status.conditions[0].message, blocked);
+        // It is said once.
+        request.status = status.clone();
+        assert_eq!(told(&request), None);
+        request.status.conditions[0].reason = "Queued".into();
+        assert_eq!(told(&request).unwrap().message, status.message);
+    }
+
+    #[test]
     fn the_back_off_is_the_same_after_a_failover() {
         let (mut request, pod) = (request(&[]), pod());
         let webhook = Refusal::Webhook { code: 403, message: "no".into() };

@@ -119,6 +119,8 @@ pub struct Deployments {
     told: HashMap<Key, String>,
     told_refusals: HashMap<Key, String>,
     told_priorities: HashMap<Key, String>,
+    /// Those whose new pods do not come.
+    told_stuck: HashSet<Key>,
     /// Kinds that the manager must not read.
     unread: BTreeSet<&'static str>,
 }
@@ -599,6 +601,7 @@ impl Deployments {
         let Some(deployment) = self.deployments.get(key) else {
             self.told.remove(key);
             self.told_priorities.remove(key);
+            self.told_stuck.remove(key);
             self.active.remove(key);
             self.most_ready.remove(key);
             let autoscaler = self.autoscaler_over(key);
@@ -663,6 +666,11 @@ impl Deployments {
         if is_outlived {
             decision = surge::decide(&Case { refused: None, ..case }, now);
         }
+        let may_be_stuck = matches!(decision.waiting_on, Some(Wait::Unavailable { .. }));
+        let stuck =
+            if may_be_stuck && !self.told_stuck.contains(key) { surge::stuck(&case, now) } else { None };
+        let is_stuck = stuck.is_some();
+        decision.effects.extend(stuck.map(|why| surge::tell(deployment, true, "SurgeStuck", why)));
         pause_what_is_lost_again(&self.made, &mut decision, now);
         let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
         decision.effects.extend(beside.filter(|it| it.raised.is_some()).map(surge::restored));
@@ -683,11 +691,13 @@ impl Deployments {
         }
         if is_idle {
             self.told_refusals.remove(key);
+            self.told_stuck.remove(key);
             self.active.remove(key);
             self.most_ready.remove(key);
         } else {
             self.active.insert(key.clone());
             self.most_ready.insert(key.clone(), most_ready);
+            self.told_stuck.extend(is_stuck.then(|| key.clone()));
         }
         match unknown_priority {
             None => drop(self.told_priorities.remove(key)),

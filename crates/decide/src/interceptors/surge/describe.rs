@@ -63,7 +63,7 @@ pub fn describe(case: &Case<'_>, now: Timestamp) -> Description {
         reverted: state.size.reverted,
         waiting: waiting.into_iter().map(|(pod, _)| pod.key.name.to_string()).collect(),
         replaced: going.map(|(pod, _)| pod.key.name.to_string()).collect(),
-        declines: declines(case, &state),
+        declines: declines(case, &state, now),
         missing: state.missing + to_come,
         is_rolling_out: state.is_rolling_out,
         unavailable: state

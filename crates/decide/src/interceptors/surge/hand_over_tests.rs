@@ -176,7 +176,8 @@ fn one_new_pod_that_never_gets_ready_does_not_hold_up_the_others() {
     says(&scene(i32::MIN, -299), &["hands over m as 1", left]);
     // What is refused for one is no reason to give up another.
     let refused = Scene { refused: Some("exceeded quota: pods"), ..scene(i32::MIN, -299) };
-    says(&refused, &["hands over m as 1", left]);
+    let refused_too = "completes a: Deployment web has no available replacement of the pod (one cannot be made: exceeded quota: pods)";
+    says(&refused, &["hands over m as 1", refused_too]);
 }
 
 #[test]

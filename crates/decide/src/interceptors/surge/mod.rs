@@ -40,7 +40,8 @@ use max_unavailable::let_go;
 use preference::{called_off, comes_first, is_below_marks, mark_of, preferences};
 use size::{accept, lower, max_surge, raise, resize};
 use state::{SurgeState, state};
-use telling::{SETTLE, is_rollout, tell_progress};
+pub(super) use telling::stuck;
+use telling::{SETTLE, is_rollout, obstacles, tell_progress};
 
 /// So often a surge is tried where somebody sets it back.
 const TRIES: u32 = 2;
@@ -131,7 +132,12 @@ fn taken_back(deployment: &Deployment, replicas: u32) -> Effect {
 }
 
 /// An event on the Deployment.
-fn tell(deployment: &Deployment, is_warning: bool, reason: &'static str, message: String) -> Effect {
+pub(super) fn tell(
+    deployment: &Deployment,
+    is_warning: bool,
+    reason: &'static str,
+    message: String,
+) -> Effect {
     let workload = owner_of(Bundled::Deployment, &deployment.key, &deployment.uid);
     Effect::Tell { namespace: deployment.key.namespace.clone(), workload, is_warning, reason, message }
 }
@@ -179,7 +185,7 @@ fn without_stale_record(deployment: &Deployment) -> Vec<Effect> {
 fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
     let deployment = case.deployment;
     let state = state(case, now);
-    let declines = declines(case, &state);
+    let declines = declines(case, &state, now);
     let called_off = called_off(case, &state);
     let mut preferences = preferences(case, &state, &called_off, declines.is_none());
     let is_undone = |effect: &Effect| matches!(effect, Effect::Prefer { cost: None, .. });
@@ -301,7 +307,8 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
             .waiting
             .iter()
             .flat_map(|(_, request)| [next_beat(request), later(progress_of(request), SETTLE)])
-            .chain(state.waiting.iter().filter_map(|(_, request)| ends_after_autoscaler(case, request)));
+            .chain(state.waiting.iter().filter_map(|(_, request)| ends_after_autoscaler(case, request)))
+            .chain(paused_until(case, &state));
         let ready = state.unavailable.iter().filter_map(|(_, why)| match why {
             Unavailable::NotReadyLongEnough { until } => Some(*until),
             _ => None,
@@ -397,9 +404,20 @@ fn wait_of(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Wait {
     Wait::Unavailable { reason }
 }
 
+/// A rollout that is paused may go on in a moment: so long that is waited for.
+fn paused_until(case: &Case<'_>, state: &SurgeState<'_>) -> Option<Timestamp> {
+    let is_paused = case.deployment.is_paused && case.deployment.has_old_pods;
+    let surges = !matches!(case.strategy, Strategy::Off | Strategy::MaxUnavailable);
+    let waiting = state.waiting.iter().filter(|_| is_paused && surges);
+    waiting.map(|(_, request)| patience_ends(case, request).unwrap_or(Timestamp::MAX)).min()
+}
+
 /// Why nothing is done for its pods.
-fn declines(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
+fn declines(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Option<String> {
     let deployment = case.deployment;
+    if !deployment.is_deleting && paused_until(case, state).is_some_and(|until| now < until) {
+        return None;
+    }
     let most = deployment.rolling_update.as_ref().map_or(0, |update| max_surge(case, update, &state.size));
     let is_reverted = state.size.reverted >= TRIES && !case.hands_over();
     why_not(deployment, case.strategy, most, is_reverted).or_else(|| {
@@ -552,8 +570,8 @@ fn delete(
 /// Pods that were given over, and for which there is no new one in all patience.
 fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
     let name = &case.deployment.key.name;
-    let message =
-        format!("Deployment {name} has no available replacement of the pod: it is left to the eviction API");
+    let why = obstacles(case, state).map(|why| format!(" ({why})")).unwrap_or_default();
+    let message = format!("Deployment {name} has no available replacement of the pod{why}: {LEFT}");
     let is_lost = |request: &Request| patience_ends(case, request).is_none_or(|ends| ends <= now);
     // For the first of them there are new pods, and they go for those, if the server lets them.
     let replaced = match case.refused {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::report::Report;
+use usher_api::workloads::Strategy;
 
 use super::super::availability::{Unavailable, batch, later, only_time_is_left, why_unavailable};
 use super::super::{Effect, next_beat};
-use super::hand_over::replacement;
-use super::state::SurgeState;
+use super::hand_over::{awaited, replacement};
+use super::state::{SurgeState, state};
 use super::{Case, progress_of};
+use crate::eviction_request::overdue_at;
 use crate::snapshot::{Pod, Request};
 
 /// What is waited for is told again after so long, if it is something else by then.
@@ -30,7 +32,7 @@ pub(super) fn tell_progress(
     let one = batch(pods()).saturating_add(min_ready);
     let at_once = most.max(1);
     let moved = if is_settling(case, state, later(case.moved, min_ready), now) { now } else { case.moved };
-    let is_stuck = is_stuck(case, state);
+    let is_stuck = is_stuck(case, state, now);
     let mut effects = Vec::new();
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
@@ -46,8 +48,25 @@ pub(super) fn tell_progress(
     effects
 }
 
+/// What its owner is warned of in time: new pods do not come by themselves, and at the deadline the others go without them.
+pub fn stuck(case: &Case<'_>, now: Timestamp) -> Option<String> {
+    let state = state(case, now);
+    let (pod, request) = state.waiting.first().filter(|_| case.strategy != Strategy::MaxUnavailable)?;
+    let is_over = |request: &Request| now >= next_beat(request);
+    if is_rollout(case) || !is_stuck(case, &state, now) || !is_over(request) {
+        return None;
+    }
+    Some(format!(
+        "{} is asked to leave, and waits until {}. Without progress until {} it is left to the eviction API, which asks its \
+         disruption budget and makes no other pod first",
+        pod.key.name,
+        waits_for(case, &state, request, now),
+        overdue_at(request).strftime("%Y-%m-%d %H:%M:%SZ")
+    ))
+}
+
 /// What is waited for does not come by itself, and nobody knows when it does.
-fn is_stuck(case: &Case<'_>, state: &SurgeState<'_>) -> bool {
+fn is_stuck(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> bool {
     let cannot_come = |why: &Unavailable| {
         matches!(
             why,
@@ -57,7 +76,10 @@ fn is_stuck(case: &Case<'_>, state: &SurgeState<'_>) -> bool {
         )
     };
     let cannot_be_made = state.missing > 0 && case.deployment.replica_failure.is_some();
-    case.refused.is_some() || cannot_be_made || state.unavailable.iter().any(|(_, why)| cannot_come(why))
+    case.refused.is_some()
+        || cannot_be_made
+        || awaited(case, state, now).is_some_and(|why| cannot_come(&why))
+        || state.unavailable.iter().any(|(_, why)| cannot_come(why))
 }
 
 /// All new pods are ready, and only `minReadySeconds` are waited for: that goes on by itself. Whose readiness comes and goes is not
@@ -113,10 +135,21 @@ pub(super) fn is_rollout(case: &Case<'_>) -> bool {
     deployment.has_old_pods || (!deployment.is_observed && deployment.surge.is_none())
 }
 
+/// Why those that are to stay are not available.
+pub(super) fn obstacles(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
+    let named = state.unavailable.iter().take(NAMED);
+    let mut parts: Vec<String> =
+        named.map(|(pod, why)| format!("{} {}", pod.key.name, why.words())).collect();
+    let why = case.refused.or(case.deployment.replica_failure.as_deref());
+    parts.extend(why.map(|why| format!("one cannot be made: {why}")));
+    (!parts.is_empty()).then(|| parts.join(", and "))
+}
+
 /// What the pod of a request waits for.
 fn waits_for(case: &Case<'_>, state: &SurgeState<'_>, request: &Request, now: Timestamp) -> String {
     if is_rollout(case) {
-        return "the rollout of its Deployment is done".to_owned();
+        let paused = if case.deployment.is_paused { ", which is paused" } else { "" };
+        return format!("the rollout of its Deployment is done{paused}");
     }
     if let Some(autoscaler) = case.autoscaler
         && autoscaler.raised.is_some()

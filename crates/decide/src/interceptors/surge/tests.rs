@@ -375,19 +375,64 @@ fn what_a_deployment_does_not_support_is_left_to_the_eviction_api() {
         (strategy(json!({"type": "Recreate"})), "Deployment web has the strategy Recreate"),
         (strategy(none), "Deployment web has no maxSurge"),
         (Scene { strategy: Strategy::Off, ..Scene::new(1) }, "Deployment web opted out"),
-        (
-            Scene::new(1).with(|it| {
-                it["spec"]["paused"] = true.into();
-                it["status"]["updatedReplicas"] = 0.into();
-            }),
-            "Deployment web is paused in the middle of a rollout",
-        ),
     ] {
         let wanted = format!("completes a: {why}");
         says(&scene.asked("a", DEPLOYMENT_CLASS, json!({})), &[&wanted]);
     }
     let unsupported = Scene::new(1).with(|it| it["spec"]["strategy"] = json!({"type": "Recreate"}));
     says(&unsupported.asked("a", REPLICA_SET_CLASS, json!({})), &["completes a: "]);
+}
+
+#[test]
+fn a_paused_rollout_is_waited_for_in_patience() {
+    let paused = |it: &mut Value| {
+        it["spec"]["paused"] = true.into();
+        it["status"]["updatedReplicas"] = 0.into();
+    };
+    let surged = || Scene::new(1).preferred("a", i32::MIN).pending("b").surge(1, 2, 2, 0);
+    for scene in [|| Scene::new(1).preferred("a", i32::MIN), surged] {
+        let told = json!({"status": {"progressTimestamp": at(0).to_string()}});
+        let scene = scene().with(paused).asked("a", DEPLOYMENT_CLASS, told);
+        let at = |second| scene.at_case(|case| decide(case, at(second)));
+        let decision = at(1);
+        let said: Vec<String> = decision.effects.iter().map(words).collect();
+        let wanted =
+            "reports a: Deployment web: a waits until the rollout of its Deployment is done, which is paused";
+        assert_eq!(said, [wanted]);
+        assert!(decision.recheck_at.is_some_and(|recheck| recheck <= samples::at(300)));
+        let said: Vec<String> = at(300).effects.iter().map(words).collect();
+        assert!(said.iter().any(|said| {
+            said.starts_with("completes a: Deployment web is paused in the middle of a rollout")
+        }));
+    }
+    let fewer = Scene { strategy: Strategy::MaxUnavailable, ..Scene::new(1).with(paused) };
+    let wanted = "completes a: Deployment web is paused in the middle of a rollout";
+    says(&fewer.asked("a", DEPLOYMENT_CLASS, json!({})), &[wanted]);
+}
+
+#[test]
+fn new_pods_that_do_not_come_are_warned_of_before_the_deadline() {
+    let told = json!({"status": {"progressTimestamp": at(0).to_string()}});
+    let surged = |new: Scene| {
+        new.preferred("a", i32::MIN).surge(1, 2, 2, 0).asked("a", DEPLOYMENT_CLASS, told.clone())
+    };
+    let warned = |scene: &Scene, second| scene.at_case(|case| stuck(case, at(second)));
+    let no_room = surged(Scene::new(1).pending("b"));
+    assert_eq!(warned(&no_room, 1), None);
+    let warning = warned(&no_room, 300).unwrap();
+    assert!(
+        warning.starts_with(
+            "a is asked to leave, and waits until b is available, which cannot be scheduled: 0/3 nodes"
+        ),
+        "{warning}"
+    );
+    assert!(warning.contains("left to the eviction API"), "{warning}");
+    // One that only takes its time.
+    let starts = Scene::new(1).pod("b", json!({"status": {"phase": "Pending", "conditions": []}}));
+    assert_eq!(warned(&surged(starts), 300), None);
+    let failure = json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]);
+    let refused = surged(Scene::new(1)).with(|it| it["status"]["conditions"] = failure);
+    assert!(warned(&refused, 300).is_some_and(|warning| warning.contains("exceeded quota")));
 }
 
 #[test]
@@ -814,8 +859,7 @@ fn one_new_pod_that_never_gets_ready_does_not_hold_up_the_others() {
     // Nor where the Deployment has lost its turn: two go for those that are there, and only the third is left to the eviction API.
     assert_eq!(effects(&asked(REPLICA_SET_CLASS, 0), 300), without_it);
     let late = effects(&asked(REPLICA_SET_CLASS, 100), 300);
-    let left =
-        "completes c: Deployment web has no available replacement of the pod: it is left to the eviction API";
+    let left = "completes c: Deployment web has no available replacement of the pod (z is not ready): it is left to the eviction API";
     assert_eq!(late, ["scales to 5 with Some((2, 5, 0))", left]);
 }
 
