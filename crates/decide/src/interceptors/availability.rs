@@ -47,12 +47,14 @@ impl Unavailable {
 
     /// What a sentence about the pod ends with.
     pub fn words(&self) -> String {
+        // The scheduler ends with a full stop, and what is said here goes on.
+        let part = |message: &str| message.trim_end().trim_end_matches('.').to_owned();
         match self {
             Self::Missing => "is not there yet".to_owned(),
             Self::Terminating => "is terminating".to_owned(),
-            Self::Unschedulable { message } => format!("cannot be scheduled: {message}"),
+            Self::Unschedulable { message } => format!("cannot be scheduled: {}", part(message)),
             Self::VolumeCannotMove { message } => {
-                format!("cannot be scheduled, as its volume cannot move to another node: {message}")
+                format!("cannot be scheduled, as its volume cannot move to another node: {}", part(message))
             }
             Self::NotStarted { reason } => format!("does not start: {reason}"),
             Self::NotReady => "is not ready".to_owned(),
