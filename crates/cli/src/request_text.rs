@@ -76,6 +76,7 @@ impl WaitText for RequestWait {
             Self::Manager(ManagerStep::Evict) => "nothing is in the way; the manager has to evict the pod".to_string(),
             Self::Manager(ManagerStep::EndRequest) => "done; the manager has to remove the request".to_string(),
             Self::Manager(ManagerStep::Report) => "the manager has to update the status".to_string(),
+            Self::Manager(ManagerStep::Intercept) => "the manager has its turn as an interceptor".to_string(),
             Self::HiddenBudgets => {
                 "eviction is next; whether a disruption budget is in the way is not known, as you may not list them"
                     .to_string()
@@ -113,6 +114,7 @@ impl WaitText for RequestWait {
             Self::Manager(ManagerStep::Evict) => "manager: eviction".to_string(),
             Self::Manager(ManagerStep::EndRequest) => "manager: clean-up".to_string(),
             Self::Manager(ManagerStep::Report) => "manager: status".to_string(),
+            Self::Manager(ManagerStep::Intercept) => "manager: interceptor".to_string(),
             Self::HiddenBudgets => "budgets you may not list".to_string(),
             Self::Nothing => String::new(),
         }

@@ -46,6 +46,8 @@ pub enum ManagerStep {
     EndRequest,
     /// Write down what is waited for.
     Report,
+    /// Have its turn as the interceptor of the workload.
+    Intercept,
 }
 
 impl ManagerStep {
@@ -56,6 +58,7 @@ impl ManagerStep {
             Self::Evict => "Evict",
             Self::EndRequest => "EndRequest",
             Self::Report => "Report",
+            Self::Intercept => "Intercept",
         }
     }
 }

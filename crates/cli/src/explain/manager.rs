@@ -3,10 +3,12 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use usher_api::EvictionRequest;
+use usher_api::workloads::BundledInterceptor;
 use usher_decide::eviction_request::{Attempt, Left, Passing, SelectingBudget, Turn, overdue_at, turn};
+use usher_decide::interceptors::deployment::CLASSES;
+use usher_decide::request_state::{ManagerStep, RequestState, RequestWait};
 use usher_decide::snapshot::Request;
-
-use usher_decide::request_state::{ManagerStep, RequestState};
+use usher_decide::waiting_on::WaitingOn;
 
 /// What the manager is to do at once should be done by then.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
@@ -81,7 +83,7 @@ pub fn manager(
     may_have_budget: bool,
     now: Timestamp,
 ) -> Option<ManagerFacts> {
-    let due = state.step?;
+    let Some(due) = state.step else { return intercepting(state, known, now) };
     // Since when a budget is as it is, and who else waits for it, is not known here: then only the lease tells.
     let depends_on_budget = may_have_budget && matches!(due, ManagerStep::Evict | ManagerStep::Report);
     if depends_on_budget && (*known.leader == Leader::Unknown || known.leader.is_fresh(now)) {
@@ -100,4 +102,19 @@ pub fn manager(
         due_since: since,
         leader: known.leader.clone(),
     })
+}
+
+/// Bundled interceptors are the manager's: without a leader nothing comes of their turn.
+fn intercepting(state: &RequestState, known: &Known<'_>, now: Timestamp) -> Option<ManagerFacts> {
+    let RequestWait::On(WaitingOn::Interceptor { class, .. }) = &state.wait else { return None };
+    let is_bundled =
+        BundledInterceptor::ALL.iter().any(|it| it.class() == class) || CLASSES.contains(&class.as_str());
+    let due_since = match known.leader {
+        Leader::Unknown => return None,
+        Leader::Missing => known.request.created,
+        Leader::Renewed { at, .. } => *at,
+    };
+    let is_gone = !known.leader.is_fresh(now) && now.duration_since(due_since) >= LEASE_PATIENCE;
+    let leader = known.leader.clone();
+    (is_bundled && is_gone).then_some(ManagerFacts { due: ManagerStep::Intercept, due_since, leader })
 }

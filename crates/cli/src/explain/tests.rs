@@ -196,6 +196,24 @@ fn a_manager_that_does_not_act_is_told_of() {
     assert!(text.contains("the manager runs, but should give the next interceptor its turn since"), "{text}");
     assert!(text.contains("look at its logs in namespace tools\n"), "{text}");
 
+    // Bundled interceptors are the manager's as well, and others are not.
+    let mut turn = request.clone();
+    for (class, is_its) in [("deployment.apps.k8s.io", true), ("db.example.com", false)] {
+        turn["spec"]["interceptors"] = json!([{"interceptorClass": class, "priority": 10001}]);
+        turn["status"] =
+            json!({"activeInterceptorClass": class, "progressTimestamp": "2026-01-01T11:45:00Z"});
+        found = self::found(Some(pod("web-1", "node-1")), Some(turn.clone()), &[]);
+        found.leader = renewed("2026-01-01T11:50:00Z");
+        let text = told(&found);
+        assert_eq!(
+            text.contains("it should act as the interceptor of its workload since 10m ago"),
+            is_its,
+            "{text}"
+        );
+        found.leader = renewed("2026-01-01T11:59:58Z");
+        assert!(!told(&found).contains("manager"), "{}", told(&found));
+    }
+
     request["metadata"]["creationTimestamp"] = json!("2026-01-01T11:59:55Z");
     let young = told(&self::found(Some(pod("web-1", "node-1")), Some(request), &[]));
     assert!(

@@ -145,6 +145,7 @@ pub fn advice(explanation: &Explanation, environment: &Environment, now: Timesta
         ManagerStep::Evict => "evict the pod",
         ManagerStep::EndRequest => "remove the request",
         ManagerStep::Report => "update the status",
+        ManagerStep::Intercept => "act as the interceptor of its workload",
     };
     let since = span::since(manager.due_since, now);
     let told = match &manager.leader {
