@@ -243,23 +243,30 @@ impl Maintenances {
         &self,
         pod: &Pod,
         request: Option<&Request>,
-        effect: PodEffect,
+        effects: &[PodEffect],
         holders: &Holders,
     ) -> Result<(), Failure> {
-        let call = match effect {
-            PodEffect::Request => "create EvictionRequest",
-            PodEffect::Join | PodEffect::Withdraw => "write finalizers of EvictionRequest",
-        };
-        let span = spans::about_pod(call, &pod.key, &pod.uid);
-        let done = self.about_pod(pod, request, effect).instrument(span.clone()).await;
-        spans::end(&span, &done);
-        if let Err(Failure::Refused { reason, message }) = &done {
-            let what = format!("eviction requests in namespace {}", pod.key.namespace);
-            let notice = refused("EvictionRequestNotWritten", reason, &what, message);
-            self.tell(pod_reference(pod), &notice);
-            self.tell_maintenances(holders, &notice);
+        for effect in effects {
+            let call = match effect {
+                PodEffect::Request => "create EvictionRequest",
+                PodEffect::Join | PodEffect::Withdraw => "write finalizers of EvictionRequest",
+                PodEffect::TellThatPodsComeBack => {
+                    self.tell_that_pods_come_back(pod, holders);
+                    continue;
+                }
+            };
+            let span = spans::about_pod(call, &pod.key, &pod.uid);
+            let done = self.about_pod(pod, request, *effect).instrument(span.clone()).await;
+            spans::end(&span, &done);
+            if let Err(Failure::Refused { reason, message }) = &done {
+                let what = format!("eviction requests in namespace {}", pod.key.namespace);
+                let notice = refused("EvictionRequestNotWritten", reason, &what, message);
+                self.tell(pod_reference(pod), &notice);
+                self.tell_maintenances(holders, &notice);
+            }
+            done?;
         }
-        done
+        Ok(())
     }
 
     async fn about_pod(
@@ -280,6 +287,7 @@ impl Maintenances {
                 self.set_finalizers(request, names).await
             }
             (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
+            (PodEffect::TellThatPodsComeBack, _) => Ok(()),
         }
     }
 
@@ -307,7 +315,7 @@ impl Maintenances {
     }
 
     /// Pods come to a node which others like them were asked to leave, and are asked later each time.
-    pub fn tell_of_pods_that_come_back(&self, pod: &Pod, holders: &Holders) {
+    fn tell_that_pods_come_back(&self, pod: &Pod, holders: &Holders) {
         let Some(owner) = &pod.owner else { return };
         let message = format!(
             "pods of {} {}/{} come back to node {}, which is under maintenance, and are asked to leave later each time: see whether their \

@@ -30,6 +30,7 @@ pub mod quantity;
 mod replacements;
 mod replicas;
 pub mod requester;
+pub mod schedule;
 pub mod selector;
 mod slots;
 #[cfg(test)]

@@ -739,7 +739,7 @@ fn elapsed(since: Timestamp, now: Timestamp) -> SignedDuration {
     now.duration_since(since)
 }
 
-fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
+pub(crate) fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 

@@ -530,7 +530,8 @@ fn why_pods_of_a_stateful_set_are_not_available_is_a_field_and_a_line() {
     let told = told(&found);
     let lines = format!(
         "Not available db-3 is not there yet (Missing)\n              db-2 cannot be scheduled, as its volume cannot move to another \
-         node: {message} (VolumeCannotMove)\n"
+         node: {} (VolumeCannotMove)\n",
+        message.trim_end_matches('.')
     );
     assert!(told.contains(&lines), "{told}");
 }

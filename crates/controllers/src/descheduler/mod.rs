@@ -23,6 +23,7 @@ use usher_decide::snapshot::{Key, Request, WatchEvent};
 use usher_descheduler::requester::{
     Asked, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
 };
+use usher_descheduler::schedule::{Schedule, Step};
 use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took, without_place};
 
 use crate::feeds::Feeds;
@@ -33,12 +34,6 @@ use objects::Whole;
 
 /// So many pods are asked at a time.
 const AT_A_TIME: usize = 16;
-/// Changes of nodes that call for a cycle are gathered for so long, and so is what has to be remembered.
-const GATHERED_FOR: SignedDuration = SignedDuration::from_secs(5);
-/// What could not be saved is tried again after this.
-const SAVED_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// Where pods cannot be asked others have their places in the same cycle: so often it is planned again.
-const ROUNDS: usize = 256;
 
 /// How the descheduler runs.
 #[derive(Debug, Clone)]
@@ -129,6 +124,7 @@ pub fn run_until<S: Future<Output = ()>>(
     }
     let (ended, mut end) = signal::channel(false);
     let (tally, carried_out) = signal::channel(CarriedOut::default());
+    let schedule = Schedule::new(options.interval);
     let controller = Controller {
         requester: Requester::new(RequesterOptions {
             instance: options.name.to_string(),
@@ -145,15 +141,11 @@ pub fn run_until<S: Future<Output = ()>>(
         cluster: Cluster::default(),
         planner: Planner::default(),
         policy: None,
-        usage_at: None,
         known: Known::default(),
         kinds: streams.len(),
         told: BTreeSet::new(),
-        last: None,
-        is_wanted: None,
-        save_at: None,
+        schedule,
         is_under_way: false,
-        round: 0,
         promised: HashMap::new(),
         begun: None,
         tally,
@@ -254,22 +246,13 @@ struct Controller {
     planner: Planner,
     requester: Requester,
     policy: Option<Arc<Policy>>,
-    /// When real usage was last read.
-    usage_at: Option<Timestamp>,
     known: Known,
     /// So many kinds of events there are, and of these the first has come, or a list is complete.
     kinds: usize,
     told: BTreeSet<&'static str>,
-    /// When the last cycle began.
-    last: Option<Timestamp>,
-    /// A cycle is wanted at this time, before the interval is over.
-    is_wanted: Option<Timestamp>,
-    /// What is to be remembered is saved at this time, if no cycle does it before.
-    save_at: Option<Timestamp>,
+    schedule: Schedule,
     /// A part of a cycle has begun, and has not ended: who comes back to it was thrown out by a panic.
     is_under_way: bool,
-    /// How often the cycle that is under way has gone on with others. 0: it has not, or none is.
-    round: usize,
     /// Pods that somebody has promised to move in the background.
     promised: HashMap<PodId, Proposal>,
     /// When the cycle that is under way began: for the metric of that name, and decides nothing.
@@ -289,9 +272,8 @@ impl Controller {
             if after.is_none() {
                 self.cluster.remove_node(&name);
             }
-            let begins_cycles = self.options.on_change && self.options.interval.is_some();
-            if begins_cycles && before.is_some() && before.as_ref() != after {
-                self.is_wanted.get_or_insert(later(now, GATHERED_FOR));
+            if self.options.on_change && before.is_some() && before.as_ref() != after {
+                self.schedule.node_changed(now);
             }
         }
     }
@@ -345,10 +327,7 @@ impl Controller {
                 tracing::info!(profiles = policy.profiles.len(), "a policy was read");
                 let is_first = self.policy.is_none();
                 self.policy = Some(Arc::new(policy));
-                self.usage_at = None;
-                if is_first {
-                    self.is_wanted = Some(Timestamp::MIN);
-                }
+                self.schedule.policy_read(is_first);
             }
             Err(why) if self.policy.is_some() => {
                 tracing::error!("{why}; the policy before it holds");
@@ -357,25 +336,15 @@ impl Controller {
         }
     }
 
-    /// When the next cycle begins.
-    fn next(&self) -> Option<Timestamp> {
-        let by_interval = match (self.last, self.options.interval) {
-            (None, _) => Some(Timestamp::MIN),
-            (Some(last), Some(interval)) => Some(later(last, interval)),
-            (Some(_), None) => None,
-        };
-        by_interval.into_iter().chain(self.is_wanted).min()
-    }
-
     /// Plans a cycle, and says what is done about it.
     fn plan(&mut self, policy: &Policy, now: Timestamp) -> Vec<Effect> {
         let begun = std::time::Instant::now();
-        let in_progress = match self.round {
+        let in_progress = match self.schedule.round() {
             0 => self.requester.in_progress(now),
             _ => self.requester.still_in_progress(now),
         };
         let plan = self.planner.plan(&self.cluster, policy, &in_progress, now);
-        if self.round > 0 {
+        if self.schedule.round() > 0 {
             tracing::info!(
                 proposals = plan.proposals.len(),
                 "the cycle goes on with others, as pods could not be asked"
@@ -413,7 +382,6 @@ impl Controller {
 
     /// Saves what is to be remembered; who ends with it has told everything then.
     fn save(&mut self) -> BoxFuture<'static, Done> {
-        self.save_at = None;
         let memory = self.requester.unsaved().filter(|_| !self.options.dry_run);
         let (apply, is_last) = (self.apply.clone(), self.options.interval.is_none());
         let work = async move {
@@ -429,7 +397,7 @@ impl Controller {
         work.boxed()
     }
 
-    /// What came of asking and withdrawing. Whether the cycle goes on with others.
+    /// What came of asking and withdrawing. Whether somebody could not be asked.
     fn carried_out(
         &mut self,
         outcomes: Vec<(Proposal, Way, Asked)>,
@@ -461,7 +429,7 @@ impl Controller {
             }
         }
         self.observer.under_way(self.requester.under_way());
-        is_refused && self.round < ROUNDS
+        is_refused
     }
 
     /// Where the pods count whose requests are withdrawn, by the request.
@@ -548,7 +516,7 @@ impl Reconciler for Controller {
             Event::Remembered(memory) => self.requester.remembered(memory),
         }
         if self.requester.is_unsaved() && !self.options.dry_run {
-            self.save_at.get_or_insert(later(now, GATHERED_FOR));
+            self.schedule.has_unsaved(now);
         }
     }
 
@@ -557,17 +525,11 @@ impl Reconciler for Controller {
     }
 
     fn pending(&mut self, now: Timestamp) -> Pending<Cycle> {
-        let Some(at) = self.is_wanted.into_iter().chain(self.save_at).min() else {
-            return Pending::default();
-        };
-        if self.policy.is_none() {
-            return Pending::default();
+        match self.schedule.due().filter(|_| self.policy.is_some()) {
+            None => Pending::default(),
+            Some(at) if at <= now => Pending { now: vec![Cycle], ..Pending::default() },
+            Some(at) => Pending { at: [(Cycle, at)].into(), ..Pending::default() },
         }
-        if at <= now {
-            return Pending { now: vec![Cycle], ..Pending::default() };
-        }
-        let at = self.last.and(self.next()).map_or(at, |next| next.min(at));
-        Pending { at: [(Cycle, at)].into(), ..Pending::default() }
     }
 
     fn reconcile(&mut self, _: &Cycle, now: Timestamp) -> Reconciled<Done> {
@@ -578,48 +540,43 @@ impl Reconciler for Controller {
             self.ended.send_replace(true);
             return Reconciled::waits(None);
         }
-        let next = self.next();
-        if next.is_some_and(|next| next > now) || (next.is_none() && self.save_at.is_some()) {
-            let is_saved_now = self.save_at.is_some_and(|at| at <= now);
-            let work = is_saved_now.then(|| self.save());
-            return Reconciled { again: next.into_iter().chain(self.save_at).min(), work };
+        let sources = Sources::of(&policy);
+        let step = self.schedule.step(!sources.is_empty(), now);
+        match step {
+            Step::Wait(again) => return Reconciled::waits(again),
+            Step::Save { again } => return Reconciled { again, work: Some(self.save()) },
+            Step::ReadUsage | Step::Plan { .. } => {}
         }
         self.is_under_way = true;
         self.begun.get_or_insert_with(std::time::Instant::now);
-        let sources = Sources::of(&policy);
-        let is_fresh =
-            self.round > 0 || self.usage_at.is_some_and(|at| self.last.is_none_or(|last| at > last));
-        if !sources.is_empty() && !is_fresh {
+        if step == Step::ReadUsage {
             let client = self.client.clone();
             let work = async move { Done::Usage(policy, sources.read(client).await) };
             return Reconciled { again: None, work: Some(work.boxed()) };
         }
-        if self.last.is_none() {
+        if step == (Step::Plan { is_first: true }) {
             let pods = &self.known.pods;
             self.requester.synced(|pod| pods.get(&pod.key) == Some(pod), now);
         }
-        if self.round == 0 {
-            self.last = Some(now);
-        }
-        self.is_wanted = None;
         let effects = self.plan(&policy, now);
         let places = self.places_of(&effects);
         let apply = self.apply.clone();
         let work = async move { carry_out(&apply, effects, &policy, &places).await };
-        Reconciled { again: self.next(), work: Some(work.boxed()) }
+        Reconciled { again: self.schedule.next(), work: Some(work.boxed()) }
     }
 
     fn finish(&mut self, _: &Cycle, done: Done, now: Timestamp) -> Result<(), Failure> {
         match done {
             Done::Usage(policy, read) => {
                 // Another policy that has come meanwhile may go by other usage, which is read then.
-                if self.policy.as_ref().is_some_and(|current| Sources::of(current) == Sources::of(&policy)) {
+                let is_its = |current: &Arc<Policy>| Sources::of(current) == Sources::of(&policy);
+                let is_current = self.policy.as_ref().is_some_and(is_its);
+                if is_current {
                     for why in read.tell(&mut self.cluster) {
                         tracing::warn!("{why}; plugins that go by it do nothing in this cycle");
                     }
-                    self.usage_at = Some(now);
                 }
-                self.is_wanted = Some(now);
+                self.schedule.usage_read(is_current, now);
                 self.is_under_way = false;
                 Ok(())
             }
@@ -630,18 +587,10 @@ impl Reconciler for Controller {
                 for proposal in &not_asked {
                     self.requester.not_asked(&proposal.pod);
                 }
-                if self.carried_out(outcomes, withdrawn, &not_withdrawn, now) {
-                    self.round += 1;
-                    self.is_wanted = Some(now);
-                } else {
-                    self.round = 0;
-                    if let Some(begun) = self.begun.take() {
-                        self.observer.cycled(begun.elapsed());
-                    }
-                    if self.options.interval.is_none() || self.requester.is_unsaved() {
-                        // What came of it is for the next process to know.
-                        self.save_at = Some(now);
-                    }
+                let is_refused = self.carried_out(outcomes, withdrawn, &not_withdrawn, now);
+                let has_ended = self.schedule.carried_out(is_refused, self.requester.is_unsaved(), now);
+                if let Some(begun) = self.begun.take_if(|_| has_ended) {
+                    self.observer.cycled(begun.elapsed());
                 }
                 self.tally.send_modify(|tally| tally.failed += usize::from(is_dropped));
                 // The next cycle looks again: nothing is tried in between.
@@ -658,7 +607,7 @@ impl Reconciler for Controller {
                     Err(failure) => {
                         tracing::warn!("{}", self.apply.not_saved(&failure));
                         self.observer.failed(&failure);
-                        self.save_at = Some(later(now, SAVED_AGAIN_AFTER));
+                        self.schedule.not_saved(now);
                     }
                 }
                 if self.options.interval.is_none() {
@@ -774,8 +723,4 @@ where
 {
     let changed = event.map(|object| object.key()).store(known, Clone::clone);
     changed.into_iter().map(|(key, _)| key).filter(|key| !known.contains_key(key)).collect()
-}
-
-fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
-    time.checked_add(by).unwrap_or(Timestamp::MAX)
 }

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Maintenances, spans};
-use usher_decide::maintenance::decision::{Effect, NodeEffect, PodEffect};
-use usher_decide::maintenance::index::{Index, Item, PodDecision};
+use usher_decide::maintenance::decision::{Effect, NodeEffect};
+use usher_decide::maintenance::index::{Index, Item, PodWithRequest};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
 
 pub use crate::observer::Nobody;
@@ -254,23 +254,18 @@ impl Controller {
     }
 
     fn reconcile_pod(&mut self, key: &Key, now: Timestamp) -> Reconciled<Done> {
-        let Some(PodDecision { pod, request, effect }) = self.index.decide_pod(key) else {
+        let Some((PodWithRequest { pod, request }, decision)) = self.index.decide_pod(key, now) else {
             return Reconciled::waits(None);
         };
-        if effect == PodEffect::Request
-            && let Some(until) = self.index.held_back_until(&pod, now)
-        {
-            self.apply.tell_of_pods_that_come_back(&pod, &self.index.holders(&pod.node));
-            return Reconciled::waits(Some(until));
-        }
-        tracing::debug!(pod = %key, ?effect, "eviction request");
+        let (again, effects) = (decision.recheck_at, decision.effects);
+        tracing::debug!(pod = %key, ?effects, "eviction request");
         let (apply, holders) = (self.apply.clone(), self.index.holders(&pod.node));
         let span = spans::work("reconcile Pod", &key.namespace, &key.name);
         let work = async move {
-            let failure = apply.pod(&pod, request.as_deref(), effect, &holders).await.err();
+            let failure = apply.pod(&pod, request.as_deref(), &effects, &holders).await.err();
             Done { failure, ..Done::default() }
         };
-        Reconciled { again: None, work: Some(work.instrument(span).boxed()) }
+        Reconciled { again, work: Some(work.instrument(span).boxed()) }
     }
 
     fn maintenance_seen(&mut self, maintenance: impl Into<Arc<Maintenance>>, now: Timestamp) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::NodeMaintenanceStatus;
 
-/// What is decided on a maintenance, or on one of its nodes.
+/// What is decided on a maintenance, one of its nodes, or a pod on those.
 pub type Decision<E> = crate::decision::Decision<E, Cause>;
 
 /// A write to the maintenance that was looked at: its UID and resourceVersion are preconditions.
@@ -46,7 +46,7 @@ pub enum NodeEffect {
     Tell(Notice),
 }
 
-/// A write to the eviction request of a pod.
+/// A write to the eviction request of a pod, or word of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodEffect {
     /// Create it, with the finalizer of node maintenance.
@@ -55,6 +55,8 @@ pub enum PodEffect {
     Join,
     /// Take the finalizer off; what becomes of the request is up to the others.
     Withdraw,
+    /// Its workload keeps bringing pods to the node that others of them were asked to leave: that is told.
+    TellThatPodsComeBack,
 }
 
 /// An event on the subject of the decision, and on these maintenances too.

@@ -18,12 +18,11 @@ use super::{Entry, Index, IndexedNode, Item};
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 
-/// What is to be done about a pod's request, and what that was decided from.
+/// A pod that was decided on, and its request.
 #[derive(Debug)]
-pub struct PodDecision {
+pub struct PodWithRequest {
     pub pod: Arc<Pod>,
     pub request: Option<Arc<Request>>,
-    pub effect: PodEffect,
 }
 
 impl Index {
@@ -141,7 +140,7 @@ impl Index {
             nodes.extend(self.nodes.keys().filter(|node| targets.has(node)));
         }
         let keys = nodes.into_iter().flat_map(|node| self.tally.pods_on(node));
-        keys.filter(|key| self.decide_pod(key).is_some_and(|decision| decision.effect == PodEffect::Withdraw))
+        keys.filter(|key| self.effect_on(key).is_some_and(|(_, effect)| effect == PodEffect::Withdraw))
             .count()
     }
 
@@ -203,7 +202,21 @@ impl Index {
         }
     }
 
-    pub fn decide_pod(&self, key: &Key) -> Option<PodDecision> {
+    pub fn decide_pod(&self, key: &Key, now: Timestamp) -> Option<(PodWithRequest, Decision<PodEffect>)> {
+        let (subject, effect) = self.effect_on(key)?;
+        let is_asked = effect == PodEffect::Request;
+        let decision = match self.held_back_until(&subject.pod, now).filter(|_| is_asked) {
+            Some(until) => Decision {
+                recheck_at: Some(until),
+                ..Decision::default().act(PodEffect::TellThatPodsComeBack)
+            },
+            None => Decision::default().act(effect),
+        };
+        Some((subject, decision))
+    }
+
+    /// What is to be done about the request of a pod, sooner or later.
+    fn effect_on(&self, key: &Key) -> Option<(PodWithRequest, PodEffect)> {
         let (pod, class) = self.tally.pod(key)?;
         let request = self.tally.request_of(pod);
         let is_ours = request.is_some_and(|request| pods::is_requested(request));
@@ -221,6 +234,6 @@ impl Index {
             })
         });
         let effect = pods::decide(pod, request.map(|request| &**request), is_targeted)?;
-        Some(PodDecision { pod: pod.clone(), request: request.cloned(), effect })
+        Some((PodWithRequest { pod: pod.clone(), request: request.cloned() }, effect))
     }
 }

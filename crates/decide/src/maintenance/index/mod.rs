@@ -32,7 +32,7 @@ use came_back::CameBack;
 use estimate::Left;
 use tally::{Change, Tally};
 
-pub use decisions::PodDecision;
+pub use decisions::PodWithRequest;
 
 /// Counts are looked at again no more often than this; what changes targets at once.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
@@ -427,7 +427,7 @@ impl Index {
     }
 
     /// Until when a pod is not asked that came to a node which others like it were asked to leave. DaemonSets see to theirs.
-    pub fn held_back_until(&self, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+    fn held_back_until(&self, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
         let owner = pod.owner.as_ref().filter(|_| pod.kind() == PodType::Default)?;
         self.came_back.held_until(&owner.uid, pod, now).filter(|_| self.came_since_drain_began(pod))
     }

@@ -88,9 +88,12 @@ fn write(index: &mut Index, version: u32, spec: Value) -> Value {
     status
 }
 
+fn effects_on(index: &Index, pod: &str) -> Vec<PodEffect> {
+    index.decide_pod(&Key::new("ns", pod), at(1000)).map(|(_, decision)| decision.effects).unwrap_or_default()
+}
+
 fn is_asked(index: &Index, pod: &str) -> bool {
-    let decision = index.decide_pod(&Key::new("ns", pod));
-    decision.is_some_and(|decision| decision.effect == PodEffect::Request)
+    effects_on(index, pod) == [PodEffect::Request]
 }
 
 fn plan() -> Value {
@@ -152,7 +155,7 @@ fn targets_that_somebody_takes_out_of_the_status_come_back_and_nobody_is_let_off
     index.request_seen(request("p", 1, false));
     let targets = status.as_object_mut().unwrap().remove("nodeStatuses").unwrap();
     index.maintenance_seen(maintenance(3, json!({}), &status));
-    assert!(index.decide_pod(&Key::new("ns", "p")).is_none(), "its request is left alone");
+    assert_eq!(effects_on(&index, "p"), [], "its request is left alone");
     assert_eq!(
         write(&mut index, 4, json!({}))["nodeStatuses"][0]["drainTargets"],
         targets[0]["drainTargets"]
@@ -394,7 +397,7 @@ fn a_finalizer_that_somebody_takes_away_lets_go_of_nothing() {
     index.resolve(at(1000));
     let (_, decision) = index.decide_maintenance(&"m".into(), at(1000)).unwrap();
     assert_eq!(decision.effects, [Effect::AddFinalizer]);
-    assert!(index.decide_pod(&Key::new("ns", "p")).is_none(), "its request is left alone");
+    assert_eq!(effects_on(&index, "p"), [], "its request is left alone");
     let (_, decision) = index.decide_node("n1", at(1000)).unwrap();
     assert!(!decision.effects.iter().any(|effect| matches!(effect, NodeEffect::Release { .. })));
 }
@@ -414,7 +417,7 @@ fn a_request_that_nobody_stands_behind_is_withdrawn_whichever_is_told_first() {
         }
         let (soon, _) = index.concerned();
         assert!(soon.contains(&Item::Pod(key.clone())), "the pod first: {is_pod_first}");
-        assert_eq!(index.decide_pod(&key).map(|decision| decision.effect), Some(PodEffect::Withdraw));
+        assert_eq!(effects_on(&index, "p"), [PodEffect::Withdraw]);
     }
 }
 
@@ -437,6 +440,29 @@ fn classes_and_labels_are_forgotten_with_the_pods_and_plans_that_had_them() {
     index.maintenance_gone(&name);
     index.resolve(at(2000));
     assert_eq!(index.tally.classes().len(), 1, "nobody speaks of that label any more");
+}
+
+#[test]
+fn a_pod_that_came_back_is_told_of_and_asked_when_its_pause_is_over() {
+    let mut index = Index::default();
+    index.maintenance_seen(maintenance(1, json!({"drainPlan": plan()}), &json!({})));
+    index.node_seen(node("n1", "n1", 0, true), at(0));
+    let made = |name: &str, second: i64| Pod { created: at(second), ..pod(name, "n1", 100, json!({})) };
+    index.pod_seen(made("p", 0));
+    write(&mut index, 2, json!({"drainPlan": plan()}));
+    assert!(is_asked(&index, "p"));
+    let asked = Request { created: at(999), ..request("p", 1, false) };
+    index.pod_asked(&asked, at(999));
+    index.pod_gone(&Key::new("ns", "p"));
+    index.pod_seen(made("q", 1000));
+    let key = Key::new("ns", "q");
+    let decision = index.decide_pod(&key, at(1000)).unwrap().1;
+    assert_eq!(
+        (decision.effects, decision.recheck_at),
+        (vec![PodEffect::TellThatPodsComeBack], Some(at(1001)))
+    );
+    let decision = index.decide_pod(&key, at(1001)).unwrap().1;
+    assert_eq!((decision.effects, decision.recheck_at), (vec![PodEffect::Request], None));
 }
 
 #[test]
