@@ -168,11 +168,14 @@ fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
         [kind, names @ ..] if !names.is_empty() && is_kind(&kind.to_lowercase()) => {
             names.iter().map(|name| subject(&format!("{kind}/{name}"))).collect()
         }
+        [kind] if is_kind(&kind.to_lowercase()) => Err(format!(
+            "which one is meant? Name it after {kind}, as in {kind}/NAME; a pod that is called so is pod/{kind}"
+        )),
         names => names.iter().map(|name| subject(name)).collect(),
     }
 }
 
-/// A pod may be called so, too; but then it is not the first of several words.
+/// A pod may be called so, too: that is written `pod/deployment`.
 fn is_kind(word: &str) -> bool {
     matches!(word, "pod" | "pods" | "po" | "node" | "nodes" | "no")
         || is_deployment(word)

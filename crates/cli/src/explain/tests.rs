@@ -472,7 +472,7 @@ fn a_pod_or_a_node_may_be_named_in_one_word_or_two() {
     for words in [&["node/a"][..], &["node", "a"], &["no/a"], &["nodes", "a"]] {
         assert_eq!(named(words), node(), "{words:?}");
     }
-    assert_eq!(named(&["node"]), Ok(vec![Subject::Pod("node".into())]), "a pod may be called so");
+    assert_eq!(named(&["pod/node"]), Ok(vec![Subject::Pod("node".into())]), "a pod may be called so");
     let (one, two) = (Subject::Pod("a".into()), Subject::Pod("b".into()));
     for words in [&["a", "b"][..], &["pod/a", "b"], &["pods", "a", "b"], &["Pod", "a", "b"]] {
         assert_eq!(named(words), Ok(vec![one.clone(), two.clone()]), "{words:?}");
@@ -488,6 +488,7 @@ fn a_pod_or_a_node_may_be_named_in_one_word_or_two() {
         ),
         (&["nodemaintenance", "a"], "usher maintenance describe a"),
         (&["node", "node/a"], "cannot be the name of a node"),
+        (&["Deployment"], "which one is meant? Name it after Deployment, as in Deployment/NAME"),
     ] {
         assert!(named(words).unwrap_err().contains(part), "{words:?}");
     }
