@@ -119,6 +119,12 @@ pub const SURGE_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/surge";
 /// The same on a Deployment, as short as a label has to be, and what counts there: annotations are copied to its ReplicaSets and back by
 /// `kubectl rollout undo`, which also removes others.
 pub const SURGE_LABEL: &str = SURGE_ANNOTATION;
+
+/// The name under which the manager's writes appear in `managedFields`.
+pub const FIELD_MANAGER: &str = "usher";
+
+/// The same of what it writes as an interceptor: who gives the turns is somebody else.
+pub const INTERCEPTOR_FIELD_MANAGER: &str = "usher-interceptor";
 /// On a pod that is to take the place of another one: the ReplicaSet that adopts it. It goes when the ReplicaSet has it.
 pub const HAND_OVER_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/hand-over";
 /// On a pod that a ReplicaSet is to delete before others: the deletion cost that it had before, which may be none.

@@ -16,11 +16,10 @@ use kube::{Client, Resource};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use usher_api::EvictionRequest;
+use usher_api::names::FIELD_MANAGER;
+use usher_client::Clock;
 use usher_decide::decision::{About, Notice};
 use usher_decide::snapshot::{Pod, Request};
-
-use crate::requests::FIELD_MANAGER;
-use usher_client::Clock;
 
 /// The same news of the same object is written at most this often.
 const PAUSE: SignedDuration = SignedDuration::from_mins(5);

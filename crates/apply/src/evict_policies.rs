@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use tracing::Instrument as _;
 use usher_api::gateway::Ask;
 use usher_api::lenient::Lenient;
-use usher_api::names::{EVICT_WANTED_ANNOTATION, POD_EVICT_WANTED_ANNOTATION};
+use usher_api::names::{EVICT_WANTED_ANNOTATION, FIELD_MANAGER, POD_EVICT_WANTED_ANNOTATION};
 use usher_client::requests::{Version, set_finalizers};
 use usher_client::{Asking, Clock};
 use usher_decide::evict_policy::{Effect, is_at_work, taint_requester};
 use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::events::Events;
-use crate::requests::{FIELD_MANAGER, Failure, failure_of_write};
+use crate::requests::{Failure, failure_of_write};
 use crate::spans;
 
 /// Carries out effects with this client.

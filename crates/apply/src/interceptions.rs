@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 use usher_api::Refusal;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
-    DELETION_COST_BEFORE_ANNOTATION, HAND_OVER_ANNOTATION, HELD_NODES_CONFIG_MAP,
+    DELETION_COST_BEFORE_ANNOTATION, HAND_OVER_ANNOTATION, HELD_NODES_CONFIG_MAP, INTERCEPTOR_FIELD_MANAGER,
     POD_DELETION_COST_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
 };
 use usher_api::report::Report;
@@ -23,8 +23,7 @@ use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 use usher_decide::decision::limited;
 use usher_decide::interceptors::{AvailablePods, Effect, NewHandOver};
 use usher_decide::snapshot::{
-    AnnotatedSurge, AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request,
-    RequestOnWire, Surge,
+    AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request, RequestOnWire, Surge,
 };
 
 use crate::config_map;
@@ -33,9 +32,6 @@ use crate::requests::{Failure, failure_of_write};
 use crate::spans;
 use crate::written::{Written, precondition};
 use usher_client::{Clock, Evicted, EvictionOptions, evict};
-
-/// The name under which reports appear in `managedFields`: not the manager's, who gives the turns.
-pub const INTERCEPTOR_FIELD_MANAGER: &str = "usher-interceptor";
 
 /// Carries out effects with this client.
 #[derive(Clone)]
@@ -108,9 +104,7 @@ impl Interceptions {
             }
             Effect::Resize { deployment, replicas, surge } => {
                 let span = spans::work("scale Deployment", &deployment.key.namespace, &deployment.key.name);
-                let generation = deployment.generation + i64::from(*replicas != deployment.replicas);
-                let annotated = surge.clone().map(|surge| AnnotatedSurge { surge, generation });
-                let mut metadata = meta(&deployment.uid, &deployment.resource_version, annotated.as_ref());
+                let mut metadata = meta(&deployment.uid, &deployment.resource_version, surge.as_ref());
                 metadata["labels"] = json!({SURGE_LABEL: surge.as_ref().map(Surge::label)});
                 let patch = json!({"metadata": metadata, "spec": {"replicas": replicas}});
                 self.merge::<DeploymentOnWire>(&deployment.key, &patch).instrument(span).await

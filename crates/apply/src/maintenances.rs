@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tracing::Instrument as _;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
-    MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
+    FIELD_MANAGER, MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
     NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
 use usher_api::{EvictionRequest, NodeMaintenance};
@@ -24,7 +24,7 @@ use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request, RequestOnWire};
 
 use crate::events::Events;
-use crate::requests::{FIELD_MANAGER, Failure, breaks_only, failure_of, failure_of_write, remember};
+use crate::requests::{Failure, breaks_only, failure_of, failure_of_write, remember};
 use crate::{spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.

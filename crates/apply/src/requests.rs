@@ -8,6 +8,7 @@ use serde_json::json;
 use tracing::{Instrument as _, Span};
 use usher_api::EvictionRequestStatus;
 use usher_api::lenient::{Lenient, Unreadable};
+use usher_api::names::FIELD_MANAGER;
 use usher_client::requests::{Version, set_finalizers};
 use usher_client::{Evicted, EvictionOptions, evict, kind_of};
 use usher_decide::admission::Rule;
@@ -17,9 +18,6 @@ use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire, is_of_other
 
 use crate::events::Events;
 use crate::{spans, status};
-
-/// The name under which Usher's writes appear in `managedFields`.
-pub const FIELD_MANAGER: &str = "usher";
 
 /// Carries out effects with this client.
 #[derive(Clone)]

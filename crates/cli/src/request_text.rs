@@ -126,7 +126,8 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
         WaitingOn::Interceptor { class, until, .. } => {
             let who = match class.as_str() {
                 DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS => "its Deployment",
-                REPLICA_SET_CLASS => "its ReplicaSet",
+                // It gives up long before the deadline.
+                REPLICA_SET_CLASS => return "its ReplicaSet".to_string(),
                 _ => "interceptor",
             };
             format!("{who}, {} left", span::left(*until, now))

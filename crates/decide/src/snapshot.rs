@@ -17,8 +17,7 @@ use std::sync::Arc;
 
 pub use budget::{Budget, BudgetRule, UnhealthyPolicy};
 pub use deployment::{
-    AnnotatedSurge, Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, SomeAtATime,
-    StaleRecord, Surge,
+    Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, SomeAtATime, StaleRecord, Surge,
 };
 pub use maintenance::Maintenance;
 pub use node::{Node, NodeOnWire, Phase as NodePhase};

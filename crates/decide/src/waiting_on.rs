@@ -120,10 +120,13 @@ impl WaitingOn {
         }
     }
 
-    /// What whoever has its turn says of it.
+    /// What whoever has its turn says of it, or had the last one.
     pub fn said(&self) -> Option<&str> {
         match self {
             Self::Interceptor { message, .. } => Some(message.as_str()).filter(|message| !message.is_empty()),
+            Self::Budget { after: Some(LastTurn { said, .. }), .. } => {
+                Some(said.as_str()).filter(|said| !said.is_empty())
+            }
             _ => None,
         }
     }
@@ -218,10 +221,10 @@ impl WaitingOn {
             ),
             Self::Budget { name, rule, expected_pods, after, .. } if rule.keeps_all(*expected_pods) => {
                 let is_workload = |it: &&LastTurn| is_of_deployment(&it.class) && !it.said.is_empty();
-                let tried = after.as_ref().filter(is_workload).map(|it| {
-                    format!("its Deployment was asked before ({}): mend that, then cancel and ask again; or ", it.said)
-                });
-                let tried = tried.unwrap_or_default();
+                let tried = match after.as_ref().filter(is_workload) {
+                    Some(_) => "mend what its Deployment says in the message, then cancel and ask again; or: ",
+                    None => "",
+                };
                 format!(
                     "{tried}budget {name} has {rule} and {}: {}",
                     pods(*expected_pods),
@@ -255,7 +258,8 @@ impl WaitingOn {
             Self::Finalizers { .. } => "ask the owners of the finalizers to remove them".to_string(),
             Self::Evicted { .. } | Self::PodLookup => "wait a moment".to_string(),
             Self::InterceptorsNotResolved => {
-                "install the webhook configurations, then delete the request: a maintenance asks again by itself, others have to"
+                "install the webhook configurations, then withdraw the request (usher cancel) and ask again; that of a maintenance is \
+                 deleted, and made again by itself"
                     .to_string()
             }
             Self::UnknownInterceptor { .. } => "cancel the request and evict the pod again".to_string(),

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use usher_api::EvictionRequest;
+use usher_api::names::FIELD_MANAGER;
 use usher_api::workloads::BundledInterceptor;
 use usher_decide::eviction_request::{Attempt, Left, Passing, SelectingBudget, Turn, overdue_at, turn};
 use usher_decide::interceptors::deployment::CLASSES;
@@ -14,9 +15,6 @@ use usher_decide::waiting_on::WaitingOn;
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 /// A leader that has not said for so long that it is there is none any more.
 pub const LEASE_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
-/// The manager's field manager.
-const MANAGER: &str = "usher";
-
 /// Whether a manager says that it is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "lease", rename_all_fields = "camelCase")]
@@ -58,7 +56,7 @@ pub fn recorded_attempt(
 }
 
 pub fn is_status_of_manager(manager: &str, subresource: &str) -> bool {
-    manager == MANAGER && subresource == "status"
+    manager == FIELD_MANAGER && subresource == "status"
 }
 
 pub fn last_write(full: &EvictionRequest, by: impl Fn(&str, &str) -> bool) -> Option<Timestamp> {

@@ -261,7 +261,8 @@ fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timesta
 
 /// When it is expected to be done. Expectations know nothing of what blocks, and daemons stay.
 pub fn eta(maintenance: &NodeMaintenance, all: &NodeProgress, now: Timestamp) -> Option<String> {
-    let at = super::eta(maintenance).filter(|_| !all.is_down_to_daemons())?;
+    let is_blocked = all.blocked > 0 && all.blocked >= all.left();
+    let at = super::eta(maintenance).filter(|_| !all.is_down_to_daemons() && !is_blocked)?;
     let at_best = if all.blocked > 0 && at > now { " at best" } else { "" };
     Some(format!("{}{at_best}", span::eta(at, now)))
 }
@@ -283,11 +284,10 @@ pub fn cause(cause: &Cause, with_advice: bool) -> String {
     let sentence = cause.waits.sentence();
     let count = plural(cause.count, "pod");
     let said = cause.waits.said();
+    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
     if !with_advice {
-        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
         return format!("{sentence} ({count}){said}");
     }
-    let said = said.map(|said| format!("; it says: {said}")).unwrap_or_default();
     let mut pods: Vec<String> = cause.pods.iter().map(ToString::to_string).collect();
     if cause.count > NAMED {
         pods.push("...".to_string());

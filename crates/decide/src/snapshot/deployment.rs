@@ -8,7 +8,8 @@ use kube::core::Selector;
 use serde::{Deserialize, Serialize};
 use usher_api::evict_policy::MaxUnavailable;
 use usher_api::names::{
-    INTERCEPTOR_PRIORITY_ANNOTATION, POD_DELETION_COST_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
+    INTERCEPTOR_FIELD_MANAGER, INTERCEPTOR_PRIORITY_ANNOTATION, POD_DELETION_COST_ANNOTATION,
+    SURGE_ANNOTATION, SURGE_LABEL,
 };
 use usher_api::workloads::strategy_annotation;
 
@@ -32,8 +33,6 @@ pub struct Deployment {
     pub min_ready_seconds: u32,
     pub is_paused: bool,
     pub surge: Option<Surge>,
-    /// Counts the changes of its spec.
-    pub generation: i64,
     /// Its status is about the spec that it has.
     pub is_observed: bool,
     /// It has pods of older templates.
@@ -58,8 +57,8 @@ pub struct DeploymentUpdate {
 /// A record of a surge on a Deployment that means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaleRecord {
-    /// The annotation is there without the label: it came back from a ReplicaSet, or somebody has removed the label. The pods that it has
-    /// too many if the latter.
+    /// The annotation is there without the label, and somebody else has written it: it came back from a ReplicaSet, say. So many pods it
+    /// would have too many if it counted.
     Annotation { surplus: Option<u32> },
     /// Somebody else has written the label: it cannot be read, or leaves no pod.
     Label,
@@ -121,31 +120,21 @@ impl Surge {
         format!("{}-{}-{}", self.by, self.replicas, self.reverted)
     }
 
-    /// What cannot be read, or leaves nothing of what there was before, was not written here.
     fn of_label(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').map(|number| number.parse().ok());
         let (by, replicas, reverted) = (numbers.next()??, numbers.next()??, numbers.next()??);
-        let is_ours = numbers.next().is_none() && (by == 0 || by < replicas);
-        is_ours.then_some(Self { by, replicas, reverted })
+        let read = Self { by, replicas, reverted };
+        Some(read).filter(|read| numbers.next().is_none() && read.makes_sense())
     }
-}
 
-/// A surge as it is in the annotation of the Deployment, for people, and for the case that somebody removes the label. ReplicaSets get a
-/// copy, which `kubectl rollout undo` brings back; but never without a change of the spec.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AnnotatedSurge {
-    #[serde(flatten)]
-    pub surge: Surge,
-    /// That of the Deployment since it was written with it.
-    #[serde(default)]
-    pub generation: i64,
-}
-
-impl AnnotatedSurge {
-    fn read(text: &str) -> Option<Self> {
+    fn of_annotation(text: &str) -> Option<Self> {
         let read: Option<Self> = serde_json::from_str(text).ok();
-        read.filter(|it| it.surge.by < it.surge.replicas)
+        read.filter(Self::makes_sense)
+    }
+
+    /// What cannot be read, or leaves nothing of what there was before, was not written here.
+    fn makes_sense(&self) -> bool {
+        self.by == 0 || self.by < self.replicas
     }
 }
 
@@ -243,12 +232,14 @@ impl From<DeploymentOnWire> for Deployment {
         let failure = status.conditions.into_iter().flatten();
         let mut failure = failure.filter(|it| it.kind == "ReplicaFailure" && it.status == "True");
         let replicas = count(spec.replicas, 1);
-        let generation = meta.generation.unwrap_or(0);
-        let annotated = annotation.and_then(|text| AnnotatedSurge::read(text));
-        let annotated = annotated.filter(|it| it.surge.replicas == replicas);
+        let annotated = annotation.and_then(|text| Surge::of_annotation(text));
+        // Where somebody has removed the label, the annotation counts if it is the manager's own: ReplicaSets get a copy, and
+        // `kubectl rollout undo` writes that back as its own.
+        let mut writers = meta.managed_fields.iter().flatten();
+        let is_own = writers.any(|entry| entry.manager.as_deref() == Some(INTERCEPTOR_FIELD_MANAGER));
         let labelled = label.and_then(|text| Surge::of_label(text));
-        let still_holds = annotated.as_ref().filter(|it| it.generation == generation && generation > 0);
-        let surge = labelled.or_else(|| still_holds.map(|it| it.surge.clone()));
+        let surge = labelled.or_else(|| annotated.clone().filter(|_| is_own));
+        let annotated = annotated.filter(|it| it.by > 0 && it.replicas == replicas);
         let at_a_time = MaxUnavailable::of(annotations).map(|it| it.of_replicas(replicas));
         let cost = spec.template.metadata.annotations.as_ref();
         let cost = cost.and_then(|all| all.get(POD_DELETION_COST_ANNOTATION));
@@ -267,11 +258,10 @@ impl From<DeploymentOnWire> for Deployment {
             stale_record: match (label, annotation) {
                 _ if surge.is_some() => None,
                 (Some(_), _) => Some(StaleRecord::Label),
-                (None, Some(_)) => Some(StaleRecord::Annotation { surplus: annotated.map(|it| it.surge.by) }),
+                (None, Some(_)) => Some(StaleRecord::Annotation { surplus: annotated.map(|it| it.by) }),
                 (None, None) => None,
             },
             surge,
-            generation,
             replicas,
             // Who says how many go at a time need not say how it is updated.
             rolling_update: (!recreates || at_a_time.is_some()).then(|| DeploymentUpdate {
@@ -281,7 +271,7 @@ impl From<DeploymentOnWire> for Deployment {
             }),
             min_ready_seconds: count(spec.min_ready_seconds, 0),
             is_paused: spec.paused,
-            is_observed: status.observed_generation.unwrap_or(0) >= generation,
+            is_observed: status.observed_generation.unwrap_or(0) >= meta.generation.unwrap_or(0),
             has_old_pods: status.replicas.unwrap_or(0) > status.updated_replicas.unwrap_or(0),
             replica_failure: failure.next().map(|it| it.message),
             key: Key::new(text(meta.namespace), text(meta.name)),
@@ -419,24 +409,37 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_counts_without_the_label_until_the_spec_changes() {
-        let of = |text: &str| -> Deployment {
-            let meta = json!({"name": "web", "generation": 7, "annotations": {SURGE_ANNOTATION: text}});
-            let object = json!({"metadata": meta, "spec": {"replicas": 3}});
+    fn an_annotation_counts_without_the_label_if_it_is_the_managers_own() {
+        let of = |text: &str, manager: &str| -> Deployment {
+            let fields =
+                json!({"f:metadata": {"f:annotations": {"f:evictionrequest.coordination.k8s.io/surge": {}}}});
+            let others =
+                json!({"f:metadata": {"f:annotations": {"f:other": {}}}, "f:spec": {"f:replicas": {}}});
+            let object = json!({
+                "metadata": {
+                    "name": "web", "annotations": {SURGE_ANNOTATION: text}, "managedFields": [
+                        {"manager": manager, "fieldsV1": fields}, {"manager": INTERCEPTOR_FIELD_MANAGER, "fieldsV1": others}, {"manager": "x"},
+                    ],
+                },
+                "spec": {"replicas": 3},
+            });
             serde_json::from_value::<DeploymentOnWire>(object).unwrap().into()
         };
         let surge = Surge { by: 1, replicas: 3, reverted: 0 };
-        let text = serde_json::to_string(&AnnotatedSurge { surge: surge.clone(), generation: 7 }).unwrap();
-        assert_eq!(text, r#"{"by":1,"replicas":3,"generation":7}"#);
-        assert_eq!((of(&text).surge, of(&text).stale_record), (Some(surge), None));
-        for (text, surplus) in [
-            (r#"{"by":1,"replicas":3,"generation":6}"#, Some(1)),
-            (r#"{"by":1,"replicas":3}"#, Some(1)),
-            (r#"{"by":1,"replicas":4,"generation":7}"#, None),
-            (r#"{"by":3,"replicas":3,"generation":7}"#, None),
-            ("nonsense", None),
+        let text = serde_json::to_string(&surge).unwrap();
+        assert_eq!(text, r#"{"by":1,"replicas":3}"#);
+        let own = of(&text, INTERCEPTOR_FIELD_MANAGER);
+        assert_eq!((own.surge, own.stale_record), (Some(surge), None));
+        // Somebody has scaled since, which is looked at as with a label.
+        let scaled = of(r#"{"by":1,"replicas":4}"#, INTERCEPTOR_FIELD_MANAGER);
+        assert_eq!(scaled.surge, Some(Surge { by: 1, replicas: 4, reverted: 0 }));
+        for (text, manager, surplus) in [
+            (text.as_str(), "kubectl-rollout", Some(1)),
+            (r#"{"by":1,"replicas":4}"#, "kubectl-rollout", None),
+            (r#"{"by":3,"replicas":3}"#, INTERCEPTOR_FIELD_MANAGER, None),
+            ("nonsense", INTERCEPTOR_FIELD_MANAGER, None),
         ] {
-            let found = of(text);
+            let found = of(text, manager);
             assert_eq!(found.surge, None, "{text}");
             assert_eq!(found.stale_record, Some(StaleRecord::Annotation { surplus }), "{text}");
         }

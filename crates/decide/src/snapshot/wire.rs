@@ -236,7 +236,7 @@ pub(crate) struct StatefulSetStatus {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct DeploymentOnWire {
-    #[serde(deserialize_with = "slim")]
+    #[serde(deserialize_with = "slim_with_surgers")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub(crate) spec: DeploymentSpec,
@@ -435,17 +435,18 @@ impl<W> Default for Slim<W> {
     }
 }
 
-/// An entry of `managedFields`: only whether it has the time of the last progress, and whose it is.
+/// An entry of `managedFields`: only whether it has what somebody decides by, and whose it is.
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Write {
+#[serde(rename_all = "camelCase", default, bound = "F: Deserialize<'de> + Default")]
+struct Write<F> {
     manager: Option<String>,
-    fields_v1: Fields,
+    fields_v1: F,
 }
 
+/// The time of the last progress.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Fields {
+struct Progress {
     #[serde(rename = "f:status")]
     status: StatusFields,
 }
@@ -454,7 +455,29 @@ struct Fields {
 #[serde(default)]
 struct StatusFields {
     #[serde(rename = "f:progressTimestamp")]
-    progress: Option<serde::de::IgnoredAny>,
+    progress: Option<IgnoredAny>,
+}
+
+/// The record of a surge.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SurgeRecord {
+    #[serde(rename = "f:metadata")]
+    metadata: MetadataFields,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct MetadataFields {
+    #[serde(rename = "f:annotations")]
+    annotations: AnnotationFields,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct AnnotationFields {
+    #[serde(rename = "f:evictionrequest.coordination.k8s.io/surge")]
+    surge: Option<IgnoredAny>,
 }
 
 /// Only those that somebody decides by: whether it is a mirror pod, which interceptors a pod names, whether a request knows them, what
@@ -525,15 +548,24 @@ pub(crate) fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::
 
 /// Of `managedFields` only those who wrote the time of the last progress are kept.
 fn slim_with_reporters<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    let mut slim = Slim::<Write>::deserialize(from)?;
-    let writes = slim.managed_fields.take();
-    let reporters = writes.map(|writes| {
-        let reports = writes.into_iter().filter(|write| write.fields_v1.status.progress.is_some());
-        reports
+    let slim = Slim::<Write<Progress>>::deserialize(from)?;
+    Ok(with_writers(slim, |fields| fields.status.progress.is_some()))
+}
+
+/// Of `managedFields` only those who wrote the record of a surge are kept.
+fn slim_with_surgers<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let slim = Slim::<Write<SurgeRecord>>::deserialize(from)?;
+    Ok(with_writers(slim, |fields| fields.metadata.annotations.surge.is_some()))
+}
+
+fn with_writers<F>(mut slim: Slim<Write<F>>, has: impl Fn(&F) -> bool) -> ObjectMeta {
+    let writes = slim.managed_fields.take().map(|writes| {
+        let writes = writes.into_iter().filter(|write| has(&write.fields_v1));
+        writes
             .map(|write| ManagedFieldsEntry { manager: write.manager, ..ManagedFieldsEntry::default() })
             .collect()
     });
-    Ok(ObjectMeta { managed_fields: reporters, ..meta(slim) })
+    ObjectMeta { managed_fields: writes, ..meta(slim) }
 }
 
 fn meta<W>(slim: Slim<W>) -> ObjectMeta {

@@ -41,7 +41,7 @@ use preference::{called_off, comes_first, is_below_marks, mark_of, preferences};
 use size::{accept, lower, max_surge, raise, resize};
 use state::{SurgeState, state};
 pub(super) use telling::stuck;
-use telling::{SETTLE, is_rollout, obstacles, tell_progress};
+use telling::{SETTLE, is_rollout, obstacles, tell_progress, tell_what_is_missing, warned_at};
 
 /// So often a surge is tried where somebody sets it back.
 const TRIES: u32 = 2;
@@ -112,12 +112,12 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         _ => None,
     });
     match resized {
-        // One write at a time.
         None => decision.effects.extend(without_stale_record(case.deployment)),
         Some(replicas) if case.requests.is_empty() && replicas < case.deployment.replicas => {
             decision.effects.push(taken_back(case.deployment, replicas));
         }
-        Some(_) => {}
+        // It is written over.
+        Some(_) => decision.effects.extend(tell_stale_record(case.deployment)),
     }
     decision
 }
@@ -125,7 +125,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
 /// Nobody is asked to leave any more, or nobody was: a label that somebody has copied counts as well, and must not do so in silence.
 fn taken_back(deployment: &Deployment, replicas: u32) -> Effect {
     let message = format!(
-        "None of its pods is asked to leave: scaled from {} to {replicas}, as the label {SURGE_LABEL} says that the rest was for a while",
+        "None of its pods is asked to leave: scaled from {} to {replicas}, as its record of a surge ({SURGE_LABEL}) says that the rest was for a while",
         deployment.replicas
     );
     tell(deployment, false, "SurgeTakenBack", message)
@@ -144,42 +144,31 @@ pub(super) fn tell(
 
 /// Only the record goes, and what it was is told.
 fn without_stale_record(deployment: &Deployment) -> Vec<Effect> {
-    let Some(stale) = deployment.stale_record.filter(|_| deployment.surge.is_none()) else {
-        return Vec::new();
-    };
+    let told = tell_stale_record(deployment);
+    told.into_iter().flat_map(|told| [resize(deployment, deployment.replicas, None), told]).collect()
+}
+
+fn tell_stale_record(deployment: &Deployment) -> Option<Effect> {
     let replicas = deployment.replicas;
-    let told = match stale {
-        StaleRecord::Label => tell(
-            deployment,
-            true,
-            "UnknownSurge",
-            format!(
-                "Somebody else has written the label {SURGE_LABEL}, which says by how much Usher has scaled a Deployment up for a \
-                 while. It makes no sense as it is, and was removed; the replicas stay as they are"
-            ),
+    let stale = deployment.stale_record.filter(|_| deployment.surge.is_none())?;
+    let what = match stale {
+        StaleRecord::Label => format!(
+            "Somebody else has written the label {SURGE_LABEL}, which says by how much Usher has scaled a Deployment up for a while. \
+             It makes no sense as it is"
         ),
-        StaleRecord::Annotation { surplus: Some(by) } => tell(
-            deployment,
-            true,
-            "UnknownSurge",
-            format!(
-                "The annotation {SURGE_ANNOTATION} says that {by} of {replicas} replicas are there for a while only, but the label of \
-                 that name is missing, and others have changed the Deployment since. The annotation was removed, and the replicas \
-                 stay as they are: scale to {} if nobody wants {replicas}",
-                replicas.saturating_sub(by)
-            ),
+        StaleRecord::Annotation { surplus: Some(by) } => format!(
+            "The annotation {SURGE_ANNOTATION} says that {by} of {replicas} replicas are there for a while only, but the label of that \
+             name is missing, and somebody else has written the annotation: scale to {} if nobody wants {replicas}. It does not count",
+            replicas.saturating_sub(by)
         ),
-        StaleRecord::Annotation { surplus: None } => tell(
-            deployment,
-            false,
-            "UnknownSurge",
-            format!(
-                "The annotation {SURGE_ANNOTATION} is of another time, such as kubectl rollout undo brings it back from a \
-                 ReplicaSet. It was removed; the replicas stay as they are"
-            ),
+        StaleRecord::Annotation { surplus: None } => format!(
+            "The annotation {SURGE_ANNOTATION} is of another time, such as kubectl rollout undo brings it back from a ReplicaSet. It \
+             does not count"
         ),
     };
-    vec![resize(deployment, replicas, None), told]
+    let is_warning = stale != StaleRecord::Annotation { surplus: None };
+    let message = format!("{what}, and the replicas stay as they are");
+    Some(tell(deployment, is_warning, "UnknownSurge", message))
 }
 
 fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
@@ -267,10 +256,16 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
     } else if !state.in_between.is_empty() {
         decision.waiting_on = Some(Wait::Others);
     } else if !state.given_over.is_empty() {
-        decision.effects.extend(delete(case, &state, (most, may_shrink), now));
+        let deleted = delete(case, &state, (most, may_shrink), now);
+        if deleted.is_empty() {
+            decision.effects.extend(tell_what_is_missing(case, &state, now));
+        }
+        decision.effects.extend(deleted);
         let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(case, request));
+        let told = state.given_over.iter().filter(|_| !state.is_replaced());
+        let told = told.map(|(_, request)| later(progress_of(request), SETTLE));
         let fewer = without_others(case, &state).map(|(_, at)| at);
-        decision.recheck_at = beats.chain(fewer).filter(|at| *at > now).min();
+        decision.recheck_at = beats.chain(told).chain(fewer).filter(|at| *at > now).min();
         decision.waiting_on = Some(Wait::Others);
     } else {
         let target = u32::try_from(state.waiting.len().min(most)).unwrap_or(u32::MAX);
@@ -306,7 +301,9 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
         let beats = state
             .waiting
             .iter()
-            .flat_map(|(_, request)| [next_beat(request), later(progress_of(request), SETTLE)])
+            .flat_map(|(_, request)| {
+                [next_beat(request), warned_at(request), later(progress_of(request), SETTLE)]
+            })
             .chain(state.waiting.iter().filter_map(|(_, request)| ends_after_autoscaler(case, request)))
             .chain(paused_until(case, &state));
         let ready = state.unavailable.iter().filter_map(|(_, why)| match why {
@@ -407,20 +404,18 @@ fn wait_of(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Wait {
 /// A rollout that is paused may go on in a moment: so long that is waited for.
 fn paused_until(case: &Case<'_>, state: &SurgeState<'_>) -> Option<Timestamp> {
     let is_paused = case.deployment.is_paused && case.deployment.has_old_pods;
-    let surges = !matches!(case.strategy, Strategy::Off | Strategy::MaxUnavailable);
-    let waiting = state.waiting.iter().filter(|_| is_paused && surges);
+    let waiting = state.waiting.iter().filter(|_| is_paused && case.strategy != Strategy::MaxUnavailable);
     waiting.map(|(_, request)| patience_ends(case, request).unwrap_or(Timestamp::MAX)).min()
 }
 
 /// Why nothing is done for its pods.
 fn declines(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Option<String> {
     let deployment = case.deployment;
-    if !deployment.is_deleting && paused_until(case, state).is_some_and(|until| now < until) {
-        return None;
-    }
     let most = deployment.rolling_update.as_ref().map_or(0, |update| max_surge(case, update, &state.size));
     let is_reverted = state.size.reverted >= TRIES && !case.hands_over();
-    why_not(deployment, case.strategy, most, is_reverted).or_else(|| {
+    let may_go_on = paused_until(case, state).is_some_and(|until| now < until);
+    let paused = || why_paused(deployment).filter(|_| !may_go_on);
+    why_never(deployment, case.strategy, most, is_reverted).or_else(paused).or_else(|| {
         if matches!(case.strategy, Strategy::Off | Strategy::MaxUnavailable) {
             return None;
         }
@@ -436,8 +431,24 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Option<S
 
 const LEFT: &str = "it is left to the eviction API";
 
-/// Why nothing would be done for the pods of a Deployment, whichever they are.
+/// Why nothing would be done for the pods of a Deployment now, whichever they are.
 fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_reverted: bool) -> Option<String> {
+    why_never(deployment, strategy, max_surge, is_reverted).or_else(|| why_paused(deployment))
+}
+
+fn why_paused(deployment: &Deployment) -> Option<String> {
+    let name = &deployment.key.name;
+    (deployment.is_paused && deployment.has_old_pods)
+        .then(|| format!("Deployment {name} is paused in the middle of a rollout: {LEFT}"))
+}
+
+/// The same, whether a rollout is paused or not.
+fn why_never(
+    deployment: &Deployment,
+    strategy: Strategy,
+    max_surge: u32,
+    is_reverted: bool,
+) -> Option<String> {
     let name = &deployment.key.name;
     let annotation = EVICTION_REQUEST_STRATEGY_ANNOTATION;
     if deployment.rolling_update.is_none() {
@@ -454,9 +465,6 @@ fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_rever
         return Some(format!(
             "Deployment {name} gives all its pods the lowest deletion cost, so that none can be made to go first: {LEFT}"
         ));
-    }
-    if deployment.is_paused && deployment.has_old_pods {
-        return Some(format!("Deployment {name} is paused in the middle of a rollout: {LEFT}"));
     }
     match strategy {
         Strategy::Off => Some(format!("Deployment {name} opted out: {LEFT}")),

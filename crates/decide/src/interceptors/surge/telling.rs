@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use usher_api::names::REPLICA_SET_CLASS;
 use usher_api::report::Report;
 use usher_api::workloads::Strategy;
 
 use super::super::availability::{Unavailable, batch, later, only_time_is_left, why_unavailable};
-use super::super::{Effect, next_beat};
+use super::super::{Effect, has_turn, next_beat};
 use super::hand_over::{awaited, replacement};
 use super::state::{SurgeState, state};
-use super::{Case, progress_of};
+use super::{Case, PATIENCE, place, progress_of};
 use crate::eviction_request::overdue_at;
 use crate::snapshot::{Pod, Request};
 
@@ -42,27 +43,37 @@ pub(super) fn tell_progress(
         } else {
             format!("{} waits for its turn, {at_once} at a time", pod.key.name)
         };
-        let finish = (!is_stuck).then_some(finish);
+        // One that has passed was wrong, and is no better for those that could be made now.
+        let has_passed =
+            request.status.expected_interceptor_finish_time.as_ref().is_some_and(|time| time.0 < now)
+                && moved <= progress_of(request);
+        let finish = (!is_stuck && !has_passed).then_some(finish);
         effects.extend(report(case, pod, request, (&words, finish, moved), now));
     }
     effects
 }
 
-/// What its owner is warned of in time: new pods do not come by themselves, and at the deadline the others go without them.
+/// What its owner is warned of in time: new pods do not come, and some time after the deadline the others go without them.
 pub fn stuck(case: &Case<'_>, now: Timestamp) -> Option<String> {
     let state = state(case, now);
     let (pod, request) = state.waiting.first().filter(|_| case.strategy != Strategy::MaxUnavailable)?;
-    let is_over = |request: &Request| now >= next_beat(request);
-    if is_rollout(case) || !is_stuck(case, &state, now) || !is_over(request) {
+    if now < warned_at(request) && (now < next_beat(request) || !is_stuck(case, &state, now)) {
         return None;
     }
+    let overdue = overdue_at(request);
+    let at = if place(request, REPLICA_SET_CLASS).is_some() { later(overdue, PATIENCE) } else { overdue };
     Some(format!(
-        "{} is asked to leave, and waits until {}. Without progress until {} it is left to the eviction API, which asks its \
+        "{} is asked to leave, and waits until {}. Without progress it is left to the eviction API at {}, which asks its \
          disruption budget and makes no other pod first",
         pod.key.name,
         waits_for(case, &state, request, now),
-        overdue_at(request).strftime("%Y-%m-%d %H:%M:%SZ")
+        at.strftime("%Y-%m-%d %H:%M:%SZ")
     ))
+}
+
+/// From then on it does not matter why there is no progress: half of its time is over.
+pub(super) fn warned_at(request: &Request) -> Timestamp {
+    later(progress_of(request), request.deadline / 2)
 }
 
 /// What is waited for does not come by itself, and nobody knows when it does.
@@ -114,10 +125,10 @@ pub(super) fn report(
         return None;
     }
     let progress = is_first || has_moved;
-    if !progress && is_told {
+    let has_no_estimate = finish.is_none() && request.status.expected_interceptor_finish_time.is_some();
+    if !progress && is_told && !has_no_estimate {
         return None;
     }
-    let has_no_estimate = finish.is_none() && request.status.expected_interceptor_finish_time.is_some();
     let finish = finish.filter(|_| progress);
     let report = Report { progress, finish, has_no_estimate, message: Some(message), ..Report::default() };
     Some(Effect::Report { request: request.clone(), report: Box::new(report) })
@@ -133,6 +144,26 @@ fn is_other(message: &str, before: &str) -> bool {
 pub(super) fn is_rollout(case: &Case<'_>) -> bool {
     let deployment = case.deployment;
     deployment.has_old_pods || (!deployment.is_observed && deployment.surge.is_none())
+}
+
+/// In the turn of the ReplicaSet: what those wait for that have no replacement any more. That is no progress.
+pub(super) fn tell_what_is_missing(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
+    if state.is_replaced() || state.is_shrinking {
+        return Vec::new();
+    }
+    let asked = state.given_over.iter().filter(|(_, request)| {
+        has_turn(request, REPLICA_SET_CLASS) && now >= later(progress_of(request), SETTLE)
+    });
+    asked
+        .filter_map(|(pod, request)| {
+            let words = waits_for(case, state, request, now);
+            let message =
+                format!("Deployment {}: {} waits until {words}", case.deployment.key.name, pod.key.name);
+            let report = Report { message: Some(message), ..Report::default() };
+            let is_news = is_other(report.message.as_deref()?, &request.status.message);
+            is_news.then(|| Effect::Report { request: (*request).clone(), report: Box::new(report) })
+        })
+        .collect()
 }
 
 /// Why those that are to stay are not available.

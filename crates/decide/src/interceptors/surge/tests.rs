@@ -1,10 +1,12 @@
 use serde_json::{Value, json};
-use usher_api::names::{REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL};
+use usher_api::names::{
+    INTERCEPTOR_FIELD_MANAGER, REPLICA_SET_CLASS, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL,
+};
 
 use super::super::availability::{asked_at, ready_at};
 use super::super::samples::{self, at};
 use super::*;
-use crate::snapshot::{AnnotatedSurge, AutoscalerOnWire, DeploymentOnWire, PreferredForDeletion, Surge};
+use crate::snapshot::{AutoscalerOnWire, DeploymentOnWire, PreferredForDeletion, Surge};
 
 /// A Deployment `web` with the same UID, and what is asked of its pods.
 pub struct Scene {
@@ -405,6 +407,9 @@ fn a_paused_rollout_is_waited_for_in_patience() {
             said.starts_with("completes a: Deployment web is paused in the middle of a rollout")
         }));
     }
+    let never = Scene::new(1).with(paused).with(|it| it["spec"]["strategy"] = json!({"type": "Recreate"}));
+    let wanted = "completes a: Deployment web has the strategy Recreate";
+    says(&never.asked("a", DEPLOYMENT_CLASS, json!({})), &[wanted]);
     let fewer = Scene { strategy: Strategy::MaxUnavailable, ..Scene::new(1).with(paused) };
     let wanted = "completes a: Deployment web is paused in the middle of a rollout";
     says(&fewer.asked("a", DEPLOYMENT_CLASS, json!({})), &[wanted]);
@@ -427,9 +432,10 @@ fn new_pods_that_do_not_come_are_warned_of_before_the_deadline() {
         "{warning}"
     );
     assert!(warning.contains("left to the eviction API"), "{warning}");
-    // One that only takes its time.
-    let starts = Scene::new(1).pod("b", json!({"status": {"phase": "Pending", "conditions": []}}));
-    assert_eq!(warned(&surged(starts), 300), None);
+    // One that may only take its time.
+    let starts = || Scene::new(1).pod("b", json!({"status": {"phase": "Pending", "conditions": []}}));
+    assert_eq!(warned(&surged(starts()), 899), None);
+    assert!(warned(&surged(starts()), 900).is_some_and(|warning| warning.contains("which is not ready")));
     let failure = json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]);
     let refused = surged(Scene::new(1)).with(|it| it["status"]["conditions"] = failure);
     assert!(warned(&refused, 300).is_some_and(|warning| warning.contains("exceeded quota")));
@@ -461,12 +467,21 @@ fn a_pod_whose_replacement_is_not_there_in_the_turn_of_its_replica_set_is_left_t
         given_over(Scene::new(1).preferred("a", i32::MIN).surge(1, 2, 2, 0).pending("b"), "a", second)
     };
     says(&lost(1), &[]);
-    assert_eq!(lost(1).decide().recheck_at, Some(at(299)));
+    assert_eq!(lost(1).decide().recheck_at, Some(at(4)));
+    // What is missing is told, which is no progress.
+    let waits =
+        "reports a: Deployment web: a waits until b is available, which cannot be scheduled: 0/3 nodes";
+    says(&lost(10), &[waits]);
+    let decision = lost(10).decide();
+    assert_eq!(decision.recheck_at, Some(at(290)));
+    assert!(matches!(&decision.effects[..], [Effect::Report { report, .. }] if !report.progress));
     // The one that came for it goes first, as it is not available, and would stay in its place.
     let left = "completes a: Deployment web has no available replacement of the pod";
     says(&lost(300), &["scales to 1 with None", left]);
     // A rollout is waited for.
-    says(&lost(300).with(|it| it["status"]["updatedReplicas"] = 0.into()), &[]);
+    let rolls_out = |it: &mut Value| it["status"]["updatedReplicas"] = 0.into();
+    let waits = "reports a: Deployment web: a waits until the rollout of its Deployment is done";
+    says(&lost(300).with(rolls_out), &[waits]);
 }
 
 /// Given over, `second` after its replacement was available.
@@ -486,7 +501,7 @@ fn a_pod_for_whose_surge_another_one_went_is_surged_for_again() {
     let given_up = ["completes a: Deployment web has no available replacement of the pod"];
     says(&refused(300), &given_up);
     says(&alone(1).autoscaler(4, 5, None), &[]);
-    assert_eq!(alone(1).autoscaler(4, 5, None).decide().recheck_at, Some(at(299)));
+    assert_eq!(alone(10).autoscaler(4, 5, None).decide().recheck_at, Some(at(290)));
     says(&alone(300).autoscaler(4, 5, None), &given_up);
     // Two went, for a surge of which one is left: the first of them goes for that, and no other.
     let two = |by: u32, replicas: u32, there: &[&str]| {
@@ -1029,23 +1044,34 @@ fn pods_of_the_lowest_deletion_cost_are_left_to_the_eviction_api() {
 
 #[test]
 fn an_annotation_that_came_back_from_a_replica_set_is_removed() {
-    let annotated = |generation: i64, replicas: u32| {
-        let record = AnnotatedSurge { surge: Surge { by: 1, replicas, reverted: 0 }, generation };
-        let text = serde_json::to_string(&record).unwrap();
-        move |it: &mut Value| it["metadata"]["annotations"] = json!({SURGE_ANNOTATION: text})
+    let annotated = |manager: &'static str, replicas: u32| {
+        let text = serde_json::to_string(&Surge { by: 1, replicas, reverted: 0 }).unwrap();
+        let fields =
+            json!({"f:metadata": {"f:annotations": {"f:evictionrequest.coordination.k8s.io/surge": {}}}});
+        move |it: &mut Value| {
+            it["metadata"]["annotations"] = json!({SURGE_ANNOTATION: text});
+            it["metadata"]["managedFields"] = json!([{"manager": manager, "fieldsV1": fields}]);
+        }
     };
-    says(&Scene::new(2).with(annotated(1, 3)), &["scales to 2 with None", "tells UnknownSurge"]);
-    says(&Scene::new(3).with(annotated(0, 3)), &["scales to 3 with None", "tells UnknownSurge"]);
-    let surged =
-        Scene::new(2).pod("c", json!({})).preferred("a", i32::MIN).surge(1, 3, 3, 0).with(annotated(0, 3));
+    for replicas in [2, 3] {
+        let copied = Scene::new(replicas).with(annotated("kubectl-rollout", 3));
+        let unknown = format!("scales to {replicas} with None");
+        says(&copied, &[&unknown, "tells UnknownSurge"]);
+        // The surge that pods need overwrites it, and nobody has to guess what it was.
+        let more = format!("scales to {}", replicas + 1);
+        let asked = copied.asked("a", DEPLOYMENT_CLASS, json!({}));
+        says(&asked, &[&more, "prefers a", "reports a", "tells UnknownSurge"]);
+    }
+    let new = || Scene::new(2).pod("c", json!({})).preferred("a", i32::MIN);
+    let surged = new().surge(1, 3, 3, 0).with(annotated("kubectl-rollout", 3));
     says(&surged.asked("a", DEPLOYMENT_CLASS, json!({})), &["completes a"]);
-    // Nobody has changed the Deployment since it was written, but for the label: it counts.
-    let surged = || Scene::new(3).preferred("c", i32::MIN).with(annotated(1, 3));
+    // Somebody has removed the label, and the annotation is the manager's own: it counts.
+    let surged = || Scene::new(3).preferred("c", i32::MIN).with(annotated(INTERCEPTOR_FIELD_MANAGER, 3));
     says(&surged(), &["scales to 2 with None", "tells SurgeTakenBack"]);
     let labelled = |it: &mut Value| it["metadata"]["labels"] = json!({SURGE_LABEL: "nonsense"});
     says(&surged().with(labelled), &["scales to 2 with None", "tells SurgeTakenBack"]);
-    let asked = Scene::new(2).pod("c", json!({})).preferred("a", i32::MIN);
-    let asked = asked.with(annotated(1, 3)).with(|it| it["spec"]["replicas"] = 3.into());
+    let asked =
+        new().with(annotated(INTERCEPTOR_FIELD_MANAGER, 3)).with(|it| it["spec"]["replicas"] = 3.into());
     says(&asked.asked("a", DEPLOYMENT_CLASS, json!({})), &["completes a"]);
 }
 
@@ -1060,7 +1086,7 @@ fn a_label_that_somebody_else_has_written_takes_no_replica_away() {
     says(&Scene::new(2).with(labelled("1-4-0")), &["scales to 2 with None"]);
     // The surge that pods need overwrites it.
     let asked = Scene::new(2).with(labelled("nonsense")).asked("a", DEPLOYMENT_CLASS, json!({}));
-    says(&asked, &["scales to 3 with Some((1, 3, 0))", "prefers a", "reports a"]);
+    says(&asked, &["scales to 3 with Some((1, 3, 0))", "prefers a", "reports a", "tells UnknownSurge"]);
 }
 
 #[test]
