@@ -36,6 +36,8 @@ pub enum Finding {
         pods: Vec<Key>,
         /// Their Deployments that would surge if they had a `maxSurge`.
         without_surge: Vec<Key>,
+        /// Their Deployments that would surge if there were room.
+        without_room: Vec<Key>,
     },
     /// The disruption controller cannot count the pods of the budget, and so lets nobody go.
     FailedBudget {
@@ -245,14 +247,17 @@ impl Finding {
             Self::TwoBudgets { budgets, .. } => {
                 format!("change the selectors of {} so that only one selects the pod", joined(budgets))
             }
-            Self::ClosedBudget { rule, expected, without_surge, .. } if without_surge.is_empty() => {
-                rule.remedy(*expected)
+            Self::ClosedBudget { rule, expected, without_surge, without_room, .. } => {
+                let first = "so that new pods come first and no budget is asked";
+                let surge = match (&without_surge[..], &without_room[..]) {
+                    ([], []) => String::new(),
+                    ([], _) => format!("make room for Deployment {}, {first}; or ", joined(without_room)),
+                    (_, _) => {
+                        format!("set maxSurge of Deployment {} to 1, {first}; or ", joined(without_surge))
+                    }
+                };
+                format!("{surge}{}", rule.remedy(*expected))
             }
-            Self::ClosedBudget { rule, expected, without_surge, .. } => format!(
-                "set maxSurge of Deployment {} to 1, so that new pods come first and no budget is asked; or {}",
-                joined(without_surge),
-                rule.remedy(*expected)
-            ),
             Self::FailedBudget { .. } => {
                 "see the events of the budget; its pods need a controller with a scale".to_string()
             }
@@ -276,7 +281,8 @@ impl Finding {
                     .to_string()
             }
             Self::NoPlace(_) => {
-                "add nodes, or drain fewer at a time in separate maintenances; until then the pods stay Pending"
+                "add nodes, or drain fewer at a time in separate maintenances; until then the pods stay Pending, and those of Deployments \
+                 that surge stay where they are until their deadline"
                     .to_string()
             }
             Self::Overlap(overlap) if overlap.is_waited_for => {

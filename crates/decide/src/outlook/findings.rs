@@ -1,6 +1,6 @@
 //! What the pods of the drained nodes would meet on their way out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -61,6 +61,14 @@ struct Closed<'a> {
     pods: Vec<Key>,
     /// Their Deployments that would surge if they had a `maxSurge`.
     without_surge: BTreeSet<Key>,
+    /// Their Deployments that would surge if there were room.
+    without_room: BTreeSet<Key>,
+}
+
+/// The Deployment of a pod, if it would surge with one or the other.
+struct CouldSurge {
+    with_max_surge: Option<Key>,
+    with_room: Option<Key>,
 }
 
 /// Pods that take from one budget, and how many of them in which wave.
@@ -70,17 +78,19 @@ struct Slow<'a> {
     by_wave: BTreeMap<usize, usize>,
 }
 
-/// What pods meet, each with the number of the wave in which it leaves.
+/// What pods meet, each with the number of the wave in which it leaves. For `misfits` there is no room elsewhere, and so no surge either.
 pub fn findings<'a>(
     pods: impl Iterator<Item = (usize, &'a Pod)>,
     budgets: &'a [Budget],
     workloads: &Workloads,
+    misfits: &HashSet<&Key>,
     now: Timestamp,
 ) -> Vec<Finding> {
     let shelf = Shelf::of(budgets);
     let mut groups = Groups::default();
     for (wave, pod) in pods {
-        groups.sort_in(pod, wave, &shelf, workloads, now);
+        let has_room = !misfits.contains(&pod.pod.key);
+        groups.sort_in(pod, (wave, has_room), &shelf, workloads, now);
     }
     groups.told()
 }
@@ -89,7 +99,7 @@ impl<'a> Groups<'a> {
     fn sort_in(
         &mut self,
         pod: &'a Pod,
-        wave: usize,
+        (wave, has_room): (usize, bool),
         shelf: &Shelf<'a>,
         workloads: &Workloads,
         now: Timestamp,
@@ -103,6 +113,8 @@ impl<'a> Groups<'a> {
         let surge = workloads
             .surge(&pod.pod)
             .filter(|_| pod.has_bundled_controller() && !workloads.is_off(BundledInterceptor::Deployment));
+        let without_room = surge.as_ref().filter(|_| !has_room).map(|(owner, _)| owner.clone());
+        let surge = surge.filter(|_| has_room);
         let surges = surge.is_some();
         // Without a budget there is nothing that it is better than.
         if let Some(surge) = surge.filter(|_| !budgets.is_empty()) {
@@ -117,7 +129,9 @@ impl<'a> Groups<'a> {
             _ if is_answered => DaemonFate::Leaves,
             _ => DaemonFate::Unanswered,
         });
-        let stays = self.stays(pod, &budgets, daemon_set, workloads.lacks_max_surge(&pod.pod), now);
+        let could_surge =
+            CouldSurge { with_max_surge: workloads.lacks_max_surge(&pod.pod), with_room: without_room };
+        let stays = self.stays(pod, &budgets, daemon_set, could_surge, now);
         // What is said of one that stays is enough.
         let goes_by = workloads.max_unavailable(&pod.pod).filter(|_| is_answered && !stays);
         if let Some((owner, at_once)) = goes_by {
@@ -146,7 +160,7 @@ impl<'a> Groups<'a> {
         pod: &'a Pod,
         budgets: &[&'a Budget],
         daemon_set: Option<DaemonFate>,
-        lacks_max_surge: Option<Key>,
+        could_surge: CouldSurge,
         now: Timestamp,
     ) -> bool {
         let strategy = daemon_set.map(|fate| match fate {
@@ -194,10 +208,16 @@ impl<'a> Groups<'a> {
             }
             _ => {
                 if let Some(budget) = budgets.first() {
-                    let closed = || Closed { budget, pods: Vec::new(), without_surge: BTreeSet::new() };
+                    let closed = || Closed {
+                        budget,
+                        pods: Vec::new(),
+                        without_surge: BTreeSet::new(),
+                        without_room: BTreeSet::new(),
+                    };
                     let closed = self.closed.entry(&budget.budget.key).or_insert_with(closed);
                     closed.pods.push(key);
-                    closed.without_surge.extend(lacks_max_surge);
+                    closed.without_surge.extend(could_surge.with_max_surge);
+                    closed.without_room.extend(could_surge.with_room);
                 }
             }
         }
@@ -219,7 +239,7 @@ impl<'a> Groups<'a> {
     fn told(self) -> Vec<Finding> {
         let mut all = Vec::new();
         all.extend(self.two_budgets.into_iter().map(|(budgets, pods)| Finding::TwoBudgets { budgets, pods }));
-        all.extend(self.closed.into_values().map(|Closed { budget, pods, without_surge }| {
+        all.extend(self.closed.into_values().map(|Closed { budget, pods, without_surge, without_room }| {
             let key = budget.budget.key.clone();
             match &budget.uncounted {
                 Some(Uncounted::Failed(why)) => Finding::FailedBudget { budget: key, why: why.clone(), pods },
@@ -229,6 +249,7 @@ impl<'a> Groups<'a> {
                     expected: budget.budget.expected_pods,
                     pods,
                     without_surge: without_surge.into_iter().collect(),
+                    without_room: without_room.into_iter().collect(),
                 },
             }
         }));

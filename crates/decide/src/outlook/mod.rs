@@ -129,32 +129,18 @@ pub fn outlook(maintenance: &Maintenance, cluster: &Cluster, now: Timestamp) -> 
         let pods = wave.iter().filter_map(|name| pods.get(&**name)).flatten();
         pods.map(move |pod| (number, *pod))
     });
-    let mut findings = findings::findings(by_wave, &cluster.budgets, &cluster.workloads, now);
-    without_room(&mut findings, &fit);
+    let misfits: HashSet<&Key> = fit.misfits.iter().flat_map(|misfit| &misfit.pods).collect();
+    let mut findings = findings::findings(by_wave, &cluster.budgets, &cluster.workloads, &misfits, now);
     findings.extend(fit.misfits.iter().cloned().map(Finding::NoPlace));
     findings.extend(overlaps.into_iter().map(Finding::Overlap));
     findings.sort_by_cached_key(rank);
     Outlook { plan: maintenance.plan.clone(), waves: stops, findings, fit, open_nodes }
 }
 
-/// A surge needs room for its pods: where there is none, nobody is promised one.
-fn without_room(findings: &mut Vec<Finding>, fit: &Fit) {
-    let misfits: HashSet<&Key> = fit.misfits.iter().flat_map(|misfit| &misfit.pods).collect();
-    findings.retain_mut(|finding| {
-        let Finding::Surge { pods, surging, rounds, .. } = finding else { return true };
-        let all = pods.len();
-        pods.retain(|pod| !misfits.contains(pod));
-        if pods.len() < all {
-            *rounds = pods.len().div_ceil(surging.by.max(1) as usize);
-        }
-        !pods.is_empty()
-    });
-}
-
 /// What these pods would meet if they were asked to leave at once, worst first.
 pub fn of_pods(pods: &[&Pod], budgets: &[Budget], workloads: &Workloads, now: Timestamp) -> Vec<Finding> {
     let pods = pods.iter().copied().map(|pod| (0, pod));
-    let mut findings = findings::findings(pods, budgets, workloads, now);
+    let mut findings = findings::findings(pods, budgets, workloads, &HashSet::new(), now);
     findings.sort_by_cached_key(rank);
     findings
 }

@@ -203,13 +203,16 @@ fn what_workloads_say_of_their_pods_is_told() {
         let has_one = advice.starts_with("set maxSurge of Deployment shop/own to 1");
         assert_eq!(has_one, surge == 0, "{advice}");
     }
-    // No surge is promised where there is no room for it.
+    // No surge is promised where there is no room for it, and then its budget has the word.
     let workloads = Workloads::new(None, vec![], vec![]).with_deployments(vec![deployment(1, None)]);
     let nodes = vec![node("n1", "8")];
     let no_room = cluster(nodes, vec![of_deployment("a")], vec![budget("b", 3, 3)]);
     let outlook = look(&Cluster { workloads, ..no_room }, &["n1"]);
     let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
-    assert_eq!(found, ["1 pod will not fit: no node remains"]);
+    let closed = "1 pod cannot be evicted: budget shop/b has minAvailable 3 and 3 pods";
+    assert_eq!(found, [closed, "1 pod will not fit: no node remains"]);
+    let advice = outlook.findings[0].advice();
+    assert!(advice.starts_with("make room for Deployment shop/own, so that new pods come first"), "{advice}");
     // Opted in: the eviction API is asked, and so are budgets.
     let fewer = "3 pods of Deployment shop/own, which lets 1 go at a time: at least 3 rounds";
     let closed = "3 pods cannot be evicted: budget shop/b has minAvailable 3 and 3 pods";
