@@ -27,7 +27,7 @@ use usher_tests::seeds::{self, Named};
 use usher_tests::upheaval::an_hour_of_faults;
 
 /// Seeds in a test run; `USHER_SEEDS` asks for more.
-const FEW: u64 = 2;
+const FEW: u64 = 4;
 const SETTLED: Duration = Duration::from_secs(60);
 
 #[test]

@@ -27,7 +27,7 @@ use usher_tests::scenario::beside::answer_inside;
 use usher_tests::seeds::{self, Named, Trace};
 
 /// Seeds that every run of the tests goes through; `make seeds` asks for more.
-const FEW: u64 = 4;
+const FEW: u64 = 16;
 const TROUBLE: Duration = Duration::from_secs(2400);
 const INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 const TTL: SignedDuration = SignedDuration::from_mins(8);

@@ -27,7 +27,7 @@ use usher_tests::scenario::beside::{WITHOUT_SURGES, answer_inside};
 use usher_tests::seeds::{self, Named, Trace};
 
 /// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
-const FEW: u64 = 6;
+const FEW: u64 = 20;
 const TROUBLE: Duration = Duration::from_secs(600);
 /// No maintenance is larger.
 const MEBIBYTE: usize = 1 << 20;

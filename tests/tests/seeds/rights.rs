@@ -26,7 +26,7 @@ use usher_tests::scenario::beside::{WITHOUT_SURGES, answer_inside, manager};
 use usher_tests::seeds::{self, Named, Trace};
 
 /// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
-const FEW: u64 = 6;
+const FEW: u64 = 20;
 const STEPS: usize = 60;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// May write maintenances, and delete no node.

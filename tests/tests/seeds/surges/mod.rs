@@ -35,7 +35,7 @@ use self::apps::{
 };
 
 /// Seeds that every run of the tests goes through; `make seeds` asks for more.
-const FEW: u64 = 4;
+const FEW: u64 = 24;
 const TROUBLE: Duration = Duration::from_secs(600);
 /// So much of what was written is shown where pods are missing.
 const HISTORY: usize = 200;
