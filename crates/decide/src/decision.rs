@@ -83,13 +83,18 @@ impl Notice {
 }
 
 /// So many characters the server takes in the message of an event. Statuses could hold more, for nobody to read.
-const LONGEST_MESSAGE: usize = 1024;
+pub(crate) const LONGEST_MESSAGE: usize = 1024;
 
 /// A text that may hold the words of others, who may be at any length: the server refuses a status or event that is too long,
 /// and then nobody would hear of it.
 pub fn limited(text: String) -> String {
-    match text.char_indices().nth(LONGEST_MESSAGE) {
+    cut(text, LONGEST_MESSAGE)
+}
+
+/// The text, or as many letters of it as fit.
+pub(crate) fn cut(text: String, letters: usize) -> String {
+    match text.char_indices().nth(letters) {
         None => text,
-        Some(_) => text.chars().take(LONGEST_MESSAGE - 3).chain("...".chars()).collect(),
+        Some(_) => text.chars().take(letters.saturating_sub(3)).chain("...".chars()).collect(),
     }
 }

@@ -7,6 +7,7 @@ use usher_api::names::{
 };
 
 use crate::eviction_request::Refusal;
+use crate::interceptors::surge::has_failed;
 use crate::snapshot::BudgetRule;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,9 +221,8 @@ impl WaitingOn {
                  or remove it"
             ),
             Self::Budget { name, rule, expected_pods, after, .. } if rule.keeps_all(*expected_pods) => {
-                let is_workload = |it: &&LastTurn| is_of_deployment(&it.class) && !it.said.is_empty();
-                let tried = match after.as_ref().filter(is_workload) {
-                    Some(_) => "mend what its Deployment says in the message, then cancel and ask again; or: ",
+                let tried = match after.as_ref().filter(|it| has_failed(&it.said)) {
+                    Some(_) => "mend what keeps new pods of its Deployment from coming, then cancel and ask again; or: ",
                     None => "",
                 };
                 format!(

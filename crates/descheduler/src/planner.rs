@@ -139,7 +139,7 @@ impl Planner {
             known.policy == *policy
                 && known.environment == environment
                 && known.now <= now
-                && !known.is_crowded(cluster)
+                && !known.remembers_too_much(cluster)
         });
         let mut known = match self.known.take() {
             Some(known) if fresh => known,
@@ -219,7 +219,7 @@ impl Known {
     }
 
     /// Plugins remember shapes that are gone. When those are many, all is learned anew.
-    fn is_crowded(&self, cluster: &Cluster) -> bool {
+    fn remembers_too_much(&self, cluster: &Cluster) -> bool {
         let plugins = self.profiles.iter().flat_map(|profile| {
             profile.deschedule.iter().chain(profile.balance.iter().map(|one| &one.plugin))
         });

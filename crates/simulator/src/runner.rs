@@ -61,7 +61,7 @@ pub(crate) async fn run(
     runner.begin().await;
     let mut in_a_row: u64 = 0;
     loop {
-        runner.take_in_news();
+        runner.take_events();
         runner.queue.wake(runner.now());
         match runner.queue.take() {
             Some(task) => runner.reconcile(task),
@@ -148,7 +148,7 @@ impl Runner {
     }
 
     /// Everything that has happened already.
-    fn take_in_news(&mut self) {
+    fn take_events(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             self.obey(&command);
         }

@@ -138,7 +138,7 @@ pub(crate) struct Gateway {
     refused: Mutex<VecDeque<Instant>>,
     at_a_time: Semaphore,
     /// When all places were last taken.
-    crowded: Mutex<Option<Instant>>,
+    late_at: Mutex<Option<Instant>>,
 }
 
 /// What a namespace says of its pods.
@@ -166,7 +166,7 @@ impl Gateway {
             said: Mutex::default(),
             refused: Mutex::default(),
             at_a_time: Semaphore::new(AT_A_TIME),
-            crowded: Mutex::default(),
+            late_at: Mutex::default(),
         }
     }
 
@@ -187,7 +187,7 @@ impl Gateway {
         let judged = timeout(JUDGED_WITHIN, async {
             let place = timeout(PLACE_WITHIN, self.at_a_time.acquire()).await;
             if self.at_a_time.available_permits() == 0 {
-                *self.crowded.lock() = Some(Instant::now());
+                *self.late_at.lock() = Some(Instant::now());
             }
             let _place = place.ok()?;
             Some(self.judge(admission, &namespace, &pod.name, &user_info, &eviction).await)
@@ -196,7 +196,7 @@ impl Gateway {
             Ok(Some(done)) => done,
             // Others are in the way, and soon are not: one that asks again finds a place.
             Ok(None) => Done::Refuse(Answer::Busy, BUSY.to_owned()),
-            Err(_) if self.is_crowded() => Done::Refuse(Answer::Busy, BUSY.to_owned()),
+            Err(_) if self.is_late() => Done::Refuse(Answer::Busy, BUSY.to_owned()),
             Err(_) => Done::Failed("the cluster did not answer in time".to_owned()),
         };
         let (counted, answer) = match done {
@@ -379,8 +379,8 @@ impl Gateway {
     }
 
     /// Whether it is us who are late, and not the cluster.
-    fn is_crowded(&self) -> bool {
-        self.crowded.lock().is_some_and(|at| at.elapsed() < 2 * JUDGED_WITHIN)
+    fn is_late(&self) -> bool {
+        self.late_at.lock().is_some_and(|at| at.elapsed() < 2 * JUDGED_WITHIN)
     }
 
     /// With this one.

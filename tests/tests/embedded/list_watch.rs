@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tower::ServiceExt;
-use usher_tests::follower::{Follower, State, Wish};
+use usher_tests::follower::{Follower, State, Subscribed};
 
 const CASES: u32 = 160;
 const NAMES: usize = 8;
@@ -58,9 +58,9 @@ fn colour(object: &Value) -> &str {
 }
 
 /// Everybody follows something else, and in another way.
-fn wishes() -> [Wish; FOLLOWERS] {
+fn subscriptions() -> [Subscribed; FOLLOWERS] {
     let all = "/api/v1/configmaps";
-    let wish = |path: &str, query: &str, selects, limit, streaming| Wish {
+    let subscription = |path: &str, query: &str, selects, limit, streaming| Subscribed {
         path: path.to_owned(),
         query: query.to_owned(),
         selects,
@@ -69,18 +69,18 @@ fn wishes() -> [Wish; FOLLOWERS] {
     };
     let red = "labelSelector=colour%3Dred";
     [
-        wish(all, "", |_| true, Some(2), false),
-        wish(all, "", |_| true, None, true),
-        wish(all, red, |object| colour(object) == "red", Some(1), false),
-        wish(all, red, |object| colour(object) == "red", None, true),
-        wish(
+        subscription(all, "", |_| true, Some(2), false),
+        subscription(all, "", |_| true, None, true),
+        subscription(all, red, |object| colour(object) == "red", Some(1), false),
+        subscription(all, red, |object| colour(object) == "red", None, true),
+        subscription(
             "/api/v1/namespaces/left/configmaps",
             "labelSelector=colour+notin+%28red%29",
             |object| object["metadata"]["namespace"] == "left" && colour(object) != "red",
             Some(3),
             false,
         ),
-        wish(
+        subscription(
             all,
             "fieldSelector=metadata.name%3Dm3",
             |object| object["metadata"]["name"] == "m3",
@@ -168,8 +168,8 @@ impl Writer {
         }
     }
 
-    fn truth(&self, wish: &Wish) -> State {
-        let selected = self.objects.iter().filter(|(_, object)| (wish.selects)(object));
+    fn truth(&self, subscription: &Subscribed) -> State {
+        let selected = self.objects.iter().filter(|(_, object)| (subscription.selects)(object));
         let version =
             |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         selected.map(|(key, object)| (key.clone(), version(object))).collect()
@@ -186,7 +186,8 @@ struct Tally {
 
 async fn followers_agree_with_the_server(ops: &[Op]) -> Tally {
     let mut writer = Writer::new().await;
-    let mut followers = wishes().map(|wish| Follower::new(writer.cluster.service(), wish));
+    let mut followers =
+        subscriptions().map(|subscription| Follower::new(writer.cluster.service(), subscription));
     for op in ops {
         match *op {
             Op::Step(number, events) => drop(followers[number].step(events).await.unwrap()),
@@ -195,9 +196,9 @@ async fn followers_agree_with_the_server(ops: &[Op]) -> Tally {
         }
     }
     let mut tally = Tally { writes: writer.writes, ..Tally::default() };
-    for (follower, wish) in followers.iter_mut().zip(wishes()) {
+    for (follower, subscription) in followers.iter_mut().zip(subscriptions()) {
         while follower.step(1000).await.unwrap() {}
-        assert_eq!(follower.state(), &writer.truth(&wish), "{wish:?}");
+        assert_eq!(follower.state(), &writer.truth(&subscription), "{subscription:?}");
         tally.restarts += follower.starts - 1;
         tally.bookmarks += follower.bookmarks;
     }
@@ -272,8 +273,8 @@ fn kube_watchers_end_with_the_servers_state() {
                     (key, object.resource_version().unwrap().parse().unwrap())
                 })
                 .collect();
-            let wish = Wish { selects: *selects, ..wishes()[0].clone() };
-            assert_eq!(found, writer.truth(&wish), "watcher {number}");
+            let subscription = Subscribed { selects: *selects, ..subscriptions()[0].clone() };
+            assert_eq!(found, writer.truth(&subscription), "watcher {number}");
         }
         assert!(writer.writes > 150, "{}", writer.writes);
     });

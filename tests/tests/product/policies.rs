@@ -914,6 +914,12 @@ async fn by_how_much_a_deployment_surges_is_the_managers_to_say(cluster: TestClu
     scene.expect("changed", TENANT, &one, &labelled("2-4-0".into()), 403, theirs).await;
     scene.expect("left alone", TENANT, &one, &json!({"spec": {"replicas": 9}}), 200, "").await;
     scene.expect("removed", TENANT, &one, &labelled(Value::Null), 200, "").await;
+    // Nor may others pass for the manager with the annotation, which counts without the label.
+    let annotated = json!({"metadata": {"annotations": {SURGE_ANNOTATION: r#"{"by":3,"replicas":4}"#}}});
+    let in_its_name = format!("{one}?fieldManager=usher-interceptor");
+    scene.expect("in its name", TENANT, &in_its_name, &annotated, 403, theirs).await;
+    scene.expect("its own", MANAGER, &in_its_name, &annotated, 200, "").await;
+    scene.expect("in another", TENANT, &format!("{one}?fieldManager=me"), &annotated, 200, "").await;
     // Such as from a backup: what it says is the number that its owner did not want.
     let kept = deployment("kept", json!({SURGE_LABEL: "1-4-0"}));
     scene.expect("made with one", TENANT, path, &kept, 201, "").await;

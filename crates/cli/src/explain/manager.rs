@@ -6,7 +6,6 @@ use usher_api::EvictionRequest;
 use usher_api::names::FIELD_MANAGER;
 use usher_api::workloads::BundledInterceptor;
 use usher_decide::eviction_request::{Attempt, Left, Passing, SelectingBudget, Turn, overdue_at, turn};
-use usher_decide::interceptors::deployment::CLASSES;
 use usher_decide::request_state::{ManagerStep, RequestState, RequestWait};
 use usher_decide::snapshot::Request;
 use usher_decide::waiting_on::WaitingOn;
@@ -105,8 +104,7 @@ pub fn manager(
 /// Bundled interceptors are the manager's: without a leader nothing comes of their turn.
 fn intercepting(state: &RequestState, known: &Known<'_>, now: Timestamp) -> Option<ManagerFacts> {
     let RequestWait::On(WaitingOn::Interceptor { class, .. }) = &state.wait else { return None };
-    let is_bundled =
-        BundledInterceptor::ALL.iter().any(|it| it.class() == class) || CLASSES.contains(&class.as_str());
+    let is_bundled = BundledInterceptor::has_class(class);
     let due_since = match known.leader {
         Leader::Unknown => return None,
         Leader::Missing => known.request.created,

@@ -9,6 +9,7 @@ use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 use usher_decide::interceptors::deployment::CLASSES;
 use usher_decide::interceptors::is_wanted;
 use usher_decide::interceptors::surge::{Case, describe, strategy_of};
+use usher_decide::node_state::Urgency;
 use usher_decide::snapshot::{Autoscaler, Deployment, Request};
 
 use crate::explain::{Found, UnavailableFacts, slim_pod, slim_request};
@@ -124,9 +125,12 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
     let mut groups = groups(leaving(), None, now);
     let is_own_turn =
         |group: &Group| group.waiting_on.names.iter().any(|name| CLASSES.contains(&name.as_str()));
-    for group in groups.iter_mut().filter(|group| is_own_turn(group)) {
-        // The same is told above.
-        group.said = None;
+    // Where the manager does not run, that is told.
+    for group in groups.iter_mut().filter(|group| is_own_turn(group) && group.urgency != Urgency::Late) {
+        if !unavailable.is_empty() || described.missing > 0 {
+            // The same is told above.
+            group.said = None;
+        }
         group.advice = "wait until enough others of its pods are available".to_owned();
     }
     let is_available = |name: &str| !unavailable.iter().any(|it| it.pod == name);

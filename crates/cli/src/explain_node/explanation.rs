@@ -75,7 +75,7 @@ pub struct Group {
     /// Of the first of them.
     pub waiting_on: WaitingOnFacts,
     pub sentence: String,
-    /// What the interceptor that has the turn says of the first of them.
+    /// What the interceptor that has the turn, or had the last one, says of the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
     pub advice: String,

@@ -163,7 +163,8 @@ pub fn told(sheet: &mut Sheet, group: &Group, environment: &Environment, now: Ti
     let more = count.saturating_sub(NAMED);
     sheet.put("", &if more > 0 { format!("{named} and {more} more") } else { named });
     if let Some(said) = &group.said {
-        sheet.put("  Message", said);
+        let of = if count > 1 { "of the first: " } else { "" };
+        sheet.put("  Message", &format!("{of}{said}"));
     }
     if let Some(since) = group.since {
         sheet.put("  Since", &span::since(since, now));

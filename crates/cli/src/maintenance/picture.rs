@@ -284,7 +284,8 @@ pub fn cause(cause: &Cause, with_advice: bool) -> String {
     let sentence = cause.waits.sentence();
     let count = plural(cause.count, "pod");
     let said = cause.waits.said();
-    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+    let of = if cause.count > 1 { "of the first: " } else { "" };
+    let said = said.map(|said| format!(": {of}{said}")).unwrap_or_default();
     if !with_advice {
         return format!("{sentence} ({count}){said}");
     }

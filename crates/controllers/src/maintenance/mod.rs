@@ -70,8 +70,8 @@ struct Done {
     /// The object as it was written.
     fresh: Option<Fresh>,
     failure: Option<Failure>,
-    /// A fight over the node was told.
-    told_fight: bool,
+    /// A conflict over the node was told.
+    told_conflict: bool,
     /// The status of the maintenance was written.
     status_taken: bool,
 }
@@ -186,8 +186,8 @@ impl Reconciler for Controller {
             }
             Some(Fresh::Node(_)) | None => {}
         }
-        if let (Item::Node(name), true) = (item, done.told_fight) {
-            self.index.fight_told(name);
+        if let (Item::Node(name), true) = (item, done.told_conflict) {
+            self.index.conflict_told(name);
         }
         if let (Item::Maintenance(name), Some(Failure::Refused { reason, message })) = (item, &done.failure) {
             self.index.status_refused(name, reason, message.clone(), now);
@@ -242,13 +242,14 @@ impl Controller {
         if effects.is_empty() {
             return Reconciled::waits(again);
         }
-        let told_fight = effects.iter().any(|effect| matches!(effect, NodeEffect::Tell(it) if it.is_warning));
+        let told_conflict =
+            effects.iter().any(|effect| matches!(effect, NodeEffect::Tell(it) if it.is_warning));
         let (apply, holders) = (self.apply.clone(), self.index.holders(name));
         let span = spans::work("reconcile Node", "", name);
         let work = async move {
             let outcome = apply.node(&node, &effects, &holders, now).await;
             let fresh = outcome.fresh.map(|node| Fresh::Node(Box::new(node)));
-            Done { fresh, failure: outcome.failure, told_fight, ..Done::default() }
+            Done { fresh, failure: outcome.failure, told_conflict, ..Done::default() }
         };
         Reconciled { again, work: Some(work.instrument(span).boxed()) }
     }

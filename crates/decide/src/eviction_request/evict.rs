@@ -7,7 +7,7 @@ use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 use usher_api::workloads::Strategy;
 
 use super::{Answer, Attempt, Case, Claim, Decision, Left, Refusal, RefusalReason, Room, SelectingBudget};
-use crate::decision::{About, Effect, Notice, limited};
+use crate::decision::{About, Effect, LONGEST_MESSAGE, Notice, cut, limited};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{LastTurn, Unevictable, WaitingOn};
 
@@ -144,7 +144,13 @@ pub fn unblocked(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> De
     if was_wanted {
         let message = "progress was reported, so the pod is not evicted".to_string();
         let condition = condition("False", "ProgressReported", message, now);
-        decision.act(Effect::WriteStatus(Box::new(with_condition(request, condition))))
+        let mut status = with_condition(request, condition);
+        // What was said here does not hold any more.
+        let known = request.condition(BLOCKED_CONDITION);
+        if known.is_some_and(|known| known.message == status.message) {
+            status.message.clear();
+        }
+        decision.act(Effect::WriteStatus(Box::new(status)))
     } else if request.is_progress_corrected {
         decision.act(Effect::WriteStatus(Box::new(request.status.clone())))
     } else {
@@ -201,7 +207,8 @@ fn blocked(request: &Request, waiting_on: WaitingOn, more_failures: i32, now: Ti
         decision = decision.act(Effect::WriteStatus(Box::new(status)));
     }
     if is_news {
-        let message = format!("{}; {}", waiting_on.sentence(), waiting_on.advice());
+        let said = waiting_on.said().map(|said| format!(": {said}")).unwrap_or_default();
+        let message = format!("{}{said}; {}", waiting_on.sentence(), waiting_on.advice());
         decision = decision.act(Notice::warning(EVERYBODY, "EvictionBlocked", message));
     }
     decision
@@ -209,8 +216,7 @@ fn blocked(request: &Request, waiting_on: WaitingOn, more_failures: i32, now: Ti
 
 /// What the last interceptor has said, without what is said here after that.
 fn said(request: &Request) -> Option<&str> {
-    let message = Some(request.status.message.as_str());
-    let message = message.filter(|_| request.status.active_interceptor_completed)?;
+    let message = super::said_in_turn(request).filter(|_| request.status.active_interceptor_completed)?;
     let known = request.condition(BLOCKED_CONDITION).map(|known| known.message.as_str());
     let said = known.filter(|known| !known.is_empty()).and_then(|known| message.strip_suffix(known));
     let said = said.map_or(message, |said| said.strip_suffix(JOINED).unwrap_or(said));
@@ -231,8 +237,9 @@ fn with_message(
     let message = limited(waiting_on.sentence());
     let mut status = with_condition(request, condition(blocked, waiting_on.reason(), message.clone(), since));
     let said = said(request).filter(|_| !matches!(waiting_on, WaitingOn::Termination { .. }));
-    let whole = said.map(|said| format!("{said}{JOINED}{message}"));
-    status.message = whole.filter(|whole| *whole == limited(whole.clone())).unwrap_or(message);
+    let room = LONGEST_MESSAGE.saturating_sub(message.chars().count() + JOINED.len());
+    let whole = said.map(|said| format!("{}{JOINED}{message}", cut(said.to_string(), room)));
+    status.message = whole.unwrap_or(message);
     status
 }
 

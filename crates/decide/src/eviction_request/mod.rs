@@ -116,7 +116,7 @@ fn decide_turn(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision
                 progress: request.status.progress_timestamp.as_ref().map(|time| time.0),
                 until,
                 expected_finish: request.status.expected_interceptor_finish_time.as_ref().map(|time| time.0),
-                message: request.status.message.clone(),
+                message: said_in_turn(request).unwrap_or_default().to_string(),
             };
             let decision = evict::unblocked(request, waiting_on, now);
             let recheck_at = decision.recheck_at.into_iter().chain(turn::limit_at(case)).min();
@@ -125,6 +125,15 @@ fn decide_turn(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision
         Turn::Unknown { class } => Decision::wait(WaitingOn::UnknownInterceptor { class: class.to_string() }),
         Turn::Nobody(left) => evict::decide(case, room, pod, left, now),
     }
+}
+
+/// What the interceptor that has the turn, or had the last one, says: not what was said here when it was given the turn.
+fn said_in_turn(request: &Request) -> Option<&str> {
+    let class = request.status.active_interceptor_class.as_deref()?;
+    let message = request.status.message.as_str();
+    let is_turn = message.strip_prefix(class).is_some_and(|rest| rest.starts_with(" goes first ("))
+        || message.strip_suffix(" is next").is_some_and(|rest| rest.ends_with(&format!(", {class}")));
+    Some(message).filter(|message| !message.is_empty() && !is_turn)
 }
 
 /// The turn goes to `to`; what the one before said of its own progress does not hold any more.

@@ -119,8 +119,8 @@ pub struct Deployments {
     told: HashMap<Key, String>,
     told_refusals: HashMap<Key, String>,
     told_priorities: HashMap<Key, String>,
-    /// Those whose new pods do not come.
-    told_stuck: HashSet<Key>,
+    /// Those whose new pods do not come, and the UID of the request for which that was told.
+    told_stuck: HashMap<Key, Arc<str>>,
     /// Kinds that the manager must not read.
     unread: BTreeSet<&'static str>,
 }
@@ -663,14 +663,16 @@ impl Deployments {
             decision.effects.iter().any(|effect| discriminant(effect) == *what)
         };
         let is_outlived = self.refused.get(key).is_some_and(|refused| !is_meant(refused));
+        let case = if is_outlived { Case { refused: None, ..case } } else { case };
         if is_outlived {
-            decision = surge::decide(&Case { refused: None, ..case }, now);
+            decision = surge::decide(&case, now);
         }
         let may_be_stuck = matches!(decision.waiting_on, Some(Wait::Unavailable { .. }));
-        let stuck =
-            if may_be_stuck && !self.told_stuck.contains(key) { surge::stuck(&case, now) } else { None };
-        let is_stuck = stuck.is_some();
-        decision.effects.extend(stuck.map(|why| surge::tell(deployment, true, "SurgeStuck", why)));
+        let stuck = if may_be_stuck { surge::stuck(&case, now) } else { None };
+        let stuck = stuck.filter(|(request, _)| self.told_stuck.get(key) != Some(request));
+        // Before what may be refused.
+        let told = stuck.as_ref().map(|(_, why)| surge::tell(deployment, true, "SurgeStuck", why.clone()));
+        decision.effects.splice(0..0, told);
         pause_what_is_lost_again(&self.made, &mut decision, now);
         let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
         decision.effects.extend(beside.filter(|it| it.raised.is_some()).map(surge::restored));
@@ -697,7 +699,7 @@ impl Deployments {
         } else {
             self.active.insert(key.clone());
             self.most_ready.insert(key.clone(), most_ready);
-            self.told_stuck.extend(is_stuck.then(|| key.clone()));
+            self.told_stuck.extend(stuck.map(|(request, _)| (key.clone(), request)));
         }
         match unknown_priority {
             None => drop(self.told_priorities.remove(key)),

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fight_is_told_and_answered_later_and_later() {
+    fn a_conflict_is_told_and_answered_later_and_later() {
         let uncordoned = Node { unschedulable: false, ..marked(&["a"]) };
         let mut conflict = CordonConflict::default();
         for time in [0, 1] {

@@ -122,7 +122,7 @@ fn next(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
                 decision.recheck_at = Some(next)
             }
             _ => {
-                tell_news(case, &new, &mut decision.effects);
+                tell_changes(case, &new, &mut decision.effects);
                 decision.effects.insert(0, Effect::WriteStatus(Box::new(new)));
             }
         }
@@ -208,7 +208,7 @@ fn is_urgent(case: &Case<'_>, new: &NodeMaintenanceStatus) -> bool {
             && case.nodes.iter().any(is_retargeted)
 }
 
-fn tell_news(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Effect>) {
+fn tell_changes(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Effect>) {
     let old = &case.maintenance.status;
     for stage in new.stage_statuses.iter().skip(old.stage_statuses.len()) {
         let nodes = counted(case.nodes.len());

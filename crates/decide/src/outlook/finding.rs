@@ -249,14 +249,15 @@ impl Finding {
             }
             Self::ClosedBudget { rule, expected, without_surge, without_room, .. } => {
                 let first = "so that new pods come first and no budget is asked";
-                let surge = match (&without_surge[..], &without_room[..]) {
-                    ([], []) => String::new(),
-                    ([], _) => format!("make room for Deployment {}, {first}; or ", joined(without_room)),
-                    (_, _) => {
-                        format!("set maxSurge of Deployment {} to 1, {first}; or ", joined(without_surge))
-                    }
-                };
-                format!("{surge}{}", rule.remedy(*expected))
+                let mut ways = Vec::new();
+                if !without_surge.is_empty() {
+                    ways.push(format!("set maxSurge of Deployment {} to 1, {first}", joined(without_surge)));
+                }
+                if !without_room.is_empty() {
+                    ways.push(format!("make room for Deployment {}, {first}", joined(without_room)));
+                }
+                ways.push(rule.remedy(*expected));
+                ways.join("; or ")
             }
             Self::FailedBudget { .. } => {
                 "see the events of the budget; its pods need a controller with a scale".to_string()

@@ -25,7 +25,7 @@ pub struct Duplicates {
     /// How many pods of a group are on a node.
     on_node: Map<(u32, u32), u32>,
     /// Where there are two or more of a group.
-    crowded: Set<(u32, u32)>,
+    with_duplicates: Set<(u32, u32)>,
     known: Slots<(u32, u32)>,
     group_of_shape: Map<u64, Option<u32>>,
     /// The nodes that a placement admits, by its number and generation, until nodes change.
@@ -65,7 +65,7 @@ impl Duplicates {
             owner_keys: Vec::new(),
             of_owner: Vec::new(),
             on_node: Map::default(),
-            crowded: Set::default(),
+            with_duplicates: Set::default(),
             known: Slots::default(),
             group_of_shape: Map::default(),
             admitted: Map::default(),
@@ -121,15 +121,16 @@ impl Duplicates {
     }
 
     /// The pods of each group on each node where it has two or more.
-    fn crowds(&self) -> BTreeMap<(u32, u32), Vec<u32>> {
-        let mut crowds: BTreeMap<_, _> = self.crowded.iter().map(|place| (*place, Vec::new())).collect();
-        let groups: BTreeSet<u32> = self.crowded.iter().map(|(group, _)| *group).collect();
+    fn duplicates_by_node(&self) -> BTreeMap<(u32, u32), Vec<u32>> {
+        let mut duplicates: BTreeMap<_, _> =
+            self.with_duplicates.iter().map(|place| (*place, Vec::new())).collect();
+        let groups: BTreeSet<u32> = self.with_duplicates.iter().map(|(group, _)| *group).collect();
         for slot in groups.iter().flat_map(|group| &self.of_group[*group as usize].pods) {
-            if let Some(pods) = self.known.get(*slot).and_then(|place| crowds.get_mut(place)) {
+            if let Some(pods) = self.known.get(*slot).and_then(|place| duplicates.get_mut(place)) {
                 pods.push(*slot);
             }
         }
-        crowds
+        duplicates
     }
 
     /// How many nodes there are on which any of the duplicates may be. What may only be on one node does not count.
@@ -215,7 +216,7 @@ impl Plugin for Duplicates {
         let pods = self.on_node.entry(place).or_default();
         *pods += 1;
         if *pods > 1 {
-            self.crowded.insert(place);
+            self.with_duplicates.insert(place);
         }
         self.of_group[place.0 as usize].pods.insert(info.slot);
         self.known.insert(info.slot, place);
@@ -229,7 +230,7 @@ impl Plugin for Duplicates {
         if let Some(pods) = self.on_node.get_mut(&place) {
             *pods -= 1;
             if *pods < 2 {
-                self.crowded.remove(&place);
+                self.with_duplicates.remove(&place);
             }
             if *pods == 0 {
                 self.on_node.remove(&place);
@@ -247,7 +248,7 @@ impl Plugin for Duplicates {
         let mut duplicates: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
         let leaving = cycle.leaving().iter().filter_map(|slot| self.known.get(*slot));
         let mut passes = Passes { leaving: leaving.map(|place| place.0).collect(), ..Passes::default() };
-        for (place, mut pods) in self.crowds() {
+        for (place, mut pods) in self.duplicates_by_node() {
             pods.retain(|slot| passes.of(cycle, run, place.0, *slot));
             // The first one stays. Those that are leaving go first, which is from the end.
             pods.sort_by_cached_key(|slot| (cycle.is_leaving(*slot), cycle.by_name(*slot)));

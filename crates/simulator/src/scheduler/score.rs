@@ -29,7 +29,7 @@ pub(super) fn best<'a>(
         add(2, many_is_good(nodes.iter().map(|node_info| preferred(guest, &node_info.node)).collect()));
     }
     if spreading.has_preferences() {
-        add(2, evenness(&spreading.crowding(nodes)));
+        add(2, evenness(&spreading.raw_scores(nodes)));
     }
     if neighbours.have_likes() {
         add(

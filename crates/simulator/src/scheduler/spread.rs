@@ -63,8 +63,8 @@ impl<'a> Spreading<'a> {
         !self.preferred.is_empty()
     }
 
-    /// How crowded each node would be by the constraints that are only preferred; nothing for a node that lacks a label.
-    pub(super) fn crowding(&self, nodes: &[&NodeInfo]) -> Vec<Option<i64>> {
+    /// How many pods each node would share its domains with by the constraints that are only preferred; nothing for a node that lacks a label.
+    pub(super) fn raw_scores(&self, nodes: &[&NodeInfo]) -> Vec<Option<i64>> {
         let weights: Vec<f64> = self
             .preferred
             .iter()

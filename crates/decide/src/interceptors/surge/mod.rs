@@ -116,8 +116,10 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         Some(replicas) if case.requests.is_empty() && replicas < case.deployment.replicas => {
             decision.effects.push(taken_back(case.deployment, replicas));
         }
-        // It is written over.
-        Some(_) => decision.effects.extend(tell_stale_record(case.deployment)),
+        Some(_) => {
+            let then = "it is overwritten, and new pods come on top of those for now";
+            decision.effects.extend(tell_stale_record(case.deployment, then));
+        }
     }
     decision
 }
@@ -144,30 +146,29 @@ pub(super) fn tell(
 
 /// Only the record goes, and what it was is told.
 fn without_stale_record(deployment: &Deployment) -> Vec<Effect> {
-    let told = tell_stale_record(deployment);
+    let told = tell_stale_record(deployment, "it was removed, and the replicas stay as they are");
     told.into_iter().flat_map(|told| [resize(deployment, deployment.replicas, None), told]).collect()
 }
 
-fn tell_stale_record(deployment: &Deployment) -> Option<Effect> {
+fn tell_stale_record(deployment: &Deployment, then: &str) -> Option<Effect> {
     let replicas = deployment.replicas;
     let stale = deployment.stale_record.filter(|_| deployment.surge.is_none())?;
     let what = match stale {
         StaleRecord::Label => format!(
             "Somebody else has written the label {SURGE_LABEL}, which says by how much Usher has scaled a Deployment up for a while. \
-             It makes no sense as it is"
+             It makes no sense"
         ),
         StaleRecord::Annotation { surplus: Some(by) } => format!(
             "The annotation {SURGE_ANNOTATION} says that {by} of {replicas} replicas are there for a while only, but the label of that \
-             name is missing, and somebody else has written the annotation: scale to {} if nobody wants {replicas}. It does not count",
+             name is missing, and somebody else has written the annotation (scale to {} if nobody wants {replicas})",
             replicas.saturating_sub(by)
         ),
         StaleRecord::Annotation { surplus: None } => format!(
-            "The annotation {SURGE_ANNOTATION} is of another time, such as kubectl rollout undo brings it back from a ReplicaSet. It \
-             does not count"
+            "The annotation {SURGE_ANNOTATION} is of another time, such as kubectl rollout undo brings it back from a ReplicaSet"
         ),
     };
     let is_warning = stale != StaleRecord::Annotation { surplus: None };
-    let message = format!("{what}, and the replicas stay as they are");
+    let message = format!("{what}: {then}");
     Some(tell(deployment, is_warning, "UnknownSurge", message))
 }
 
@@ -302,7 +303,9 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
             .waiting
             .iter()
             .flat_map(|(_, request)| {
-                [next_beat(request), warned_at(request), later(progress_of(request), SETTLE)]
+                let told = later(progress_of(request), SETTLE);
+                let passed = request.status.expected_interceptor_finish_time.as_ref().map(|time| time.0);
+                warned_at(request).into_iter().chain([next_beat(request), told]).chain(passed)
             })
             .chain(state.waiting.iter().filter_map(|(_, request)| ends_after_autoscaler(case, request)))
             .chain(paused_until(case, &state));
@@ -358,7 +361,7 @@ fn tried_before<'a>(
     });
     tried.map(|(_, request)| {
         let name = &case.deployment.key.name;
-        complete(request, format!("Deployment {name} has surged for it already, and it did not help: {LEFT}"))
+        complete(request, format!("Deployment {name} {TRIED}: {LEFT}"))
     })
 }
 
@@ -430,6 +433,13 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Option<S
 }
 
 const LEFT: &str = "it is left to the eviction API";
+const TRIED: &str = "has surged for it already, and it did not help";
+const NOT_REPLACED: &str = "has no available replacement of the pod";
+
+/// Whether an interceptor has said in the end that new pods were to come and did not.
+pub fn has_failed(said: &str) -> bool {
+    [TRIED, NOT_REPLACED].iter().any(|words| said.contains(words))
+}
 
 /// Why nothing would be done for the pods of a Deployment now, whichever they are.
 fn why_not(deployment: &Deployment, strategy: Strategy, max_surge: u32, is_reverted: bool) -> Option<String> {
@@ -579,7 +589,7 @@ fn delete(
 fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
     let name = &case.deployment.key.name;
     let why = obstacles(case, state).map(|why| format!(" ({why})")).unwrap_or_default();
-    let message = format!("Deployment {name} has no available replacement of the pod{why}: {LEFT}");
+    let message = format!("Deployment {name} {NOT_REPLACED}{why}: {LEFT}");
     let is_lost = |request: &Request| patience_ends(case, request).is_none_or(|ends| ends <= now);
     // For the first of them there are new pods, and they go for those, if the server lets them.
     let replaced = match case.refused {

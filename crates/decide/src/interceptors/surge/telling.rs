@@ -11,7 +11,8 @@ use super::super::availability::{Unavailable, batch, later, only_time_is_left, w
 use super::super::{Effect, has_turn, next_beat};
 use super::hand_over::{awaited, replacement};
 use super::state::{SurgeState, state};
-use super::{Case, PATIENCE, place, progress_of};
+use super::{Case, PATIENCE, ends_after_autoscaler, paused_until, place, progress_of};
+use crate::decision::limited;
 use crate::eviction_request::overdue_at;
 use crate::snapshot::{Pod, Request};
 
@@ -53,27 +54,39 @@ pub(super) fn tell_progress(
     effects
 }
 
-/// What its owner is warned of in time: new pods do not come, and some time after the deadline the others go without them.
-pub fn stuck(case: &Case<'_>, now: Timestamp) -> Option<String> {
+/// What its owner is warned of in time, and for whose pod: new pods do not come, and some time after the deadline the others go without
+/// them.
+pub fn stuck(case: &Case<'_>, now: Timestamp) -> Option<(Arc<str>, String)> {
     let state = state(case, now);
     let (pod, request) = state.waiting.first().filter(|_| case.strategy != Strategy::MaxUnavailable)?;
-    if now < warned_at(request) && (now < next_beat(request) || !is_stuck(case, &state, now)) {
+    let paused = paused_until(case, &state);
+    let [soon, late] = warned_at(request);
+    let is_time = match paused {
+        Some(_) => now >= next_beat(request),
+        None => now >= late || (now >= soon && is_stuck(case, &state, now)),
+    };
+    if !is_time {
         return None;
     }
     let overdue = overdue_at(request);
-    let at = if place(request, REPLICA_SET_CLASS).is_some() { later(overdue, PATIENCE) } else { overdue };
-    Some(format!(
-        "{} is asked to leave, and waits until {}. Without progress it is left to the eviction API at {}, which asks its \
+    let overdue =
+        if place(request, REPLICA_SET_CLASS).is_some() { later(overdue, PATIENCE) } else { overdue };
+    let at = paused.into_iter().chain(ends_after_autoscaler(case, request)).chain([overdue]).min()?;
+    let message = format!(
+        "{} is asked to leave, and waits until {}. Without progress it is left to the eviction API at about {}, which asks its \
          disruption budget and makes no other pod first",
         pod.key.name,
         waits_for(case, &state, request, now),
         at.strftime("%Y-%m-%d %H:%M:%SZ")
-    ))
+    );
+    Some((request.uid.clone(), message))
 }
 
-/// From then on it does not matter why there is no progress: half of its time is over.
-pub(super) fn warned_at(request: &Request) -> Timestamp {
-    later(progress_of(request), request.deadline / 2)
+/// When a warning is due where it is known that new pods cannot come, and from when on it does not matter why they do not: half of the
+/// time is over.
+pub(super) fn warned_at(request: &Request) -> [Timestamp; 2] {
+    let half = request.deadline / 2;
+    [PATIENCE.min(half), half].map(|span| later(progress_of(request), span))
 }
 
 /// What is waited for does not come by itself, and nobody knows when it does.
@@ -115,7 +128,7 @@ pub(super) fn report(
 ) -> Option<Effect> {
     let start = format!("Deployment {}: {}", case.deployment.key.name, pod.key.name);
     let is_first = !request.status.message.starts_with(&start);
-    let message = format!("Deployment {}: {words}", case.deployment.key.name);
+    let message = limited(format!("Deployment {}: {words}", case.deployment.key.name));
     let since = progress_of(request);
     let has_moved = moved > since;
     let is_told = message == request.status.message;
@@ -168,9 +181,22 @@ pub(super) fn tell_what_is_missing(case: &Case<'_>, state: &SurgeState<'_>, now:
 
 /// Why those that are to stay are not available.
 pub(super) fn obstacles(case: &Case<'_>, state: &SurgeState<'_>) -> Option<String> {
-    let named = state.unavailable.iter().take(NAMED);
-    let mut parts: Vec<String> =
-        named.map(|(pod, why)| format!("{} {}", pod.key.name, why.words())).collect();
+    let mut causes: Vec<(String, &str, usize)> = Vec::new();
+    for (pod, why) in &state.unavailable {
+        let words = why.words();
+        match causes.iter_mut().find(|(known, ..)| *known == words) {
+            Some((_, _, more)) => *more += 1,
+            None => causes.push((words, &pod.key.name, 0)),
+        }
+    }
+    let mut parts: Vec<String> = causes
+        .into_iter()
+        .take(NAMED)
+        .map(|(words, pod, more)| match more {
+            0 => format!("{pod} {words}"),
+            more => format!("{pod} and {more} more: {words}"),
+        })
+        .collect();
     let why = case.refused.or(case.deployment.replica_failure.as_deref());
     parts.extend(why.map(|why| format!("one cannot be made: {why}")));
     (!parts.is_empty()).then(|| parts.join(", and "))

@@ -196,7 +196,7 @@ impl Index {
     }
 
     /// Somebody was told of the conflict over a node.
-    pub fn fight_told(&mut self, name: &str) {
+    pub fn conflict_told(&mut self, name: &str) {
         if let Some(place) = self.nodes.get_mut(name) {
             place.conflict.answered();
         }
