@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 /// What a follower wants to see.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Subscribed {
     pub path: String,
     /// Selectors, as they stand in the query.
     pub query: String,
@@ -30,7 +30,7 @@ pub struct Wish {
 pub type State = BTreeMap<String, u64>;
 
 pub struct Follower {
-    wish: Wish,
+    subscribed: Subscribed,
     service: ClusterService,
     known: State,
     /// From where a watch goes on.
@@ -60,9 +60,9 @@ enum Phase {
 
 impl Follower {
     #[must_use]
-    pub fn new(service: ClusterService, wish: Wish) -> Self {
+    pub fn new(service: ClusterService, subscribed: Subscribed) -> Self {
         let (known, version, phase) = (State::new(), 0, Phase::Start);
-        Self { wish, service, known, version, phase, starts: 0, bookmarks: 0 }
+        Self { subscribed, service, known, version, phase, starts: 0, bookmarks: 0 }
     }
 
     /// What it believes the server holds.
@@ -88,7 +88,7 @@ impl Follower {
         match std::mem::replace(&mut self.phase, Phase::Start) {
             Phase::Start => {
                 self.starts += 1;
-                if self.wish.streaming {
+                if self.subscribed.streaming {
                     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
                     let events = self.open(query).await?;
                     self.phase = Phase::Streaming { events, items: State::new() };
@@ -112,7 +112,7 @@ impl Follower {
     }
 
     async fn get(&self, query: &str) -> Result<http::Response<BoxStream<'static, Bytes>>> {
-        let uri = format!("{}?{}&{query}", self.wish.path, self.wish.query);
+        let uri = format!("{}?{}&{query}", self.subscribed.path, self.subscribed.query);
         let request = http::Request::get(uri).body(Full::<Bytes>::default())?;
         let response = match self.service.clone().oneshot(request).await {
             Ok(response) => response,
@@ -129,7 +129,7 @@ impl Follower {
     }
 
     async fn page(&mut self, after: Option<(String, u64)>, mut items: State) -> Result<()> {
-        let mut query = self.wish.limit.map(|limit| format!("limit={limit}")).unwrap_or_default();
+        let mut query = self.subscribed.limit.map(|limit| format!("limit={limit}")).unwrap_or_default();
         if let Some((token, _)) = &after {
             query += &format!("&continue={token}");
         }
@@ -147,9 +147,13 @@ impl Follower {
             ensure!(version == first, "a page is of {version}, the first was of {first}");
         }
         let page = list["items"].as_array().context("no items")?;
-        ensure!(self.wish.limit.is_none_or(|limit| page.len() <= limit), "{} items on a page", page.len());
+        ensure!(
+            self.subscribed.limit.is_none_or(|limit| page.len() <= limit),
+            "{} items on a page",
+            page.len()
+        );
         for item in page {
-            ensure!((self.wish.selects)(item), "listed, not selected: {item}");
+            ensure!((self.subscribed.selects)(item), "listed, not selected: {item}");
             ensure!(number(&item["metadata"]["resourceVersion"])? <= version, "newer than its list: {item}");
             let twice = items.insert(key(item), number(&item["metadata"]["resourceVersion"])?);
             ensure!(twice.is_none(), "on two pages: {item}");
@@ -190,7 +194,7 @@ impl Follower {
             let version = number(&object["metadata"]["resourceVersion"]);
             match event["type"].as_str() {
                 Some("ADDED") => {
-                    ensure!((self.wish.selects)(object), "sent, not selected: {object}");
+                    ensure!((self.subscribed.selects)(object), "sent, not selected: {object}");
                     items.insert(key(object), version?);
                 }
                 Some("BOOKMARK") if ends_initial_events(object) => {
@@ -247,13 +251,13 @@ impl Follower {
             Some("DELETED") => {
                 ensure!(known, "was not there: {event}");
                 // Also of an object that only left the selection: the last state in it is shown.
-                ensure!((self.wish.selects)(object), "deleted, never selected: {event}");
+                ensure!((self.subscribed.selects)(object), "deleted, never selected: {event}");
                 self.known.remove(&key);
                 return Ok(());
             }
             _ => bail!("{event}"),
         }
-        ensure!((self.wish.selects)(object), "sent, not selected: {event}");
+        ensure!((self.subscribed.selects)(object), "sent, not selected: {event}");
         self.known.insert(key, version);
         Ok(())
     }

@@ -16,9 +16,9 @@ use usher_api::names::{RequesterNameError, requester_finalizer};
 use usher_api::{EvictionRequest, LocalPodReference};
 use usher_client::requests::{AskError, Requests, new_request};
 
-use crate::result::{Outcome, Progress, Sighting, Update, Wish, end_of_pod, wish};
+use crate::result::{Outcome, OwnAsk, Progress, Sighting, Update, end_of_pod, own_ask};
 
-/// The wait before a wish that could not be renewed is renewed again.
+/// The wait before an ask that could not be renewed is renewed again.
 const RETRY: Duration = Duration::from_secs(5);
 /// What the definition accepts as a deadline, in seconds.
 const DEADLINES: std::ops::RangeInclusive<i32> = 600..=21_600;
@@ -110,7 +110,7 @@ pub struct RequestHandle {
     namespace: String,
     pod: LocalPodReference,
     withdrawn: Arc<watch::Sender<bool>>,
-    /// Asking and withdrawing exclude each other, so that a wish that is renewed does not outlive its withdrawal.
+    /// Asking and withdrawing exclude each other, so that an ask that is renewed does not outlive its withdrawal.
     writing: Arc<Mutex<()>>,
 }
 
@@ -135,11 +135,11 @@ impl RequestHandle {
         Ok(self.requests().get_opt(self.request_name()).await?)
     }
 
-    /// Takes the wish back. The request is deleted once nobody wants it, unless an interceptor has forbidden that; then the pod
+    /// Takes the ask back. The request is deleted once nobody wants it, unless an interceptor has forbidden that; then the pod
     /// still goes. Nothing is written if there is nothing to take back.
     ///
     /// # Errors
-    /// The API server did not take it. The wish may still stand: withdraw again.
+    /// The API server did not take it. The ask may still stand: withdraw again.
     pub async fn withdraw(&self) -> Result<(), RequestError> {
         let _alone = self.writing.lock().await;
         self.withdrawn.send_replace(true);
@@ -148,7 +148,7 @@ impl RequestHandle {
         withdrawn.map(drop).map_err(|why| self.error(why))
     }
 
-    /// Waits for the end. Does not renew a wish that others have removed: see [`Self::hold`].
+    /// Waits for the end. Does not renew an ask that others have removed: see [`Self::hold`].
     pub async fn wait(&self) -> Outcome {
         let mut following = self.follow();
         loop {
@@ -179,7 +179,7 @@ impl RequestHandle {
         })
     }
 
-    /// Waits for the end, and sees to it that the wish stands until then: a finalizer that others remove comes back, and so does
+    /// Waits for the end, and sees to it that the ask stands until then: a finalizer that others remove comes back, and so does
     /// a request that others delete. Ends with [`Outcome::Withdrawn`] after [`Self::withdraw`] of this handle or a clone.
     pub async fn hold(&self) -> Outcome {
         let mut following = self.follow();
@@ -189,13 +189,13 @@ impl RequestHandle {
                 None | Some(Outcome::RequestDeleted) => {}
                 Some(outcome) => return outcome,
             }
-            let asked = match wish(&followed.request, &self.requester.finalizer) {
-                Wish::Removed => self.ask(true).await,
-                Wish::Deleted => self.ask(false).await,
-                Wish::Stands | Wish::Unknown => Ok(()),
+            let asked = match own_ask(&followed.request, &self.requester.finalizer) {
+                OwnAsk::Removed => self.ask(true).await,
+                OwnAsk::Deleted => self.ask(false).await,
+                OwnAsk::Stands | OwnAsk::Unknown => Ok(()),
             };
             if let Err(error) = asked {
-                tracing::warn!(pod = %self.pod.name, %error, "the wish could not be renewed, trying again");
+                tracing::warn!(pod = %self.pod.name, %error, "the ask could not be renewed, trying again");
                 if let Ok(newer) = timeout(RETRY, following.next()).await {
                     followed = newer;
                 }
@@ -236,10 +236,10 @@ impl RequestHandle {
         if let Some(end) = end_of_pod(&followed.pod, &self.pod.uid) {
             return Some(end);
         }
-        match (wish(&followed.request, &self.requester.finalizer), *self.withdrawn.borrow()) {
-            (Wish::Removed | Wish::Deleted, true) => return Some(Outcome::Withdrawn),
-            (Wish::Unknown | Wish::Stands, _) | (Wish::Removed, false) => return None,
-            (Wish::Deleted, false) => {}
+        match (own_ask(&followed.request, &self.requester.finalizer), *self.withdrawn.borrow()) {
+            (OwnAsk::Removed | OwnAsk::Deleted, true) => return Some(Outcome::Withdrawn),
+            (OwnAsk::Unknown | OwnAsk::Stands, _) | (OwnAsk::Removed, false) => return None,
+            (OwnAsk::Deleted, false) => {}
         }
         // A request goes when its pod is gone. Our watch of the pod may be behind, so that the pod is asked for.
         loop {

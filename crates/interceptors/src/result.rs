@@ -100,9 +100,9 @@ pub(crate) fn end_of_pod(pod: &Sighting<Pod>, uid: &str) -> Option<Outcome> {
     }
 }
 
-/// Whether our wish still stands in what was seen of the request.
+/// Whether our ask still stands in what was seen of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum OwnAsk {
     /// Not read yet.
     Unknown,
     /// Our finalizer is there.
@@ -113,13 +113,13 @@ pub(crate) enum Wish {
     Deleted,
 }
 
-pub(crate) fn wish(request: &Sighting<EvictionRequest>, finalizer: &str) -> Wish {
+pub(crate) fn own_ask(request: &Sighting<EvictionRequest>, finalizer: &str) -> OwnAsk {
     match request {
-        Sighting::Unread => Wish::Unknown,
-        Sighting::Gone => Wish::Deleted,
-        Sighting::There(request) if request.finalizers().iter().any(|f| f == finalizer) => Wish::Stands,
-        Sighting::There(request) if request.metadata.deletion_timestamp.is_some() => Wish::Deleted,
-        Sighting::There(_) => Wish::Removed,
+        Sighting::Unread => OwnAsk::Unknown,
+        Sighting::Gone => OwnAsk::Deleted,
+        Sighting::There(request) if request.finalizers().iter().any(|f| f == finalizer) => OwnAsk::Stands,
+        Sighting::There(request) if request.metadata.deletion_timestamp.is_some() => OwnAsk::Deleted,
+        Sighting::There(_) => OwnAsk::Removed,
     }
 }
 
@@ -161,15 +161,15 @@ mod tests {
     #[test]
     fn a_wish_is_a_finalizer_on_a_request() {
         for (seen, expected) in [
-            (Sighting::Unread, Wish::Unknown),
-            (Sighting::Gone, Wish::Deleted),
-            (request(&["a/mine", "a/other"], false), Wish::Stands),
-            (request(&["a/mine"], true), Wish::Stands),
-            (request(&["a/other"], false), Wish::Removed),
-            (request(&[], false), Wish::Removed),
-            (request(&["a/other"], true), Wish::Deleted),
+            (Sighting::Unread, OwnAsk::Unknown),
+            (Sighting::Gone, OwnAsk::Deleted),
+            (request(&["a/mine", "a/other"], false), OwnAsk::Stands),
+            (request(&["a/mine"], true), OwnAsk::Stands),
+            (request(&["a/other"], false), OwnAsk::Removed),
+            (request(&[], false), OwnAsk::Removed),
+            (request(&["a/other"], true), OwnAsk::Deleted),
         ] {
-            assert_eq!(wish(&seen, "a/mine"), expected, "{seen:?}");
+            assert_eq!(own_ask(&seen, "a/mine"), expected, "{seen:?}");
         }
     }
 }

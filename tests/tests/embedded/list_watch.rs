@@ -60,7 +60,7 @@ fn colour(object: &Value) -> &str {
 /// Everybody follows something else, and in another way.
 fn subscriptions() -> [Subscribed; FOLLOWERS] {
     let all = "/api/v1/configmaps";
-    let subscription = |path: &str, query: &str, selects, limit, streaming| Subscribed {
+    let subscribed = |path: &str, query: &str, selects, limit, streaming| Subscribed {
         path: path.to_owned(),
         query: query.to_owned(),
         selects,
@@ -69,18 +69,18 @@ fn subscriptions() -> [Subscribed; FOLLOWERS] {
     };
     let red = "labelSelector=colour%3Dred";
     [
-        subscription(all, "", |_| true, Some(2), false),
-        subscription(all, "", |_| true, None, true),
-        subscription(all, red, |object| colour(object) == "red", Some(1), false),
-        subscription(all, red, |object| colour(object) == "red", None, true),
-        subscription(
+        subscribed(all, "", |_| true, Some(2), false),
+        subscribed(all, "", |_| true, None, true),
+        subscribed(all, red, |object| colour(object) == "red", Some(1), false),
+        subscribed(all, red, |object| colour(object) == "red", None, true),
+        subscribed(
             "/api/v1/namespaces/left/configmaps",
             "labelSelector=colour+notin+%28red%29",
             |object| object["metadata"]["namespace"] == "left" && colour(object) != "red",
             Some(3),
             false,
         ),
-        subscription(
+        subscribed(
             all,
             "fieldSelector=metadata.name%3Dm3",
             |object| object["metadata"]["name"] == "m3",
@@ -168,8 +168,8 @@ impl Writer {
         }
     }
 
-    fn truth(&self, subscription: &Subscribed) -> State {
-        let selected = self.objects.iter().filter(|(_, object)| (subscription.selects)(object));
+    fn truth(&self, subscribed: &Subscribed) -> State {
+        let selected = self.objects.iter().filter(|(_, object)| (subscribed.selects)(object));
         let version =
             |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         selected.map(|(key, object)| (key.clone(), version(object))).collect()
@@ -186,8 +186,7 @@ struct Tally {
 
 async fn followers_agree_with_the_server(ops: &[Op]) -> Tally {
     let mut writer = Writer::new().await;
-    let mut followers =
-        subscriptions().map(|subscription| Follower::new(writer.cluster.service(), subscription));
+    let mut followers = subscriptions().map(|subscribed| Follower::new(writer.cluster.service(), subscribed));
     for op in ops {
         match *op {
             Op::Step(number, events) => drop(followers[number].step(events).await.unwrap()),
@@ -196,9 +195,9 @@ async fn followers_agree_with_the_server(ops: &[Op]) -> Tally {
         }
     }
     let mut tally = Tally { writes: writer.writes, ..Tally::default() };
-    for (follower, subscription) in followers.iter_mut().zip(subscriptions()) {
+    for (follower, subscribed) in followers.iter_mut().zip(subscriptions()) {
         while follower.step(1000).await.unwrap() {}
-        assert_eq!(follower.state(), &writer.truth(&subscription), "{subscription:?}");
+        assert_eq!(follower.state(), &writer.truth(&subscribed), "{subscribed:?}");
         tally.restarts += follower.starts - 1;
         tally.bookmarks += follower.bookmarks;
     }
@@ -273,8 +272,8 @@ fn kube_watchers_end_with_the_servers_state() {
                     (key, object.resource_version().unwrap().parse().unwrap())
                 })
                 .collect();
-            let subscription = Subscribed { selects: *selects, ..subscriptions()[0].clone() };
-            assert_eq!(found, writer.truth(&subscription), "watcher {number}");
+            let subscribed = Subscribed { selects: *selects, ..subscriptions()[0].clone() };
+            assert_eq!(found, writer.truth(&subscribed), "watcher {number}");
         }
         assert!(writer.writes > 150, "{}", writer.writes);
     });

@@ -25,6 +25,7 @@ pub use endpoints::{Caller, Endpoint, InProcess, in_process};
 pub(crate) use mutation::mutate;
 pub(crate) use policies::{MutatingPolicies, Target, ValidatingPolicies};
 pub(crate) use request::{Kind, Lookup, Operation, Request};
+pub(crate) use review::options_of;
 pub(crate) use webhooks::Webhooks;
 
 #[cfg(test)]

@@ -138,7 +138,12 @@ fn options(request: &Request<'_>) -> Value {
     if !request.options.is_null() {
         return request.options.clone();
     }
-    let kind = match (request.attributes.verb.as_str(), request.operation) {
+    options_of(&request.attributes.verb, request.operation)
+}
+
+/// The options of such a request that has none.
+pub(crate) fn options_of(verb: &str, operation: Operation) -> Value {
+    let kind = match (verb, operation) {
         ("patch", _) => "PatchOptions",
         (_, Operation::Create) => "CreateOptions",
         (_, Operation::Update) => "UpdateOptions",

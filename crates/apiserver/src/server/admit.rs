@@ -110,13 +110,14 @@ impl Server {
         }
         let (kind, row, attributes) = (kind_of(call), call.kind.clone(), call.attributes.clone());
         let before = object.clone();
+        let options = write_options(call, operation);
         let request = Request {
             attributes: &attributes,
             user: &call.user,
             kind: &kind,
             operation,
             old,
-            options: &Value::Null,
+            options: &options,
             dry_run,
             lookup: self,
         };
@@ -149,7 +150,8 @@ impl Server {
         {
             check_escalation(&call.user, &call.attributes, object, &self.rbac())?;
         }
-        self.ask(call, operation, object, old, &Value::Null, dry_run).await
+        let options = write_options(call, operation);
+        self.ask(call, operation, object, old, &options, dry_run).await
     }
 
     /// Policies and webhooks see the object of a delete as the old one.
@@ -233,4 +235,12 @@ fn kind_of(call: &Call<'_>) -> admission::Kind {
             admission::Kind { group: row.group.clone(), version: row.version.clone(), kind: row.kind.clone() }
         }
     }
+}
+
+/// What a write says of itself, where that is more than what it is.
+fn write_options(call: &Call<'_>, operation: Operation) -> Value {
+    let Some(manager) = call.query.get("fieldManager") else { return Value::Null };
+    let mut options = admission::options_of(&call.attributes.verb, operation);
+    options["fieldManager"] = manager.into();
+    options
 }
