@@ -261,8 +261,7 @@ fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timesta
 
 /// When it is expected to be done. Expectations know nothing of what blocks, and daemons stay.
 pub fn eta(maintenance: &NodeMaintenance, all: &NodeProgress, now: Timestamp) -> Option<String> {
-    let is_blocked = all.blocked > 0 && all.blocked >= all.left();
-    let at = super::eta(maintenance).filter(|_| !all.is_down_to_daemons() && !is_blocked)?;
+    let at = super::eta(maintenance).filter(|_| !all.is_down_to_daemons())?;
     let at_best = if all.blocked > 0 && at > now { " at best" } else { "" };
     Some(format!("{}{at_best}", span::eta(at, now)))
 }
