@@ -236,7 +236,8 @@ fn with_message(
 ) -> usher_api::EvictionRequestStatus {
     let message = limited(waiting_on.sentence());
     let mut status = with_condition(request, condition(blocked, waiting_on.reason(), message.clone(), since));
-    let said = said(request).filter(|_| !matches!(waiting_on, WaitingOn::Termination { .. }));
+    let may_be_cause = matches!(waiting_on, WaitingOn::Budget { .. } | WaitingOn::Refused { .. });
+    let said = said(request).filter(|_| may_be_cause);
     let room = LONGEST_MESSAGE.saturating_sub(message.chars().count() + JOINED.len());
     let whole = said.map(|said| format!("{}{JOINED}{message}", cut(said.to_string(), room)));
     status.message = whole.unwrap_or(message);

@@ -46,7 +46,7 @@ pub(super) fn tell_progress(
         };
         // One that has passed was wrong, and is no better for those that could be made now.
         let has_passed =
-            request.status.expected_interceptor_finish_time.as_ref().is_some_and(|time| time.0 < now)
+            request.status.expected_interceptor_finish_time.as_ref().is_some_and(|time| time.0 <= now)
                 && moved <= progress_of(request);
         let finish = (!is_stuck && !has_passed).then_some(finish);
         effects.extend(report(case, pod, request, (&words, finish, moved), now));
@@ -170,8 +170,8 @@ pub(super) fn tell_what_is_missing(case: &Case<'_>, state: &SurgeState<'_>, now:
     asked
         .filter_map(|(pod, request)| {
             let words = waits_for(case, state, request, now);
-            let message =
-                format!("Deployment {}: {} waits until {words}", case.deployment.key.name, pod.key.name);
+            let (deployment, pod) = (&case.deployment.key.name, &pod.key.name);
+            let message = limited(format!("Deployment {deployment}: {pod} waits until {words}"));
             let report = Report { message: Some(message), ..Report::default() };
             let is_news = is_other(report.message.as_deref()?, &request.status.message);
             is_news.then(|| Effect::Report { request: (*request).clone(), report: Box::new(report) })
