@@ -117,7 +117,7 @@ pub const NODE_MAINTENANCE_REQUESTER: &str = NODE_MAINTENANCE_GROUP;
 /// On a Deployment or HorizontalPodAutoscaler: by how much it is larger than its owner wants it, for pods that are about to leave.
 pub const SURGE_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/surge";
 /// The same on a Deployment, as short as a label has to be, and what counts there: annotations are copied to its ReplicaSets and back by
-/// `kubectl rollout undo`, which also removes others.
+/// `kubectl rollout undo`, which also removes others. Where it is missing, an annotation that the manager wrote itself counts.
 pub const SURGE_LABEL: &str = SURGE_ANNOTATION;
 
 /// The name under which the manager's writes appear in `managedFields`.

@@ -250,13 +250,10 @@ impl Maintenances {
             let call = match effect {
                 PodEffect::Request => "create EvictionRequest",
                 PodEffect::Join | PodEffect::Withdraw => "write finalizers of EvictionRequest",
-                PodEffect::TellThatPodsComeBack => {
-                    self.tell_that_pods_come_back(pod, holders);
-                    continue;
-                }
+                PodEffect::TellThatPodsComeBack => "tell that pods come back",
             };
             let span = spans::about_pod(call, &pod.key, &pod.uid);
-            let done = self.about_pod(pod, request, *effect).instrument(span.clone()).await;
+            let done = self.about_pod(pod, request, *effect, holders).instrument(span.clone()).await;
             spans::end(&span, &done);
             if let Err(Failure::Refused { reason, message }) = &done {
                 let what = format!("eviction requests in namespace {}", pod.key.namespace);
@@ -274,6 +271,7 @@ impl Maintenances {
         pod: &Pod,
         request: Option<&Request>,
         effect: PodEffect,
+        holders: &Holders,
     ) -> Result<(), Failure> {
         match (effect, request) {
             (PodEffect::Request, _) => self.create(pod).await,
@@ -287,7 +285,10 @@ impl Maintenances {
                 self.set_finalizers(request, names).await
             }
             (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
-            (PodEffect::TellThatPodsComeBack, _) => Ok(()),
+            (PodEffect::TellThatPodsComeBack, _) => {
+                self.tell_that_pods_come_back(pod, holders);
+                Ok(())
+            }
         }
     }
 

@@ -32,8 +32,8 @@ pub enum WaitingOn {
         expected_pods: i32,
         /// Pods that the server has just let go.
         disrupted_pods: usize,
-        /// Who had the last turn.
-        after: Option<LastTurn>,
+        /// What the interceptor that had the last turn has said in the end.
+        said: Option<String>,
     },
     /// The eviction was refused, and is tried again at a time.
     Refused { refusal: Refusal, failures: i32, retry_at: Timestamp },
@@ -51,13 +51,6 @@ pub enum WaitingOn {
     InterceptorsNotResolved,
     /// The status names an interceptor that is not in the spec; nothing can be concluded from that.
     UnknownInterceptor { class: String },
-}
-
-/// The last interceptor, and what it has said in the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LastTurn {
-    pub class: String,
-    pub said: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,9 +118,7 @@ impl WaitingOn {
     pub fn said(&self) -> Option<&str> {
         match self {
             Self::Interceptor { message, .. } => Some(message.as_str()).filter(|message| !message.is_empty()),
-            Self::Budget { after: Some(LastTurn { said, .. }), .. } => {
-                Some(said.as_str()).filter(|said| !said.is_empty())
-            }
+            Self::Budget { said, .. } => said.as_deref(),
             _ => None,
         }
     }
@@ -220,8 +211,8 @@ impl WaitingOn {
                 "budget {name} cannot count pods without a controller: give it minAvailable as a number below {current_healthy}, \
                  or remove it"
             ),
-            Self::Budget { name, rule, expected_pods, after, .. } if rule.keeps_all(*expected_pods) => {
-                let tried = match after.as_ref().filter(|it| has_failed(&it.said)) {
+            Self::Budget { name, rule, expected_pods, said, .. } if rule.keeps_all(*expected_pods) => {
+                let tried = match said.as_ref().filter(|said| has_failed(said)) {
                     Some(_) => "mend what keeps new pods of its Deployment from coming, then cancel and ask again; or: ",
                     None => "",
                 };
@@ -291,7 +282,7 @@ mod tests {
             desired_healthy: 0,
             expected_pods,
             disrupted_pods: 0,
-            after: None,
+            said: None,
         };
         let max = |pods| BudgetRule::MaxUnavailable(IntOrString::Int(pods));
         let min = |pods| BudgetRule::MinAvailable(IntOrString::Int(pods));

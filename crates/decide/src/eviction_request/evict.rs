@@ -9,7 +9,7 @@ use usher_api::workloads::Strategy;
 use super::{Answer, Attempt, Case, Claim, Decision, Left, Refusal, RefusalReason, Room, SelectingBudget};
 use crate::decision::{About, Effect, LONGEST_MESSAGE, Notice, cut, limited};
 use crate::snapshot::{Pod, Request};
-use crate::waiting_on::{LastTurn, Unevictable, WaitingOn};
+use crate::waiting_on::{Unevictable, WaitingOn};
 
 /// Tells that the eviction is wanted now and does not happen, since when, and why. `False` tells why it is not blocked any
 /// more (`Terminating`), or not yet (`Queued` at a budget that moves, `ProgressReported`).
@@ -64,13 +64,7 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
                 desired_healthy: budget.desired_healthy,
                 expected_pods: budget.expected_pods,
                 disrupted_pods: budget.disrupted_pods.len(),
-                after: match left {
-                    Left::Completed { class } | Left::Silent { class } => Some(LastTurn {
-                        class: class.to_string(),
-                        said: said(request).unwrap_or_default().to_string(),
-                    }),
-                    Left::NoInterceptor | Left::Skipped { .. } | Left::OutOfTime { .. } => None,
-                },
+                said: said(request).map(str::to_owned),
             };
             if waiting_on.is_blocked() {
                 blocked(request, waiting_on, 0, now)

@@ -635,6 +635,38 @@ mod budgets {
         assert_eq!(told(&request), None);
         request.status.conditions[0].reason = "Queued".into();
         assert_eq!(told(&request).unwrap().message, status.message);
+        // However long that was, what blocks is told whole.
+        request.status.conditions.clear();
+        request.status.message = "x".repeat(2_000);
+        let long = told(&request).unwrap().message;
+        assert_eq!(long.chars().count(), 1024);
+        assert!(long.ends_with(&format!("x...; {blocked}")), "{long}");
+        // What was said here with the turn is no word of the interceptor.
+        for own in [
+            "low.example.com goes first (1 interceptor)",
+            "high.example.com completed, low.example.com is next",
+        ] {
+            request.status.message = own.into();
+            assert_eq!(told(&request).unwrap().message, blocked, "{own}");
+        }
+    }
+
+    #[test]
+    fn what_blocked_is_not_told_as_the_words_of_an_interceptor_that_is_back() {
+        let mut request = at_turn("low.example.com", 0);
+        let blocked = "disruption budget web does not allow the pod to be evicted";
+        request.status.message = blocked.into();
+        let condition = serde_json::json!({
+            "type": BLOCKED_CONDITION, "status": "True", "reason": "DisruptionBudget", "message": blocked,
+            "lastTransitionTime": at(0).to_string(),
+        });
+        request.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+        let decision = decide(&case(&request, &pod()), at(1));
+        assert_eq!(written(&decision).unwrap().message, "");
+        // What it says itself stays.
+        request.status.message = "half of it is copied".into();
+        let decision = decide(&case(&request, &pod()), at(1));
+        assert_eq!(written(&decision).unwrap().message, "half of it is copied");
     }
 
     #[test]

@@ -378,6 +378,23 @@ fn what_the_server_refuses_is_told_by_an_event_and_forgotten_once_it_takes_it() 
 }
 
 #[test]
+fn a_stuck_surge_is_told_once_before_what_is_refused_and_again_for_the_next_pod() {
+    let mut known = Deployments::default();
+    let effects = asked(&mut known, None);
+    let resize = effects.iter().find(|it| matches!(it, Effect::Resize { .. })).unwrap().clone();
+    known.carried_out(&resize, &EffectOutcome::Refused("deployments is forbidden".to_owned()), at(1));
+    let is_told = |it: &Effect| matches!(it, Effect::Tell { reason: "SurgeStuck", .. });
+    let decide = |known: &mut Deployments| known.decide(&Item::Workload(key("web")), at(100_000)).effects;
+    let first = decide(&mut known);
+    let told = first.iter().position(is_told).unwrap();
+    let refused = first.iter().position(|it| matches!(it, Effect::Resize { .. })).unwrap();
+    assert!(told < refused, "{first:?}");
+    assert!(!decide(&mut known).iter().any(is_told));
+    known.told_stuck.insert(key("web"), "of another request".into());
+    assert!(decide(&mut known).iter().any(is_told));
+}
+
+#[test]
 fn what_was_refused_and_is_not_wanted_any_more_is_not_told_as_the_reason() {
     let mut known = Deployments::default();
     asked(&mut known, None);
