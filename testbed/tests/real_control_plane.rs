@@ -124,7 +124,7 @@ fn kubelets_remove_no_pod_that_nobody_deleted(plane: &ControlPlane) {
 fn a_pod_may_ask_to_terminate_slowly(plane: &ControlPlane) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "slow", "annotations": {"testbed.usher.dev/terminate-delay": "3s"}},
+        "metadata": {"name": "slow", "annotations": {"cluster-simulator.dev/terminate-delay": "3s"}},
         "spec": {"containers": [{"name": "main", "image": "slow"}]},
     });
     admin(plane, &["create", "-f", "-"], &pod.to_string());

@@ -115,7 +115,7 @@ async fn fill(cluster: &TestCluster, kubectl: &Kubectl) -> Result<()> {
         let app = format!("app-{at}");
         let mut deployment = workload("Deployment", &app, json!({"replicas": REPLICAS}));
         deployment["spec"]["template"]["metadata"]["annotations"] =
-            json!({"testbed.usher.dev/terminate-delay": "2s", "testbed.usher.dev/start-delay": "1s"});
+            json!({"cluster-simulator.dev/terminate-delay": "2s", "cluster-simulator.dev/start-delay": "1s"});
         cluster.created(DEPLOYMENTS, &deployment).await?;
         if at < WITH_BUDGET {
             let budget = json!({

@@ -42,7 +42,7 @@ pub use interceptor_annotation::{annotation_of, interceptors_of};
 pub use interceptor_rules::AnnotationError;
 pub use node_maintenance::{
     DrainLimit, DrainPlanEntry, DrainStatus, DrainTargetIntersection, DrainTargetList, DrainTargetSet,
-    NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage, NodeMaintenanceStatus, NodeReference,
-    NodeStatus, PodType, StageStatus,
+    DrainedReason, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage, NodeMaintenanceStatus,
+    NodeReference, NodeStatus, PodType, StageStatus,
 };
 pub use refusal::{Refusal, RefusalReason};

@@ -441,6 +441,58 @@ pub struct NodeReference {
     pub name: String,
 }
 
+/// Why the condition "Drained" is true or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrainedReason {
+    /// No node is selected.
+    NoNodes,
+    /// Nodes lost the labels by which they were selected, and were not drained.
+    NodesLeft,
+    /// Nodes are not cordoned yet.
+    Cordoning,
+    /// Other maintenances have not come as far.
+    Waiting,
+    /// Pods are asked to leave.
+    Draining,
+    Drained,
+    /// The maintenance was completed before.
+    Cancelled,
+}
+
+impl DrainedReason {
+    pub const ALL: [Self; 7] = [
+        Self::NoNodes,
+        Self::NodesLeft,
+        Self::Cordoning,
+        Self::Waiting,
+        Self::Draining,
+        Self::Drained,
+        Self::Cancelled,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoNodes => "NoNodes",
+            Self::NodesLeft => "NodesLeft",
+            Self::Cordoning => "Cordoning",
+            Self::Waiting => "Waiting",
+            Self::Draining => "Draining",
+            Self::Drained => "Drained",
+            Self::Cancelled => "Cancelled",
+        }
+    }
+
+    /// What a condition says.
+    pub fn of(reason: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == reason)
+    }
+
+    /// What the condition is with this reason.
+    pub fn condition_status(self) -> &'static str {
+        if self == Self::Drained { "True" } else { "False" }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,52 +24,93 @@ pub enum BundledInterceptor {
     Deployment,
 }
 
+/// What is particular to each.
+struct Row {
+    /// Of the workload that it answers for. All are of the group `apps`.
+    kind: &'static str,
+    /// Of what controls its pods.
+    controller_kind: &'static str,
+    controller_class: &'static str,
+    /// As it is written in the flag `--interceptors`.
+    name: &'static str,
+    /// The class that stands for it.
+    class: &'static str,
+    /// It answers to maintenances, and to no other requester.
+    is_of_maintenances: bool,
+    /// What its workloads may write in the annotation.
+    strategies: &'static [Strategy],
+}
+
+const DAEMON_SET: Row = Row {
+    kind: "DaemonSet",
+    controller_kind: "DaemonSet",
+    controller_class: DAEMON_SET_CLASS,
+    name: "daemonset",
+    class: DAEMON_SET_CLASS,
+    is_of_maintenances: true,
+    strategies: &[Strategy::Off],
+};
+
+const STATEFUL_SET: Row = Row {
+    kind: "StatefulSet",
+    controller_kind: "StatefulSet",
+    controller_class: STATEFUL_SET_CLASS,
+    name: "statefulset",
+    class: STATEFUL_SET_CLASS,
+    is_of_maintenances: false,
+    strategies: &[Strategy::MaxUnavailable, Strategy::Off],
+};
+
+const DEPLOYMENT: Row = Row {
+    kind: "Deployment",
+    controller_kind: "ReplicaSet",
+    controller_class: REPLICA_SET_CLASS,
+    name: "deployment",
+    class: DEPLOYMENT_CLASS,
+    is_of_maintenances: false,
+    strategies: &[Strategy::Surge, Strategy::HandOver, Strategy::MaxUnavailable, Strategy::Off],
+};
+
 impl BundledInterceptor {
     pub const ALL: [Self; 3] = [Self::DaemonSet, Self::StatefulSet, Self::Deployment];
 
+    const fn row(self) -> &'static Row {
+        match self {
+            Self::DaemonSet => &DAEMON_SET,
+            Self::StatefulSet => &STATEFUL_SET,
+            Self::Deployment => &DEPLOYMENT,
+        }
+    }
+
     /// The kind of the workload that it answers for. All are of the group `apps`.
     pub fn kind(self) -> &'static str {
-        match self {
-            Self::DaemonSet => "DaemonSet",
-            Self::StatefulSet => "StatefulSet",
-            Self::Deployment => "Deployment",
-        }
+        self.row().kind
     }
 
     /// The kind of what controls its pods.
     pub fn controller_kind(self) -> &'static str {
-        match self {
-            Self::DaemonSet | Self::StatefulSet => self.kind(),
-            Self::Deployment => "ReplicaSet",
-        }
+        self.row().controller_kind
     }
 
     /// As it is written in the flag `--interceptors`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::DaemonSet => "daemonset",
-            Self::StatefulSet => "statefulset",
-            Self::Deployment => "deployment",
-        }
+        self.row().name
     }
 
     /// The class that stands for it.
     pub fn class(self) -> &'static str {
-        match self {
-            Self::DaemonSet => DAEMON_SET_CLASS,
-            Self::StatefulSet => STATEFUL_SET_CLASS,
-            Self::Deployment => DEPLOYMENT_CLASS,
-        }
+        self.row().class
+    }
+
+    /// It answers to maintenances, and to no other requester.
+    pub fn is_of_maintenances(self) -> bool {
+        self.row().is_of_maintenances
     }
 
     /// As it stands on a pod: the controller of the pods that it answers for.
     pub fn controller(self) -> Interceptor {
-        let class = match self {
-            Self::DaemonSet | Self::StatefulSet => self.class(),
-            Self::Deployment => REPLICA_SET_CLASS,
-        };
         Interceptor {
-            interceptor_class: class.to_owned(),
+            interceptor_class: self.row().controller_class.to_owned(),
             priority: CONTROLLER_PRIORITY,
             role: Some(CONTROLLER_ROLE.to_owned()),
         }
@@ -88,14 +129,19 @@ impl BundledInterceptor {
 
     /// One of them has this class.
     pub fn has_class(class: &str) -> bool {
-        [
-            DAEMON_SET_CLASS,
-            STATEFUL_SET_CLASS,
-            REPLICA_SET_CLASS,
-            DEPLOYMENT_CLASS,
-            HORIZONTAL_POD_AUTOSCALER_CLASS,
-        ]
-        .contains(&class)
+        let has = |it: Self| [it.row().class, it.row().controller_class].contains(&class);
+        class == HORIZONTAL_POD_AUTOSCALER_CLASS || Self::ALL.into_iter().any(has)
+    }
+
+    /// What its workloads may do with the annotation.
+    fn allowed(self) -> String {
+        let names: Vec<&str> = self.row().strategies.iter().map(|it| it.name()).collect();
+        match names.split_last() {
+            Some((last, others)) if !others.is_empty() => {
+                format!("{} or {last}, or remove it", others.join(", "))
+            }
+            _ => format!("{}, or remove it", names.join(", ")),
+        }
     }
 
     /// The one that answers for the pods of a controller.
@@ -155,7 +201,7 @@ pub enum Strategy {
 pub struct UnknownStrategy {
     pub value: String,
     pub kind: &'static str,
-    pub allowed: &'static str,
+    pub allowed: String,
     /// What counts until then: what the namespace says.
     pub instead: Strategy,
 }
@@ -189,30 +235,30 @@ impl Strategy {
                 value: value.chars().take(64).collect(),
                 kind: "Namespace, which has it for its workloads",
                 instead: Self::Default,
-                allowed: "Surge, HandOver, MaxUnavailable or Off, or remove it",
+                allowed: BundledInterceptor::Deployment.allowed(),
             });
         };
         Self::parse(interceptor, value).ok_or_else(|| UnknownStrategy {
             value: value.chars().take(64).collect(),
             kind: interceptor.kind(),
             instead: inherited.unwrap_or_default(),
-            allowed: match interceptor {
-                BundledInterceptor::DaemonSet => "Off, or remove it",
-                BundledInterceptor::StatefulSet => "MaxUnavailable or Off, or remove it",
-                BundledInterceptor::Deployment => "Surge, HandOver, MaxUnavailable or Off, or remove it",
-            },
+            allowed: interceptor.allowed(),
         })
     }
 
     fn parse(interceptor: BundledInterceptor, value: &str) -> Option<Self> {
-        match (value, interceptor) {
-            ("Off", _) => Some(Self::Off),
-            ("MaxUnavailable", BundledInterceptor::StatefulSet | BundledInterceptor::Deployment) => {
-                Some(Self::MaxUnavailable)
-            }
-            ("Surge", BundledInterceptor::Deployment) => Some(Self::Surge),
-            ("HandOver", BundledInterceptor::Deployment) => Some(Self::HandOver),
-            _ => None,
+        interceptor.row().strategies.iter().copied().find(|it| it.name() == value)
+    }
+
+    /// As it is written in the annotation.
+    fn name(self) -> &'static str {
+        match self {
+            // Who wants that writes nothing.
+            Self::Default => "",
+            Self::Off => "Off",
+            Self::MaxUnavailable => "MaxUnavailable",
+            Self::Surge => "Surge",
+            Self::HandOver => "HandOver",
         }
     }
 }

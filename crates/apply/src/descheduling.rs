@@ -3,26 +3,25 @@
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
-use kube::api::{Api, PatchParams, PostParams};
+use kube::api::{Api, PostParams};
 use kube::core::Status;
 use kube::{Client, Error};
 use tracing::Instrument as _;
-use usher_api::lenient::Lenient;
 use usher_api::names::{
     DESCHEDULER_CONFIG_MAP_SUFFIX, DESCHEDULER_INSTANCE_ANNOTATION, DESCHEDULER_REASON_ANNOTATION,
     DESCHEDULER_REQUESTER, REQUESTER_FINALIZER_PREFIX,
 };
 use usher_api::{EvictionRequest, Refusal};
-use usher_client::requests::{Version, new_request, set_finalizers};
+use usher_client::requests::new_request;
 use usher_client::{Evicted, EvictionOptions, evict};
 use usher_decide::decision::limited;
-use usher_decide::snapshot::{Request, RequestOnWire};
+use usher_decide::snapshot::Request;
 use usher_descheduler::requester::{Asked, Memory, PodId, Way, Withdrawal};
 use usher_descheduler::{OwnerRef, PodRef, Policy, Proposal};
 
 use crate::events::Events;
 use crate::requests::{Failure, failure_of, failure_of_write, tells_that_the_pod_has_gone};
-use crate::{config_map, spans};
+use crate::{config_map, requesters, spans};
 
 /// The name under which the descheduler's writes appear in `managedFields`.
 const FIELD_MANAGER: &str = "usher-descheduler";
@@ -150,13 +149,8 @@ impl Descheduling {
     /// # Errors
     /// It was changed meanwhile, or the server did not take it: the next cycle looks again.
     pub async fn withdraw(&self, request: &Request, why: Withdrawal) -> Result<(), Failure> {
-        let ours = finalizer();
-        let kept: Vec<String> = request.finalizers.iter().filter(|name| **name != ours).cloned().collect();
-        let requests: Api<Lenient<RequestOnWire>> =
-            Api::namespaced(self.client.clone(), &request.key.namespace);
-        let read = Version { uid: &request.uid, resource_version: &request.resource_version };
-        let parameters = PatchParams::apply(FIELD_MANAGER);
-        set_finalizers(&requests, &request.key.name, read, &kept, &parameters).await.map_err(failure_of)?;
+        let withdrawn = requesters::withdraw(&self.client, FIELD_MANAGER, request, &finalizer()).await;
+        withdrawn.map_err(failure_of)?;
         let message = match why {
             Withdrawal::NotNeeded => {
                 "no plugin of the descheduler wants it to leave any more: withdrawn".to_owned()

@@ -13,14 +13,13 @@ use tracing::Instrument as _;
 use usher_api::gateway::Ask;
 use usher_api::lenient::Lenient;
 use usher_api::names::{EVICT_WANTED_ANNOTATION, FIELD_MANAGER, POD_EVICT_WANTED_ANNOTATION};
-use usher_client::requests::{Version, set_finalizers};
 use usher_client::{Asking, Clock};
 use usher_decide::evict_policy::{Effect, is_at_work, taint_requester};
 use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
 
 use crate::events::Events;
 use crate::requests::{Failure, failure_of_write};
-use crate::spans;
+use crate::{requesters, spans};
 
 /// Carries out effects with this client.
 #[derive(Clone)]
@@ -82,11 +81,8 @@ impl EvictPolicies {
             }
             Effect::Ask { pod, request, ask } => self.ask(pod, request.as_deref(), ask).await,
             Effect::Withdraw { request, finalizers } => {
-                let read = version(request);
-                let parameters = PatchParams::apply(FIELD_MANAGER);
-                let requests = self.requests(&request.key.namespace);
-                let written = set_finalizers(&requests, &request.key.name, read, finalizers, &parameters);
-                written.await.map(drop).map_err(failure_of_write)
+                let kept = requesters::keep(&self.client, FIELD_MANAGER, request, finalizers).await;
+                kept.map_err(failure_of_write)
             }
             Effect::Delete { pod } => self.delete(pod).await,
             Effect::Tell { .. } => Ok(()),
@@ -123,7 +119,7 @@ impl EvictPolicies {
             Some(known) if known.requesters().any(|name| name == requester) => {
                 asking.remember(&known.uid).await
             }
-            Some(known) => asking.join(version(known), &known.finalizers).await,
+            Some(known) => asking.join(requesters::version(known), &known.finalizers).await,
         };
         written.map_err(failure_of_write)
     }
@@ -149,10 +145,6 @@ impl EvictPolicies {
             Err(why) => Err(failure_of_write(why)),
         }
     }
-}
-
-fn version(request: &Request) -> Version<'_> {
-    Version { uid: &request.uid, resource_version: &request.resource_version }
 }
 
 fn reference(pod: &Pod) -> ObjectReference {

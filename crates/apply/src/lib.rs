@@ -5,6 +5,7 @@
 //! - [`interceptions`]: those of the bundled interceptors.
 //! - [`descheduling`]: what becomes of a descheduler's plan.
 //! - [`evict_policies`]: those of the Pod Evict Policy.
+//! - `requesters`: who asks, joining and withdrawing.
 //! - [`events`]: telling people, once and not per retry.
 //! - [`spans`]: what tracing shows of it.
 //! - [`usage`]: what nodes and pods really use, for a descheduler's plan.
@@ -18,6 +19,7 @@ pub mod events;
 pub mod evict_policies;
 pub mod interceptions;
 pub mod maintenances;
+mod requesters;
 pub mod requests;
 pub mod spans;
 mod status;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{NodeCondition, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
@@ -16,16 +16,16 @@ use usher_api::names::{
     NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
 use usher_api::{EvictionRequest, NodeMaintenance};
-use usher_client::requests::{Version, new_request, set_finalizers};
+use usher_client::requests::new_request;
 use usher_decide::admission::Rule;
 use usher_decide::decision::limited;
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
-use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request, RequestOnWire};
+use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request};
 
 use crate::events::Events;
 use crate::requests::{Failure, breaks_only, failure_of, failure_of_write, remember};
-use crate::{spans, status};
+use crate::{requesters, spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
@@ -215,13 +215,15 @@ impl Maintenances {
         [status, reason, message]: [&str; 3],
         now: Timestamp,
     ) -> Result<Lenient<NodeOnWire>, Failure> {
-        let mut condition = json!({
-            "type": NODE_MAINTENANCE_CONDITION, "status": status, "reason": reason, "message": message,
-            "lastHeartbeatTime": Time(now),
-        });
-        if node.condition.as_ref().is_none_or(|(before, ..)| before != status) {
-            condition["lastTransitionTime"] = json!(Time(now));
-        }
+        let has_changed = node.condition.as_ref().is_none_or(|(before, ..)| before != status);
+        let condition = NodeCondition {
+            type_: NODE_MAINTENANCE_CONDITION.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_heartbeat_time: Some(Time(now)),
+            last_transition_time: has_changed.then_some(Time(now)),
+        };
         let patch = json!({
             "metadata": {"uid": &*node.uid, "resourceVersion": version},
             "status": {"conditions": [condition]},
@@ -276,13 +278,13 @@ impl Maintenances {
         match (effect, request) {
             (PodEffect::Request, _) => self.create(pod).await,
             (PodEffect::Join, Some(request)) => {
-                let names = request.finalizers.iter().cloned().chain([pods::finalizer()]).collect();
-                self.set_finalizers(request, names).await
+                let joined = requesters::join(&self.client, FIELD_MANAGER, request, pods::finalizer()).await;
+                joined.map_err(failure_of_write)
             }
             (PodEffect::Withdraw, Some(request)) => {
                 let ours = pods::finalizer();
-                let names = request.finalizers.iter().filter(|name| **name != ours).cloned().collect();
-                self.set_finalizers(request, names).await
+                let withdrawn = requesters::withdraw(&self.client, FIELD_MANAGER, request, &ours).await;
+                withdrawn.map_err(failure_of_write)
             }
             (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
             (PodEffect::TellThatPodsComeBack, _) => {
@@ -304,15 +306,6 @@ impl Maintenances {
             created = requests.create(&no_options, ours).await;
         }
         created.map(drop).map_err(failure_of_write)
-    }
-
-    async fn set_finalizers(&self, request: &Request, names: Vec<String>) -> Result<(), Failure> {
-        let requests: Api<Lenient<RequestOnWire>> =
-            Api::namespaced(self.client.clone(), &request.key.namespace);
-        let read = Version { uid: &request.uid, resource_version: &request.resource_version };
-        let parameters = PatchParams::apply(FIELD_MANAGER);
-        let written = set_finalizers(&requests, &request.key.name, read, &names, &parameters).await;
-        written.map(drop).map_err(failure_of_write)
     }
 
     /// Pods come to a node which others like them were asked to leave, and are asked later each time.

@@ -9,13 +9,13 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::Client;
 use tracing::Instrument as _;
-use usher_api::workloads::BundledInterceptor as Which;
+use usher_api::workloads::BundledInterceptor;
 use usher_apply::{Clock, Counted, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::daemon_set::DaemonSets;
 use usher_decide::interceptors::deployment::Deployments;
 pub use usher_decide::interceptors::deployment::HandOver;
 use usher_decide::interceptors::stateful_set::StatefulSets;
-use usher_decide::interceptors::{BundledInterceptor, Effect, EffectOutcome, Event, Item, Wait};
+use usher_decide::interceptors::{Effect, EffectOutcome, Event, Item, Wait, WorkloadInterceptor};
 use usher_decide::snapshot::{
     Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, ReplicaSet, ReplicaSetOnWire, StatefulSet,
     StatefulSetOnWire,
@@ -29,7 +29,7 @@ use crate::watch::{EventStream, watch_if_allowed};
 /// A bundled interceptor, and how it is to go about it.
 #[derive(Debug, Clone, Copy)]
 pub struct Chosen {
-    pub which: Which,
+    pub which: BundledInterceptor,
     /// Where Deployments hand over.
     pub hand_over: HandOver,
 }
@@ -61,20 +61,20 @@ pub fn run_until<S: Future<Output = ()>>(
         feeds.requests().map(Event::Request).boxed(),
         feeds.namespaces().map(Event::Namespace).boxed(),
     ];
-    let interceptor: Box<dyn BundledInterceptor> = match which {
-        Which::DaemonSet => {
+    let interceptor: Box<dyn WorkloadInterceptor> = match which {
+        BundledInterceptor::DaemonSet => {
             streams.push(feeds.daemon_sets().map(Event::DaemonSet).boxed());
             streams.push(feeds.maintenances().map(Event::Maintenance).boxed());
             Box::new(DaemonSets::default())
         }
-        Which::StatefulSet => {
+        BundledInterceptor::StatefulSet => {
             let sets = watch_if_allowed::<StatefulSetOnWire, StatefulSet>(client.clone());
             streams.push(
                 sets.map(|it| it.map_or(Event::NotAllowed("statefulsets"), Event::StatefulSet)).boxed(),
             );
             Box::new(StatefulSets::default())
         }
-        Which::Deployment => {
+        BundledInterceptor::Deployment => {
             let deployments = watch_if_allowed::<DeploymentOnWire, Deployment>(client.clone());
             streams.push(
                 deployments.map(|it| it.map_or(Event::NotAllowed("deployments"), Event::Deployment)).boxed(),
@@ -112,7 +112,7 @@ pub fn release_held_until<S: Future<Output = ()>>(
     let controller = Controller {
         apply: apply(client, &clock, namespace),
         observer,
-        which: Which::DaemonSet,
+        which: BundledInterceptor::DaemonSet,
         interceptor: Box::new(DaemonSets::switched_off()),
         kinds: streams.len(),
         listed: BTreeSet::new(),
@@ -128,8 +128,8 @@ fn apply(client: Client, clock: &Clock, namespace: &str) -> Interceptions {
 struct Controller {
     apply: Interceptions,
     observer: Box<dyn Observer>,
-    which: Which,
-    interceptor: Box<dyn BundledInterceptor>,
+    which: BundledInterceptor,
+    interceptor: Box<dyn WorkloadInterceptor>,
     /// So many kinds are watched.
     kinds: usize,
     /// What there is of these has been told.

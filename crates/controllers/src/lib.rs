@@ -40,8 +40,8 @@ use usher_api::names::MANAGER_NAMESPACE;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 
-/// All controllers and these interceptors on the same watches, with nobody to measure them, until the future is dropped. They
-/// are those of a manager in its usual namespace, which may hand over pods.
+/// The controllers of requests and maintenances and these interceptors on the same watches, with nobody to measure them, until the future
+/// is dropped. They are those of a manager in its usual namespace, which may hand over pods.
 pub async fn run_all(client: kube::Client, clock: Clock, interceptors: &[BundledInterceptor]) {
     let mut feeds = feeds::Feeds::default();
     let nobody = || Box::new(observer::Nobody);

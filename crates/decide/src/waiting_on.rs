@@ -10,6 +10,9 @@ use crate::eviction_request::Refusal;
 use crate::interceptors::surge::has_failed;
 use crate::snapshot::BudgetRule;
 
+/// The reason of who waits at a budget that lets pods go.
+pub const QUEUED: &str = "Queued";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitingOn {
     /// An interceptor has its turn and is not overdue.
@@ -99,7 +102,7 @@ impl WaitingOn {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Interceptor { .. } => "Interceptor",
-            Self::Budget { .. } if self.is_queued() => "Queued",
+            Self::Budget { .. } if self.is_queued() => QUEUED,
             Self::Budget { .. } => "DisruptionBudget",
             Self::Refused { refusal, .. } => refusal.reason().as_str(),
             Self::Evicted { .. } => "Evicted",

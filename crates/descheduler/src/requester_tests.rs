@@ -41,9 +41,9 @@ fn id(uid: &str) -> PodId {
 }
 
 /// What a cycle would be told, for pods of namespace `ns` that are called by their UID.
-struct Told(InProgress);
+struct Counted(InProgress);
 
-impl Told {
+impl Counted {
     fn asked(&self, uid: &str) -> Option<&crate::in_progress::Asked> {
         self.0.pods().find(|(_, _, of, _)| *of == uid).map(|(_, _, _, asked)| asked)
     }
@@ -58,11 +58,11 @@ impl Told {
 }
 
 /// What a cycle is told, and what is done where it has nothing to say.
-fn in_progress(requester: &mut Requester, now: Timestamp) -> (Told, Vec<Effect>) {
+fn in_progress(requester: &mut Requester, now: Timestamp) -> (Counted, Vec<Effect>) {
     let told = requester.in_progress(now);
     let problem = Problem::UnknownPriorityClass { profile: "p".into(), class: "c".into() };
     let effects = requester.decide(&Plan { problems: vec![problem], ..Plan::default() }, now);
-    (Told(told), effects)
+    (Counted(told), effects)
 }
 
 fn cooling(all: &[(&str, i64)]) -> Memory {
@@ -759,7 +759,7 @@ fn what_takes_too_long_while_a_cycle_goes_on_keeps_its_place_until_the_next_one_
         withdrawn(effects).into_iter().map(|(uid, _)| uid.to_owned()).collect()
     };
     assert_eq!(names(&in_progress(&mut requester, at(3600)).1), ["a"]);
-    let told = Told(requester.still_in_progress(at(3601)));
+    let told = Counted(requester.still_in_progress(at(3601)));
     assert!(!told.is_leaving("a") && told.is_leaving("b"));
     assert_eq!(told.cools_until("b"), None);
     assert!(names(&requester.decide_more(&plan(&[]), at(3601))).is_empty());
@@ -835,7 +835,7 @@ fn a_cycle_that_goes_on_asks_others_and_withdraws_nothing_twice() {
     assert_eq!(withdrawn(&effects).len(), 1);
     requester.asked(&proposal("a"), &Asked::Requested, at(3600));
     requester.asked(&proposal("b"), &Asked::Refused, at(3600));
-    let told = Told(requester.still_in_progress(at(3600)));
+    let told = Counted(requester.still_in_progress(at(3600)));
     assert!(told.is_leaving("a") && !told.is_leaving("b") && told.cools_until("b").is_some());
     let proposals = vec![proposal("c")];
     let effects = requester.decide_more(&Plan { proposals, ..Plan::default() }, at(3600));

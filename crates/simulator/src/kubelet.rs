@@ -17,17 +17,17 @@ use embedded_apiserver::Key;
 use embedded_apiserver::clock::rfc3339;
 
 /// Until a pod runs and is ready.
-pub(crate) const START_DELAY: &str = "testbed.usher.dev/start-delay";
+pub(crate) const START_DELAY: &str = "cluster-simulator.dev/start-delay";
 /// From then until it is ready, where that takes longer.
-pub(crate) const READY_DELAY: &str = "testbed.usher.dev/ready-delay";
+pub(crate) const READY_DELAY: &str = "cluster-simulator.dev/ready-delay";
 /// What the containers of a pod end with; those of pods that say so always end.
-pub(crate) const EXIT_CODE: &str = "testbed.usher.dev/exit-code";
+pub(crate) const EXIT_CODE: &str = "cluster-simulator.dev/exit-code";
 /// Marks the pod that stands for one that the kubelet runs without the API: deleting it ends nothing.
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Until a pod that is meant to end has ended.
-pub(crate) const RUN_TIME: &str = "testbed.usher.dev/run-time";
+pub(crate) const RUN_TIME: &str = "cluster-simulator.dev/run-time";
 /// From a pod's deletion until it is gone; its grace is the limit.
-pub(crate) const TERMINATE_DELAY: &str = "testbed.usher.dev/terminate-delay";
+pub(crate) const TERMINATE_DELAY: &str = "cluster-simulator.dev/terminate-delay";
 
 /// The reason of a pod whose containers are not ready.
 const NOT_READY: &str = "ContainersNotReady";

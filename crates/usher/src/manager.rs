@@ -128,13 +128,11 @@ impl Arguments {
         gates.into_iter().all(|gate| self.feature_gates.is_on(gate)).then_some(options)
     }
 
-    /// Those that requests are given. DaemonSets answer to maintenances alone. Requests that are made while nobody acts on them have their
+    /// Those that requests are given. Requests that are made while nobody acts on them have their
     /// interceptors, too, for the time when somebody does again.
     fn interceptors_of_requests(&self) -> Vec<BundledInterceptor> {
-        let is_on = |it: &BundledInterceptor| match it {
-            BundledInterceptor::DaemonSet => self.feature_gates.is_on(Gate::DeclarativeNodeMaintenance),
-            BundledInterceptor::StatefulSet | BundledInterceptor::Deployment => true,
-        };
+        let are_maintenances_on = self.feature_gates.is_on(Gate::DeclarativeNodeMaintenance);
+        let is_on = |it: &BundledInterceptor| are_maintenances_on || !it.is_of_maintenances();
         self.interceptors.0.iter().copied().filter(is_on).collect()
     }
 

@@ -28,11 +28,11 @@ const KINDS: [(&str, &str, &str); 10] = [
 
 /// How a pod takes its time or ends, and the annotation that both clusters read.
 const TIMES: [(&str, &str); 5] = [
-    ("starts", "testbed.usher.dev/start-delay"),
-    ("readies", "testbed.usher.dev/ready-delay"),
-    ("exits", "testbed.usher.dev/exit-code"),
-    ("runs", "testbed.usher.dev/run-time"),
-    ("ends", "testbed.usher.dev/terminate-delay"),
+    ("starts", "cluster-simulator.dev/start-delay"),
+    ("readies", "cluster-simulator.dev/ready-delay"),
+    ("exits", "cluster-simulator.dev/exit-code"),
+    ("runs", "cluster-simulator.dev/run-time"),
+    ("ends", "cluster-simulator.dev/terminate-delay"),
 ];
 
 /// The whole manifest. What has a `kind` already is one.
@@ -245,7 +245,7 @@ mod tests {
             (&json!("Deployment"), &json!(2), &json!(3))
         );
         let template = &web["spec"]["template"];
-        assert_eq!(template["metadata"]["annotations"]["testbed.usher.dev/start-delay"], "1s");
+        assert_eq!(template["metadata"]["annotations"]["cluster-simulator.dev/start-delay"], "1s");
         assert_eq!(template["spec"]["nodeSelector"][OWN], "s");
         let budget = expand(&json!({"budget": "web", "min": "50%"}), "s").unwrap();
         assert_eq!(

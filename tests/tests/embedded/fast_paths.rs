@@ -1,6 +1,5 @@
-//! Patches of a status alone and deletions take a fast path through the server. Both ways
-//! must give the same, byte for byte: here each is sent to two clusters with one seed, and only one of them may take the
-//! fast path.
+//! Patches of a status alone take a fast path through the server. Both ways must give the same, byte for byte: here each is sent to
+//! two clusters with one seed, and only one of them may take the fast path.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by failing")]
 
 use std::cell::Cell;

@@ -114,7 +114,8 @@ async fn a_manager_that_is_killed_in_the_middle_of_a_drain_on_the_real_cluster_l
     });
     plane.created("/apis/policy/v1/namespaces/default/poddisruptionbudgets", &budget).await.unwrap();
     let mut object = deployment("web", "n1");
-    object["spec"]["template"]["metadata"]["annotations"] = json!({"testbed.usher.dev/start-delay": "6s"});
+    object["spec"]["template"]["metadata"]["annotations"] =
+        json!({"cluster-simulator.dev/start-delay": "6s"});
     plane.created(DEPLOYMENTS, &object).await.unwrap();
     let available = async || {
         let found = plane.get(&format!("{DEPLOYMENTS}/web")).await.unwrap().body;

@@ -280,7 +280,7 @@ impl Scene {
     /// A pod that takes longer to end than a shutdown waits.
     async fn slow_pod(&self) {
         let mut stays = bare_pod("stays", "n1");
-        stays["metadata"]["annotations"] = json!({"testbed.usher.dev/terminate-delay": "40s"});
+        stays["metadata"]["annotations"] = json!({"cluster-simulator.dev/terminate-delay": "40s"});
         stays["spec"]["terminationGracePeriodSeconds"] = 60.into();
         self.living.create(PODS, &stays).await.unwrap();
     }

@@ -9,6 +9,7 @@ use usher_api::{
     EvictionRequest, EvictionRequestCancellationPolicy as Policy, EvictionRequestStatus, Interceptor,
     interceptors_of,
 };
+use usher_decide::eviction_request::message::gives_turn;
 use usher_decide::eviction_request::{
     Answer, Attempt, BLOCKED_CONDITION, Refusal, SelectingBudget, overdue_at,
 };
@@ -344,11 +345,9 @@ fn since(waits: &RequestWait, request: &Request, found: &Found) -> Option<Timest
 
 /// The newest event that gave it the turn tells, or else the manager's last write: it writes when it gives a turn.
 fn turn_began(class: &str, found: &Found) -> Option<Timestamp> {
-    let (first, next) = (format!("{class} goes first "), format!(", {class} is next"));
-    let is_its = |message: &str| message.starts_with(&first) || message.ends_with(&next);
     let given = found.events.iter().filter(|event| {
         matches!(event.reason.as_deref(), Some("InterceptorSelected" | "InterceptorSilent"))
-            && event.message.as_deref().is_some_and(is_its)
+            && event.message.as_deref().is_some_and(|message| gives_turn(message, class))
     });
     let written = || found.request.as_ref().and_then(|full| last_write(full, is_status_of_manager));
     given.filter_map(event_time).max().or_else(written)

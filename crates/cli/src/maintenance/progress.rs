@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::names::DRAINED_CONDITION;
-use usher_api::{NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
+use usher_api::{DrainedReason, NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
 use usher_decide::maintenance::drain_state::DrainState;
 use usher_decide::maintenance::status::is_drained;
 use usher_decide::maintenance::written;
@@ -468,13 +468,15 @@ pub fn is_drained_by_now(maintenance: &NodeMaintenance) -> bool {
 /// It is at work, and no node is selected any more.
 pub fn is_without_nodes(maintenance: &NodeMaintenance) -> bool {
     super::create::is_active(maintenance)
-        && drained_by_now(maintenance).is_some_and(|condition| condition.reason == "NoNodes")
+        && drained_by_now(maintenance)
+            .is_some_and(|condition| DrainedReason::of(&condition.reason) == Some(DrainedReason::NoNodes))
 }
 
 /// The drain is over, but for nodes that lost the labels by which they were selected: what is said of them.
 pub fn lost_nodes(maintenance: &NodeMaintenance) -> Option<&str> {
     let is_at_work = super::create::is_active(maintenance);
-    let condition = drained_by_now(maintenance).filter(|it| is_at_work && it.reason == "NodesLeft")?;
+    let condition = drained_by_now(maintenance)
+        .filter(|it| is_at_work && DrainedReason::of(&it.reason) == Some(DrainedReason::NodesLeft))?;
     Some(&condition.message)
 }
 
@@ -507,6 +509,7 @@ pub fn has_reached_daemons(maintenance: &NodeMaintenance) -> bool {
 fn only_daemons_stay(maintenance: &NodeMaintenance, progress: &Progress) -> bool {
     let Some(status) = &maintenance.status else { return false };
     let are_all_known = usize::try_from(status.nodes).is_ok_and(|count| count == progress.nodes().len());
-    let is_cordoned = drained_by_now(maintenance).is_some_and(|condition| condition.reason != "Cordoning");
+    let is_cordoned = drained_by_now(maintenance)
+        .is_some_and(|condition| DrainedReason::of(&condition.reason) != Some(DrainedReason::Cordoning));
     has_reached_daemons(maintenance) && are_all_known && is_cordoned && progress.all().is_down_to_daemons()
 }

@@ -216,7 +216,7 @@ impl Controller {
         let Some((maintenance, decision)) = self.index.decide_maintenance(name, now) else {
             return Reconciled::waits(None);
         };
-        self.observer.waits(name, decision.waiting_on, now);
+        self.observer.waits(name, decision.waiting_on.as_ref(), now);
         let (again, effects) = (decision.recheck_at, decision.effects);
         if effects.is_empty() {
             return Reconciled::waits(again);

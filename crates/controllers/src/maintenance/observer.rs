@@ -1,7 +1,7 @@
 //! Somebody who counts: metrics hear of everything here, and decide nothing.
 
 use jiff::Timestamp;
-use usher_decide::maintenance::decision::Cause;
+use usher_decide::maintenance::waiting::MaintenanceWait;
 use usher_decide::snapshot::Maintenance;
 
 use crate::observer::{Nobody, QueueObserver};
@@ -20,8 +20,8 @@ pub trait Observer: QueueObserver {
     }
 
     /// What the maintenance waits for now; `None` if it waits for nothing, or is gone.
-    fn waits(&mut self, name: &str, cause: Option<Cause>, now: Timestamp) {
-        let _ = (name, cause, now);
+    fn waits(&mut self, name: &str, waiting_on: Option<&MaintenanceWait>, now: Timestamp) {
+        let _ = (name, waiting_on, now);
     }
 }
 

@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::{NodeStatus, StageStatus};
-use usher_decide::maintenance::decision::Cause;
+use usher_decide::maintenance::waiting::MaintenanceWait;
 use usher_decide::snapshot::Maintenance;
 
 use super::ByReason;
@@ -76,7 +76,7 @@ impl Counts {
             nodes: Family::default(),
             pods: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(STAGE_SECONDS)),
-            waits: Waits::for_reasons(Cause::ALL.map(Cause::name)),
+            waits: Waits::for_reasons(MaintenanceWait::CAUSES),
             errors: counting::errors(),
             queue,
         };
@@ -228,8 +228,8 @@ impl Observer for Counting<Counts> {
         }
     }
 
-    fn waits(&mut self, name: &str, cause: Option<Cause>, now: Timestamp) {
-        self.counts.lock().waits.set(&Arc::from(name), cause.map(Cause::name), now);
+    fn waits(&mut self, name: &str, waiting_on: Option<&MaintenanceWait>, now: Timestamp) {
+        self.counts.lock().waits.set(&Arc::from(name), waiting_on.map(MaintenanceWait::cause), now);
     }
 }
 
@@ -387,8 +387,8 @@ mod tests {
         let mut observer = metrics.maintenance_observer(|| ());
         let drain = maintenance("Drain", true, json!({"drainStatus": {"podsEvicting": 2}}));
         observer.maintenance_changed(None, Some(&drain), at(100));
-        observer.waits("m", Some(Cause::Cordon), at(100));
-        observer.waits("m", Some(Cause::Pods), at(110));
+        observer.waits("m", Some(&MaintenanceWait::Cordon { nodes: vec![] }), at(100));
+        observer.waits("m", Some(&MaintenanceWait::Pods { limited_by: vec![] }), at(110));
         observer.queue_added();
         observer.queue_taken(SignedDuration::ZERO);
         observer.queue_retried();

@@ -6,10 +6,12 @@ use usher_api::CONDITIONS_MAX;
 use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 use usher_api::workloads::Strategy;
 
-use super::{Answer, Attempt, Case, Claim, Decision, Left, Refusal, RefusalReason, Room, SelectingBudget};
-use crate::decision::{About, Effect, LONGEST_MESSAGE, Notice, cut, limited};
+use super::{
+    Answer, Attempt, Case, Claim, Decision, Left, Refusal, RefusalReason, Room, SelectingBudget, message,
+};
+use crate::decision::{About, Effect, Notice, limited};
 use crate::snapshot::{Pod, Request};
-use crate::waiting_on::{Unevictable, WaitingOn};
+use crate::waiting_on::{QUEUED, Unevictable, WaitingOn};
 
 /// Tells that the eviction is wanted now and does not happen, since when, and why. `False` tells why it is not blocked any
 /// more (`Terminating`), or not yet (`Queued` at a budget that moves, `ProgressReported`).
@@ -64,7 +66,7 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
                 desired_healthy: budget.desired_healthy,
                 expected_pods: budget.expected_pods,
                 disrupted_pods: budget.disrupted_pods.len(),
-                said: said(request).map(str::to_owned),
+                said: message::said_at_last(request).map(str::to_owned),
             };
             if waiting_on.is_blocked() {
                 blocked(request, waiting_on, 0, now)
@@ -99,7 +101,7 @@ fn after(attempt: &Attempt, case: &Case<'_>, pod: &Pod, free: bool, now: Timesta
 fn evict(request: &Request, left: Left<'_>) -> Decision {
     let why = match left {
         Left::NoInterceptor => "it has no interceptor".to_string(),
-        Left::Completed { class } => match said(request) {
+        Left::Completed { class } => match message::said_at_last(request) {
             None => format!("its last interceptor {class} completed"),
             Some(said) => format!("its last interceptor {class} completed: {said}"),
         },
@@ -133,15 +135,14 @@ fn evict(request: &Request, left: Left<'_>) -> Decision {
 pub fn unblocked(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> Decision {
     let was_wanted = request
         .condition(BLOCKED_CONDITION)
-        .is_some_and(|known| known.status == "True" || known.reason == "Queued");
+        .is_some_and(|known| known.status == "True" || known.reason == QUEUED);
     let decision = Decision::wait(waiting_on);
     if was_wanted {
         let message = "progress was reported, so the pod is not evicted".to_string();
         let condition = condition("False", "ProgressReported", message, now);
         let mut status = with_condition(request, condition);
         // What was said here does not hold any more.
-        let known = request.condition(BLOCKED_CONDITION);
-        if known.is_some_and(|known| known.message == status.message) {
+        if message::is_of_condition(request) {
             status.message.clear();
         }
         decision.act(Effect::WriteStatus(Box::new(status)))
@@ -208,18 +209,6 @@ fn blocked(request: &Request, waiting_on: WaitingOn, more_failures: i32, now: Ti
     decision
 }
 
-/// What the last interceptor has said, without what is said here after that.
-fn said(request: &Request) -> Option<&str> {
-    let message = super::said_in_turn(request).filter(|_| request.status.active_interceptor_completed)?;
-    let known = request.condition(BLOCKED_CONDITION).map(|known| known.message.as_str());
-    let said = known.filter(|known| !known.is_empty()).and_then(|known| message.strip_suffix(known));
-    let said = said.map_or(message, |said| said.strip_suffix(JOINED).unwrap_or(said));
-    (!said.is_empty()).then_some(said)
-}
-
-/// Between what the last interceptor has said and what is said here.
-const JOINED: &str = "; ";
-
 /// The status with what is waited for, as message and condition. What the last interceptor has said stays before it, as it may be the
 /// cause.
 fn with_message(
@@ -231,10 +220,8 @@ fn with_message(
     let message = limited(waiting_on.sentence());
     let mut status = with_condition(request, condition(blocked, waiting_on.reason(), message.clone(), since));
     let may_be_cause = matches!(waiting_on, WaitingOn::Budget { .. } | WaitingOn::Refused { .. });
-    let said = said(request).filter(|_| may_be_cause);
-    let room = LONGEST_MESSAGE.saturating_sub(message.chars().count() + JOINED.len());
-    let whole = said.map(|said| format!("{}{JOINED}{message}", cut(said.to_string(), room)));
-    status.message = whole.unwrap_or(message);
+    let said = message::said_at_last(request).filter(|_| may_be_cause);
+    status.message = said.map_or(message.clone(), |said| message::joined(said, &message));
     status
 }
 

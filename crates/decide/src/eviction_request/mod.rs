@@ -6,6 +6,7 @@
 mod end;
 mod evict;
 pub mod index;
+pub mod message;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,8 @@ pub use refusal::{Answer, Attempt, LONGEST_PAUSE, SelectingBudget, recorded_refu
 pub use turn::{Left, Passing, Turn, is_nobodys, overdue_at, turn};
 pub use usher_api::{Refusal, RefusalReason};
 pub use withdrawal::WITHDRAWN;
+
+use message::GivenTurn;
 
 use crate::decision::{self, About, Effect, Notice};
 use crate::snapshot::{Budget, Pod, Request};
@@ -116,7 +119,7 @@ fn decide_turn(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision
                 progress: request.status.progress_timestamp.as_ref().map(|time| time.0),
                 until,
                 expected_finish: request.status.expected_interceptor_finish_time.as_ref().map(|time| time.0),
-                message: said_in_turn(request).unwrap_or_default().to_string(),
+                message: message::said_in_turn(request).unwrap_or_default().to_string(),
             };
             let decision = evict::unblocked(request, waiting_on, now);
             let recheck_at = decision.recheck_at.into_iter().chain(turn::limit_at(case)).min();
@@ -127,27 +130,9 @@ fn decide_turn(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision
     }
 }
 
-/// What the interceptor that has the turn, or had the last one, says: not what was said here when it was given the turn.
-fn said_in_turn(request: &Request) -> Option<&str> {
-    let class = request.status.active_interceptor_class.as_deref()?;
-    let message = request.status.message.as_str();
-    let is_turn = message.strip_prefix(class).is_some_and(|rest| rest.starts_with(" goes first ("))
-        || message.strip_suffix(" is next").is_some_and(|rest| rest.ends_with(&format!(", {class}")));
-    Some(message).filter(|message| !message.is_empty() && !is_turn)
-}
-
 /// The turn goes to `to`; what the one before said of its own progress does not hold any more.
 fn pass(request: &Request, to: &str, why: Passing<'_>, now: Timestamp) -> Decision {
-    let message = match why {
-        Passing::First => match request.interceptors.len() {
-            1 => format!("{to} goes first (1 interceptor)"),
-            all => format!("{to} goes first ({all} interceptors)"),
-        },
-        Passing::Completed { class } => format!("{class} completed, {to} is next"),
-        Passing::Silent { class } => {
-            format!("{class} reported no progress for {} seconds, {to} is next", request.deadline.as_secs())
-        }
-    };
+    let message = GivenTurn { to, why, request }.to_string();
     let mut status = request.status.clone();
     status.active_interceptor_class = Some(to.to_string());
     status.active_interceptor_completed = false;

@@ -13,10 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource as _;
 use usher_api::names::{DAEMON_SET_CLASS, HELD_NODES_CONFIG_MAP, MAINTENANCE_SCHEDULING_GATE};
-use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
+use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 use usher_api::{NodeMaintenance, PodType};
 
-use super::{BundledInterceptor, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait};
+use super::{Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, WorkloadInterceptor};
 use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, tell_unknown};
 use crate::eviction_request::BLOCKED_CONDITION;
 use crate::maintenance::plan::PodClass;
@@ -118,7 +118,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     if let Some(again) = again {
         decision.effects.push(Effect::Tell {
             namespace: set.key.namespace.clone(),
-            workload: owner_of(Bundled::DaemonSet, &set.key, &set.uid),
+            workload: owner_of(BundledInterceptor::DaemonSet, &set.key, &set.uid),
             is_warning: true,
             reason: "DaemonSetPodCameBack",
             message: format!(
@@ -221,7 +221,7 @@ impl Default for DaemonSets {
     }
 }
 
-impl BundledInterceptor for DaemonSets {
+impl WorkloadInterceptor for DaemonSets {
     fn learn(&mut self, event: Event, _: Timestamp) {
         match event {
             Event::Pod(event) => {
@@ -474,7 +474,7 @@ impl DaemonSets {
     }
 
     fn strategy(&self, set: &DaemonSet) -> Result<Strategy, UnknownStrategy> {
-        self.namespaces.strategy(Bundled::DaemonSet, &set.key, set.strategy.as_deref())
+        self.namespaces.strategy(BundledInterceptor::DaemonSet, &set.key, set.strategy.as_deref())
     }
 
     /// What counts, also where the annotation means nothing.
@@ -603,7 +603,7 @@ impl DaemonSets {
         }
         Decision::default().act(Effect::Tell {
             namespace: set.key.namespace.clone(),
-            workload: owner_of(Bundled::DaemonSet, &set.key, &set.uid),
+            workload: owner_of(BundledInterceptor::DaemonSet, &set.key, &set.uid),
             is_warning: true,
             reason: "SchedulingGateInTemplate",
             message: format!(
@@ -623,7 +623,12 @@ impl DaemonSets {
             self.told.remove(key);
             return Decision::default();
         };
-        tell_unknown(&mut self.told, key, owner_of(Bundled::DaemonSet, &set.key, &set.uid), &unknown)
+        tell_unknown(
+            &mut self.told,
+            key,
+            owner_of(BundledInterceptor::DaemonSet, &set.key, &set.uid),
+            &unknown,
+        )
     }
 
     fn decide_gated(&self, key: &Key, now: Timestamp) -> Decision {

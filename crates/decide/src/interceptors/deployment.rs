@@ -13,14 +13,14 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{
     DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, INTERCEPTOR_PRIORITY_ANNOTATION, REPLICA_SET_CLASS,
 };
-use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, autoscaler_priority};
+use usher_api::workloads::{BundledInterceptor, Strategy, autoscaler_priority};
 
 use super::availability::{asked_at, later};
 use super::records::Records;
 use super::replica_set;
 use super::surge::{self, Case};
 use super::{
-    BundledInterceptor, Decision, Effect, EffectOutcome, Event, Item, Namespaces, Pending, complete,
+    Decision, Effect, EffectOutcome, Event, Item, Namespaces, Pending, WorkloadInterceptor, complete,
     has_turn, is_wanted,
 };
 use super::{Wait, owner_of, say, tell_once, tell_unknown, tell_unread};
@@ -174,7 +174,7 @@ fn unknown_priority(autoscaler: &Autoscaler) -> Option<(Owner, String)> {
     Some((owner, message))
 }
 
-impl BundledInterceptor for Deployments {
+impl WorkloadInterceptor for Deployments {
     fn learn(&mut self, event: Event, now: Timestamp) {
         self.now = now;
         if event.is_listed() && self.unread.remove(event.plural()) && self.unread.is_empty() {
@@ -636,8 +636,11 @@ impl Deployments {
         let new = pods.values().chain(&handed).filter(|pod| pod.created >= since && !pod.is_terminating());
         let ready: Vec<Timestamp> = new.filter_map(|pod| pod.ready_since).collect();
         let most_ready = MostReady::after(self.most_ready.get(key).copied(), since, &ready);
-        let strategy =
-            self.namespaces.strategy(Bundled::Deployment, &deployment.key, deployment.strategy.as_deref());
+        let strategy = self.namespaces.strategy(
+            BundledInterceptor::Deployment,
+            &deployment.key,
+            deployment.strategy.as_deref(),
+        );
         let said = strategy.as_ref().map_or_else(|unknown| unknown.instead, |strategy| *strategy);
         let wanted = surge::strategy_of(deployment, autoscaler, said);
         let case = Case {
@@ -711,7 +714,7 @@ impl Deployments {
                 message,
             )),
         }
-        let owner = owner_of(Bundled::Deployment, &deployment.key, &deployment.uid);
+        let owner = owner_of(BundledInterceptor::Deployment, &deployment.key, &deployment.uid);
         if let Some((_, why)) = self.refused.get(key) {
             let message =
                 format!("the API server refuses what Usher writes before pods leave: {why}; {REFUSED}");
@@ -734,7 +737,7 @@ impl Deployments {
 
     fn tell_unread(&self, key: &Key) -> Decision {
         let is_ours = |request: &&Arc<Request>| CLASSES.iter().any(|class| has_turn(request, class));
-        tell_unread(self.requests.get(key).filter(is_ours), &self.unread, Bundled::Deployment)
+        tell_unread(self.requests.get(key).filter(is_ours), &self.unread, BundledInterceptor::Deployment)
     }
 
     /// A request for a pod that no Deployment has. Of a ReplicaSet without one, or a ReplicationController, such a pod is preferred when
@@ -773,7 +776,8 @@ impl Deployments {
                     None => controller == Some(Controller::Replication) && request.interceptors.is_empty(),
                 }
         });
-        let is_on = self.namespaces.strategy(Bundled::Deployment, &pod.key, None) != Ok(Strategy::Off);
+        let is_on =
+            self.namespaces.strategy(BundledInterceptor::Deployment, &pod.key, None) != Ok(Strategy::Off);
         let is_set = !matches!(controller, None | Some(Controller::HandOver(_)));
         let prefers = is_set && is_ours && is_on && !pod.is_terminating();
         match (pod.preferred(), prefers) {
@@ -804,7 +808,7 @@ fn controller_of(pod: &Pod) -> Option<Controller> {
         return Some(Controller::HandOver(Key::new(pod.key.namespace.clone(), hand_over.set.clone())));
     }
     let Owner { api_version, kind, name, .. } = &**pod.owner.as_ref()?;
-    if Bundled::of_owner(api_version, kind) == Some(Bundled::Deployment) {
+    if BundledInterceptor::of_owner(api_version, kind) == Some(BundledInterceptor::Deployment) {
         return Some(Controller::ReplicaSet(Key::new(pod.key.namespace.clone(), name.clone())));
     }
     (&**api_version == "v1" && &**kind == "ReplicationController").then_some(Controller::Replication)

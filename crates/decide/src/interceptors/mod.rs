@@ -24,7 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::Selector;
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::report::{Report, beat_interval};
-use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
+use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 
 use crate::decision;
 use crate::snapshot::{
@@ -115,7 +115,7 @@ impl From<BTreeSet<Item>> for Pending {
 }
 
 /// A bundled interceptor: what it knows, and what it decides by it.
-pub trait BundledInterceptor: Send {
+pub trait WorkloadInterceptor: Send {
     fn learn(&mut self, event: Event, now: Timestamp);
 
     /// What has become worth a look since the last call.
@@ -252,7 +252,11 @@ pub fn has_turn(request: &Request, class: &str) -> bool {
 }
 
 /// The manager has the interceptor, and not its role: nothing can be done, and the deadline passes the turn on.
-fn tell_unread(request: Option<&Arc<Request>>, unread: &BTreeSet<&str>, which: Bundled) -> Decision {
+fn tell_unread(
+    request: Option<&Arc<Request>>,
+    unread: &BTreeSet<&str>,
+    which: BundledInterceptor,
+) -> Decision {
     let Some(request) = request else { return Decision::default() };
     let kinds: Vec<&str> = unread.iter().copied().collect();
     let name = which.name();
@@ -333,7 +337,7 @@ fn tell_once(
     Some(Effect::Tell { namespace: key.namespace.clone(), workload, is_warning: true, reason, message })
 }
 
-fn owner_of(which: Bundled, key: &Key, uid: &Arc<str>) -> Owner {
+fn owner_of(which: BundledInterceptor, key: &Key, uid: &Arc<str>) -> Owner {
     Owner {
         api_version: "apps/v1".into(),
         kind: which.kind().into(),
@@ -365,7 +369,12 @@ impl Namespaces {
     }
 
     /// What counts for a workload with this annotation.
-    fn strategy(&self, which: Bundled, key: &Key, own: Option<&str>) -> Result<Strategy, UnknownStrategy> {
+    fn strategy(
+        &self,
+        which: BundledInterceptor,
+        key: &Key,
+        own: Option<&str>,
+    ) -> Result<Strategy, UnknownStrategy> {
         let namespace = self.0.get(&key.namespace).and_then(|namespace| namespace.strategy.as_deref());
         Strategy::of(which, own, namespace)
     }

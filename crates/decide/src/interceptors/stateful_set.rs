@@ -11,13 +11,15 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, STATEFUL_SET_CLASS};
 use usher_api::report::Report;
-use usher_api::workloads::{BundledInterceptor as Bundled, Strategy, UnknownStrategy};
+use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 
 use super::at_a_time::{Asked, room};
 use super::availability::{
     Unavailable, asked_at, batch, later, moved_at, only_time_is_left, why_unavailable,
 };
-use super::{AvailablePods, BundledInterceptor, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait};
+use super::{
+    AvailablePods, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, WorkloadInterceptor,
+};
 use super::{
     Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
     was_given_over,
@@ -318,7 +320,7 @@ pub struct StatefulSets {
     unread: BTreeSet<&'static str>,
 }
 
-impl BundledInterceptor for StatefulSets {
+impl WorkloadInterceptor for StatefulSets {
     fn learn(&mut self, event: Event, _: Timestamp) {
         if event.is_listed() && self.unread.remove(event.plural()) {
             self.pending.extend(self.requests.keys().cloned().map(Item::Request));
@@ -387,7 +389,7 @@ impl BundledInterceptor for StatefulSets {
         match item {
             Item::Request(key) if !self.unread.is_empty() => {
                 let request = self.requests.get(key).filter(|it| has_turn(it, STATEFUL_SET_CLASS));
-                tell_unread(request, &self.unread, Bundled::StatefulSet)
+                tell_unread(request, &self.unread, BundledInterceptor::StatefulSet)
             }
             // What is known of it may be long past.
             _ if !self.unread.is_empty() => Decision::default(),
@@ -443,7 +445,7 @@ impl StatefulSets {
     }
 
     fn strategy(&self, set: &StatefulSet) -> Result<Strategy, UnknownStrategy> {
-        self.namespaces.strategy(Bundled::StatefulSet, &set.key, set.strategy.as_deref())
+        self.namespaces.strategy(BundledInterceptor::StatefulSet, &set.key, set.strategy.as_deref())
     }
 
     fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {
@@ -483,7 +485,7 @@ impl StatefulSets {
                 let told = tell_unknown(
                     &mut self.told,
                     key,
-                    owner_of(Bundled::StatefulSet, &set.key, &set.uid),
+                    owner_of(BundledInterceptor::StatefulSet, &set.key, &set.uid),
                     &unknown,
                 );
                 Decision { effects: decision.effects.into_iter().chain(told.effects).collect(), ..decision }
@@ -524,8 +526,9 @@ impl StatefulSets {
 /// The StatefulSet that the pod names.
 fn workload_of(pod: &Pod) -> Option<Key> {
     let owner = pod.owner.as_ref()?;
-    let bundled = Bundled::of_owner(&owner.api_version, &owner.kind);
-    (bundled == Some(Bundled::StatefulSet)).then(|| Key::new(pod.key.namespace.clone(), owner.name.clone()))
+    let bundled = BundledInterceptor::of_owner(&owner.api_version, &owner.kind);
+    (bundled == Some(BundledInterceptor::StatefulSet))
+        .then(|| Key::new(pod.key.namespace.clone(), owner.name.clone()))
 }
 
 fn ordinal_of(pod: &Pod, set: &str) -> Option<u32> {

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::NodeMaintenanceStatus;
 
+use super::waiting::MaintenanceWait;
+
 /// What is decided on a maintenance, one of its nodes, or a pod on those.
-pub type Decision<E> = crate::decision::Decision<E, Cause>;
+pub type Decision<E> = crate::decision::Decision<E, MaintenanceWait>;
 
 /// A write to the maintenance that was looked at: its UID and resourceVersion are preconditions.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,29 +79,5 @@ impl Notice {
 
     pub fn warning(reason: &'static str, message: String) -> Self {
         Self { is_warning: true, ..Self::normal(reason, message) }
-    }
-}
-
-/// What keeps a maintenance from going on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
-    /// Nodes that are not cordoned yet.
-    Cordon,
-    /// Another maintenance that has not come as far.
-    Maintenance,
-    /// Pods that are asked to leave and have not left.
-    Pods,
-}
-
-impl Cause {
-    pub const ALL: [Self; 3] = [Self::Cordon, Self::Maintenance, Self::Pods];
-
-    /// One word, for labels of metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cordon => "Cordon",
-            Self::Maintenance => "Maintenance",
-            Self::Pods => "Pods",
-        }
     }
 }

@@ -107,7 +107,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
             node.name,
             names(&holders)
         );
-        let notice = Notice::warning("CordonFight", message);
+        let notice = Notice::warning("CordonConflict", message);
         decision.effects.push(NodeEffect::Tell(Notice { maintenances: case.holders.clone(), ..notice }));
     }
     decision
@@ -289,7 +289,7 @@ mod tests {
         conflict.uncordoned(at(2));
         let decision = decided(&uncordoned, &["a"], Some(&conflict), 2);
         assert_eq!((writes(&decision).len(), decision.recheck_at), (0, Some(at(4))));
-        let told = |effect: &NodeEffect| matches!(effect, NodeEffect::Tell(notice) if notice.reason == "CordonFight");
+        let told = |effect: &NodeEffect| matches!(effect, NodeEffect::Tell(notice) if notice.reason == "CordonConflict");
         assert!(decision.effects.iter().any(told));
         assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&conflict), 4)).len(), 1);
         // Long after, it is an accident again.

@@ -31,6 +31,7 @@ pub mod status;
 pub mod targets;
 #[cfg(test)]
 mod tests;
+pub mod waiting;
 pub mod waves;
 pub mod words;
 pub mod written;

@@ -12,9 +12,10 @@ use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::names::KEEP_NODES_ANNOTATION;
 use usher_api::{DrainStatus, NodeMaintenanceStatus};
 
-use super::decision::{Cause, Decision, Effect, Notice};
+use super::decision::{Decision, Effect, Notice};
 use super::nodes::{MaintenanceState, NodeState};
 use super::targets::reached;
+use super::waiting::MaintenanceWait;
 use super::written::{PLAIN_BYTES, json_bytes};
 use super::{eta, status, words};
 use crate::snapshot::Maintenance;
@@ -81,19 +82,14 @@ pub struct Case<'a> {
 }
 
 pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
-    Decision { waiting_on: cause(case), ..next(case, now) }
-}
-
-/// What keeps it from going on.
-fn cause(case: &Case<'_>) -> Option<Cause> {
-    match &case.drain {
-        None => (case.maintenance.drains() && !case.nodes.is_empty()).then_some(Cause::Cordon),
-        Some(drain) if drain.evicting > 0 => Some(Cause::Pods),
-        Some(drain) => (!drain.waits_for.is_empty()).then_some(Cause::Maintenance),
+    let waiting_on = MaintenanceWait::of(case);
+    Decision {
+        waiting_on: waiting_on.clone().filter(|_| case.maintenance.drains()),
+        ..next(case, waiting_on, now)
     }
 }
 
-fn next(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
+fn next(case: &Case<'_>, waiting_on: Option<MaintenanceWait>, now: Timestamp) -> Decision<Effect> {
     let maintenance = case.maintenance;
     let stage = maintenance.stage();
     let begins = matches!(stage, Stage::Cordon | Stage::Drain) && !maintenance.has_begun();
@@ -107,7 +103,7 @@ fn next(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
         return act(vec![Effect::AddFinalizer]);
     }
     let is_over = stage == Stage::Complete && case.marks_left == 0 && case.requests_left == 0;
-    let new = status::of(case, is_over, now);
+    let new = status::of(case, waiting_on.as_ref(), is_over, now);
     let mut decision = Decision::default();
     let old = &maintenance.status;
     // When what is expected now has not come, something else is.

@@ -275,7 +275,7 @@ fn counts_are_written_once_a_second_and_targets_at_once() {
     scene.written(&first);
     let again = scene.decide(5);
     assert!(again.effects.is_empty() && again.recheck_at.is_none(), "nothing is written twice");
-    assert_eq!(again.waiting_on, Some(super::decision::Cause::Pods));
+    assert_eq!(again.waiting_on, Some(super::waiting::MaintenanceWait::Pods { limited_by: vec![] }));
     scene.last_written = Some(at(5));
     scene.pods = (3, 1);
     let decision = scene.decide(5);

@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use usher_api::CONDITIONS_MAX;
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::names::{DRAINED_CONDITION, STATUS_COMPLETE_CONDITION};
 use usher_api::node_maintenance::LEFT_NODES_MAX;
-use usher_api::{DrainStatus, NodeMaintenanceStatus, NodeReference, NodeStatus, StageStatus};
+use usher_api::{
+    CONDITIONS_MAX, DrainStatus, DrainedReason, NodeMaintenanceStatus, NodeReference, NodeStatus, StageStatus,
+};
 
 use super::drain_state::DrainState;
 use super::stages::{Case, Refusal, View};
+use super::waiting::MaintenanceWait;
 use super::written::{self, Row};
 use super::{eta, words};
 
-const NO_NODES: &str = "no node is selected";
 const NODES_LEFT_OUT: &str = "NodesLeftOut";
 
 pub fn is_drained(status: &NodeMaintenanceStatus) -> bool {
@@ -23,7 +24,12 @@ pub fn is_drained(status: &NodeMaintenanceStatus) -> bool {
     status.conditions.iter().any(drained)
 }
 
-pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStatus {
+pub fn of(
+    case: &Case<'_>,
+    waiting_on: Option<&MaintenanceWait>,
+    is_over: bool,
+    now: Timestamp,
+) -> NodeMaintenanceStatus {
     let maintenance = case.maintenance;
     let old = &maintenance.status;
     let mut status = NodeMaintenanceStatus { nodes: number(case.nodes.len()), ..old.clone() };
@@ -44,7 +50,7 @@ pub fn of(case: &Case<'_>, is_over: bool, now: Timestamp) -> NodeMaintenanceStat
                 status.drain_status = drain_status(case, now);
             }
             left_out = Some(show_nodes(case, &mut status));
-            show_drained(case, &mut status, now);
+            show_drained(case, waiting_on, &mut status, now);
         }
         Stage::Complete => {
             started(&mut status, Stage::Complete, now);
@@ -165,13 +171,11 @@ fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
     let later: Vec<&View<'_>> = case.nodes.iter().filter(|view| view.state.is_none()).collect();
     let pods: u32 = later.iter().map(|view| view.pods).sum();
     let evicting: u32 = later.iter().map(|view| view.evicting.min(view.pods)).sum();
-    let staying: u32 = case.nodes.iter().map(|view| view.staying).sum();
-    let message = if !case.staying.is_empty() && staying == drain.evicting + evicting {
-        words::nothing_ends(case.staying)
-    } else if drain.drain == DrainState::Drained && !later.is_empty() {
-        format!("{} nodes are drained, {} wait for their turn", drain.nodes_drained, later.len())
-    } else {
-        drain.drain.to_string()
+    let message = match MaintenanceWait::of_drain(case, drain) {
+        waits @ (MaintenanceWait::NothingEnds { .. } | MaintenanceWait::LaterNodes { .. }) => {
+            waits.to_string()
+        }
+        _ => drain.drain.to_string(),
     };
     let left = drain.pending + drain.evicting + pods;
     Some(DrainStatus {
@@ -190,58 +194,54 @@ fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
 }
 
 /// True only if it is: all nodes take no new pods, are all drained by this plan, and no pod is left on any.
-fn show_drained(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timestamp) {
-    let uncordoned: Vec<&str> = case
-        .nodes
-        .iter()
-        .filter(|view| !view.is_held || !view.unschedulable)
-        .map(|view| &**view.name)
-        .collect();
-    let drained =
-        case.nodes.iter().all(|view| view.state.is_some_and(|state| state.is_empty()) && view.pods == 0);
-    let at_the_end = case.drain.as_ref().is_some_and(|drain| drain.is_at_the_end);
-    let (value, reason, message) = if case.nodes.is_empty() {
-        ("False", "NoNodes", NO_NODES.to_string())
-    } else if !case.departed.is_empty() && drained && at_the_end {
-        let departed: Vec<&str> = case.departed.iter().map(|node| &**node).collect();
-        let message = format!(
-            "all pods have left the nodes that are selected, but {} lost the labels by which it was: it was not drained",
-            words::some(&departed)
-        );
-        ("False", "NodesLeft", message)
-    } else if !uncordoned.is_empty() {
-        ("False", "Cordoning", format!("waiting until {} is cordoned", words::some(&uncordoned)))
-    } else if drained && at_the_end {
-        ("True", "Drained", words::drained(case.nodes.iter().map(|view| view.kept).sum()))
-    } else {
-        let waits =
-            case.drain.as_ref().is_some_and(|drain| drain.evicting == 0 && !drain.waits_for.is_empty());
-        let message =
-            status.drain_status.as_ref().map(|drain| drain.drain_message.clone()).unwrap_or_default();
-        ("False", if waits { "Waiting" } else { "Draining" }, message)
-    };
-    set(status, maintenance_generation(case), DRAINED_CONDITION, [value, reason, &message], now);
+fn show_drained(
+    case: &Case<'_>,
+    waiting_on: Option<&MaintenanceWait>,
+    status: &mut NodeMaintenanceStatus,
+    now: Timestamp,
+) {
+    match waiting_on {
+        None => {
+            let message = words::drained(case.nodes.iter().map(|view| view.kept).sum());
+            set_drained(case, status, DrainedReason::Drained, &message, now);
+        }
+        Some(waiting_on) => set_drained(case, status, waiting_on.reason(), &waiting_on.to_string(), now),
+    }
 }
 
 /// What came of the drain, if there was one: it is not looked at any more.
 fn show_end(case: &Case<'_>, status: &mut NodeMaintenanceStatus, now: Timestamp) {
     let before = status.conditions.iter().find(|condition| condition.type_ == DRAINED_CONDITION);
-    let Some(reason) = before.map(|condition| condition.reason.clone()) else { return };
+    let Some(before) = before.map(|condition| DrainedReason::of(&condition.reason)) else { return };
     // Others may have been selected with the same write: nobody has looked at them.
     let known: BTreeSet<&str> =
         case.maintenance.status.node_statuses.iter().map(|node| &*node.node_ref.name).collect();
     let is_another = |view: &View<'_>| !known.is_empty() && !known.contains(&**view.name);
     let are_others = status.drain_target_lists.is_empty() && case.nodes.iter().any(is_another);
-    let (value, reason, message) = if is_drained(status) && are_others {
-        ("False", "Cancelled", "the maintenance was completed with other nodes than those that were drained")
+    let (reason, message) = if is_drained(status) && are_others {
+        let message = "the maintenance was completed with other nodes than those that were drained";
+        (DrainedReason::Cancelled, message.to_string())
     } else if is_drained(status) {
-        ("True", "Drained", "all pods had left all nodes before the maintenance was completed")
-    } else if reason == "NoNodes" {
-        ("False", "NoNodes", NO_NODES)
+        let message = "all pods had left all nodes before the maintenance was completed";
+        (DrainedReason::Drained, message.to_string())
+    } else if before == Some(DrainedReason::NoNodes) {
+        (DrainedReason::NoNodes, MaintenanceWait::NoNodes.to_string())
     } else {
-        ("False", "Cancelled", "the maintenance was completed before all pods had left")
+        let message = "the maintenance was completed before all pods had left";
+        (DrainedReason::Cancelled, message.to_string())
     };
-    set(status, maintenance_generation(case), DRAINED_CONDITION, [value, reason, message], now);
+    set_drained(case, status, reason, &message, now);
+}
+
+fn set_drained(
+    case: &Case<'_>,
+    status: &mut NodeMaintenanceStatus,
+    reason: DrainedReason,
+    message: &str,
+    now: Timestamp,
+) {
+    let texts = [reason.condition_status(), reason.name(), message];
+    set(status, maintenance_generation(case), DRAINED_CONDITION, texts, now);
 }
 
 fn maintenance_generation(case: &Case<'_>) -> Option<i64> {

@@ -27,15 +27,6 @@ pub fn drained(kept: u32) -> String {
     }
 }
 
-/// Of a maintenance, with the names of the pods that are left.
-pub fn nothing_ends(staying: &BTreeSet<String>) -> String {
-    let names: Vec<&str> = staying.iter().map(String::as_str).collect();
-    format!(
-        "Nothing ends {}: keep them off these nodes, or end them by an interceptor or by hand",
-        some(&names)
-    )
-}
-
 pub fn oldest(world: &World, numbers: &[Number]) -> Option<Number> {
     numbers.iter().copied().min_by_key(|number| age(world, *number))
 }

@@ -47,8 +47,8 @@ fn take<V>(index: &mut Groups<V>, of: &str, key: &Key) {
     }
 }
 
-/// Where the pod stands in all indexes but those by label.
-fn standing(pod: &Pod) -> (&str, &str, &str, bool, bool) {
+/// What the pod is indexed by, but for its labels.
+fn indexed_by(pod: &Pod) -> (&str, &str, &str, bool, bool) {
     let owner = pod.metadata.controller().map_or("", |owner| owner.uid.as_str());
     (owner, &pod.spec.node_name, &pod.status.pod_ip, pod.is_terminal(), pod.is_refused())
 }
@@ -63,7 +63,7 @@ impl Indexes {
         let is_same_being = |(before, after): (&Pod, &Pod)| before.metadata.uid == after.metadata.uid;
         let now = after.map(|pod| &**pod);
         let both = before.zip(now).filter(|both| is_same_being(*both));
-        if both.is_none_or(|(before, after)| standing(before) != standing(after)) {
+        if both.is_none_or(|(before, after)| indexed_by(before) != indexed_by(after)) {
             if let Some(pod) = before {
                 self.leave(pod);
             }

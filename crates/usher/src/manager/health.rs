@@ -25,16 +25,15 @@ pub enum Controller {
 }
 
 impl Controller {
-    fn name(self) -> &'static str {
-        match self {
+    fn name(self) -> String {
+        let name = match self {
             Self::EvictionRequests => "eviction requests",
             Self::NodeMaintenances => "node maintenances",
-            Self::Interceptor(BundledInterceptor::DaemonSet) => "the interceptor of DaemonSets",
-            Self::Interceptor(BundledInterceptor::StatefulSet) => "the interceptor of StatefulSets",
-            Self::Interceptor(BundledInterceptor::Deployment) => "the interceptor of Deployments",
+            Self::Interceptor(which) => return format!("the interceptor of {}s", which.kind()),
             Self::HeldPods => "pods that are held for no one",
             Self::EvictPolicy => "the Pod Evict Policy",
-        }
+        };
+        name.to_owned()
     }
 }
 
@@ -99,7 +98,7 @@ impl Health {
             State::StandingBy => Ok("ok: standing by"),
             State::Acting(reading) if reading.is_empty() => Ok("ok: acting"),
             State::Acting(reading) => {
-                let names: Vec<&str> = reading.iter().map(|controller| controller.name()).collect();
+                let names: Vec<String> = reading.iter().map(|controller| controller.name()).collect();
                 Err(format!("the watches have not told yet what there is, for {}", names.join(" and ")))
             }
         }
@@ -129,7 +128,7 @@ mod tests {
             health.acts(both);
             assert!(health.ready().unwrap_err().contains("watches"));
             health.synced(first);
-            assert!(health.ready().unwrap_err().ends_with(second.name()));
+            assert!(health.ready().unwrap_err().ends_with(&second.name()));
             health.synced(second);
             assert_eq!(health.ready(), Ok("ok: acting"));
         }

@@ -9,8 +9,8 @@ use usher_api::names::{
 use usher_tests::living::{DEPLOYMENTS, Living, template, workload};
 
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
-pub(super) const READY_DELAY: &str = "testbed.usher.dev/ready-delay";
-const START_DELAY: &str = "testbed.usher.dev/start-delay";
+pub(super) const READY_DELAY: &str = "cluster-simulator.dev/ready-delay";
+const START_DELAY: &str = "cluster-simulator.dev/start-delay";
 /// The class of an interceptor that is not ours.
 pub(super) const FOREIGN_CLASS: &str = "foreign.example.com";
 

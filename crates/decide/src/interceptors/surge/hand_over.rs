@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use usher_api::names::{EVICTION_REQUEST_GROUP, HAND_OVER_ANNOTATION, VERSION};
-use usher_api::workloads::{BundledInterceptor as Bundled, POD_TEMPLATE_HASH_LABEL};
+use usher_api::workloads::{BundledInterceptor, POD_TEMPLATE_HASH_LABEL};
 
 use super::super::availability::{Unavailable, why_unavailable};
 use super::super::{Decision, Effect, is_wanted};
@@ -51,7 +51,8 @@ impl NewHandOver {
         };
         let mut labels = texts(&template["metadata"]["labels"]);
         let mut annotations = texts(&template["metadata"]["annotations"]);
-        annotations = with_interceptors(Bundled::Deployment, &labels, &annotations).unwrap_or(annotations);
+        annotations =
+            with_interceptors(BundledInterceptor::Deployment, &labels, &annotations).unwrap_or(annotations);
         annotations.insert(HAND_OVER_ANNOTATION.to_owned(), self.set.name.to_string());
         labels.remove(POD_TEMPLATE_HASH_LABEL);
         Some(json!({

@@ -27,7 +27,7 @@ use usher_api::names::{
     DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
     SURGE_ANNOTATION, SURGE_LABEL,
 };
-use usher_api::workloads::{BundledInterceptor as Bundled, Strategy};
+use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::availability::{Unavailable, later, why_unavailable};
 use super::{Decision, Effect, Wait, complete, has_turn, next_beat, owner_of};
@@ -140,7 +140,7 @@ pub(super) fn tell(
     reason: &'static str,
     message: String,
 ) -> Effect {
-    let workload = owner_of(Bundled::Deployment, &deployment.key, &deployment.uid);
+    let workload = owner_of(BundledInterceptor::Deployment, &deployment.key, &deployment.uid);
     Effect::Tell { namespace: deployment.key.namespace.clone(), workload, is_warning, reason, message }
 }
 
@@ -495,7 +495,8 @@ pub fn strategy_of(deployment: &Deployment, autoscaler: Option<&Autoscaler>, sai
     let Some(update) = deployment.rolling_update.as_ref().filter(|_| said == Strategy::MaxUnavailable) else {
         return said;
     };
-    let is_own = Strategy::of(Bundled::Deployment, deployment.strategy.as_deref(), None) == Ok(said);
+    let is_own =
+        Strategy::of(BundledInterceptor::Deployment, deployment.strategy.as_deref(), None) == Ok(said);
     // As many as its owner wants: while it surges, a part of all would be more.
     let raised = autoscaler.and_then(|it| it.raised.as_ref());
     let raised = raised.filter(|raised| raised.min_replicas == deployment.replicas).map_or(0, |it| it.by);

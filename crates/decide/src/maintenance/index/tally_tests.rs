@@ -83,7 +83,7 @@ fn request(name: u8, uid: u8, created: i64, blocked: &str, finish: Option<i64>) 
 
 /// All that a tally tells of a node.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Announced {
     pods: BTreeSet<Key>,
     staying: BTreeSet<Key>,
     kept: u32,
@@ -93,9 +93,9 @@ struct Told {
     announced: Option<Timestamp>,
 }
 
-fn told(tally: &Tally, node: &str) -> Told {
+fn told(tally: &Tally, node: &str) -> Announced {
     let by_class = tally.counts_on(node).into_iter();
-    Told {
+    Announced {
         pods: tally.pods_on(node).cloned().collect(),
         staying: tally.staying_on(node).map(|(pod, _)| pod.key.clone()).collect(),
         kept: tally.count_kept_on(node),

@@ -5,7 +5,7 @@
 //! nodes and a Deployment, lets 73 hours pass, and looks at what became of the pods.
 //!
 //! ```sh
-//! cargo run -p cluster-simulator --example pod_reaper
+//! cargo run -p pod-reaper
 //! ```
 
 use std::collections::BTreeSet;
