@@ -61,11 +61,11 @@ fn every_input_of_the_corpus_is_still_taken_by_its_target() {
     }
 }
 
-/// What `make fuzz` does with the compiler's counters, without them, whose build takes ten times as long as this: 60 seconds of inputs
+/// What `make fuzz` does with the compiler's counters, without them, whose build takes thirty times as long as this: 20 seconds of inputs
 /// that are made from those of the corpus.
 #[test]
-fn a_minute_of_inputs_made_from_the_corpus_breaks_no_target() {
-    let share = Duration::from_secs(60 / TARGETS.len() as u64);
+fn inputs_made_at_random_from_the_corpus_break_no_target() {
+    let share = Duration::from_secs_f64(20.0 / TARGETS.len() as f64);
     for (name, run) in TARGETS {
         let seed = std::env::var("USHER_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or_else(|| fastrand::u64(..));

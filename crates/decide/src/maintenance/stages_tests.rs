@@ -5,6 +5,7 @@ use super::drain_state::DrainState;
 use super::nodes::{MaintenanceState, NodeState};
 use super::stages::{Case, View, decide};
 use super::targets::{Targets, reached};
+use super::waiting::MaintenanceWait;
 use super::written::Written;
 use crate::snapshot::Maintenance;
 use jiff::Timestamp;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use usher_api::names::MAINTENANCE_COMPLETION_FINALIZER;
-use usher_api::{NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus};
+use usher_api::{DrainedReason, NodeMaintenance, NodeMaintenanceStage, NodeMaintenanceStatus};
 
 fn maintenance(stage: &str, begun: bool, deleted: bool, status: &Value) -> Maintenance {
     let finalizers = if begun { vec![MAINTENANCE_COMPLETION_FINALIZER] } else { vec![] };
@@ -193,6 +194,51 @@ fn a_drain_waits_for_the_cordons_then_follows_the_plan_to_its_end() {
     assert_eq!(drained(written(&uncordoned).unwrap()), ("False", "Cordoning"));
 }
 
+/// Whatever it waits for is decided once: the condition says it in its words, and metrics count it by its cause.
+#[test]
+fn the_condition_says_what_is_waited_for() {
+    let drain = || Scene::new(maintenance("Drain", true, false, &json!({})));
+    for (scene, waits) in [
+        (Scene { held: false, ..drain() }, Some(MaintenanceWait::Cordon { nodes: vec!["n1".into()] })),
+        (drain(), Some(MaintenanceWait::Cordon { nodes: vec![] })),
+        (
+            Scene { held: false, position: Some(0), pods: (4, 1), ..drain() },
+            Some(MaintenanceWait::Cordon { nodes: vec!["n1".into()] }),
+        ),
+        (
+            Scene { position: Some(0), pods: (4, 1), ..drain() },
+            Some(MaintenanceWait::Pods { limited_by: vec![] }),
+        ),
+        (
+            Scene { position: Some(4), pods: (2, 2), staying: 2, ..drain() },
+            Some(MaintenanceWait::NothingEnds { pods: vec!["DaemonSet ns/agent (2 pods)".to_owned()] }),
+        ),
+        (Scene { position: Some(11), ..drain() }, None),
+    ] {
+        let decision = scene.decide(0);
+        assert_eq!(decision.waiting_on, waits);
+        let condition = &written(&decision).unwrap().conditions[0];
+        let Some(waits) = waits else {
+            assert_eq!((&*condition.status, &*condition.reason), ("True", "Drained"));
+            continue;
+        };
+        let said = (&*condition.status, &*condition.reason, condition.message.clone());
+        assert_eq!(said, ("False", waits.reason().name(), waits.to_string()));
+        assert!(MaintenanceWait::CAUSES.contains(&waits.cause()));
+    }
+    let cordons = Scene { held: false, ..Scene::new(maintenance("Cordon", true, false, &json!({}))) };
+    assert_eq!(cordons.decide(0).waiting_on, None, "it does not drain");
+}
+
+#[test]
+fn reasons_of_the_condition_can_be_read_again() {
+    for reason in DrainedReason::ALL {
+        assert_eq!(DrainedReason::of(reason.name()), Some(reason));
+        assert_eq!(reason.condition_status() == "True", reason == DrainedReason::Drained);
+    }
+    assert_eq!(DrainedReason::of("Somebody else's"), None);
+}
+
 #[test]
 fn pods_that_nothing_ends_are_named() {
     let mut scene = Scene {
@@ -275,7 +321,7 @@ fn counts_are_written_once_a_second_and_targets_at_once() {
     scene.written(&first);
     let again = scene.decide(5);
     assert!(again.effects.is_empty() && again.recheck_at.is_none(), "nothing is written twice");
-    assert_eq!(again.waiting_on, Some(super::waiting::MaintenanceWait::Pods { limited_by: vec![] }));
+    assert_eq!(again.waiting_on, Some(MaintenanceWait::Pods { limited_by: vec![] }));
     scene.last_written = Some(at(5));
     scene.pods = (3, 1);
     let decision = scene.decide(5);
