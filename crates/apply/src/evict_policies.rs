@@ -5,20 +5,21 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod as FullPod};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
-use kube::{Client, Error};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 use usher_api::gateway::Ask;
 use usher_api::lenient::Lenient;
 use usher_api::names::{EVICT_WANTED_ANNOTATION, FIELD_MANAGER, POD_EVICT_WANTED_ANNOTATION};
-use usher_client::{Asking, Clock};
+use usher_client::{Asking, Clock, delete_pod};
+use usher_decide::admission::gateway::WayToAsk;
 use usher_decide::evict_policy::{Effect, is_at_work, taint_requester};
-use usher_decide::snapshot::{Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{Pod, Request, RequestOnWire};
 
 use crate::events::Events;
-use crate::requests::{Failure, failure_of_write};
+use crate::requests::{Failure, failure_of_write, is_gone};
 use crate::{requesters, spans};
 
 /// Carries out effects with this client.
@@ -114,12 +115,10 @@ impl EvictPolicies {
             requester: &requester,
             ask: ask.clone(),
         };
-        let written = match request {
-            None => asking.create().await,
-            Some(known) if known.requesters().any(|name| name == requester) => {
-                asking.remember(&known.uid).await
-            }
-            Some(known) => asking.join(requesters::version(known), &known.finalizers).await,
+        let written = match (WayToAsk::of(request, &requester), request) {
+            (WayToAsk::Create, _) | (_, None) => asking.create().await,
+            (WayToAsk::Join, Some(known)) => asking.join(requesters::version(known), &known.finalizers).await,
+            (WayToAsk::Remember, Some(known)) => asking.remember(&known.uid).await,
         };
         written.map_err(failure_of_write)
     }
@@ -134,16 +133,8 @@ impl EvictPolicies {
                 return Err(Failure::Outdated);
             }
         }
-        let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        let preconditions = Preconditions {
-            uid: Some(pod.uid.to_string()),
-            resource_version: pod.evict.as_ref().map(|facts| facts.resource_version.clone()),
-        };
-        match pods.delete(&pod.key.name, &DeleteParams::default().preconditions(preconditions)).await {
-            Ok(_) => Ok(()),
-            Err(Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(why) => Err(failure_of_write(why)),
-        }
+        let version = pod.evict.as_ref().map(|facts| facts.resource_version.as_str());
+        is_gone(delete_pod(self.client.clone(), &pod.key.namespace, &pod.key.name, &pod.uid, version).await)
     }
 }
 

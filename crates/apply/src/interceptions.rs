@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, NamespaceResourceScope};
 use kube::{Client, Error};
 use serde::Serialize;
@@ -28,10 +28,10 @@ use usher_decide::snapshot::{
 
 use crate::config_map;
 use crate::events::Events;
-use crate::requests::{Failure, failure_of_write};
+use crate::requests::{Failure, failure_of_write, is_gone};
 use crate::spans;
 use crate::written::{Written, precondition};
-use usher_client::{Clock, Evicted, EvictionOptions, evict};
+use usher_client::{Clock, Evicted, EvictionOptions, delete_pod, evict};
 
 /// Carries out effects with this client.
 #[derive(Clone)]
@@ -273,11 +273,7 @@ impl Interceptions {
     }
 
     async fn delete(&self, pod: &Pod, version: Option<&str>) -> Result<(), Failure> {
-        let pods: Api<Lenient<PodOnWire>> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        let preconditions =
-            Preconditions { uid: Some(pod.uid.to_string()), resource_version: version.map(str::to_owned) };
-        let parameters = DeleteParams::default().preconditions(preconditions);
-        is_gone(pods.delete(&pod.key.name, &parameters).await)
+        is_gone(delete_pod(self.client.clone(), &pod.key.namespace, &pod.key.name, &pod.uid, version).await)
     }
 
     /// A pod that was never scheduled: the eviction API deletes it, and asks no budget. Every manager may do that, also one that must
@@ -313,13 +309,4 @@ fn meta(uid: &str, version: &str, remembered: Option<&impl Serialize>) -> Value 
 /// The version of a pod that is to be handed over.
 fn version_of(pod: &Pod) -> Option<&str> {
     pod.hand_over().map(|hand_over| hand_over.resource_version.as_str())
-}
-
-/// Gone, now or before.
-fn is_gone<T>(deleted: Result<T, Error>) -> Result<(), Failure> {
-    match deleted {
-        Ok(_) => Ok(()),
-        Err(Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(why) => Err(failure_of_write(why)),
-    }
 }

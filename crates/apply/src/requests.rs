@@ -284,6 +284,15 @@ pub(crate) fn remember(written: &ObjectMeta, version: &mut String) {
     }
 }
 
+/// Gone, now or before.
+pub(crate) fn is_gone<T>(deleted: Result<T, Error>) -> Result<(), Failure> {
+    match deleted {
+        Ok(_) => Ok(()),
+        Err(Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(why) => Err(failure_of_write(why)),
+    }
+}
+
 /// What the server will not take before somebody changes something: it is tried again, later and later, and told.
 pub(crate) fn failure_of_write(why: Error) -> Failure {
     let Error::Api(status) = why else { return failure_of(why) };

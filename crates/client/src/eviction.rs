@@ -1,10 +1,10 @@
-//! The eviction of a pod, of the very one by its UID.
+//! The eviction of a pod, or its deletion: of the very one by its UID.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
-use kube::api::{Api, PostParams};
-use kube::core::Status;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::core::{PartialObjectMeta, Status};
 use kube::{Client, Error};
 use usher_api::Refusal;
 use usher_api::names::EVICTING_INTERCEPTOR_ANNOTATION;
@@ -74,4 +74,24 @@ pub async fn evict(
         }),
         Err(other) => Err(other),
     }
+}
+
+/// Deletes a pod, whatever budgets say; only as it was read, if a version is given.
+///
+/// # Errors
+/// The server did not take it, or there was no answer. The code 404 says that the pod is not there any more.
+pub async fn delete_pod(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    resource_version: Option<&str>,
+) -> Result<(), Error> {
+    // What is answered may hold what cannot be read, and nobody looks at it.
+    let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(client, namespace);
+    let preconditions = kube::api::Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: resource_version.map(str::to_owned),
+    };
+    pods.delete(name, &DeleteParams::default().preconditions(preconditions)).await.map(drop)
 }

@@ -1,6 +1,6 @@
 //! The client's side of the protocol, once for the manager, the command line, admission and the SDK.
 //!
-//! - [`eviction`]: evicts the very pod that was meant, and [`refusal`] tells apart what the server answers.
+//! - [`eviction`]: evicts or deletes the very pod that was meant, and [`refusal`] tells apart what the server answers.
 //! - [`requests`]: asks that a pod leaves, joins those who ask already, and takes it back, whoever else writes at the same time.
 //! - [`asks`]: the same for somebody who asks by plain evictions.
 //! - [`clock`]: the time, so that it can be virtual.
@@ -18,6 +18,6 @@ pub mod requests;
 
 pub use asks::Asking;
 pub use clock::Clock;
-pub use eviction::{Evicted, EvictionOptions, evict};
+pub use eviction::{Evicted, EvictionOptions, delete_pod, evict};
 pub use failure::kind_of;
 pub use requests::{AskError, Asked, Requests, Withdrawn};

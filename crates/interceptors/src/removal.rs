@@ -1,9 +1,8 @@
 //! The end of a pod by its interceptor: eviction, which respects budgets, or deletion. Always of the very pod, by its UID.
 
-use kube::api::DeleteParams;
 use usher_api::Refusal;
 use usher_client::refusal::refusal_of;
-use usher_client::{Evicted, EvictionOptions, evict};
+use usher_client::{Evicted, EvictionOptions, delete_pod, evict};
 
 use crate::turn::{Turn, TurnError};
 use crate::turn_state::{Lost, PodState};
@@ -51,11 +50,9 @@ impl Turn {
     /// The turn is lost, or the API server did not answer.
     pub async fn delete_pod(&self) -> Result<Removal, TurnError> {
         self.may_remove()?;
-        let precondition =
-            kube::api::Preconditions { uid: Some(self.held.pod.uid.clone()), resource_version: None };
-        let options = DeleteParams::default().preconditions(precondition);
-        match self.pods().delete(&self.held.pod.name, &options).await {
-            Ok(_) => Ok(Removal::Accepted),
+        let pod = &self.held.pod;
+        match delete_pod(self.held.client.clone(), self.namespace(), &pod.name, &pod.uid, None).await {
+            Ok(()) => Ok(Removal::Accepted),
             Err(kube::Error::Api(status)) => match refusal_of(&status) {
                 None => Ok(self.already_gone()),
                 Some(Refusal::Server { code: 409, .. }) if self.is_gone().await? => Ok(self.already_gone()),

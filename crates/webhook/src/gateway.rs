@@ -1,6 +1,6 @@
 //! The gateway: plain evictions become eviction requests.
 //!
-//! The judgement is `usher_decide::admission::gateway`'s. Here is what it needs, the one write that it may ask for, and the answer. What
+//! The judgement is `usher_decide::admission::gateway`'s. Here is what it needs, its effect is carried out, and the answer given. What
 //! cannot be found out lets the eviction pass: without Usher it would.
 
 use std::collections::{HashMap, VecDeque};
@@ -25,10 +25,12 @@ use usher_api::names::GATEWAY_MODE_LABEL;
 use usher_client::requests::Version;
 use usher_client::{Asking, kind_of};
 use usher_decide::admission::gateway::{
-    Case, Judgement, Pass, PlainEviction, Write, judge, passes, retry_after_seconds,
+    Answer, CallerRight, Case, Effect, Judgement, Pass, PlainEviction, WayToAsk, WriteFailure, judge, passes,
+    retry_after_seconds,
 };
-use usher_decide::admission::{Changes, FoundPod, Verdict};
-use usher_decide::evict_policy::{eviction, whole_second};
+use usher_decide::admission::{Changes, Verdict};
+use usher_decide::evict_policy::eviction::{self, time_to_take_over};
+use usher_decide::evict_policy::whole_second;
 use usher_decide::snapshot::{Request as KnownRequest, RequestOnWire};
 
 use crate::admission::Admission;
@@ -54,9 +56,9 @@ const COUNTED_MAX: usize = 10_000;
 /// As whom the gateway writes fields.
 const FIELD_MANAGER: &str = "usher-gateway";
 
-/// What came of a plain eviction.
+/// What came of a plain eviction, as metrics count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Answer {
+pub enum Counted {
     /// A request was made, and the eviction refused.
     Asked,
     /// A request of others was joined, and the eviction refused.
@@ -75,7 +77,7 @@ pub enum Answer {
     Failed,
 }
 
-impl Answer {
+impl Counted {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Asked,
@@ -101,10 +103,23 @@ impl Answer {
             Self::Failed => "failed",
         }
     }
+
+    /// After this effect, if there was one.
+    fn of(answer: &Answer, effect: Option<&Effect>) -> Self {
+        match (answer, effect) {
+            (Answer::Pass(Pass::WorkloadHadItsTime), _) => Self::FellBack,
+            (Answer::Pass(_), _) => Self::Passed,
+            (Answer::Failed(_), _) => Self::Failed,
+            (Answer::Refuse(_), Some(Effect::Ask(WayToAsk::Create))) => Self::Asked,
+            (Answer::Refuse(_), Some(Effect::Ask(WayToAsk::Join))) => Self::Joined,
+            (Answer::Refuse(_), Some(Effect::MarkPod(_))) => Self::TakenOver,
+            (Answer::Refuse(_), Some(Effect::Ask(WayToAsk::Remember)) | None) => Self::Refused,
+        }
+    }
 }
 
 /// Hears of every plain eviction.
-pub type Observer = Arc<dyn Fn(Answer, CallerClass) + Send + Sync>;
+pub type Observer = Arc<dyn Fn(Counted, CallerClass) + Send + Sync>;
 
 /// What an administrator sets for the whole cluster.
 #[derive(Clone, Default)]
@@ -148,14 +163,21 @@ struct Said {
     evict_policy: Option<EvictPolicy>,
 }
 
-/// What is done with an eviction, and what is said.
-enum Done {
-    Pass(Pass),
-    /// It passes because the pod's workload had its time.
-    FellBack,
-    /// It passes because something went wrong.
-    Failed(String),
-    Refuse(Answer, String),
+/// A caller, and the pod that it means.
+struct Asked<'a> {
+    caller: &'a Caller,
+    namespace: &'a str,
+    name: &'a str,
+    eviction: &'a PlainEviction,
+}
+
+/// A judgement, and what its effect needs.
+struct Judged {
+    judgement: Judgement,
+    uid: String,
+    ask: Ask,
+    /// The pod's request, if there is one.
+    request: Option<KnownRequest>,
 }
 
 impl Gateway {
@@ -190,33 +212,34 @@ impl Gateway {
                 *self.late_at.lock() = Some(Instant::now());
             }
             let _place = place.ok()?;
-            Some(self.judge(admission, &namespace, &pod.name, &user_info, &eviction).await)
+            let asked =
+                Asked { caller: &user_info, namespace: &namespace, name: &pod.name, eviction: &eviction };
+            Some(self.settle(admission, &asked).await)
         });
-        let done = match judged.await {
-            Ok(Some(done)) => done,
+        let (answer, counted) = match judged.await {
+            Ok(Some(settled)) => settled,
             // Others are in the way, and soon are not: one that asks again finds a place.
-            Ok(None) => Done::Refuse(Answer::Busy, BUSY.to_owned()),
-            Err(_) if self.is_late() => Done::Refuse(Answer::Busy, BUSY.to_owned()),
-            Err(_) => Done::Failed("the cluster did not answer in time".to_owned()),
+            Ok(None) => (Answer::Refuse(BUSY.to_owned()), Counted::Busy),
+            Err(_) if self.is_late() => (Answer::Refuse(BUSY.to_owned()), Counted::Busy),
+            Err(_) => (Answer::Failed("the cluster did not answer in time".to_owned()), Counted::Failed),
         };
-        let (counted, answer) = match done {
-            Done::Pass(why) => {
+        let answer = match answer {
+            Answer::Pass(why @ Pass::WorkloadHadItsTime) => {
+                tracing::info!(pod = %pod.name, namespace, ?why, "a plain eviction passes");
+                review::answer(&uid, &Verdict::allow())
+            }
+            Answer::Pass(why) => {
                 tracing::debug!(pod = %pod.name, namespace, ?why, "a plain eviction passes");
-                (Answer::Passed, review::answer(&uid, &Verdict::allow()))
+                review::answer(&uid, &Verdict::allow())
             }
-            Done::FellBack => {
-                tracing::info!(pod = %pod.name, namespace, "a plain eviction passes: the pod's workload had its time");
-                (Answer::FellBack, review::answer(&uid, &Verdict::allow()))
-            }
-            Done::Failed(why) => {
+            Answer::Failed(why) => {
                 tracing::warn!(pod = %pod.name, namespace, why, "a plain eviction passes");
                 let warnings = vec![format!("Usher lets this eviction pass: {why}")];
-                let verdict = Verdict::Allow { changes: Changes::default(), warnings };
-                (Answer::Failed, review::answer(&uid, &verdict))
+                review::answer(&uid, &Verdict::Allow { changes: Changes::default(), warnings })
             }
-            Done::Refuse(counted, message) => {
+            Answer::Refuse(message) => {
                 let after = retry_after_seconds(self.refused_lately());
-                (counted, review::try_again(&uid, &message, &pod.name, after))
+                review::try_again(&uid, &message, &pod.name, after)
             }
         };
         if let Some(observer) = &self.options.observer {
@@ -225,121 +248,100 @@ impl Gateway {
         answer
     }
 
-    async fn judge(
-        &self,
-        admission: &Admission,
-        namespace: &str,
-        name: &str,
-        caller: &Caller,
-        eviction: &PlainEviction,
-    ) -> Done {
+    /// Judges, carries out the effect, and says what came of it.
+    async fn settle(&self, admission: &Admission, asked: &Asked<'_>) -> (Answer, Counted) {
+        let judged = match self.judge(admission, asked).await {
+            Ok(judged) => judged,
+            Err(answer) => {
+                let counted = Counted::of(&answer, None);
+                return (answer, counted);
+            }
+        };
+        let effect = judged.judgement.effect.clone();
+        match carry_out(&admission.client, asked, &judged).await {
+            Ok(()) => {
+                let counted = Counted::of(&judged.judgement.answer, effect.as_ref());
+                (judged.judgement.answer, counted)
+            }
+            Err(failure) => {
+                if let WriteFailure::Lasting(why) = &failure {
+                    tracing::warn!(
+                        pod = asked.name,
+                        asked.namespace,
+                        ?effect,
+                        why,
+                        "the server refuses a write"
+                    );
+                }
+                let answer = judged.judgement.after(failure);
+                let counted = Counted::of(&answer, None);
+                (answer, counted)
+            }
+        }
+    }
+
+    /// The judgement, or the answer if there is nothing to judge.
+    async fn judge(&self, admission: &Admission, asked: &Asked<'_>) -> Result<Judged, Answer> {
+        let Asked { caller, namespace, name, eviction } = *asked;
         let said = self.said_by(namespace).await;
         let mode = said.mode.unwrap_or(self.options.mode);
         if mode == GatewayMode::Off || !admission.enabled.load(Ordering::Relaxed) {
-            return Done::Pass(Pass::Off);
+            return Err(Answer::Pass(Pass::Off));
         }
         // The API server does not ask about the manager. Should somebody have removed that condition, it must not wait for itself.
         if self.is_exempt(caller) || admission.rights.is_manager(caller).await {
-            return Done::Pass(Pass::Exempt);
+            return Err(Answer::Pass(Pass::Exempt));
         }
-        let pod = match admission.find_pod(namespace, name, true).await {
-            Ok(pod) => pod,
-            Err(why) => return Done::Failed(format!("the pod cannot be looked up: {}", kind_of(&why))),
-        };
+        let found = admission.find_pod(namespace, name, true).await;
+        let pod =
+            found.map_err(|why| Answer::Failed(format!("the pod cannot be looked up: {}", kind_of(&why))))?;
         if let Some(why) = passes(eviction, pod.as_ref()) {
-            return Done::Pass(why);
+            return Err(Answer::Pass(why));
         }
-        let Some(pod) = pod else { return Done::Pass(Pass::NoPod) };
+        let Some(pod) = pod else { return Err(Answer::Pass(Pass::NoPod)) };
         let interceptors = pod.interceptors().interceptors;
         let now = admission.clock.now();
         let ask = Ask::new(&caller.username, whole_second(now), eviction.grace_period_seconds);
+        let path = format!("{namespace}/{name}");
         if interceptors.is_empty() {
-            let own = policy_annotation(Some(&pod.annotations)).and_then(|text| text.parse().ok());
-            let policy: EvictPolicy = own.or(said.evict_policy).unwrap_or_default();
-            return match (policy, self.options.evict_timeout) {
-                (EvictPolicy::ControllerTakeOver, Some(timeout)) => {
-                    let wanted = EvictWanted::of(&pod.annotations, &pod.uid);
-                    let case = eviction::Case {
-                        pod: &format!("{namespace}/{name}"),
-                        uid: &pod.uid,
-                        wanted: wanted.as_ref(),
-                        ask: &ask,
-                        is_dry_run: eviction.is_dry_run,
-                        timeout,
-                    };
-                    let judged = eviction::judge(&case, now);
-                    take_over(&admission.client, namespace, name, &pod, judged).await
-                }
-                _ => Done::Pass(Pass::NoInterceptors),
+            let timeout = time_to_take_over(&pod.annotations, said.evict_policy, self.options.evict_timeout)
+                .ok_or(Answer::Pass(Pass::NoInterceptors))?;
+            let wanted = EvictWanted::of(&pod.annotations, &pod.uid);
+            let case = eviction::Case {
+                pod: &path,
+                uid: &pod.uid,
+                wanted: wanted.as_ref(),
+                ask: &ask,
+                is_dry_run: eviction.is_dry_run,
+                timeout,
             };
+            let judgement = eviction::judge(&case, now);
+            return Ok(Judged { judgement, uid: pod.uid, ask, request: None });
         }
         let requests: Api<Lenient<RequestOnWire>> = Api::namespaced(admission.client.clone(), namespace);
-        let known = match find_request(&requests, &pod.uid).await {
-            Ok(known) => known,
-            Err(why) => return Done::Failed(why),
-        };
-        let requester = requester_of_user(&caller.username);
+        let request = find_request(&requests, &pod.uid).await.map_err(Answer::Failed)?;
         let case = Case {
             mode,
             eviction,
-            pod: &format!("{namespace}/{name}"),
+            pod: &path,
             interceptors: &interceptors,
-            request: known.as_ref(),
-            requester: &requester,
+            request: request.as_ref(),
+            requester: &requester_of_user(&caller.username),
             interceptors_limit: self.options.interceptors_limit,
         };
-        let asks = Asking {
-            client: &admission.client,
-            field_manager: FIELD_MANAGER,
-            namespace,
-            pod: name,
-            uid: &pod.uid,
-            requester: &requester,
-            ask,
-        };
-        let (write, active, is_claimed, message) = match judge(&case, now) {
-            Judgement::Pass(why) => return Done::Pass(why),
-            Judgement::Last(write) => {
-                if let (Write::Remember, Some(known)) = (write, &known)
-                    && let Err(why) = asks.remember(&known.uid).await
-                {
-                    tracing::debug!(%why, "that somebody still asks could not be remembered");
+        let judgement = judge(&case, now);
+        for right in &judgement.passes_with {
+            let has = match right {
+                CallerRight::Answer => admission.rights.answers(caller, namespace, name).await,
+                CallerRight::Intercept { class } => {
+                    admission.rights.intercepts(caller, namespace, class).await
                 }
-                return Done::Pass(Pass::NobodyLeft);
+            };
+            if has.unwrap_or_default() {
+                return Err(Answer::Pass(Pass::Interceptor));
             }
-            Judgement::Refuse { write, active, is_claimed, message } => (write, active, is_claimed, message),
-        };
-        if is_claimed && admission.rights.answers(caller, namespace, name).await.unwrap_or_default() {
-            return Done::Pass(Pass::Interceptor);
         }
-        if let Some(class) = active
-            && admission.rights.intercepts(caller, namespace, &class).await.unwrap_or_default()
-        {
-            return Done::Pass(Pass::Interceptor);
-        }
-
-        let written = match (write, &known) {
-            (Write::Nothing, _) => Ok(Answer::Refused),
-            (Write::Create, _) | (_, None) => asks.create().await.map(|()| Answer::Asked),
-            (Write::Join, Some(known)) => {
-                let read = Version { uid: &known.uid, resource_version: &known.resource_version };
-                asks.join(read, &known.finalizers).await.map(|()| Answer::Joined)
-            }
-            (Write::Remember, Some(known)) => asks.remember(&known.uid).await.map(|()| Answer::Refused),
-        };
-        match written {
-            Ok(answer) => Done::Refuse(answer, message),
-            // Somebody else was faster, or the server is busy: the next ask is soon, and the pod is not lost meanwhile.
-            Err(Error::Api(status)) if matches!(status.code, 404 | 409 | 429) || status.code >= 500 => {
-                Done::Refuse(Answer::Refused, message)
-            }
-            // Others have the turns all the same, whether or not the server takes that this caller asks as well.
-            Err(why) if known.is_some() => {
-                tracing::warn!(pod = name, namespace, why = kind_of(&why), "an ask could not be remembered");
-                Done::Refuse(Answer::Refused, message)
-            }
-            Err(why) => Done::Failed(format!("no eviction request can be made: {}", kind_of(&why))),
-        }
+        Ok(Judged { judgement, uid: pod.uid, ask, request })
     }
 
     fn is_exempt(&self, caller: &Caller) -> bool {
@@ -404,29 +406,46 @@ async fn find_request(
     Ok(read.map_err(|_| "its request cannot be read".to_owned())?.map(KnownRequest::from))
 }
 
-/// Marks the pod, so that its workload takes over.
-async fn take_over(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    pod: &FoundPod,
-    judged: eviction::Judgement,
-) -> Done {
-    let (mark, message) = match judged {
-        eviction::Judgement::FellBack => return Done::FellBack,
-        eviction::Judgement::Refuse { mark, message } => (mark, message),
+/// Carries out the effect of a judgement.
+async fn carry_out(client: &Client, asked: &Asked<'_>, judged: &Judged) -> Result<(), WriteFailure> {
+    let written = match &judged.judgement.effect {
+        None => Ok(()),
+        Some(Effect::Ask(way)) => write_ask(client, asked, judged, *way).await,
+        Some(Effect::MarkPod(mark)) => mark_pod(client, asked, &judged.uid, mark).await,
     };
-    let Some(mark) = mark else { return Done::Refuse(Answer::Refused, message) };
-    let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(client.clone(), namespace);
+    written.map_err(|why| match &why {
+        Error::Api(status) if matches!(status.code, 404 | 409 | 429) || status.code >= 500 => {
+            WriteFailure::Passing
+        }
+        _ => WriteFailure::Lasting(kind_of(&why)),
+    })
+}
+
+async fn write_ask(client: &Client, asked: &Asked<'_>, judged: &Judged, way: WayToAsk) -> Result<(), Error> {
+    let asking = Asking {
+        client,
+        field_manager: FIELD_MANAGER,
+        namespace: asked.namespace,
+        pod: asked.name,
+        uid: &judged.uid,
+        requester: &requester_of_user(&asked.caller.username),
+        ask: judged.ask.clone(),
+    };
+    match (way, &judged.request) {
+        (WayToAsk::Create, _) | (_, None) => asking.create().await,
+        (WayToAsk::Join, Some(known)) => {
+            let read = Version { uid: &known.uid, resource_version: &known.resource_version };
+            asking.join(read, &known.finalizers).await
+        }
+        (WayToAsk::Remember, Some(known)) => asking.remember(&known.uid).await,
+    }
+}
+
+/// Marks the pod, so that its workload takes over.
+async fn mark_pod(client: &Client, asked: &Asked<'_>, uid: &str, mark: &EvictWanted) -> Result<(), Error> {
+    let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(client.clone(), asked.namespace);
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let annotations: HashMap<&str, String> = mark.annotations().into_iter().collect();
-    let patch = json!({"metadata": {"uid": pod.uid, "annotations": annotations}});
-    match pods.patch(name, &parameters, &Patch::Merge(patch)).await {
-        Ok(_) => Done::Refuse(Answer::TakenOver, message),
-        // It changes just now, or the server is busy: the next try is soon.
-        Err(Error::Api(status)) if matches!(status.code, 404 | 409 | 429) || status.code >= 500 => {
-            Done::Refuse(Answer::Refused, message)
-        }
-        Err(why) => Done::Failed(format!("the pod cannot be marked: {}", kind_of(&why))),
-    }
+    let patch = json!({"metadata": {"uid": uid, "annotations": annotations}});
+    pods.patch(asked.name, &parameters, &Patch::Merge(patch)).await.map(drop)
 }

@@ -5,8 +5,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::Interceptor;
+use usher_api::evict_policy::EvictWanted;
 use usher_api::gateway::GatewayMode;
-use usher_api::names::requester_of;
 
 use super::FoundPod;
 use crate::decision::limited;
@@ -54,6 +54,8 @@ pub enum Pass {
     NobodyLeft,
     /// The caller answers for the interceptor whose turn it is.
     Interceptor,
+    /// The pod's workload was to take over, and has had its time.
+    WorkloadHadItsTime,
 }
 
 /// Whether the pod is the gateway's concern at all.
@@ -69,37 +71,94 @@ pub fn passes(eviction: &PlainEviction, pod: Option<&FoundPod>) -> Option<Pass> 
     (pod.is_terminating || pod.is_terminal()).then_some(Pass::Leaving)
 }
 
-/// What is to be written before the eviction is refused.
+/// The verdict on an eviction: the answer, and what is written before it is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    pub answer: Answer,
+    pub effect: Option<Effect>,
+    /// Who has one of these rights answers for the pod: then the eviction passes, and nothing is written.
+    pub passes_with: Vec<CallerRight>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It is left to the API server.
+    Pass(Pass),
+    /// The same, because something could not be found out or written. The caller is told.
+    Failed(String),
+    /// It is refused with these words, and is to be tried again.
+    Refuse(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// The caller asks that the pod leaves.
+    Ask(WayToAsk),
+    /// The pod's workload is to take over.
+    MarkPod(EvictWanted),
+}
+
+/// How somebody's ask gets onto the request of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Write {
+pub enum WayToAsk {
     /// There is no request: make one.
     Create,
     /// Others have asked: join them.
     Join,
-    /// The caller has asked: remember that it still does.
+    /// It has asked: remember that it still does.
     Remember,
-    /// Nothing: it was remembered just now, or only the state is told.
-    Nothing,
 }
 
-/// What becomes of an eviction of a pod that the gateway is concerned with.
+impl WayToAsk {
+    pub fn of(request: Option<&Request>, requester: &str) -> Self {
+        match request {
+            None => Self::Create,
+            Some(known) if known.requesters().any(|name| name == requester) => Self::Remember,
+            Some(_) => Self::Join,
+        }
+    }
+}
+
+/// A right of the caller's that is looked up only where it matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judgement {
-    /// It is left to the API server.
-    Pass(Pass),
-    /// The same, as nobody is left who answers for the pod. That the caller still asks is remembered: a budget may be in the way.
-    Last(Write),
-    /// It is refused, with these words, after this write.
-    Refuse {
-        /// What to write.
-        write: Write,
-        /// Whose turn it is, if somebody has it: the caller may be the one.
-        active: Option<String>,
-        /// The caller says to be one of those who have, or have had, their turn: it passes if it may answer requests at all.
-        is_claimed: bool,
-        /// What the caller reads.
-        message: String,
-    },
+pub enum CallerRight {
+    /// To answer eviction requests at all.
+    Answer,
+    /// To answer as this interceptor.
+    Intercept { class: String },
+}
+
+/// Why an effect was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteFailure {
+    /// Somebody else was faster, or the server is busy: the next try is soon.
+    Passing,
+    /// The server does not take it, in a few words.
+    Lasting(String),
+}
+
+impl Judgement {
+    pub(crate) fn pass(why: Pass) -> Self {
+        Self { answer: Answer::Pass(why), effect: None, passes_with: Vec::new() }
+    }
+
+    pub(crate) fn refuse(message: String, effect: Option<Effect>) -> Self {
+        Self { answer: Answer::Refuse(limited(message)), effect, passes_with: Vec::new() }
+    }
+
+    /// The answer after its effect could not be carried out. Where there is a request, others have their turns all the same; where
+    /// nothing would come of a refusal, the eviction passes.
+    pub fn after(self, failure: WriteFailure) -> Answer {
+        match (self.answer, self.effect, failure) {
+            (Answer::Refuse(_), Some(Effect::Ask(WayToAsk::Create)), WriteFailure::Lasting(why)) => {
+                Answer::Failed(format!("no eviction request can be made: {why}"))
+            }
+            (Answer::Refuse(_), Some(Effect::MarkPod(_)), WriteFailure::Lasting(why)) => {
+                Answer::Failed(format!("the pod cannot be marked: {why}"))
+            }
+            (answer, ..) => answer,
+        }
+    }
 }
 
 /// Everything that the judgement depends on.
@@ -123,7 +182,7 @@ pub fn judge(case: &Case<'_>, now: Timestamp) -> Judgement {
     let asks = case.mode == GatewayMode::Request;
     let silent = case.eviction.is_dry_run || !asks;
     let Some(request) = case.request else {
-        let Some(first) = case.interceptors.first() else { return Judgement::Pass(Pass::NoInterceptors) };
+        let Some(first) = case.interceptors.first() else { return Judgement::pass(Pass::NoInterceptors) };
         let first = &first.interceptor_class;
         let message = if asks {
             format!(
@@ -139,49 +198,55 @@ pub fn judge(case: &Case<'_>, now: Timestamp) -> Judgement {
                 others(case.interceptors.len() - 1)
             )
         };
-        let write = if silent { Write::Nothing } else { Write::Create };
-        return refuse(write, None, false, message);
+        return Judgement::refuse(message, (!silent).then_some(Effect::Ask(WayToAsk::Create)));
     };
     let is_wanted = request.requesters().next().is_some();
     if request.is_deleting && !is_wanted {
         // Whoever holds it has so long to let go of it.
         if request.deleted().is_none_or(|deleted| now.duration_since(deleted) >= ENDS_WITHIN) {
-            return Judgement::Last(Write::Nothing);
+            return Judgement::pass(Pass::NobodyLeft);
         }
         let message =
             format!("{TRIGGERED} of pod {}: an earlier request is ending, and another one follows", case.pod);
-        return refuse(Write::Nothing, None, false, message);
+        return Judgement::refuse(message, None);
     }
-    let has_asked = request.finalizers.iter().any(|it| requester_of(it) == Some(case.requester));
-    let write = if silent {
-        Write::Nothing
-    } else if !has_asked {
-        // To one that is deleted the server lets nobody be added.
-        if request.is_deleting { Write::Nothing } else { Write::Join }
-    } else {
-        let known = request.ask_of(case.requester);
-        let is_fresh = known.is_some_and(|ask| {
-            now.duration_since(ask.at.0) < REMEMBERED_FOR
-                && ask.grace_period_seconds == case.eviction.grace_period_seconds
-        });
-        if is_fresh { Write::Nothing } else { Write::Remember }
-    };
+    let effect = ask_of(case, request, silent, now).map(Effect::Ask);
     if is_nobodys(request, case.interceptors_limit, now) {
-        // Who has not asked before need not do so now.
-        return Judgement::Last(if write == Write::Join { Write::Nothing } else { write });
+        // That the caller still asks is remembered, as a budget may be in the way. Who has not asked before need not do so now.
+        let effect = effect.filter(|effect| *effect != Effect::Ask(WayToAsk::Join));
+        return Judgement { effect, ..Judgement::pass(Pass::NobodyLeft) };
     }
-    let active = request.status.active_interceptor_class.clone();
     let whose = if !is_wanted && silent {
         "its request is withdrawn and ends".to_owned()
     } else {
         whose_turn(request, now)
     };
     let is_claimed = has_had_its_turn(request, case.eviction.interceptor.as_deref());
-    refuse(write, active, is_claimed, format!("{TRIGGERED} of pod {}: {whose}", case.pod))
+    let active = request.status.active_interceptor_class.clone();
+    let passes_with = is_claimed.then_some(CallerRight::Answer).into_iter();
+    let passes_with = passes_with.chain(active.map(|class| CallerRight::Intercept { class })).collect();
+    Judgement {
+        passes_with,
+        ..Judgement::refuse(format!("{TRIGGERED} of pod {}: {whose}", case.pod), effect)
+    }
 }
 
-fn refuse(write: Write, active: Option<String>, is_claimed: bool, message: String) -> Judgement {
-    Judgement::Refuse { write, active, is_claimed, message: limited(message) }
+/// How the caller's ask is written, if it is to be.
+fn ask_of(case: &Case<'_>, request: &Request, silent: bool, now: Timestamp) -> Option<WayToAsk> {
+    let way = WayToAsk::of(Some(request), case.requester);
+    let is_fresh = || {
+        request.ask_of(case.requester).is_some_and(|ask| {
+            now.duration_since(ask.at.0) < REMEMBERED_FOR
+                && ask.grace_period_seconds == case.eviction.grace_period_seconds
+        })
+    };
+    let is_written = match way {
+        WayToAsk::Create => true,
+        // To one that is deleted the server lets nobody be added.
+        WayToAsk::Join => !request.is_deleting,
+        WayToAsk::Remember => !is_fresh(),
+    };
+    (!silent && is_written).then_some(way)
 }
 
 /// Whether it is the turn of this interceptor, or was before: both may end the pod.
@@ -240,6 +305,7 @@ pub fn retry_after_seconds(refused_lately: usize) -> u32 {
 mod tests {
     use super::*;
     use crate::snapshot::RequestOnWire;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
 
     const NOW: &str = "2026-01-01T12:00:00Z";
@@ -300,18 +366,17 @@ mod tests {
         judge(&case, at(NOW))
     }
 
-    fn write_of(judgement: &Judgement) -> Option<Write> {
-        match judgement {
-            Judgement::Refuse { write, .. } => Some(*write),
-            Judgement::Last(write) => Some(*write),
-            Judgement::Pass(_) => None,
+    fn way_of(judgement: &Judgement) -> Option<WayToAsk> {
+        match judgement.effect {
+            Some(Effect::Ask(way)) => Some(way),
+            _ => None,
         }
     }
 
     fn says(judgement: &Judgement) -> &str {
-        match judgement {
-            Judgement::Refuse { message, .. } => message,
-            Judgement::Pass(_) | Judgement::Last(_) => "",
+        match &judgement.answer {
+            Answer::Refuse(message) | Answer::Failed(message) => message,
+            Answer::Pass(_) => "",
         }
     }
 
@@ -348,7 +413,7 @@ mod tests {
             requester: ME,
             interceptors_limit: None,
         };
-        assert_eq!(judge(&case, at(NOW)), Judgement::Pass(Pass::NoInterceptors));
+        assert_eq!(judge(&case, at(NOW)), Judgement::pass(Pass::NoInterceptors));
     }
 
     #[test]
@@ -365,18 +430,24 @@ mod tests {
         let by_hand = by(&[(ME, None)]);
         use GatewayMode::{Block, Request};
         for (what, mode, eviction, request, wanted) in [
-            ("nobody has asked", Request, &plain, nobody_yet, Write::Create),
-            ("nobody has asked, and it blocks", Block, &plain, nobody_yet, Write::Nothing),
-            ("nobody has asked, and it is a dry run", Request, &dry, nobody_yet, Write::Nothing),
-            ("others have asked", Request, &plain, Some(&of_others), Write::Join),
-            ("others have asked, and it blocks", Block, &plain, Some(&of_others), Write::Nothing),
-            ("others have asked, and it is a dry run", Request, &dry, Some(&of_others), Write::Nothing),
-            ("it has asked just now", Request, &plain, Some(&just_now), Write::Nothing),
-            ("it has asked just now for another grace", Request, &graceful, Some(&just_now), Write::Remember),
-            ("it has asked a while ago", Request, &plain, Some(&before), Write::Remember),
-            ("its finalizer is there and no time", Request, &plain, Some(&by_hand), Write::Remember),
+            ("nobody has asked", Request, &plain, nobody_yet, Some(WayToAsk::Create)),
+            ("nobody has asked, and it blocks", Block, &plain, nobody_yet, None),
+            ("nobody has asked, and it is a dry run", Request, &dry, nobody_yet, None),
+            ("others have asked", Request, &plain, Some(&of_others), Some(WayToAsk::Join)),
+            ("others have asked, and it blocks", Block, &plain, Some(&of_others), None),
+            ("others have asked, and it is a dry run", Request, &dry, Some(&of_others), None),
+            ("it has asked just now", Request, &plain, Some(&just_now), None),
+            (
+                "it has asked just now for another grace",
+                Request,
+                &graceful,
+                Some(&just_now),
+                Some(WayToAsk::Remember),
+            ),
+            ("it has asked a while ago", Request, &plain, Some(&before), Some(WayToAsk::Remember)),
+            ("its finalizer is there and no time", Request, &plain, Some(&by_hand), Some(WayToAsk::Remember)),
         ] {
-            assert_eq!(write_of(&judged(mode, eviction, request)), Some(wanted), "{what}");
+            assert_eq!(way_of(&judged(mode, eviction, request)), wanted, "{what}");
         }
     }
 
@@ -400,7 +471,7 @@ mod tests {
         ] {
             let request = request(classes, &me, status);
             let judgement = judged(GatewayMode::Request, &plain, Some(&request));
-            assert_eq!(judgement == Judgement::Last(Write::Nothing), passes, "{what}: {judgement:?}");
+            assert_eq!(judgement == Judgement::pass(Pass::NobodyLeft), passes, "{what}: {judgement:?}");
         }
         let request = request(&both, &me, active("a.io"));
         let interceptors = interceptors(&both);
@@ -413,8 +484,8 @@ mod tests {
             requester: ME,
             interceptors_limit: Some(SignedDuration::from_secs(seconds)),
         };
-        assert_eq!(judge(&limited(600), at(NOW)), Judgement::Last(Write::Nothing));
-        assert_ne!(judge(&limited(601), at(NOW)), Judgement::Last(Write::Nothing));
+        assert_eq!(judge(&limited(600), at(NOW)), Judgement::pass(Pass::NobodyLeft));
+        assert_ne!(judge(&limited(601), at(NOW)), Judgement::pass(Pass::NobodyLeft));
     }
 
     #[test]
@@ -426,9 +497,11 @@ mod tests {
         let before = of(&[(ME, Some("2026-01-01T11:59:00Z"))]);
         let others = of(&[("nodemaintenance.k8s.io", None)]);
         let last = |eviction, request| judged(GatewayMode::Request, eviction, Some(request));
-        assert_eq!(last(&plain, &before), Judgement::Last(Write::Remember));
-        assert_eq!(last(&dry, &before), Judgement::Last(Write::Nothing));
-        assert_eq!(last(&plain, &others), Judgement::Last(Write::Nothing));
+        let remembered = last(&plain, &before);
+        assert_eq!(remembered.answer, Answer::Pass(Pass::NobodyLeft));
+        assert_eq!(way_of(&remembered), Some(WayToAsk::Remember));
+        assert_eq!(last(&dry, &before), Judgement::pass(Pass::NobodyLeft));
+        assert_eq!(last(&plain, &others), Judgement::pass(Pass::NobodyLeft));
     }
 
     #[test]
@@ -444,9 +517,9 @@ mod tests {
         let judged = |request: &Request| judged(GatewayMode::Request, &plain, Some(request));
         let wanted = judged(&deleted(&[("nodemaintenance.k8s.io", None)], 600));
         assert!(says(&wanted).contains("interceptor a.io has its turn"), "{wanted:?}");
-        assert_eq!(write_of(&wanted), Some(Write::Nothing), "nobody joins what is deleted");
+        assert_eq!(way_of(&wanted), None, "nobody joins what is deleted");
         assert!(says(&judged(&deleted(&[], 119))).contains("is ending"));
-        assert_eq!(judged(&deleted(&[], 120)), Judgement::Last(Write::Nothing));
+        assert_eq!(judged(&deleted(&[], 120)), Judgement::pass(Pass::NobodyLeft));
     }
 
     #[test]
@@ -494,13 +567,47 @@ mod tests {
             let request = request(&["a.io", "b.io"], &[(ME, Some(NOW))], status);
             let eviction =
                 PlainEviction { interceptor: claimed.map(str::to_owned), ..PlainEviction::default() };
-            match judged(GatewayMode::Request, &eviction, Some(&request)) {
-                Judgement::Refuse { is_claimed, .. } => {
-                    assert_eq!(is_claimed, wanted, "{claimed:?} in the turn of {active_class:?}");
-                }
-                other => panic!("{other:?}"),
+            let judgement = judged(GatewayMode::Request, &eviction, Some(&request));
+            assert!(matches!(judgement.answer, Answer::Refuse(_)), "{judgement:?}");
+            let may = |right| judgement.passes_with.contains(&right);
+            assert_eq!(may(CallerRight::Answer), wanted, "{claimed:?} in the turn of {active_class:?}");
+            for class in ["a.io", "b.io"] {
+                let intercepts = may(CallerRight::Intercept { class: class.to_owned() });
+                assert_eq!(
+                    intercepts,
+                    active_class == Some(class),
+                    "{class} in the turn of {active_class:?}"
+                );
             }
         }
+    }
+
+    #[test]
+    fn an_effect_that_fails_refuses_as_long_as_something_comes_of_the_refusal() {
+        let mark = EvictWanted { uid: "u".to_owned(), since: Time(at(NOW)), asked: None };
+        let lasting = || WriteFailure::Lasting("the API server answered 403 Forbidden".to_owned());
+        for (effect, wanted) in [
+            (
+                Effect::Ask(WayToAsk::Create),
+                Some("no eviction request can be made: the API server answered 403 Forbidden"),
+            ),
+            (Effect::Ask(WayToAsk::Join), None),
+            (Effect::Ask(WayToAsk::Remember), None),
+            (Effect::MarkPod(mark), Some("the pod cannot be marked: the API server answered 403 Forbidden")),
+        ] {
+            let judgement = || Judgement::refuse("whose turn it is".to_owned(), Some(effect.clone()));
+            let refused = Answer::Refuse("whose turn it is".to_owned());
+            assert_eq!(judgement().after(WriteFailure::Passing), refused, "{effect:?}");
+            let failed = wanted.map_or(refused, |why| Answer::Failed(why.to_owned()));
+            assert_eq!(judgement().after(lasting()), failed, "{effect:?}");
+        }
+        let last =
+            Judgement { effect: Some(Effect::Ask(WayToAsk::Remember)), ..Judgement::pass(Pass::NobodyLeft) };
+        assert_eq!(
+            last.after(lasting()),
+            Answer::Pass(Pass::NobodyLeft),
+            "what is remembered holds nobody up"
+        );
     }
 
     #[test]
@@ -508,7 +615,8 @@ mod tests {
         let mut request = request(&["a.io"], &[], active("a.io"));
         request.is_deleting = true;
         let judgement = judged(GatewayMode::Request, &PlainEviction::default(), Some(&request));
-        assert_eq!(write_of(&judgement), Some(Write::Nothing));
+        assert_eq!(way_of(&judgement), None);
+        assert!(says(&judgement).contains("is ending"), "{judgement:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! Where to start reading:
 //! - [`eviction_request`]: CREATE, UPDATE and DELETE of requests; `turn` for who may be the active interceptor when.
-//! - [`gateway`]: plain evictions of pods that have interceptors.
+//! - [`gateway`]: plain evictions of pods that have interceptors. Its verdicts have an effect: somebody asks that the pod leaves.
 //! - [`resolve`]: the interceptors of a pod, even of one whose annotations break the rules.
 //! - [`node_maintenance`]: CREATE, UPDATE and DELETE of maintenances; [`drain_plan`] for what is added to their plans,
 //!   [`node_rights`] for who may write them. [`node_cordon`]: warnings on nodes that they hold.

@@ -24,6 +24,7 @@ use super::{
     Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
     was_given_over,
 };
+use crate::eviction_request::message::said_in_turn;
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
 
 /// The label by which the StatefulSet controller tells revisions apart.
@@ -265,7 +266,7 @@ fn report(
 ) -> Option<Effect> {
     let set = &case.set.key.name;
     let start = format!("StatefulSet {set}: {} waits", pod.key.name);
-    let is_first = !request.status.message.starts_with(&start);
+    let is_first = said_in_turn(request).is_none();
     if !is_first && now < next_beat(request) {
         return None;
     }

@@ -10,7 +10,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use usher_api::gateway::{CallerClass, GatewayMode};
-use usher_webhook::gateway::Answer;
+use usher_webhook::gateway::Counted;
 use usher_webhook::{Admission, Endpoint, GatewayOptions};
 
 /// An API server with one pod that names an interceptor, and no request yet. It remembers what it was asked.
@@ -144,7 +144,7 @@ async fn what_cannot_be_found_out_or_written_lets_the_eviction_pass_and_what_is_
         let seen = Arc::new(Mutex::new(Vec::new()));
         let observer = {
             let seen = seen.clone();
-            Arc::new(move |answer: Answer, class: CallerClass| seen.lock().push((answer, class)))
+            Arc::new(move |answer: Counted, class: CallerClass| seen.lock().push((answer, class)))
         };
         let options =
             GatewayOptions { observer: Some(observer), ..GatewayOptions::in_mode(GatewayMode::Request) };
@@ -155,9 +155,9 @@ async fn what_cannot_be_found_out_or_written_lets_the_eviction_pass_and_what_is_
         let [(counted, class)] = seen.lock()[..] else { panic!("{what}: counted once") };
         assert_eq!(class, CallerClass::User);
         let wanted = match (allowed, created) {
-            (true, _) => Answer::Failed,
-            (false, 201) => Answer::Asked,
-            (false, _) => Answer::Refused,
+            (true, _) => Counted::Failed,
+            (false, 201) => Counted::Asked,
+            (false, _) => Counted::Refused,
         };
         assert_eq!(counted, wanted, "{what}");
         if allowed {

@@ -117,7 +117,7 @@ pub(super) fn let_go(
             let until =
                 if state.is_rolling_out { "its rollout is done" } else { "others are available again" };
             let words = format!("{} waits until {until}", pod.key.name);
-            report(case, pod, request, (&words, None, moved), now)
+            report(case, request, (&words, None, moved), now)
         })
         .collect();
     decision.recheck_at = still.map(|(_, request)| next_beat(request)).filter(|at| *at > now).min();

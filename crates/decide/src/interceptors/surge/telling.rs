@@ -13,8 +13,9 @@ use super::hand_over::{awaited, replacement};
 use super::state::{SurgeState, state};
 use super::{Case, PATIENCE, ends_after_autoscaler, paused_until, place, progress_of};
 use crate::decision::limited;
+use crate::eviction_request::message::said_in_turn;
 use crate::eviction_request::overdue_at;
-use crate::snapshot::{Pod, Request};
+use crate::snapshot::Request;
 
 /// What is waited for is told again after so long, if it is something else by then.
 pub(super) const SETTLE: SignedDuration = SignedDuration::from_secs(5);
@@ -49,7 +50,7 @@ pub(super) fn tell_progress(
             request.status.expected_interceptor_finish_time.as_ref().is_some_and(|time| time.0 <= now)
                 && moved <= progress_of(request);
         let finish = (!is_stuck && !has_passed).then_some(finish);
-        effects.extend(report(case, pod, request, (&words, finish, moved), now));
+        effects.extend(report(case, request, (&words, finish, moved), now));
     }
     effects
 }
@@ -121,13 +122,11 @@ fn is_settling(case: &Case<'_>, state: &SurgeState<'_>, until: Timestamp, now: T
 /// is said only if there was any.
 pub(super) fn report(
     case: &Case<'_>,
-    pod: &Pod,
     request: &Arc<Request>,
     (words, finish, moved): (&str, Option<Timestamp>, Timestamp),
     now: Timestamp,
 ) -> Option<Effect> {
-    let start = format!("Deployment {}: {}", case.deployment.key.name, pod.key.name);
-    let is_first = !request.status.message.starts_with(&start);
+    let is_first = said_in_turn(request).is_none();
     let message = limited(format!("Deployment {}: {words}", case.deployment.key.name));
     let since = progress_of(request);
     let has_moved = moved > since;
