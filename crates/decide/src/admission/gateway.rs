@@ -614,6 +614,7 @@ mod tests {
     fn an_earlier_request_that_is_ending_is_waited_for() {
         let mut request = request(&["a.io"], &[], active("a.io"));
         request.is_deleting = true;
+        request.rare.get_or_insert_default().deleted = Some(at(NOW));
         let judgement = judged(GatewayMode::Request, &PlainEviction::default(), Some(&request));
         assert_eq!(way_of(&judgement), None);
         assert!(says(&judgement).contains("is ending"), "{judgement:?}");
