@@ -5,6 +5,8 @@
 
 mod came_back;
 mod decisions;
+#[cfg(test)]
+mod decisions_tests;
 mod estimate;
 mod groups;
 mod planning;
