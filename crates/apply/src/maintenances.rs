@@ -163,7 +163,7 @@ impl Maintenances {
                 NodeEffect::Show { status, reason, message } => {
                     self.show(node, &mut version, [status, reason, message], now).await
                 }
-                NodeEffect::Tell(notice) => {
+                NodeEffect::Tell(notice) | NodeEffect::TellOfConflict(notice) => {
                     self.tell(node_reference(node), notice);
                     self.tell_maintenances(&notice.maintenances, notice);
                     continue;

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Maintenances, spans};
+use usher_decide::decision::Decision;
 use usher_decide::maintenance::decision::{Effect, NodeEffect};
 use usher_decide::maintenance::index::{Index, Item, PodWithRequest};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
@@ -238,12 +239,12 @@ impl Controller {
         let Some((node, decision)) = self.index.decide_node(name, now) else {
             return Reconciled::waits(None);
         };
-        let (again, effects) = (decision.recheck_at, decision.effects);
+        let Decision { effects, waiting_on, recheck_at: again } = decision;
+        tracing::debug!(node = %name, ?effects, ?waiting_on, "node under maintenance");
         if effects.is_empty() {
             return Reconciled::waits(again);
         }
-        let told_conflict =
-            effects.iter().any(|effect| matches!(effect, NodeEffect::Tell(it) if it.is_warning));
+        let told_conflict = effects.iter().any(|effect| matches!(effect, NodeEffect::TellOfConflict(_)));
         let (apply, holders) = (self.apply.clone(), self.index.holders(name));
         let span = spans::work("reconcile Node", "", name);
         let work = async move {
@@ -258,8 +259,8 @@ impl Controller {
         let Some((PodWithRequest { pod, request }, decision)) = self.index.decide_pod(key, now) else {
             return Reconciled::waits(None);
         };
-        let (again, effects) = (decision.recheck_at, decision.effects);
-        tracing::debug!(pod = %key, ?effects, "eviction request");
+        let Decision { effects, waiting_on, recheck_at: again } = decision;
+        tracing::debug!(pod = %key, ?effects, ?waiting_on, "eviction request");
         let (apply, holders) = (self.apply.clone(), self.index.holders(&pod.node));
         let span = spans::work("reconcile Pod", &key.namespace, &key.name);
         let work = async move {

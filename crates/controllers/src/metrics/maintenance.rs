@@ -387,7 +387,7 @@ mod tests {
         let mut observer = metrics.maintenance_observer(|| ());
         let drain = maintenance("Drain", true, json!({"drainStatus": {"podsEvicting": 2}}));
         observer.maintenance_changed(None, Some(&drain), at(100));
-        observer.waits("m", Some(&MaintenanceWait::Cordon { nodes: vec![] }), at(100));
+        observer.waits("m", Some(&MaintenanceWait::AboutToBegin), at(100));
         observer.waits("m", Some(&MaintenanceWait::Pods { limited_by: vec![] }), at(110));
         observer.queue_added();
         observer.queue_taken(SignedDuration::ZERO);

@@ -29,7 +29,7 @@ pub struct Board {
     world: World,
     steps: Steps,
     waits: Waits,
-    places: Vec<ZonedNode>,
+    zoned_nodes: Vec<ZonedNode>,
     by_name: HashMap<Arc<str>, usize>,
     limits: Vec<ZoneLimits>,
     sums: Vec<Sum>,
@@ -77,7 +77,7 @@ impl Board {
         let mut zone_of: HashMap<Vec<Number>, usize> = HashMap::new();
         // Nodes with the same targets share them.
         let mut known: Vec<Arc<Targets>> = vec![Arc::default()];
-        let mut places = Vec::with_capacity(nodes.len());
+        let mut zoned_nodes = Vec::with_capacity(nodes.len());
         let mut by_name = HashMap::with_capacity(nodes.len());
         for node in nodes {
             let zone = *zone_of.entry(node.covered_by.clone()).or_insert_with(|| {
@@ -106,17 +106,17 @@ impl Board {
                     }
                 }
             }
-            by_name.insert(node.name.clone(), places.len());
+            by_name.insert(node.name.clone(), zoned_nodes.len());
             let mut node = node;
             node.awaits_pods &= targets.is_empty() && node.pods.values().all(|pods| pods.there == 0);
-            places.push(ZonedNode { node, zone, targets, state: NodeState::default() });
+            zoned_nodes.push(ZonedNode { node, zone, targets, state: NodeState::default() });
         }
         let (count, zones) = (world.draining.len(), world.zones.len());
         Self {
             world,
             steps,
             waits: Waits::default(),
-            places,
+            zoned_nodes,
             by_name,
             limits: (0..zones).map(|_| ZoneLimits::default()).collect(),
             sums: vec![Sum::default(); count],
@@ -132,12 +132,12 @@ impl Board {
     /// So many pods of a class came to a node, or left it.
     pub fn count(&mut self, node: &str, class: usize, there: i64, evicting: i64) {
         let Some(at) = self.by_name.get(node).copied() else { return };
-        let place = &mut self.places[at];
-        let pods = place.node.pods.entry(class).or_default();
+        let zoned = &mut self.zoned_nodes[at];
+        let pods = zoned.node.pods.entry(class).or_default();
         let changed = |count: u32, by: i64| u32::try_from((i64::from(count) + by).max(0)).unwrap_or(u32::MAX);
         *pods = Pods { there: changed(pods.there, there), evicting: changed(pods.evicting, evicting) };
-        if there > 0 && std::mem::take(&mut place.node.awaits_pods) {
-            for number in &place.node.covered_by {
+        if there > 0 && std::mem::take(&mut zoned.node.awaits_pods) {
+            for number in &zoned.node.covered_by {
                 let position = &mut self.world.draining[*number].position;
                 if self.steps.of_class(*number, class) <= *position {
                     *position = 0;
@@ -145,11 +145,11 @@ impl Board {
             }
             (self.may_move, self.has_joined) = (true, true);
         }
-        let zone = &mut self.world.zones[place.zone];
+        let zone = &mut self.world.zones[zoned.zone];
         let before = kind_of(zone, class);
         let add = |count: &mut u64| *count = count.saturating_add_signed(there);
         add(zone.pods.entry(class).or_default());
-        if place.targets.selects(&self.world.classes[class]) {
+        if zoned.targets.selects(&self.world.classes[class]) {
             add(zone.targeted.entry(class).or_default());
         }
         self.may_move |= before != kind_of(zone, class);
@@ -183,7 +183,7 @@ impl Board {
         let refresh_all = moved || waits != self.waits;
         self.waits = waits;
         if refresh_all {
-            (0..self.places.len()).for_each(|at| self.refresh(at, &mut nodes));
+            (0..self.zoned_nodes.len()).for_each(|at| self.refresh(at, &mut nodes));
         } else {
             dirty.into_iter().for_each(|at| self.refresh(at, &mut nodes));
         }
@@ -213,52 +213,52 @@ impl Board {
         // By the targets before and those of the zone, which few nodes have for themselves.
         // What was before is kept as long, so that its address is not given to another.
         let mut made: HashMap<(*const Targets, usize), [Arc<Targets>; 2]> = HashMap::new();
-        for place in self.places.iter_mut().filter(|place| !place.node.awaits_pods) {
-            let in_common = &self.limits[place.zone].in_common;
-            let before = place.targets.clone();
-            let key = (Arc::as_ptr(&before), place.zone);
+        for zoned in self.zoned_nodes.iter_mut().filter(|zoned| !zoned.node.awaits_pods) {
+            let in_common = &self.limits[zoned.zone].in_common;
+            let before = zoned.targets.clone();
+            let key = (Arc::as_ptr(&before), zoned.zone);
             let [_, grown] = made.entry(key).or_insert_with(|| [before.clone(), before.grown_by(in_common)]);
-            place.targets = grown.clone();
-            if Arc::ptr_eq(&before, &place.targets) {
+            zoned.targets = grown.clone();
+            if Arc::ptr_eq(&before, &zoned.targets) {
                 continue;
             }
-            let zone = &mut self.world.zones[place.zone];
-            for (class, pods) in &place.node.pods {
+            let zone = &mut self.world.zones[zoned.zone];
+            for (class, pods) in &zoned.node.pods {
                 let of = &self.world.classes[*class];
-                if place.targets.selects(of) && !before.selects(of) {
+                if zoned.targets.selects(of) && !before.selects(of) {
                     *zone.targeted.entry(*class).or_default() += u64::from(pods.there);
                 }
             }
         }
-        self.reached = self.everywhere();
+        self.reached = self.targeted_on_all_nodes();
     }
 
     /// What is targeted on all nodes of each maintenance.
-    fn everywhere(&self) -> Vec<Arc<Targets>> {
-        let mut everywhere: Vec<Option<Arc<Targets>>> = vec![None; self.world.draining.len()];
+    fn targeted_on_all_nodes(&self) -> Vec<Arc<Targets>> {
+        let mut targeted: Vec<Option<Arc<Targets>>> = vec![None; self.world.draining.len()];
         // What is kept here keeps the addresses that it is found by.
         let mut lowest: HashMap<(Number, [*const Targets; 2]), [Arc<Targets>; 3]> = HashMap::new();
-        for place in self.places.iter().filter(|place| !place.node.awaits_pods) {
-            for number in &place.node.covered_by {
-                let so_far = &mut everywhere[*number];
+        for zoned in self.zoned_nodes.iter().filter(|zoned| !zoned.node.awaits_pods) {
+            for number in &zoned.node.covered_by {
+                let so_far = &mut targeted[*number];
                 *so_far = Some(match so_far.take() {
-                    Some(before) if Arc::ptr_eq(&before, &place.targets) => before,
+                    Some(before) if Arc::ptr_eq(&before, &zoned.targets) => before,
                     Some(before) => {
-                        let key = (*number, [Arc::as_ptr(&before), Arc::as_ptr(&place.targets)]);
+                        let key = (*number, [Arc::as_ptr(&before), Arc::as_ptr(&zoned.targets)]);
                         let [.., both] = lowest.entry(key).or_insert_with(|| {
-                            let both = before.lowest(&place.targets, &self.neighbours(*number));
-                            [before.clone(), place.targets.clone(), both]
+                            let both = before.lowest(&zoned.targets, &self.neighbours(*number));
+                            [before.clone(), zoned.targets.clone(), both]
                         });
                         both.clone()
                     }
-                    None => place.targets.clone(),
+                    None => zoned.targets.clone(),
                 });
             }
         }
-        everywhere.into_iter().map(Option::unwrap_or_default).collect()
+        targeted.into_iter().map(Option::unwrap_or_default).collect()
     }
 
-    /// What the maintenance and all that share nodes with it have reached for themselves: so much is targeted everywhere.
+    /// What the maintenance and all that share nodes with it have reached for themselves: so much is targeted on all of its nodes.
     fn neighbours(&self, number: Number) -> Vec<Arc<EntryList>> {
         let zones = self.world.zones.iter().filter(|zone| zone.covered_by.contains(&number));
         let numbers: BTreeSet<Number> = zones.flat_map(|zone| zone.covered_by.iter().copied()).collect();
@@ -266,13 +266,13 @@ impl Board {
     }
 
     fn refresh(&mut self, at: usize, changed: &mut Vec<Arc<str>>) {
-        let place = &self.places[at];
-        let state = self.state_of(place);
-        if state == place.state && !self.fresh {
+        let zoned = &self.zoned_nodes[at];
+        let state = self.state_of(zoned);
+        if state == zoned.state && !self.fresh {
             return;
         }
-        let before = (!self.fresh).then_some(&place.state);
-        for number in &place.node.covered_by {
+        let before = (!self.fresh).then_some(&zoned.state);
+        for number in &zoned.node.covered_by {
             let sum = &mut self.sums[*number];
             if let Some(before) = before {
                 sum.pending -= before.pending;
@@ -285,27 +285,27 @@ impl Board {
             sum.drained += u32::from(state.is_empty());
             sum.nodes += 1;
         }
-        changed.push(place.node.name.clone());
-        self.places[at].state = state;
+        changed.push(zoned.node.name.clone());
+        self.zoned_nodes[at].state = state;
     }
 
-    fn state_of(&self, place: &ZonedNode) -> NodeState {
-        let node = &place.node;
+    fn state_of(&self, zoned: &ZonedNode) -> NodeState {
+        let node = &zoned.node;
         let (mut there, mut evicting, mut leaving) = (0, 0, false);
         for (class, pods) in &node.pods {
             there += pods.there;
             evicting += pods.evicting.min(pods.there);
-            leaving |= pods.there > 0 && place.targets.selects(&self.world.classes[*class]);
+            leaving |= pods.there > 0 && zoned.targets.selects(&self.world.classes[*class]);
         }
         let drain = if there == 0 {
             DrainState::Drained
         } else if leaving {
-            words::evicting(&self.world, &self.limits[place.zone].behind)
+            words::evicting(&self.world, &self.limits[zoned.zone].behind)
         } else {
             let others = words::node_waits_for(&self.world, &self.steps, &self.waits, node);
             words::waiting(&self.world, &others)
         };
-        NodeState { targets: place.targets.clone(), drain, pending: there - evicting, evicting }
+        NodeState { targets: zoned.targets.clone(), drain, pending: there - evicting, evicting }
     }
 
     /// The node is gone: another one by its name has nothing to do with it.
@@ -314,24 +314,24 @@ impl Board {
     }
 
     pub fn node(&self, name: &str) -> Option<&NodeState> {
-        self.by_name.get(name).map(|at| &self.places[*at].state)
+        self.by_name.get(name).map(|at| &self.zoned_nodes[*at].state)
     }
 
     /// The state of a node, if this maintenance drains it.
     pub fn node_of(&self, number: Number, name: &str) -> Option<&NodeState> {
-        let place = &self.places[*self.by_name.get(name)?];
-        place.node.covered_by.contains(&number).then_some(&place.state)
+        let zoned = &self.zoned_nodes[*self.by_name.get(name)?];
+        zoned.node.covered_by.contains(&number).then_some(&zoned.state)
     }
 
     /// Whether pods of a class are targeted on a node that this maintenance drains.
     pub fn targets(&self, number: Number, node: &str, class: &PodClass) -> bool {
-        let place = self.by_name.get(node).map(|at| &self.places[*at]);
-        place.is_some_and(|place| place.node.covered_by.contains(&number) && place.targets.selects(class))
+        let zoned = self.by_name.get(node).map(|at| &self.zoned_nodes[*at]);
+        zoned.is_some_and(|zoned| zoned.node.covered_by.contains(&number) && zoned.targets.selects(class))
     }
 
     /// The maintenances that drain a node.
     pub fn covered_by(&self, name: &str) -> &[Number] {
-        self.by_name.get(name).map_or(&[], |at| &self.places[*at].node.covered_by)
+        self.by_name.get(name).map_or(&[], |at| &self.zoned_nodes[*at].node.covered_by)
     }
 
     pub fn maintenance(&self, number: Number) -> MaintenanceState {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::NodeMaintenanceStatus;
 
-use super::waiting::MaintenanceWait;
+use super::waiting::{MaintenanceWait, NodeWait, PodWait};
+use crate::decision::Decision;
 
-/// What is decided on a maintenance, one of its nodes, or a pod on those.
-pub type Decision<E> = crate::decision::Decision<E, MaintenanceWait>;
+pub type MaintenanceDecision = Decision<Effect, MaintenanceWait>;
+pub type NodeDecision = Decision<NodeEffect, NodeWait>;
+pub type PodDecision = Decision<PodEffect, PodWait>;
 
 /// A write to the maintenance that was looked at: its UID and resourceVersion are preconditions.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +48,8 @@ pub enum NodeEffect {
         message: String,
     },
     Tell(Notice),
+    /// Somebody keeps uncordoning it: who is told of that is not told again before the next time.
+    TellOfConflict(Notice),
 }
 
 /// A write to the eviction request of a pod, or word of it.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::decision::{Decision, NodeEffect, Notice};
+use super::decision::{NodeDecision, NodeEffect, Notice};
+use super::waiting::NodeWait;
+use crate::decision::Decision;
 use crate::snapshot::{Node, NodePhase};
 
 /// So many times within [`REMEMBERED`] are an accident; more are a conflict.
@@ -62,22 +64,23 @@ pub struct Case<'a> {
     pub conflict: Option<&'a CordonConflict>,
 }
 
-pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
+pub fn decide(case: &Case<'_>, now: Timestamp) -> NodeDecision {
     if case.holders.is_empty() { release(case.node) } else { hold(case, now) }
 }
 
-fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
+fn hold(case: &Case<'_>, now: Timestamp) -> NodeDecision {
     let node = case.node;
     let holders: BTreeSet<Arc<str>> = case.holders.keys().cloned().collect();
     let mut decision = Decision::default();
     let is_marked = node.held_by.as_ref() == Some(&holders)
         && node.remembers
         && node.phase.as_deref() == Some(case.phase.name());
-    let is_fought_over = node.is_touched() && !node.unschedulable;
-    if is_fought_over
+    let is_in_conflict = node.is_touched() && !node.unschedulable;
+    if is_in_conflict
         && let Some(at) = case.conflict.and_then(CordonConflict::answer_at)
         && now < at
     {
+        decision.waiting_on = Some(NodeWait::CordonConflict { until: at });
         decision.recheck_at = Some(at);
     } else if !is_marked || !node.unschedulable {
         decision.effects.push(NodeEffect::Hold {
@@ -100,7 +103,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
     if shown(node) != Some(("True", reason, message.as_str())) {
         decision.effects.push(NodeEffect::Show { status: "True", reason, message });
     }
-    if is_fought_over && case.conflict.is_some_and(|conflict| conflict.is_one() && !conflict.answered) {
+    if is_in_conflict && case.conflict.is_some_and(|conflict| conflict.is_one() && !conflict.answered) {
         let message = format!(
             "somebody keeps uncordoning node {}, and maintenance {} cordons it again: complete the maintenance, or stop \
              whoever uncordons the node",
@@ -108,12 +111,13 @@ fn hold(case: &Case<'_>, now: Timestamp) -> Decision<NodeEffect> {
             names(&holders)
         );
         let notice = Notice::warning("CordonConflict", message);
-        decision.effects.push(NodeEffect::Tell(Notice { maintenances: case.holders.clone(), ..notice }));
+        let notice = Notice { maintenances: case.holders.clone(), ..notice };
+        decision.effects.push(NodeEffect::TellOfConflict(notice));
     }
     decision
 }
 
-fn release(node: &Node) -> Decision<NodeEffect> {
+fn release(node: &Node) -> NodeDecision {
     if !node.is_touched() {
         return Decision::default();
     }
@@ -194,17 +198,12 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn decided(
-        node: &Node,
-        holders: &[&str],
-        conflict: Option<&CordonConflict>,
-        now: i64,
-    ) -> Decision<NodeEffect> {
+    fn decided(node: &Node, holders: &[&str], conflict: Option<&CordonConflict>, now: i64) -> NodeDecision {
         let holders = holders.iter().map(|name| (Arc::from(*name), Arc::from("u"))).collect();
         decide(&Case { node, holders: &holders, phase: NodePhase::Cordoned, conflict }, at(now))
     }
 
-    fn writes(decision: &Decision<NodeEffect>) -> Vec<&NodeEffect> {
+    fn writes(decision: &NodeDecision) -> Vec<&NodeEffect> {
         let is_write =
             |effect: &&NodeEffect| matches!(effect, NodeEffect::Hold { .. } | NodeEffect::Release { .. });
         decision.effects.iter().filter(is_write).collect()
@@ -289,7 +288,8 @@ mod tests {
         conflict.uncordoned(at(2));
         let decision = decided(&uncordoned, &["a"], Some(&conflict), 2);
         assert_eq!((writes(&decision).len(), decision.recheck_at), (0, Some(at(4))));
-        let told = |effect: &NodeEffect| matches!(effect, NodeEffect::Tell(notice) if notice.reason == "CordonConflict");
+        assert_eq!(decision.waiting_on, Some(NodeWait::CordonConflict { until: at(4) }));
+        let told = |effect: &NodeEffect| matches!(effect, NodeEffect::TellOfConflict(notice) if notice.reason == "CordonConflict");
         assert!(decision.effects.iter().any(told));
         assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&conflict), 4)).len(), 1);
         // Long after, it is an accident again.

@@ -12,6 +12,8 @@
 //! - [`selector`]: which nodes a maintenance means; [`waves`]: how many of them at once.
 
 pub mod board;
+#[cfg(test)]
+mod board_tests;
 pub mod decision;
 pub mod drain_state;
 pub mod eta;

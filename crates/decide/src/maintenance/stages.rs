@@ -12,12 +12,14 @@ use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::names::KEEP_NODES_ANNOTATION;
 use usher_api::{DrainStatus, NodeMaintenanceStatus};
 
-use super::decision::{Decision, Effect, Notice};
+use super::decision::{Effect, MaintenanceDecision, Notice};
 use super::nodes::{MaintenanceState, NodeState};
 use super::targets::reached;
-use super::waiting::MaintenanceWait;
+use super::waiting::DrainProgress;
+use super::words::FirstNames;
 use super::written::{PLAIN_BYTES, json_bytes};
-use super::{eta, status, words};
+use super::{eta, status};
+use crate::decision::Decision;
 use crate::snapshot::Maintenance;
 
 /// Counts that go down are written no more often than this, while the status is small.
@@ -81,15 +83,14 @@ pub struct Case<'a> {
     pub expected_finish: Option<Timestamp>,
 }
 
-pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision<Effect> {
-    let waiting_on = MaintenanceWait::of(case);
-    Decision {
-        waiting_on: waiting_on.clone().filter(|_| case.maintenance.drains()),
-        ..next(case, waiting_on, now)
-    }
+pub fn decide(case: &Case<'_>, now: Timestamp) -> MaintenanceDecision {
+    let progress = DrainProgress::of(case);
+    let decision = next(case, progress.as_ref(), now);
+    Decision { waiting_on: progress.and_then(DrainProgress::waiting_on), ..decision }
 }
 
-fn next(case: &Case<'_>, waiting_on: Option<MaintenanceWait>, now: Timestamp) -> Decision<Effect> {
+/// What to write, and when to look again.
+fn next(case: &Case<'_>, progress: Option<&DrainProgress>, now: Timestamp) -> MaintenanceDecision {
     let maintenance = case.maintenance;
     let stage = maintenance.stage();
     let begins = matches!(stage, Stage::Cordon | Stage::Drain) && !maintenance.has_begun();
@@ -103,7 +104,7 @@ fn next(case: &Case<'_>, waiting_on: Option<MaintenanceWait>, now: Timestamp) ->
         return act(vec![Effect::AddFinalizer]);
     }
     let is_over = stage == Stage::Complete && case.marks_left == 0 && case.requests_left == 0;
-    let new = status::of(case, waiting_on.as_ref(), is_over, now);
+    let new = status::of(case, progress, is_over, now);
     let mut decision = Decision::default();
     let old = &maintenance.status;
     // When what is expected now has not come, something else is.
@@ -130,7 +131,7 @@ fn next(case: &Case<'_>, waiting_on: Option<MaintenanceWait>, now: Timestamp) ->
 }
 
 /// Rather than try the same again and again: people are told, once, and it is tried later.
-fn tell_refusal(case: &Case<'_>, refusal: &Refusal, now: Timestamp) -> Decision<Effect> {
+fn tell_refusal(case: &Case<'_>, refusal: &Refusal, now: Timestamp) -> MaintenanceDecision {
     let status = status::with_refusal(case, refusal, now);
     let mut decision = Decision { recheck_at: Some(refusal.until), ..Decision::default() };
     if status.conditions != case.maintenance.status.conditions {
@@ -180,7 +181,7 @@ fn is_only_expectation(old: &NodeMaintenanceStatus, new: &NodeMaintenanceStatus)
         && (drain_target_lists, drain_target_sets) == (&old.drain_target_lists, &old.drain_target_sets)
 }
 
-fn act(effects: Vec<Effect>) -> Decision<Effect> {
+fn act(effects: Vec<Effect>) -> MaintenanceDecision {
     Decision { effects, ..Decision::default() }
 }
 
@@ -220,12 +221,10 @@ fn tell_changes(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<
         effects.push(Effect::Tell(notice));
     }
     let is_told = |node: &&Arc<str>| old.left_nodes.iter().any(|left| *left.name == ***node);
-    let left: Vec<&str> = case.departed.iter().filter(|node| !is_told(node)).map(|node| &**node).collect();
-    if !left.is_empty() {
+    if let Some(left) = FirstNames::of(case.departed.iter().filter(|node| !is_told(node))) {
         let message = format!(
-            "{} lost the labels by which this maintenance selects nodes: uncordoned, and its pods stay; whoever changed them \
-             may put them back, and the annotation {KEEP_NODES_ANNOTATION}=true keeps nodes in",
-            words::some(&left)
+            "{left} lost the labels by which this maintenance selects nodes: uncordoned, and its pods stay; whoever changed them \
+             may put them back, and the annotation {KEEP_NODES_ANNOTATION}=true keeps nodes in"
         );
         effects.push(Effect::Tell(Notice::warning("NodeLeft", message)));
     }

@@ -1,12 +1,14 @@
 //! Stages: what a maintenance does in each, and what its status says.
 
-use super::decision::{Decision, Effect};
+use super::decision::{Effect, MaintenanceDecision};
 use super::drain_state::DrainState;
 use super::nodes::{MaintenanceState, NodeState};
 use super::stages::{Case, View, decide};
 use super::targets::{Targets, reached};
 use super::waiting::MaintenanceWait;
+use super::words::FirstNames;
 use super::written::Written;
+use crate::decision::Decision;
 use crate::snapshot::Maintenance;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -65,12 +67,12 @@ impl Scene {
     }
 
     /// The decision was carried out.
-    fn written(&mut self, decision: &Decision<Effect>) {
+    fn written(&mut self, decision: &MaintenanceDecision) {
         self.maintenance.status = written(decision).unwrap().clone();
         self.maintenance.targets = Arc::new(Written::read(&self.maintenance.status));
     }
 
-    fn decide(&self, now: i64) -> Decision<Effect> {
+    fn decide(&self, now: i64) -> MaintenanceDecision {
         let (pods, evicting) = self.pods;
         let state = self.position.map(|position| NodeState {
             targets: Targets::of_entries(reached(&self.maintenance.plan, position)),
@@ -99,12 +101,13 @@ impl Scene {
             nodes_drained: u32::from(pods == 0),
             waits_for: vec![],
         });
+        let staying = (self.staying > 0).then(|| "DaemonSet ns/agent (2 pods)".to_string());
         let case = Case {
             departed: &BTreeSet::new(),
             maintenance: &self.maintenance,
             nodes: &[view],
             drain,
-            staying: &BTreeSet::from(["DaemonSet ns/agent (2 pods)".to_string()]),
+            staying: &staying.into_iter().collect(),
             pushed_by: &BTreeSet::new(),
             marks_left: self.left.0,
             requests_left: self.left.1,
@@ -116,14 +119,14 @@ impl Scene {
     }
 }
 
-fn written(decision: &Decision<Effect>) -> Option<&NodeMaintenanceStatus> {
+fn written(decision: &MaintenanceDecision) -> Option<&NodeMaintenanceStatus> {
     decision.effects.iter().find_map(|effect| match effect {
         Effect::WriteStatus(status) => Some(&**status),
         _ => None,
     })
 }
 
-fn told(decision: &Decision<Effect>) -> Vec<&'static str> {
+fn told(decision: &MaintenanceDecision) -> Vec<&'static str> {
     let reason = |effect: &Effect| match effect {
         Effect::Tell(notice) => Some(notice.reason),
         _ => None,
@@ -194,30 +197,49 @@ fn a_drain_waits_for_the_cordons_then_follows_the_plan_to_its_end() {
     assert_eq!(drained(written(&uncordoned).unwrap()), ("False", "Cordoning"));
 }
 
-/// Whatever it waits for is decided once: the condition says it in its words, and metrics count it by its cause.
+/// Whatever it waits for is decided once: the condition says it in its words, the drain's message too but for cordons, and metrics
+/// count it by its cause.
 #[test]
 fn the_condition_says_what_is_waited_for() {
     let drain = || Scene::new(maintenance("Drain", true, false, &json!({})));
-    for (scene, waits) in [
-        (Scene { held: false, ..drain() }, Some(MaintenanceWait::Cordon { nodes: vec!["n1".into()] })),
-        (drain(), Some(MaintenanceWait::Cordon { nodes: vec![] })),
+    let uncordoned = || MaintenanceWait::Cordon { nodes: FirstNames::of(["n1"]).unwrap() };
+    let nothing_ends =
+        || MaintenanceWait::NothingEnds { pods: FirstNames::of(["DaemonSet ns/agent (2 pods)"]).unwrap() };
+    for (scene, waits, drain_message) in [
+        (Scene { held: false, ..drain() }, Some(uncordoned()), None),
+        (drain(), Some(MaintenanceWait::AboutToBegin), None),
         (
             Scene { held: false, position: Some(0), pods: (4, 1), ..drain() },
-            Some(MaintenanceWait::Cordon { nodes: vec!["n1".into()] }),
+            Some(uncordoned()),
+            Some("Evicting".to_owned()),
+        ),
+        (
+            Scene { held: false, position: Some(11), ..drain() },
+            Some(uncordoned()),
+            Some("Drained".to_owned()),
         ),
         (
             Scene { position: Some(0), pods: (4, 1), ..drain() },
             Some(MaintenanceWait::Pods { limited_by: vec![] }),
+            Some("Evicting".to_owned()),
         ),
         (
             Scene { position: Some(4), pods: (2, 2), staying: 2, ..drain() },
-            Some(MaintenanceWait::NothingEnds { pods: vec!["DaemonSet ns/agent (2 pods)".to_owned()] }),
+            Some(nothing_ends()),
+            Some(nothing_ends().to_string()),
         ),
-        (Scene { position: Some(11), ..drain() }, None),
+        (
+            Scene { position: Some(0), ..drain() },
+            Some(MaintenanceWait::PlanEntries),
+            Some("no pod is left, and the plan is not at its end yet".to_owned()),
+        ),
+        (Scene { position: Some(11), ..drain() }, None, Some("Drained".to_owned())),
     ] {
         let decision = scene.decide(0);
         assert_eq!(decision.waiting_on, waits);
-        let condition = &written(&decision).unwrap().conditions[0];
+        let status = written(&decision).unwrap();
+        assert_eq!(status.drain_status.as_ref().map(|drain| drain.drain_message.clone()), drain_message);
+        let condition = &status.conditions[0];
         let Some(waits) = waits else {
             assert_eq!((&*condition.status, &*condition.reason), ("True", "Drained"));
             continue;
@@ -333,7 +355,7 @@ fn counts_are_written_once_a_second_and_targets_at_once() {
 
 #[test]
 fn an_expectation_goes_with_other_news_and_alone_only_every_thirty_seconds() {
-    let expected = |decision: &Decision<Effect>| {
+    let expected = |decision: &MaintenanceDecision| {
         let drain = written(decision)?.drain_status.clone()?;
         drain.expected_finish_time.map(|time| time.0.as_second())
     };

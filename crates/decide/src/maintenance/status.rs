@@ -13,7 +13,7 @@ use usher_api::{
 
 use super::drain_state::DrainState;
 use super::stages::{Case, Refusal, View};
-use super::waiting::MaintenanceWait;
+use super::waiting::{DrainProgress, MaintenanceWait};
 use super::written::{self, Row};
 use super::{eta, words};
 
@@ -26,7 +26,7 @@ pub fn is_drained(status: &NodeMaintenanceStatus) -> bool {
 
 pub fn of(
     case: &Case<'_>,
-    waiting_on: Option<&MaintenanceWait>,
+    progress: Option<&DrainProgress>,
     is_over: bool,
     now: Timestamp,
 ) -> NodeMaintenanceStatus {
@@ -45,12 +45,11 @@ pub fn of(
         Stage::Drain => {
             // Nobody is asked to leave before all nodes are cordoned.
             started(&mut status, Stage::Cordon, now);
-            if case.drain.is_some() {
-                started(&mut status, Stage::Drain, now);
-                status.drain_status = drain_status(case, now);
+            if let Some(progress) = progress {
+                show_drain(case, progress, &mut status, now);
+                show_drained(case, progress, &mut status, now);
             }
             left_out = Some(show_nodes(case, &mut status));
-            show_drained(case, waiting_on, &mut status, now);
         }
         Stage::Complete => {
             started(&mut status, Stage::Complete, now);
@@ -164,21 +163,23 @@ fn row(view: &View<'_>) -> Row {
     Row { node, drain, targets }
 }
 
-fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
-    let drain = case.drain.as_ref()?;
+fn show_drain(case: &Case<'_>, progress: &DrainProgress, status: &mut NodeMaintenanceStatus, now: Timestamp) {
+    let Some(drain) = &case.drain else { return };
+    started(status, Stage::Drain, now);
     let before = case.maintenance.status.drain_status.as_ref();
     let said_before = before.and_then(|drain| drain.expected_finish_time.as_ref()).map(|time| time.0);
     let later: Vec<&View<'_>> = case.nodes.iter().filter(|view| view.state.is_none()).collect();
     let pods: u32 = later.iter().map(|view| view.pods).sum();
     let evicting: u32 = later.iter().map(|view| view.evicting.min(view.pods)).sum();
-    let message = match MaintenanceWait::of_drain(case, drain) {
-        waits @ (MaintenanceWait::NothingEnds { .. } | MaintenanceWait::LaterNodes { .. }) => {
-            waits.to_string()
-        }
-        _ => drain.drain.to_string(),
-    };
     let left = drain.pending + drain.evicting + pods;
-    Some(DrainStatus {
+    // The condition tells of the cordon; how far the drain is meanwhile, this does.
+    let message = match progress {
+        DrainProgress::Waits(MaintenanceWait::Cordon { .. }) => {
+            drain_message(&DrainProgress::of_drain(case, drain))
+        }
+        progress => drain_message(progress),
+    };
+    status.drain_status = Some(DrainStatus {
         // Written with the nodes.
         reached_drain_targets: Vec::new(),
         drain_target_set: None,
@@ -190,22 +191,34 @@ fn drain_status(case: &Case<'_>, now: Timestamp) -> Option<DrainStatus> {
         expected_finish_time: eta::shown(said_before, case.expected_finish, now)
             .filter(|_| left > 0)
             .map(Time),
-    })
+    });
 }
 
-/// True only if it is: all nodes take no new pods, are all drained by this plan, and no pod is left on any.
+/// Of the nodes that are selected: whether others were, or none is, the condition tells.
+fn drain_message(progress: &DrainProgress) -> String {
+    match progress {
+        DrainProgress::Drained
+        | DrainProgress::Waits(MaintenanceWait::NoNodes | MaintenanceWait::NodesLeft { .. }) => {
+            DrainState::Drained.to_string()
+        }
+        DrainProgress::Waits(waiting_on) => waiting_on.to_string(),
+    }
+}
+
 fn show_drained(
     case: &Case<'_>,
-    waiting_on: Option<&MaintenanceWait>,
+    progress: &DrainProgress,
     status: &mut NodeMaintenanceStatus,
     now: Timestamp,
 ) {
-    match waiting_on {
-        None => {
+    match progress {
+        DrainProgress::Drained => {
             let message = words::drained(case.nodes.iter().map(|view| view.kept).sum());
             set_drained(case, status, DrainedReason::Drained, &message, now);
         }
-        Some(waiting_on) => set_drained(case, status, waiting_on.reason(), &waiting_on.to_string(), now),
+        DrainProgress::Waits(waiting_on) => {
+            set_drained(case, status, waiting_on.reason(), &waiting_on.to_string(), now);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What people are told of a drain: who evicts, and who waits for whom.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use super::drain_state::DrainState;
 use super::nodes::Node;
@@ -9,12 +10,29 @@ use super::progress::{Number, Steps, Waits, World};
 /// So many are named where a sentence tells of some.
 const NAMED: usize = 3;
 
-/// The first of these names, and how many more there are.
-pub fn some(names: &[&str]) -> String {
-    let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
+/// The first of some names, as many as a sentence tells, and how many more there are. There is one at least.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstNames {
+    named: Vec<String>,
+    more: usize,
+}
+
+impl FirstNames {
+    /// `None` of no names.
+    pub fn of<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> Option<Self> {
+        let mut names = names.into_iter();
+        let named: Vec<String> = names.by_ref().take(NAMED).map(|name| name.as_ref().to_owned()).collect();
+        (!named.is_empty()).then(|| Self { named, more: names.count() })
+    }
+}
+
+impl fmt::Display for FirstNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.join(", "))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 
@@ -69,4 +87,22 @@ fn names(world: &World, numbers: &BTreeSet<Number>) -> Vec<String> {
     let mut names: Vec<String> = numbers.iter().map(|number| world.draining[*number].name.clone()).collect();
     names.sort_unstable();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_names_three_are_told_and_how_many_more_there_are() {
+        assert_eq!(FirstNames::of::<&str>([]), None);
+        for (names, said) in [
+            (&["a"][..], "a"),
+            (&["a", "b", "c"], "a, b, c"),
+            (&["a", "b", "c", "d"], "a, b, c and 1 more"),
+            (&["a", "b", "c", "d", "e"], "a, b, c and 2 more"),
+        ] {
+            assert_eq!(FirstNames::of(names).unwrap().to_string(), said);
+        }
+    }
 }

@@ -100,7 +100,7 @@ impl Scene {
         now: Timestamp,
         last_written: Option<Timestamp>,
         refused: Option<&Refusal>,
-    ) -> super::decision::Decision<Effect> {
+    ) -> super::decision::MaintenanceDecision {
         let maintenance = Maintenance::from(self.maintenances[0].clone());
         fn view<'a>(scene: &'a Scene, name: &'a Arc<str>) -> View<'a> {
             let state = scene.board.node(name).unwrap();

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::maintenance::decision::{Decision, Effect, NodeEffect, PodEffect};
+use crate::decision::Decision;
+use crate::maintenance::decision::{MaintenanceDecision, NodeDecision, PodDecision, PodEffect};
 use crate::maintenance::hold;
 use crate::maintenance::pods;
 use crate::maintenance::progress::Number;
 use crate::maintenance::stages::{self, Refusal, View};
+use crate::maintenance::waiting::{NodeWait, PodWait};
 use crate::snapshot::{Key, Maintenance, Node, NodePhase, Pod, Request};
 use jiff::{SignedDuration, Timestamp};
 use usher_api::NodeMaintenanceStage as Stage;
@@ -26,8 +28,8 @@ pub struct PodWithRequest {
 }
 
 impl Index {
-    pub(super) fn phase(&self, place: &IndexedNode) -> NodePhase {
-        match self.board.node(&place.node.name) {
+    pub(super) fn phase(&self, indexed: &IndexedNode) -> NodePhase {
+        match self.board.node(&indexed.node.name) {
             None => NodePhase::Cordoned,
             Some(state) if state.is_empty() => NodePhase::Drained,
             Some(_) => NodePhase::Draining,
@@ -38,7 +40,7 @@ impl Index {
         &mut self,
         name: &Arc<str>,
         now: Timestamp,
-    ) -> Option<(Arc<Maintenance>, Decision<Effect>)> {
+    ) -> Option<(Arc<Maintenance>, MaintenanceDecision)> {
         self.know_left(name);
         self.know_departed(name);
         let entry = self.maintenances.get(name)?;
@@ -46,15 +48,15 @@ impl Index {
         let number = self.numbers.get(name).copied();
         let (mut marks_left, mut requests_left) = (0, 0);
         if maintenance.stage() == Stage::Complete && maintenance.has_begun() {
-            marks_left = self.nodes.values().filter(|place| place.node.is_held_by(name)).count();
+            marks_left = self.nodes.values().filter(|indexed| indexed.node.is_held_by(name)).count();
             requests_left = self.requests_left(entry);
         }
         let views: Vec<View<'_>> =
             entry.nodes.iter().filter_map(|node| self.view(maintenance, number, node)).collect();
         let drain = number.map(|number| self.board.maintenance(number));
         // They are named once nobody else is leaving.
-        let is_in_vain = views.iter().all(|view| view.staying == view.evicting);
-        let staying = if is_in_vain { self.staying(entry) } else { BTreeSet::new() };
+        let only_staying_are_asked = views.iter().all(|view| view.staying == view.evicting);
+        let staying = if only_staying_are_asked { self.staying(entry) } else { BTreeSet::new() };
         let case = stages::Case {
             maintenance,
             nodes: &views,
@@ -93,7 +95,7 @@ impl Index {
         number: Option<Number>,
         node: &'a Arc<str>,
     ) -> Option<View<'a>> {
-        let place = self.nodes.get(node)?;
+        let indexed = self.nodes.get(node)?;
         let sum = self.tally.sum_on(node);
         let others = self.board.covered_by(node).iter().filter(|other| Some(**other) != number);
         let older = others
@@ -101,8 +103,8 @@ impl Index {
             .filter(|other| (other.created, other.name.as_str()) < (maintenance.created, &*maintenance.name));
         Some(View {
             name: node,
-            is_held: place.node.is_held_by(&maintenance.name),
-            unschedulable: place.node.unschedulable,
+            is_held: indexed.node.is_held_by(&maintenance.name),
+            unschedulable: indexed.node.unschedulable,
             state: number.and_then(|number| self.board.node_of(number, node)),
             pods: sum.there,
             evicting: sum.evicting,
@@ -168,28 +170,29 @@ impl Index {
         self.now.insert(Item::Maintenance(name.clone()));
     }
 
-    pub fn decide_node(&self, name: &str, now: Timestamp) -> Option<(Arc<Node>, Decision<NodeEffect>)> {
-        let place = self.nodes.get(name)?;
+    pub fn decide_node(&self, name: &str, now: Timestamp) -> Option<(Arc<Node>, NodeDecision)> {
+        let indexed = self.nodes.get(name)?;
         let speaks_of_another = |name: &Arc<str>| {
             let entry = self.maintenances.get(name);
-            entry.is_some_and(|entry| entry.maintenance.drains() && entry.means_another(place))
+            entry.is_some_and(|entry| entry.maintenance.drains() && entry.means_another(indexed))
         };
-        if place.selected_by.iter().any(speaks_of_another) {
-            // That is put right first: once the node is touched, it could not be told any more.
-            return Some((place.node.clone(), Decision::default()));
+        if let Some(maintenance) = indexed.selected_by.iter().find(|name| speaks_of_another(name)) {
+            // Once the node is touched, it could not be told any more.
+            let waiting_on = Some(NodeWait::FormerNode { maintenance: maintenance.clone() });
+            return Some((indexed.node.clone(), Decision { waiting_on, ..Decision::default() }));
         }
         let case = hold::Case {
-            node: &place.node,
+            node: &indexed.node,
             holders: &self.holders(name),
-            phase: self.phase(place),
-            conflict: Some(&place.conflict),
+            phase: self.phase(indexed),
+            conflict: Some(&indexed.conflict),
         };
-        Some((place.node.clone(), hold::decide(&case, now)))
+        Some((indexed.node.clone(), hold::decide(&case, now)))
     }
 
     /// The maintenances that hold a node, with their UIDs.
     pub fn holders(&self, node: &str) -> BTreeMap<Arc<str>, Arc<str>> {
-        let selected_by = self.nodes.get(node).into_iter().flat_map(|place| &place.selected_by);
+        let selected_by = self.nodes.get(node).into_iter().flat_map(|indexed| &indexed.selected_by);
         let selecting = selected_by.filter_map(|name| self.maintenances.get(name));
         let holding = selecting.map(|entry| &entry.maintenance).filter(|maintenance| maintenance.holds());
         holding.map(|maintenance| (maintenance.name.clone(), maintenance.uid.clone())).collect()
@@ -197,18 +200,19 @@ impl Index {
 
     /// Somebody was told of the conflict over a node.
     pub fn conflict_told(&mut self, name: &str) {
-        if let Some(place) = self.nodes.get_mut(name) {
-            place.conflict.answered();
+        if let Some(indexed) = self.nodes.get_mut(name) {
+            indexed.conflict.answered();
         }
     }
 
-    pub fn decide_pod(&self, key: &Key, now: Timestamp) -> Option<(PodWithRequest, Decision<PodEffect>)> {
+    pub fn decide_pod(&self, key: &Key, now: Timestamp) -> Option<(PodWithRequest, PodDecision)> {
         let (subject, effect) = self.effect_on(key)?;
         let is_asked = effect == PodEffect::Request;
         let decision = match self.held_back_until(&subject.pod, now).filter(|_| is_asked) {
             Some(until) => Decision {
+                effects: vec![PodEffect::TellThatPodsComeBack],
+                waiting_on: Some(PodWait::CameBack { until }),
                 recheck_at: Some(until),
-                ..Decision::default().act(PodEffect::TellThatPodsComeBack)
             },
             None => Decision::default().act(effect),
         };
@@ -220,11 +224,11 @@ impl Index {
         let (pod, class) = self.tally.pod(key)?;
         let request = self.tally.request_of(pod);
         let is_ours = request.is_some_and(|request| pods::is_requested(request));
-        let is_targeted = self.nodes.get(&pod.node).is_some_and(|place| {
-            let selecting = place.selected_by.iter().filter_map(|name| self.maintenances.get(name));
+        let is_targeted = self.nodes.get(&pod.node).is_some_and(|indexed| {
+            let selecting = indexed.selected_by.iter().filter_map(|name| self.maintenances.get(name));
             let mut draining = selecting.filter(|entry| entry.maintenance.drains());
             draining.any(|entry| {
-                let is_written = || entry.targets_on(place).is_some_and(|targets| targets.selects(class));
+                let is_written = || entry.targets_on(indexed).is_some_and(|targets| targets.selects(class));
                 // Where somebody took it out of the status, it comes back, and nobody is let off meanwhile.
                 let is_known = || {
                     let number = self.numbers.get(&entry.maintenance.name);

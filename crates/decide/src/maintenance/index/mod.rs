@@ -5,6 +5,8 @@
 
 mod came_back;
 mod decisions;
+#[cfg(test)]
+mod decisions_tests;
 mod estimate;
 mod groups;
 mod planning;
@@ -99,7 +101,7 @@ impl Index {
     }
 
     pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
-        self.nodes.get(name).map(|place| &place.node)
+        self.nodes.get(name).map(|indexed| &indexed.node)
     }
 
     pub fn maintenance_names(&self) -> Vec<Arc<str>> {
@@ -159,7 +161,7 @@ impl Index {
             entry.departed.clear();
         }
         entry.label_keys = label_keys(&new);
-        self.heed_labels();
+        self.update_label_keys();
         if selects_otherwise {
             let is_by_author = old.as_ref().is_none_or(|old| old.selector != new.selector);
             self.select(&name, is_by_author);
@@ -176,9 +178,9 @@ impl Index {
     }
 
     /// Pods are told apart by the labels that some maintenance speaks of, and by no others.
-    fn heed_labels(&mut self) {
+    fn update_label_keys(&mut self) {
         let keys = self.maintenances.values().flat_map(|entry| entry.label_keys.iter().cloned()).collect();
-        if self.tally.heed(keys) {
+        if self.tally.set_label_keys(keys) {
             self.classes_changed();
         }
     }
@@ -193,16 +195,16 @@ impl Index {
         let Some(entry) = self.maintenances.get_mut(name) else { return };
         let maintenance = entry.maintenance.clone();
         let mut changed = Vec::new();
-        for (node, place) in &mut self.nodes {
-            let was_selected = place.selected_by.contains(name);
-            let is_selected = maintenance.selects(&place.node, was_selected);
+        for (node, indexed) in &mut self.nodes {
+            let was_selected = indexed.selected_by.contains(name);
+            let is_selected = maintenance.selects(&indexed.node, was_selected);
             if is_selected != was_selected {
                 changed.push(node.clone());
                 if is_selected {
-                    place.selected_by.insert(name.clone());
+                    indexed.selected_by.insert(name.clone());
                     entry.nodes.insert(node.clone());
                 } else {
-                    place.selected_by.remove(name);
+                    indexed.selected_by.remove(name);
                     entry.nodes.remove(node);
                     if !is_by_author && maintenance.holds() {
                         entry.departed.insert(node.clone());
@@ -256,22 +258,22 @@ impl Index {
     pub fn maintenance_gone(&mut self, name: &Arc<str>) {
         let Some(entry) = self.maintenances.remove(name) else { return };
         self.is_stale = true;
-        self.heed_labels();
+        self.update_label_keys();
         for node in entry.nodes {
-            if let Some(place) = self.nodes.get_mut(&node) {
-                place.selected_by.remove(name);
+            if let Some(indexed) = self.nodes.get_mut(&node) {
+                indexed.selected_by.remove(name);
             }
             self.enqueue_pods_on(&node);
             self.now.insert(Item::Node(node));
         }
         // Nodes that it did not select any more may still carry its mark.
-        let marked = self.nodes.values().filter(|place| place.node.is_held_by(name));
-        self.now.extend(marked.map(|place| Item::Node(place.node.name.clone())));
+        let marked = self.nodes.values().filter(|indexed| indexed.node.is_held_by(name));
+        self.now.extend(marked.map(|indexed| Item::Node(indexed.node.name.clone())));
     }
 
     pub fn node_seen(&mut self, node: Node, now: Timestamp) {
         let name = node.name.clone();
-        let old = self.nodes.get(&name).map(|place| place.node.clone());
+        let old = self.nodes.get(&name).map(|indexed| indexed.node.clone());
         if let Some(old) = &old {
             if old.uid != node.uid {
                 self.node_gone(&name);
@@ -283,29 +285,29 @@ impl Index {
         }
         let is_like = old.as_ref().is_some_and(|old| old.is_like(&node));
         let node = Arc::new(node);
-        let place = self.nodes.entry(name.clone()).or_insert_with(|| IndexedNode {
+        let indexed = self.nodes.entry(name.clone()).or_insert_with(|| IndexedNode {
             node: node.clone(),
             selected_by: BTreeSet::new(),
             conflict: CordonConflict::default(),
         });
-        place.node = node.clone();
+        indexed.node = node.clone();
         if is_like {
             return;
         }
         if node.is_touched() && !node.unschedulable && old.as_ref().is_some_and(|old| old.unschedulable) {
-            place.conflict.uncordoned(now);
+            indexed.conflict.uncordoned(now);
         }
         if old.as_ref().is_none_or(|old| old.labels != node.labels) {
             let selecting: BTreeSet<Arc<str>> = self
                 .maintenances
                 .values()
                 .filter(|entry| {
-                    let was_selected = place.selected_by.contains(&entry.maintenance.name);
+                    let was_selected = indexed.selected_by.contains(&entry.maintenance.name);
                     entry.maintenance.selects(&node, was_selected)
                 })
                 .map(|entry| entry.maintenance.name.clone())
                 .collect();
-            let before = std::mem::replace(&mut place.selected_by, selecting.clone());
+            let before = std::mem::replace(&mut indexed.selected_by, selecting.clone());
             for maintenance in before.symmetric_difference(&selecting) {
                 if let Some(entry) = self.maintenances.get_mut(maintenance) {
                     entry.left = None;
@@ -336,12 +338,12 @@ impl Index {
 
     pub fn node_gone(&mut self, name: &Arc<str>) {
         self.enqueue_maintenances_of(name);
-        let Some(place) = self.nodes.remove(name) else { return };
+        let Some(indexed) = self.nodes.remove(name) else { return };
         self.board.forget(name);
         for entry in self.maintenances.values_mut() {
             entry.departed.remove(name);
         }
-        for maintenance in place.selected_by {
+        for maintenance in indexed.selected_by {
             if let Some(entry) = self.maintenances.get_mut(&maintenance) {
                 entry.nodes.remove(name);
                 entry.taken.remove(name);
@@ -353,8 +355,8 @@ impl Index {
     }
 
     fn enqueue_maintenances_of(&mut self, node: &str) {
-        let Some(place) = self.nodes.get(node) else { return };
-        self.now.extend(place.selected_by.iter().cloned().map(Item::Maintenance));
+        let Some(indexed) = self.nodes.get(node) else { return };
+        self.now.extend(indexed.selected_by.iter().cloned().map(Item::Maintenance));
         self.enqueue_completing();
     }
 
@@ -380,7 +382,7 @@ impl Index {
         let is_ours = self.tally.request_of(&pod).is_some_and(|request| pods::is_requested(request));
         let changes = self.tally.pod_seen(pod);
         self.count(changes);
-        let drains = |place: &IndexedNode| place.selected_by.iter().any(|name| self.drains(name));
+        let drains = |indexed: &IndexedNode| indexed.selected_by.iter().any(|name| self.drains(name));
         if !is_same && (is_ours || self.nodes.get(&node).is_some_and(drains)) {
             self.now.insert(Item::Pod(key));
         }
@@ -434,7 +436,7 @@ impl Index {
 
     /// Whether a maintenance that drains its node was there before the pod.
     fn came_since_drain_began(&self, pod: &Pod) -> bool {
-        let selected_by = self.nodes.get(&pod.node).into_iter().flat_map(|place| &place.selected_by);
+        let selected_by = self.nodes.get(&pod.node).into_iter().flat_map(|indexed| &indexed.selected_by);
         let maintenances = selected_by.filter_map(|name| self.maintenances.get(name));
         let mut draining = maintenances.map(|entry| &entry.maintenance).filter(|it| it.drains());
         draining.any(|it| pod.created > it.created)
@@ -452,7 +454,7 @@ impl Index {
         }
         self.is_dirty = true;
         let node = self.tally.pod(pod).and_then(|(pod, _)| self.nodes.get(&pod.node));
-        let names = node.into_iter().flat_map(|place| &place.selected_by).cloned();
+        let names = node.into_iter().flat_map(|indexed| &indexed.selected_by).cloned();
         self.now.extend(names.map(Item::Maintenance));
     }
 
@@ -462,7 +464,7 @@ impl Index {
             self.enqueue_completing();
         }
         let is_of_interest = |(found, _): (&Arc<Pod>, _)| {
-            is_ours || self.nodes.get(&found.node).is_some_and(|place| !place.selected_by.is_empty())
+            is_ours || self.nodes.get(&found.node).is_some_and(|indexed| !indexed.selected_by.is_empty())
         };
         if self.tally.pod(&pod).is_some_and(is_of_interest) {
             self.now.insert(Item::Pod(pod));
@@ -511,7 +513,7 @@ impl Index {
                 if self
                     .nodes
                     .get(node)
-                    .is_some_and(|place| place.node.phase.as_deref() != Some(self.phase(place).name()))
+                    .is_some_and(|indexed| indexed.node.phase.as_deref() != Some(self.phase(indexed).name()))
                 {
                     self.now.insert(Item::Node(node.clone()));
                 }

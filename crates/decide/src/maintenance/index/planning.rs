@@ -15,29 +15,29 @@ use super::{Entry, Index, IndexedNode};
 impl Entry {
     /// The node is drained, once it is its turn: it carries the mark, or has targets. What was targeted stays so where somebody
     /// took the mark away, or an old list does not show it: the mark comes back, and nobody is told to stay meanwhile.
-    fn has(&self, place: &IndexedNode) -> bool {
-        place.node.is_held_by(&self.maintenance.name) || self.targets_on(place).is_some()
+    fn has(&self, indexed: &IndexedNode) -> bool {
+        indexed.node.is_held_by(&self.maintenance.name) || self.targets_on(indexed).is_some()
     }
 
     /// What its status says is targeted there.
-    pub(super) fn targets_on(&self, place: &IndexedNode) -> Option<&Arc<Targets>> {
-        let is_of_former_stay = self.means_another(place) || self.rejoined.contains(&place.node.name);
-        self.maintenance.targets.get(&place.node.name).filter(|_| !is_of_former_stay)
+    pub(super) fn targets_on(&self, indexed: &IndexedNode) -> Option<&Arc<Targets>> {
+        let is_of_former_stay = self.means_another(indexed) || self.rejoined.contains(&indexed.node.name);
+        self.maintenance.targets.get(&indexed.node.name).filter(|_| !is_of_former_stay)
     }
 
     /// It drains the node already, where it drains only some at once. Nodes that the status does not list by name are not known
     /// before they are seen.
-    fn has_taken(&self, place: &IndexedNode) -> bool {
-        let is_unlisted = || self.maintenance.targets.has_unlisted() && self.targets_on(place).is_some();
-        self.taken.contains(&place.node.name) || is_unlisted()
+    fn has_taken(&self, indexed: &IndexedNode) -> bool {
+        let is_unlisted = || self.maintenance.targets.has_unlisted() && self.targets_on(indexed).is_some();
+        self.taken.contains(&indexed.node.name) || is_unlisted()
     }
 
     /// The status still speaks of a node that is gone, and this one has come by its name: nobody has touched it yet, and it
     /// is younger than the drain.
-    pub(super) fn means_another(&self, place: &IndexedNode) -> bool {
-        self.maintenance.targets.has(&place.node.name)
-            && !place.node.is_touched()
-            && self.maintenance.drain_start().is_some_and(|start| place.node.created > start)
+    pub(super) fn means_another(&self, indexed: &IndexedNode) -> bool {
+        self.maintenance.targets.has(&indexed.node.name)
+            && !indexed.node.is_touched()
+            && self.maintenance.drain_start().is_some_and(|start| indexed.node.created > start)
     }
 }
 
@@ -62,7 +62,7 @@ impl Index {
         }
         let numbers = names.into_iter().enumerate().map(|(number, name)| (name, number)).collect();
         let before = std::mem::replace(&mut self.numbers, numbers);
-        let nodes = self.nodes.values().filter_map(|place| self.covered(place, &before)).collect();
+        let nodes = self.nodes.values().filter_map(|indexed| self.covered(indexed, &before)).collect();
         self.board = Board::new(draining, self.tally.classes().to_vec(), nodes);
     }
 
@@ -77,23 +77,23 @@ impl Index {
     fn may_drain(&self, entry: &Entry) -> bool {
         let maintenance = &entry.maintenance;
         let is_held = |node: &Arc<str>| {
-            self.nodes.get(node).is_some_and(|place| place.node.is_held_by(&maintenance.name))
+            self.nodes.get(node).is_some_and(|indexed| indexed.node.is_held_by(&maintenance.name))
         };
         let are_all_held = || !entry.nodes.is_empty() && entry.nodes.iter().all(is_held);
         maintenance.drains() && (maintenance.drain_has_begun() || are_all_held())
     }
 
     /// `before` are the numbers on the board that there is still.
-    fn covered(&self, place: &IndexedNode, before: &HashMap<Arc<str>, Number>) -> Option<Node> {
-        let name = &place.node.name;
+    fn covered(&self, indexed: &IndexedNode, before: &HashMap<Arc<str>, Number>) -> Option<Node> {
+        let name = &indexed.node.name;
         let (mut covered_by, mut joins): (Vec<Number>, Vec<Number>) = (Vec::new(), Vec::new());
         let mut awaits_pods = true;
         let mut targets = self.board.node(name).map(|state| state.targets.clone()).unwrap_or_default();
-        for maintenance in &place.selected_by {
+        for maintenance in &indexed.selected_by {
             let Some(number) = self.numbers.get(maintenance) else { continue };
             let entry = &self.maintenances[maintenance];
-            let is_its_turn = entry.maintenance.limit.is_none() || entry.has_taken(place);
-            if !is_its_turn || !entry.has(place) {
+            let is_its_turn = entry.maintenance.limit.is_none() || entry.has_taken(indexed);
+            if !is_its_turn || !entry.has(indexed) {
                 continue;
             }
             covered_by.push(*number);
@@ -102,7 +102,7 @@ impl Index {
             if !before.get(maintenance).is_some_and(was_there) {
                 joins.push(*number);
             }
-            if let Some(written) = entry.targets_on(place) {
+            if let Some(written) = entry.targets_on(indexed) {
                 targets = targets.grown_by(written);
             }
         }
@@ -117,20 +117,20 @@ impl Index {
     pub(super) fn candidates(&self, entry: &Entry) -> Vec<Candidate> {
         let Some(limit) = &entry.maintenance.limit else { return Vec::new() };
         let held = entry.nodes.iter().filter_map(|node| self.nodes.get(node));
-        let held: Vec<&IndexedNode> = held.filter(|place| entry.has(place)).collect();
-        let stays = |place: &&IndexedNode| {
-            entry.has_taken(place) && self.tally.count_staying_on(&place.node.name) > 0
+        let held: Vec<&IndexedNode> = held.filter(|indexed| entry.has(indexed)).collect();
+        let stays = |indexed: &&IndexedNode| {
+            entry.has_taken(indexed) && self.tally.count_staying_on(&indexed.node.name) > 0
         };
-        let is_in_vain = held.iter().any(stays);
+        let do_some_stay = held.iter().any(stays);
         held.into_iter()
-            .map(|place| Candidate {
-                name: place.node.name.clone(),
-                domain: place.node.labels.get(&limit.topology_key).cloned().unwrap_or_default(),
-                is_taken: entry.has_taken(place),
-                pods: if is_in_vain && entry.has_taken(place) {
-                    self.leaving(entry, &place.node.name)
+            .map(|indexed| Candidate {
+                name: indexed.node.name.clone(),
+                domain: indexed.node.labels.get(&limit.topology_key).cloned().unwrap_or_default(),
+                is_taken: entry.has_taken(indexed),
+                pods: if do_some_stay && entry.has_taken(indexed) {
+                    self.leaving(entry, &indexed.node.name)
                 } else {
-                    self.tally.sum_on(&place.node.name).there
+                    self.tally.sum_on(&indexed.node.name).there
                 },
             })
             .collect()

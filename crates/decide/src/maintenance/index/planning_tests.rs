@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{Index, Item};
 
-fn at(second: i64) -> Timestamp {
+pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn maintenance(version: u32, spec: Value, status: &Value) -> Maintenance {
+pub(super) fn maintenance(version: u32, spec: Value, status: &Value) -> Maintenance {
     let mut object = json!({
         "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance",
         "metadata": {
@@ -32,7 +32,7 @@ fn maintenance(version: u32, spec: Value, status: &Value) -> Maintenance {
 }
 
 /// A node of the pool, held or not.
-fn node(name: &str, uid: &str, created: i64, held: bool) -> Node {
+pub(super) fn node(name: &str, uid: &str, created: i64, held: bool) -> Node {
     let marks = json!({
         "nodemaintenance.k8s.io/held-by": "m", "nodemaintenance.k8s.io/was-unschedulable": "false",
         "nodemaintenance.k8s.io/phase": "Draining",
@@ -47,7 +47,7 @@ fn node(name: &str, uid: &str, created: i64, held: bool) -> Node {
     Node::from(serde_json::from_value::<NodeOnWire>(object).unwrap())
 }
 
-fn pod(name: &str, node: &str, priority: i32, labels: Value) -> Pod {
+pub(super) fn pod(name: &str, node: &str, priority: i32, labels: Value) -> Pod {
     let kind = if name.starts_with("agent") { "DaemonSet" } else { "ReplicaSet" };
     let object = json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": labels, "ownerReferences": [
@@ -59,7 +59,7 @@ fn pod(name: &str, node: &str, priority: i32, labels: Value) -> Pod {
 }
 
 /// A request of ours; with `blocked`, for a daemon that nothing ends.
-fn request(pod: &str, version: u32, blocked: bool) -> Request {
+pub(super) fn request(pod: &str, version: u32, blocked: bool) -> Request {
     let condition = json!({
         "type": "EvictionBlocked", "status": if blocked { "True" } else { "False" }, "reason": "DaemonSetPod",
         "message": "", "lastTransitionTime": at(0).to_string(),
@@ -75,7 +75,7 @@ fn request(pod: &str, version: u32, blocked: bool) -> Request {
 }
 
 /// Looks at the maintenance, and writes what it decides on, as the controller does.
-fn write(index: &mut Index, version: u32, spec: Value) -> Value {
+pub(super) fn write(index: &mut Index, version: u32, spec: Value) -> Value {
     index.resolve(at(1000));
     let (_, decision) = index.decide_maintenance(&"m".into(), at(1000)).unwrap();
     let status = decision.effects.into_iter().find_map(|effect| match effect {
@@ -96,7 +96,7 @@ fn is_asked(index: &Index, pod: &str) -> bool {
     effects_on(index, pod) == [PodEffect::Request]
 }
 
-fn plan() -> Value {
+pub(super) fn plan() -> Value {
     json!([{"podPriority": 1000, "podType": "Default"}])
 }
 

@@ -179,7 +179,7 @@ impl Tally {
 
     /// The labels that entries of plans and targets speak of. Returns whether classes are others now, and with them all
     /// counts.
-    pub fn heed(&mut self, label_keys: BTreeSet<String>) -> bool {
+    pub fn set_label_keys(&mut self, label_keys: BTreeSet<String>) -> bool {
         let is_other = self.label_keys != label_keys;
         if is_other {
             self.label_keys = label_keys;
@@ -325,7 +325,7 @@ impl Tally {
         change
     }
 
-    /// Since when a pod is asked to leave, and whether that is in vain.
+    /// Since when a pod is asked to leave, and whether nothing ends it.
     fn asked(&self, pod: &Pod) -> (Option<Timestamp>, bool) {
         let request = self.request_of(pod);
         let created = |request: &Arc<Request>| Timestamp::from_second(request.created.as_second()).ok();

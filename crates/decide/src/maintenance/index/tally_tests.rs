@@ -137,7 +137,7 @@ proptest! {
                 }
                 Step::Labels(are_read) => {
                     labels = are_read.then(|| "app".to_owned()).into_iter().collect();
-                    if tally.heed(labels.clone()) {
+                    if tally.set_label_keys(labels.clone()) {
                         summed.clear();
                         for node in &NODES[1..] {
                             let counts = tally.counts_on(node).into_iter();
@@ -153,7 +153,7 @@ proptest! {
                 *sum = (sum.0 + change.there, sum.1 + change.evicting);
             }
             let mut anew = Tally::default();
-            anew.heed(labels.clone());
+            anew.set_label_keys(labels.clone());
             for request in requests.values() {
                 anew.request_seen(request.clone());
             }
