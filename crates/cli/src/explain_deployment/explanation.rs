@@ -84,7 +84,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         deployment.strategy.as_deref(),
         namespace_strategy.as_deref(),
     );
-    let unknown_strategy = strategy.as_ref().err().map(UnknownStrategy::told);
+    let unknown_strategy = strategy.as_ref().err().map(UnknownStrategy::describe);
     let said = strategy.unwrap_or_else(|unknown| unknown.instead);
     let strategy = strategy_of(deployment, autoscaler.as_ref(), said);
     // A manager that must not make pods surges by replicas instead, and nobody tells so but by doing it.
