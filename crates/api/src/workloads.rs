@@ -208,7 +208,7 @@ pub struct UnknownStrategy {
 
 impl UnknownStrategy {
     /// With what counts until it is mended.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         format!("{self}; until then it counts as if it were not there")
     }
 }

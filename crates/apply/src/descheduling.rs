@@ -60,8 +60,8 @@ impl Descheduling {
     }
 
     /// Waits until all events are written: for who is about to end.
-    pub async fn told(&self) {
-        self.events.written().await;
+    pub async fn flush(&self) {
+        self.events.flush().await;
     }
 
     /// Asks a pod to leave, and tells of it.

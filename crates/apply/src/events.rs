@@ -1,7 +1,7 @@
 //! Telling people what happens, by events on the request, the pod and its owner.
 //!
-//! Events are written beside the work and never hold it up. The same news of the same object is written once in a
-//! while, with how often it was heard, and what cannot be written is dropped.
+//! Events are written beside the work and never hold it up. The same event of the same object is written once in a
+//! while, with how often it happened, and what cannot be written is dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use usher_client::Clock;
 use usher_decide::decision::{About, Notice};
 use usher_decide::snapshot::{Pod, Request};
 
-/// The same news of the same object is written at most this often.
+/// The same event of the same object is written at most this often.
 const PAUSE: SignedDuration = SignedDuration::from_mins(5);
 /// So many events may wait to be written, and so many are remembered.
 const WAITING: usize = 1024;
@@ -29,7 +29,7 @@ const REMEMBERED: usize = 16 * 1024;
 /// So long each may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Where news are handed in. Cheap to clone.
+/// Where events are handed in. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Events {
     sender: mpsc::Sender<Handed>,
@@ -39,8 +39,8 @@ pub struct Events {
 #[derive(Debug)]
 enum Handed {
     Event(Box<PendingEvent>),
-    /// All that was handed in before is written.
-    Written(oneshot::Sender<()>),
+    /// To be answered when all that was handed in before is written.
+    Flush(oneshot::Sender<()>),
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ struct PendingEvent {
     reason: &'static str,
     message: String,
     is_warning: bool,
-    /// Whether another message of the same reason is the same news: an owner has many pods.
+    /// Whether another message of the same reason is the same event: an owner has many pods.
     is_counted: bool,
 }
 
@@ -58,11 +58,11 @@ impl Events {
     pub fn start(client: Client, clock: Clock) -> Self {
         let (sender, mut receiver) = mpsc::channel::<Handed>(WAITING);
         tokio::spawn(async move {
-            let mut writer = Writer { client, clock, told: HashMap::new(), written: 0 };
+            let mut writer = Writer { client, clock, known: HashMap::new(), written: 0 };
             while let Some(handed) = receiver.recv().await {
                 match handed {
-                    Handed::Event(news) => writer.write(*news).await,
-                    Handed::Written(done) => drop(done.send(())),
+                    Handed::Event(event) => writer.write(*event).await,
+                    Handed::Flush(done) => drop(done.send(())),
                 }
             }
         });
@@ -75,23 +75,23 @@ impl Events {
     }
 
     /// Waits until all that was handed in is written, but not for ever: for who is about to end.
-    pub async fn written(&self) {
-        let (done, mut written) = oneshot::channel();
-        let handed = tokio::time::timeout(LAST_WORDS, self.sender.send(Handed::Written(done))).await;
+    pub async fn flush(&self) {
+        let (done, mut flushed) = oneshot::channel();
+        let handed = tokio::time::timeout(LAST_WORDS, self.sender.send(Handed::Flush(done))).await;
         if !matches!(handed, Ok(Ok(()))) {
             return;
         }
         // A client that may ask only so often takes its time, and goes on.
         loop {
             let before = self.sender.capacity();
-            let is_written = tokio::time::timeout(LAST_WORDS, &mut written).await.is_ok();
-            if is_written || self.sender.capacity() <= before {
+            let is_flushed = tokio::time::timeout(LAST_WORDS, &mut flushed).await.is_ok();
+            if is_flushed || self.sender.capacity() <= before {
                 return;
             }
         }
     }
 
-    /// PendingEvent of one object.
+    /// An event of one object.
     pub(crate) fn tell_of(
         &self,
         about: ObjectReference,
@@ -102,14 +102,14 @@ impl Events {
         self.hand_in(PendingEvent { about, reason, message, is_warning, is_counted: false });
     }
 
-    /// Of the owner of a pod, of which it has many: another one is the same news.
+    /// Of the owner of a pod, of which it has many: another one is the same event.
     pub(crate) fn tell_owner(&self, owner: ObjectReference, reason: &'static str, pod: &str, message: &str) {
         let message = format!("pod {pod}: {message}");
         self.hand_in(PendingEvent { about: owner, reason, message, is_warning: false, is_counted: true });
     }
 
-    fn hand_in(&self, news: PendingEvent) {
-        if self.sender.try_send(Handed::Event(Box::new(news))).is_err() {
+    fn hand_in(&self, event: PendingEvent) {
+        if self.sender.try_send(Handed::Event(Box::new(event))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -180,7 +180,8 @@ fn subject(
 struct Writer {
     client: Client,
     clock: Clock,
-    told: HashMap<(String, &'static str, String), WrittenEvent>,
+    /// By the UID of the object, the reason, and the message where another one is another event.
+    known: HashMap<(String, &'static str, String), WrittenEvent>,
     written: i128,
 }
 
@@ -191,20 +192,20 @@ struct WrittenEvent {
 }
 
 impl Writer {
-    async fn write(&mut self, news: PendingEvent) {
+    async fn write(&mut self, pending: PendingEvent) {
         let now = self.clock.now();
-        let namespace = news.about.namespace.clone().unwrap_or_else(|| CLUSTER_EVENTS.to_string());
+        let namespace = pending.about.namespace.clone().unwrap_or_else(|| CLUSTER_EVENTS.to_string());
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        let words = if news.is_counted { String::new() } else { news.message.clone() };
-        let key = (news.about.uid.clone().unwrap_or_default(), news.reason, words);
-        if let Some(told) = self.told.get_mut(&key) {
-            told.count += 1;
-            if now < told.at + PAUSE {
+        let words = if pending.is_counted { String::new() } else { pending.message.clone() };
+        let key = (pending.about.uid.clone().unwrap_or_default(), pending.reason, words);
+        if let Some(known) = self.known.get_mut(&key) {
+            known.count += 1;
+            if now < known.at + PAUSE {
                 return;
             }
-            told.at = now;
-            let patch = json!({"count": told.count, "message": news.message, "lastTimestamp": Time(now)});
-            let name = told.name.clone();
+            known.at = now;
+            let patch = json!({"count": known.count, "message": pending.message, "lastTimestamp": Time(now)});
+            let name = known.name.clone();
             match events.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Ok(_) => return,
                 // It has expired: it is told anew.
@@ -215,23 +216,23 @@ impl Writer {
                 }
             }
         }
-        if self.told.len() >= REMEMBERED {
-            self.told.retain(|_, told| now < told.at + PAUSE);
+        if self.known.len() >= REMEMBERED {
+            self.known.retain(|_, known| now < known.at + PAUSE);
         }
         // Named as others name their events, by object and time; the number keeps two of one time apart.
         self.written += 1;
         let unique = now.as_nanosecond() + self.written;
-        let name = format!("{}.{unique:x}", news.about.name.as_deref().unwrap_or_default());
+        let name = format!("{}.{unique:x}", pending.about.name.as_deref().unwrap_or_default());
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(namespace),
                 ..ObjectMeta::default()
             },
-            involved_object: news.about,
-            reason: Some(news.reason.to_string()),
-            message: Some(news.message),
-            type_: Some(if news.is_warning { "Warning" } else { "Normal" }.to_string()),
+            involved_object: pending.about,
+            reason: Some(pending.reason.to_string()),
+            message: Some(pending.message),
+            type_: Some(if pending.is_warning { "Warning" } else { "Normal" }.to_string()),
             source: Some(EventSource { component: Some(FIELD_MANAGER.to_string()), host: None }),
             reporting_component: Some(FIELD_MANAGER.to_string()),
             first_timestamp: Some(Time(now)),
@@ -240,9 +241,9 @@ impl Writer {
             ..Event::default()
         };
         if let Err(why) = events.create(&PostParams::default(), &event).await {
-            tracing::debug!(%why, reason = news.reason, "an event could not be written");
+            tracing::debug!(%why, reason = pending.reason, "an event could not be written");
             return;
         }
-        self.told.insert(key, WrittenEvent { name, at: now, count: 1 });
+        self.known.insert(key, WrittenEvent { name, at: now, count: 1 });
     }
 }

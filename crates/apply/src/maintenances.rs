@@ -30,7 +30,7 @@ use crate::{requesters, spans, status};
 /// What etcd says of a request that is too large, and what its client does.
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
 /// So many letters of a refusal are told.
-const TOLD: usize = 500;
+const SHOWN_AT_MOST: usize = 500;
 
 /// Maintenances by their names, with their UIDs.
 type Holders = BTreeMap<Arc<str>, Arc<str>>;
@@ -352,7 +352,7 @@ fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
         _ => return None,
     };
     // An answer may repeat what was sent.
-    Some(Failure::Refused { reason, message: status.message.chars().take(TOLD).collect() })
+    Some(Failure::Refused { reason, message: status.message.chars().take(SHOWN_AT_MOST).collect() })
 }
 
 /// The server does not take `what`, and says why.

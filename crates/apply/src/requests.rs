@@ -45,7 +45,7 @@ pub struct RequestApplied {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The request has changed meanwhile, or is gone: what was decided does not hold any more, and news are coming.
+    /// The request has changed meanwhile, or is gone: what was decided does not hold any more, and an event is coming.
     Outdated,
     /// The server could not, or would not; try again later. In words that hold nothing of its answer.
     Later(String),

@@ -31,7 +31,7 @@ const LONGEST_OF_METRICS: u64 = 256 * 1024 * 1024;
 const LONGEST_OF_PROMETHEUS: u64 = 16 * 1024 * 1024;
 
 /// So many labels are told where none is the name of a node.
-const TOLD: usize = 5;
+const SHOWN_AT_MOST: usize = 5;
 
 /// What was read, source by source, or why it was not.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl Read {
 
 /// None of these is a node.
 fn strangers(query: &str, samples: &[(String, Usage)]) -> String {
-    let some: Vec<&str> = samples.iter().take(TOLD).map(|(name, _)| name.as_str()).collect();
+    let some: Vec<&str> = samples.iter().take(SHOWN_AT_MOST).map(|(name, _)| name.as_str()).collect();
     match samples.len() {
         0 => format!("the query {query:?} of Prometheus gives nothing"),
         all => format!(

@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_taking_back_means_is_said() {
         let whose = Whose::One(arguments::requester("admin.usher.dev").unwrap());
-        let told = |withdrawn: Withdrawn, terminating| tell(&withdrawn, &whose, terminating, "usher");
+        let ending = |withdrawn: Withdrawn, terminating| tell(&withdrawn, &whose, terminating, "usher");
         for (withdrawn, terminating, is_done, text) in [
             (
                 Withdrawn::Now(request(&[], "Allow")),
@@ -197,7 +197,7 @@ mod tests {
             ),
             (Withdrawn::NoRequest, false, false, "it has no eviction request"),
         ] {
-            assert_eq!(told(withdrawn, terminating), (is_done, text.to_string()));
+            assert_eq!(ending(withdrawn, terminating), (is_done, text.to_string()));
         }
         let maintenance = Whose::One(arguments::requester(NODE_MAINTENANCE_GROUP).unwrap());
         let (is_done, text) = tell(&Withdrawn::Now(request(&[], "Allow")), &maintenance, false, "usher");

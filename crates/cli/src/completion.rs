@@ -181,10 +181,10 @@ fn flags(command: &Command) -> Wanted {
 fn next(command: &Command, typed: &[String]) -> Wanted {
     if command.has_subcommands() {
         let shown = command.get_subcommands().filter(|inner| !inner.is_hide_set());
-        let told = |inner: &Command| {
+        let word = |inner: &Command| {
             (inner.get_name().to_string(), inner.get_about().map(first_line).unwrap_or_default())
         };
-        return Wanted::Words(shown.map(told).collect());
+        return Wanted::Words(shown.map(word).collect());
     }
     let Some(positional) = command.get_positionals().next() else { return Wanted::Words(Vec::new()) };
     let takes_many = matches!(positional.get_action(), clap::ArgAction::Append);

@@ -27,7 +27,7 @@ impl Connection {
 
     /// The names of the contexts that can be chosen.
     pub fn contexts(&self) -> Result<Vec<String>, Error> {
-        let file = self.file().map_err(|why| Error::Kubeconfig(self.told(&why)))?;
+        let file = self.file().map_err(|why| Error::Kubeconfig(self.describe(&why)))?;
         Ok(file.contexts.into_iter().map(|context| context.name).collect())
     }
 
@@ -52,10 +52,10 @@ impl Connection {
                 }
             }
         };
-        config.map_err(|why| Error::Kubeconfig(self.told(&why)))
+        config.map_err(|why| Error::Kubeconfig(self.describe(&why)))
     }
 
-    fn told(&self, why: &KubeconfigError) -> String {
+    fn describe(&self, why: &KubeconfigError) -> String {
         match why {
             KubeconfigError::ReadConfig(cause, path) => format!(
                 "the kubeconfig {} cannot be read ({cause}): name one with --kubeconfig or in $KUBECONFIG",

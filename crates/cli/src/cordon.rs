@@ -39,7 +39,7 @@ pub struct UncordonArguments {
 struct Plan {
     is_refused: bool,
     changes: bool,
-    told: String,
+    message: String,
     warning: Option<String>,
 }
 
@@ -79,7 +79,7 @@ async fn each(
         let plan = plan(node);
         let name = &node.name;
         if plan.is_refused {
-            writeln!(streams.err, "error: node/{name}: {}", plan.told)?;
+            writeln!(streams.err, "error: node/{name}: {}", plan.message)?;
             ending = Ending::Incomplete;
             continue;
         }
@@ -91,7 +91,7 @@ async fn each(
                 continue;
             }
         }
-        writeln!(streams.out, "node/{name}: {}", plan.told)?;
+        writeln!(streams.out, "node/{name}: {}", plan.message)?;
         if let Some(warning) = plan.warning {
             writeln!(streams.err, "warning: node/{name}: {warning}")?;
         }
@@ -100,7 +100,7 @@ async fn each(
 }
 
 fn to_cordon(node: &Node, program: &str) -> Plan {
-    let told = if node.unschedulable { "already cordoned" } else { "cordoned" }.to_string();
+    let message = if node.unschedulable { "already cordoned" } else { "cordoned" }.to_string();
     let warning = holders(node).map(|holders| {
         let end = if node.was_unschedulable {
             "it was cordoned before that, and stays cordoned afterwards".to_string()
@@ -110,7 +110,7 @@ fn to_cordon(node: &Node, program: &str) -> Plan {
         };
         format!("{}; {end}. See {program} maintenance describe {}", held_by(&holders), holders[0])
     });
-    Plan { changes: !node.unschedulable, told, warning, is_refused: false }
+    Plan { changes: !node.unschedulable, message, warning, is_refused: false }
 }
 
 /// The names of all maintenances, for who may see them.
@@ -122,16 +122,16 @@ async fn known_maintenances(client: &Client) -> Option<BTreeSet<String>> {
 fn to_uncordon(node: &Node, known: Option<&BTreeSet<String>>, force: bool, program: &str) -> Plan {
     let is_gone = |name: &&str| known.is_some_and(|known| !known.contains(*name));
     if let Some(gone) = holders(node).filter(|holders| !force && holders.iter().all(is_gone)) {
-        let told = format!(
+        let message = format!(
             "cordoned by maintenance {}, which is gone: the manager uncordons it, so check that it runs, with {MANAGER_PODS}; \
              --force does it now",
             gone.join(", ")
         );
-        return Plan { is_refused: true, told, ..Plan::default() };
+        return Plan { is_refused: true, message, ..Plan::default() };
     }
     let Some(holders) = holders(node) else {
-        let told = if node.unschedulable { "uncordoned" } else { "already uncordoned" }.to_string();
-        return Plan { changes: node.unschedulable, told, ..Plan::default() };
+        let message = if node.unschedulable { "uncordoned" } else { "already uncordoned" }.to_string();
+        return Plan { changes: node.unschedulable, message, ..Plan::default() };
     };
     let held = held_by(&holders);
     if force {
@@ -141,7 +141,7 @@ fn to_uncordon(node: &Node, known: Option<&BTreeSet<String>>, force: bool, progr
         );
         return Plan {
             changes: node.unschedulable,
-            told: "uncordoned".to_string(),
+            message: "uncordoned".to_string(),
             warning: Some(warning),
             is_refused: false,
         };
@@ -153,9 +153,9 @@ fn to_uncordon(node: &Node, known: Option<&BTreeSet<String>>, force: bool, progr
     } else {
         ""
     };
-    let told =
+    let message =
         format!("{held} and would cordon it again: end that with {}{afterwards}", complete.join(" and "));
-    Plan { is_refused: true, told, ..Plan::default() }
+    Plan { is_refused: true, message, ..Plan::default() }
 }
 
 fn holders(node: &Node) -> Option<Vec<&str>> {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_node_is_cordoned_with_a_word_about_who_holds_it() {
-        for (node, changes, told, warning) in [
+        for (node, changes, message, warning) in [
             (state(false, &[], false), true, "cordoned", None),
             (state(true, &[], false), false, "already cordoned", None),
             (
@@ -205,7 +205,10 @@ mod tests {
             ),
         ] {
             let plan = to_cordon(&node, "usher");
-            assert_eq!((plan.changes, plan.told.as_str(), plan.warning.as_deref()), (changes, told, warning));
+            assert_eq!(
+                (plan.changes, plan.message.as_str(), plan.warning.as_deref()),
+                (changes, message, warning)
+            );
             assert!(!plan.is_refused);
         }
     }
@@ -213,25 +216,25 @@ mod tests {
     #[test]
     fn a_node_that_is_held_is_uncordoned_by_force_only() {
         let free = to_uncordon(&state(true, &[], false), None, false, "usher");
-        assert_eq!((free.changes, free.told.as_str(), free.is_refused), (true, "uncordoned", false));
+        assert_eq!((free.changes, free.message.as_str(), free.is_refused), (true, "uncordoned", false));
         let open = to_uncordon(&state(false, &[], false), None, false, "usher");
-        assert_eq!((open.changes, open.told.as_str()), (false, "already uncordoned"));
+        assert_eq!((open.changes, open.message.as_str()), (false, "already uncordoned"));
         let held = to_uncordon(&state(true, &["m"], false), None, false, "usher");
         assert!(held.is_refused && !held.changes);
         assert_eq!(
-            held.told,
+            held.message,
             "maintenance m holds it and would cordon it again: end that with usher maintenance complete m"
         );
         let both = to_uncordon(&state(true, &["a", "b"], true), None, false, "usher");
         assert_eq!(
-            both.told,
+            both.message,
             "the maintenances a, b hold it and would cordon it again: end that with usher maintenance complete a and usher \
              maintenance complete b; it was cordoned before the maintenance and stays cordoned afterwards"
         );
         let none = BTreeSet::new();
         let orphaned = to_uncordon(&state(true, &["m"], false), Some(&none), false, "usher");
         assert!(
-            orphaned.is_refused && orphaned.told.contains("maintenance m, which is gone"),
+            orphaned.is_refused && orphaned.message.contains("maintenance m, which is gone"),
             "{orphaned:?}"
         );
         let others = BTreeSet::from(["m".to_owned()]);

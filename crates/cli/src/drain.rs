@@ -11,7 +11,7 @@ use crate::maintenance::draft::{DraftArguments, check};
 use crate::maintenance::follow::{Until, goes_on, until_drained};
 use crate::maintenance::guards::GuardArguments;
 use crate::maintenance::picture::plural;
-use crate::maintenance::selection::{KnownNodes, told};
+use crate::maintenance::selection::{KnownNodes, describe};
 use crate::outlook::{self, Flags};
 use crate::world::list;
 use crate::{Ending, Environment, Error, Streams};
@@ -99,11 +99,11 @@ pub async fn run(
     let made = make(&client, &arguments.draft, &draft, true, guards, environment, &mut *streams.err).await?;
     let (maintenance, begun) = match made {
         Made::Created(created) => {
-            let nodes = told(&created.spec.node_selector);
+            let nodes = describe(&created.spec.node_selector);
             let begun = format!("maintenance {} created: it drains {nodes}", created.name_any());
             (created, begun)
         }
-        Made::Found(found) => {
+        Made::Existing(found) => {
             for difference in differences(&found, &draft) {
                 writeln!(streams.err, "warning: {difference}")?;
             }
@@ -164,7 +164,7 @@ async fn dry_run(
         }
         Would::Create(name) if on_server => {
             let created = create_dry(client, draft, name).await?;
-            let (name, nodes) = (created.name_any(), told(&created.spec.node_selector));
+            let (name, nodes) = (created.name_any(), describe(&created.spec.node_selector));
             writeln!(streams.out, "maintenance {name} created (server dry run): it would drain {nodes}\n")?;
             outlook::print(client, &created, flags, environment, streams).await
         }
@@ -200,7 +200,7 @@ pub async fn make(
     let nodes = look_before(client, arguments, draft, err).await?;
     let is_named = arguments.name.is_some();
     let made = create(client, draft, is_named, joins, guards, &nodes, &environment.program).await?;
-    let (Made::Created(made_one) | Made::Found(made_one)) = &made;
+    let (Made::Created(made_one) | Made::Existing(made_one)) = &made;
     let known = list(&Api::all(client.clone()), None).await?;
     for (other, shared) in overlaps(made_one, &known, &nodes) {
         let (name, stage) = (other.name_any(), other.spec.stage);

@@ -157,28 +157,28 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(status: serde_json::Value) -> String {
+    fn described(status: serde_json::Value) -> String {
         Error::from(serde_json::from_value::<Status>(status).unwrap()).to_string()
     }
 
     #[test]
     fn a_missing_kind_is_told_from_a_missing_object() {
         assert_eq!(
-            told(json!({"code": 404, "message": "404 page not found\n"})),
+            described(json!({"code": 404, "message": "404 page not found\n"})),
             "Usher is not installed in this cluster, which knows no eviction requests or node maintenances: install it as \
              its README says, or choose another cluster with --context"
         );
         assert_eq!(
-            told(json!({"code": 404, "message": "pods \"p\" not found", "details": {"name": "p"}})),
+            described(json!({"code": 404, "message": "pods \"p\" not found", "details": {"name": "p"}})),
             "pods \"p\" not found"
         );
     }
 
     #[test]
     fn every_error_is_one_line() {
-        let text = told(json!({"code": 403, "message": "pods is forbidden:\n  no"}));
+        let text = described(json!({"code": 403, "message": "pods is forbidden:\n  no"}));
         assert_eq!(text, "pods is forbidden: no; ask your cluster's administrator for this permission");
-        assert_eq!(told(json!({"code": 500, "message": "boom"})), "the server failed with 500: boom");
+        assert_eq!(described(json!({"code": 500, "message": "boom"})), "the server failed with 500: boom");
     }
 
     #[test]
@@ -190,13 +190,13 @@ mod tests {
             )})
         };
         assert_eq!(
-            told(message("fill.nodemaintenance.k8s.io")),
+            described(message("fill.nodemaintenance.k8s.io")),
             "the server could not call admission webhook fill.nodemaintenance.k8s.io (Post \
              \"https://usher-webhook.usher-system.svc:443/admit\": dial tcp 10.0.0.1:443: connect: connection refused) and \
              changes nothing without it: it is Usher's own, so check that the manager runs, with kubectl get pods -A -l \
              app.kubernetes.io/name=usher"
         );
-        assert!(told(message("policy.example.com")).ends_with(": ask whoever runs this webhook"));
+        assert!(described(message("policy.example.com")).ends_with(": ask whoever runs this webhook"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Event, Pod as FullPod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
+use usher_decide::request_state::Leader;
 
 use crate::arguments::{Connection, kind_and_name, pod_name};
 use crate::connect::Connected;
@@ -23,8 +24,7 @@ use crate::output::{Structured, list_of};
 use crate::reading::{Read, exactly};
 use crate::world::{World, list};
 use crate::{Ending, Environment, Error, Streams};
-pub use explanation::{Explanation, Found, event_time, explain, interceptors, slim_pod, slim_request};
-pub use manager::Leader;
+pub use explanation::{Explanation, PodFound, event_time, explain, interceptors, slim_pod, slim_request};
 use stateful_set::SetFound;
 pub use stateful_set::UnavailableFacts;
 pub use text::advice;
@@ -215,7 +215,7 @@ fn subject(text: &str) -> Result<Subject, String> {
     }
 }
 
-async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Error> {
+async fn find(client: &Client, namespace: &str, name: &str) -> Result<PodFound, Error> {
     let pods: Api<Read<FullPod>> = Api::namespaced(client.clone(), namespace);
     let requests: Api<Read<EvictionRequest>> = Api::namespaced(client.clone(), namespace);
     let pod = match pods.get(name).await {
@@ -249,7 +249,7 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Found, Err
             of_pod.into_iter().filter(|event| event.reporting_component.as_deref() == Some(REPORTER)),
         );
     }
-    Ok(Found {
+    Ok(PodFound {
         namespace: namespace.to_string(),
         name: name.to_string(),
         pod,

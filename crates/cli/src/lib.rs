@@ -8,7 +8,9 @@
 //! [`explain`] and [`explain_node`], the dry run of a drain in [`outlook`]. [`maintenance`] has the same of node
 //! maintenances, on which [`drain`] is built. Only the commands themselves talk to the server.
 //!
-//! Depends on the API types and the decisions; nothing here changes a pod.
+//! Depends on the API types and on the decisions of `usher-decide` and `usher-descheduler`; on `usher-client`, to make and withdraw
+//! requests, and on `usher-apply`, to read real usage. Commands create, change and delete requests and maintenances, and cordon nodes;
+//! nothing here changes a pod.
 
 mod arguments;
 mod ask;

@@ -124,7 +124,7 @@ pub struct Listed {
 
 pub struct Live {
     pub world: World,
-    news: SelectAll<LiveEvents>,
+    events: SelectAll<LiveEvents>,
     /// The watch of pods that was not started yet.
     later: Option<LiveEvents>,
     pods: Listed,
@@ -154,19 +154,19 @@ impl Live {
             true => follow(scoped(client, namespace), requests, Kind::Requests, LiveEvent::Sketch),
             false => follow(scoped(client, namespace), requests, Kind::Requests, LiveEvent::Request),
         };
-        let mut news = futures::stream::select_all([
+        let mut events = futures::stream::select_all([
             requests,
             follow(scoped(client, namespace), watcher::Config::default(), Kind::Budgets, LiveEvent::Budget),
         ]);
         let later = if scope.pods_later {
             Some(pods)
         } else {
-            news.push(pods);
+            events.push(pods);
             None
         };
         let mut live = Self {
             world: World::default(),
-            news,
+            events,
             later,
             pods: Listed::default(),
             requests: Listed::default(),
@@ -185,7 +185,7 @@ impl Live {
 
     /// Watches pods too, and reads all requests, from now on.
     pub fn watch_pods(&mut self) {
-        self.news.extend(self.later.take());
+        self.events.extend(self.later.take());
         for (key, sketch) in self.unread.take().into_iter().flatten() {
             self.read(key, sketch);
         }
@@ -254,20 +254,20 @@ impl Live {
         self.pods.is_done
     }
 
-    /// Waits for news and takes in all that have come.
+    /// Waits for an event and takes in all that have come.
     pub async fn changed(&mut self) -> Result<Changed, Error> {
         let mut changed = Changed::default();
-        if let Some(news) = self.news.next().await {
-            self.learn(news, &mut changed)?;
+        if let Some(event) = self.events.next().await {
+            self.learn(event, &mut changed)?;
         }
-        while let Some(Some(news)) = self.news.next().now_or_never() {
-            self.learn(news, &mut changed)?;
+        while let Some(Some(event)) = self.events.next().now_or_never() {
+            self.learn(event, &mut changed)?;
         }
         Ok(changed)
     }
 
-    fn learn(&mut self, news: LiveEvent, changed: &mut Changed) -> Result<(), Error> {
-        let news = match news {
+    fn learn(&mut self, event: LiveEvent, changed: &mut Changed) -> Result<(), Error> {
+        let event = match event {
             LiveEvent::Sketch(event) => match self.sift(event) {
                 Some(event) => LiveEvent::Request(event),
                 None => return Ok(()),
@@ -275,7 +275,7 @@ impl Live {
             other => other,
         };
         let world = &mut self.world;
-        match news {
+        match event {
             LiveEvent::Pod(event) => {
                 learn(&mut world.pods, &mut self.pods, event, Pod::from, |a, b| changed.pod(a, b));
             }

@@ -107,8 +107,8 @@ async fn start(
     let guards = (stage == Stage::Drain).then_some(&arguments.guards);
     let made =
         drain::make(&client, &arguments.draft, &draft, false, guards, environment, &mut *streams.err).await?;
-    let (create::Made::Created(made) | create::Made::Found(made)) = made;
-    let (name, nodes) = (made.name_any(), selection::told(&made.spec.node_selector));
+    let (create::Made::Created(made) | create::Made::Existing(made)) = made;
+    let (name, nodes) = (made.name_any(), selection::describe(&made.spec.node_selector));
     writeln!(streams.out, "maintenance {name} created in stage {stage:?}: {nodes}")?;
     let next = match stage {
         Stage::Idle => {

@@ -45,7 +45,7 @@ impl<K: Resource<DynamicType = ()>> Read<K> {
             Ok(object) => Some(object),
             Err(unread) => {
                 let Unreadable { metadata, why } = &*unread;
-                note(format!("{} cannot be read and is left out: {why}", told::<K>(metadata)));
+                note(format!("{} cannot be read and is left out: {why}", describe::<K>(metadata)));
                 None
             }
         }
@@ -60,7 +60,7 @@ impl<K: Resource<DynamicType = ()>> Read<K> {
             let Unreadable { metadata, why } = &*unread;
             Error::Refused(format!(
                 "{} cannot be read: {why}; see it with kubectl get -o yaml",
-                told::<K>(metadata)
+                describe::<K>(metadata)
             ))
         })
     }
@@ -77,7 +77,7 @@ impl<K: Resource<DynamicType = ()>> Read<K> {
     }
 }
 
-fn told<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> String {
+fn describe<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> String {
     let name = metadata.name.as_deref().unwrap_or_default();
     let place = metadata.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     format!("{} {place}{name}", K::kind(&()))
@@ -208,7 +208,7 @@ fn convert<K: Resource<DynamicType = ()> + DeserializeOwned>(
     if value.to_mut().as_object_mut().is_some_and(|fields| fields.remove("status").is_some())
         && let Ok(object) = K::deserialize(&*value)
     {
-        note(format!("the status of {} cannot be read and is left out: {why}", told::<K>(metadata)));
+        note(format!("the status of {} cannot be read and is left out: {why}", describe::<K>(metadata)));
         return Ok(object);
     }
     Err(why)

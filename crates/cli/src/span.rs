@@ -27,7 +27,7 @@ pub fn age(then: Timestamp, now: Timestamp) -> String {
 }
 
 /// `12m ago (2026-01-01 10:00:00Z)`, or `in 12m (...)`.
-pub fn told(time: Timestamp, now: Timestamp) -> String {
+pub fn describe(time: Timestamp, now: Timestamp) -> String {
     let date = time.strftime("%Y-%m-%d %H:%M:%SZ");
     if time > now {
         format!("in {} ({date})", human(up_to_a_second(time.duration_since(now))))
@@ -40,7 +40,7 @@ pub fn told(time: Timestamp, now: Timestamp) -> String {
 pub fn since(time: Timestamp, now: Timestamp) -> String {
     match time > now {
         true => format!("just now ({})", time.strftime("%Y-%m-%d %H:%M:%SZ")),
-        false => told(time, now),
+        false => describe(time, now),
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         assert_eq!(since(at(3660), at(0)), "just now (1970-01-01 01:01:00Z)");
         assert_eq!(since(at(0), at(60)), "60s ago (1970-01-01 00:00:00Z)");
-        assert_eq!(told(at(60), at(0)), "in 60s (1970-01-01 00:01:00Z)", "what is to come may be");
+        assert_eq!(describe(at(60), at(0)), "in 60s (1970-01-01 00:01:00Z)", "what is to come may be");
     }
 
     #[test]

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use usher_api::EvictionRequestCancellationPolicy as Policy;
+use usher_decide::eviction_request::is_withdrawn;
 use usher_decide::snapshot::Key;
-use usher_decide::waiting_on::WaitingOn;
 
 use crate::live::{Live, Scope};
 use crate::request_text::{WaitText as _, state_in, turn_text};
@@ -19,7 +18,7 @@ use crate::screen::Screen;
 use crate::table::Table;
 use crate::world::World;
 use crate::{Ending, Environment, Error, Streams, span};
-use usher_decide::request_state::RequestWait;
+use usher_decide::request_state::{RequestState, RequestWait};
 
 /// Things change by the passing of time, too.
 const TICK: Duration = Duration::from_secs(1);
@@ -60,16 +59,12 @@ pub fn outcome(world: &World, subject: &Subject, now: Timestamp) -> PodState {
     let pod = world.pods.get(&subject.pod).filter(|pod| *pod.uid == *subject.uid);
     let Some(pod) = pod.filter(|pod| !pod.phase.is_terminal()) else { return PodState::Gone };
     let request = world.request_of(pod);
-    if let Some(grace_ends) = pod.deletion() {
-        let waits =
-            RequestWait::On(WaitingOn::Termination { grace_ends, finalizers: pod.finalizers().to_vec() });
-        return PodState::Waiting { turn: String::new(), waits };
+    if let Some(state) = RequestState::of_terminating(pod) {
+        return PodState::Waiting { turn: String::new(), waits: state.wait };
     }
-    let Some(request) = request else { return PodState::Withdrawn };
-    let may_be_withdrawn = request.status.eviction_request_cancellation_policy == Policy::Allow;
-    if request.requesters().next().is_none() && may_be_withdrawn {
+    let Some(request) = request.filter(|request| !is_withdrawn(request)) else {
         return PodState::Withdrawn;
-    }
+    };
     let waits = state_in(world, request, now).wait;
     PodState::Waiting { turn: turn_text(request, now), waits }
 }
@@ -93,7 +88,7 @@ impl Following {
         self.subjects.iter().map(|subject| (subject, outcome(world, subject, now))).collect()
     }
 
-    /// A line for each pod of which there are news.
+    /// A line for each pod that has changed.
     pub fn lines(&mut self, world: &World, now: Timestamp) -> String {
         let mut text = String::new();
         let mut said = std::mem::take(&mut self.said);
@@ -106,18 +101,18 @@ impl Following {
             } else {
                 at_manager.remove(&subject.pod);
             }
-            let news = match &outcome {
+            let line = match &outcome {
                 PodState::Gone => "gone".to_string(),
                 PodState::Withdrawn => "stays, as its eviction request was withdrawn".to_string(),
                 PodState::Waiting { waits, .. } => waits.sentence(),
             };
-            if said.get(&subject.pod) != Some(&news) {
+            if said.get(&subject.pod) != Some(&line) {
                 let after = match outcome {
                     PodState::Gone => format!(" after {}", span::age(self.started, now)),
                     _ => String::new(),
                 };
-                text.push_str(&format!("pod/{}: {news}{after}\n", subject.pod.name));
-                said.insert(subject.pod.clone(), news);
+                text.push_str(&format!("pod/{}: {line}{after}\n", subject.pod.name));
+                said.insert(subject.pod.clone(), line);
             }
         }
         self.said = said;

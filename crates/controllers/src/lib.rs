@@ -13,7 +13,8 @@
 //! - [`queue`]: what is to be looked at, and when.
 //! - [`watch`]: watches that go on, whatever somebody wrote into an object.
 //!
-//! Nothing is decided here.
+//! What becomes of pods, requests, nodes and maintenances is decided in `usher-decide` and `usher-descheduler`. What is decided here is
+//! only who acts ([`leader`]), and when ([`queue`]).
 
 pub mod descheduler;
 pub mod evict_policy;

@@ -3,9 +3,19 @@
 //! It is decided as the manager decides it ([`crate::eviction_request::decide`]). What an onlooker does not know is taken as it is
 //! told: when an eviction that was refused is tried again, and, with room in a budget, whose it is.
 
+mod forecast;
+mod interceptors;
+mod overdue;
+#[cfg(test)]
+mod samples;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::Strategy;
+
+pub use forecast::forecast;
+pub use interceptors::InterceptorState;
+pub use overdue::{Leader, ManagerView, OverdueStep};
 
 use crate::decision::Effect;
 use crate::eviction_request::{
@@ -64,6 +74,12 @@ impl ManagerStep {
 }
 
 impl RequestState {
+    /// Of a pod that is on its way out, whoever asked: its end is all that is waited for.
+    pub fn of_terminating(pod: &Pod) -> Option<Self> {
+        let wait = RequestWait::On(WaitingOn::termination(pod)?);
+        Some(Self { wait, step: None, recheck_at: None })
+    }
+
     /// `budgets` are those of the pod, if they may be read. `attempt` is the last eviction that the status tells of, where its time is
     /// known.
     pub fn of(
@@ -180,43 +196,9 @@ pub fn may_be_blocked(request: &Request) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::samples::{NOW, budget, pod, request};
     use super::*;
-    use crate::snapshot::{PodOnWire, RequestOnWire};
     use serde_json::{Value, json};
-
-    const NOW: &str = "2026-01-01T12:00:00Z";
-
-    fn pod(deletion: Option<&str>) -> Pod {
-        let metadata = json!({
-            "name": "web", "namespace": "shop", "uid": "u", "labels": {"app": "web"}, "deletionTimestamp": deletion,
-        });
-        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
-        let pod = json!({"metadata": metadata, "spec": {"nodeName": "n1"}, "status": status});
-        Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap())
-    }
-
-    fn request(interceptors: Value, status: Value) -> Request {
-        let request = json!({
-            "metadata": {
-                "name": "u", "namespace": "shop", "uid": "r", "creationTimestamp": "2026-01-01T11:50:00Z",
-                "finalizers": ["requester.evictionrequest.coordination.k8s.io/name_a.example.com"],
-            },
-            "spec": {"podRef": {"name": "web", "uid": "u"}, "interceptors": interceptors},
-            "status": status,
-        });
-        Request::from(serde_json::from_value::<RequestOnWire>(request).unwrap())
-    }
-
-    fn budget(allowed: i32) -> Budget {
-        let budget = json!({
-            "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {"minAvailable": 3 - allowed, "selector": {"matchLabels": {"app": "web"}}},
-            "status": {
-                "disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3,
-            },
-        });
-        Budget::from(&serde_json::from_value(budget).unwrap())
-    }
 
     fn blocked(reason: &str, message: &str) -> Value {
         let since = "2026-01-01T11:55:00Z";
@@ -226,7 +208,7 @@ mod tests {
     }
 
     /// What is waited for in one word, whether it is blocked, and what the manager has to do.
-    fn told(state: &RequestState) -> (&'static str, bool, Option<ManagerStep>) {
+    fn in_short(state: &RequestState) -> (&'static str, bool, Option<ManagerStep>) {
         let word = match &state.wait {
             RequestWait::On(waiting_on) => waiting_on.reason(),
             RequestWait::Refused(refusal) => refusal.reason().as_str(),
@@ -244,7 +226,7 @@ mod tests {
         let active =
             json!({"activeInterceptorClass": "db.example.com", "progressTimestamp": "2026-01-01T11:59:00Z"});
         let unknown = json!({"activeInterceptorClass": "x.example.com"});
-        let (room, full) = (vec![budget(1)], vec![budget(0)]);
+        let (room, full) = (vec![budget("web", 1)], vec![budget("web", 0)]);
         let webhook = || blocked("AdmissionWebhook", "not now");
         let budget_refused = || blocked("DisruptionBudget", "no");
         let (here, leaving) = (Some(pod(None)), Some(pod(Some("2026-01-01T12:00:20Z"))));
@@ -290,7 +272,7 @@ mod tests {
             let budgets: Option<Vec<&Budget>> = budgets.map(|budgets| budgets.iter().collect());
             let state =
                 RequestState::of(&request, pod.as_ref(), budgets.as_deref(), None, NOW.parse().unwrap());
-            assert_eq!(told(&state), wanted, "{what}: {state:?}");
+            assert_eq!(in_short(&state), wanted, "{what}: {state:?}");
             // Who has not seen the pod misses nobody that says so itself.
             if state.wait.is_blocked() && state.step != Some(Report) {
                 assert!(may_be_blocked(&request), "{what}");
@@ -300,10 +282,12 @@ mod tests {
 
     #[test]
     fn a_pod_that_terminates_is_overdue_after_its_grace() {
-        let request = request(json!([]), json!({}));
-        let state = RequestState::of(&request, Some(&pod(Some(NOW))), Some(&[]), None, NOW.parse().unwrap());
+        let (request, pod) = (request(json!([]), json!({})), pod(Some(NOW)));
+        let state = RequestState::of(&request, Some(&pod), Some(&[]), None, NOW.parse().unwrap());
         let at = |text: &str| state.wait.is_overdue(text.parse().unwrap());
         assert!(!at(NOW) && at("2026-01-01T12:00:01Z"));
         assert!(!state.wait.is_about_budgets());
+        assert_eq!(RequestState::of_terminating(&pod), Some(state), "the same without a request");
+        assert_eq!(RequestState::of_terminating(&samples::pod(None)), None);
     }
 }

@@ -8,7 +8,7 @@ use usher_api::names::{
 
 use crate::eviction_request::Refusal;
 use crate::interceptors::surge::has_failed;
-use crate::snapshot::BudgetRule;
+use crate::snapshot::{BudgetRule, Pod};
 
 /// The reason of who waits at a budget that lets pods go.
 pub const QUEUED: &str = "Queued";
@@ -65,6 +65,12 @@ pub enum Unevictable {
 }
 
 impl WaitingOn {
+    /// Of a pod that is on its way out.
+    pub fn termination(pod: &Pod) -> Option<Self> {
+        let finalizers = || pod.finalizers().to_vec();
+        pod.deletion().map(|grace_ends| Self::Termination { grace_ends, finalizers: finalizers() })
+    }
+
     /// When things will have changed by themselves.
     pub fn until(&self) -> Option<Timestamp> {
         match self {

@@ -144,7 +144,7 @@ pub async fn run_until(
         }
     }
     agent.leave().await;
-    events.written().await;
+    events.flush().await;
 }
 
 /// What a watch says.

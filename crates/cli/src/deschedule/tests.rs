@@ -92,15 +92,23 @@ fn the_plan_tells_who_why_where_to_what_stopped_it_and_what_is_in_the_way() {
 fn a_pod_is_explained_by_the_plugin_that_wants_it_or_the_filter_that_keeps_it() {
     let read = cluster();
     let now = "2026-01-02T00:00:00Z".parse().unwrap();
-    let told = |name: &str| {
+    let explained = |name: &str| {
         let found = explain(&read.cluster, &policy(), &read.in_progress(now), now, "shop", name);
         text::explanation("shop", name, &found, &read)
     };
-    assert!(told("web-a").starts_with("The pod shop/web-a would be asked to leave.\n"), "{}", told("web-a"));
-    assert!(told("web-a").contains("it would fit on n-2"));
-    assert!(told("web-b").contains("the limit of 1 pods of node n-1 is reached"), "{}", told("web-b"));
-    assert!(told("agent").contains("it is kept: it belongs to a DaemonSet"), "{}", told("agent"));
-    assert_eq!(told("nobody"), "There is no pod shop/nobody.\n");
+    assert!(
+        explained("web-a").starts_with("The pod shop/web-a would be asked to leave.\n"),
+        "{}",
+        explained("web-a")
+    );
+    assert!(explained("web-a").contains("it would fit on n-2"));
+    assert!(
+        explained("web-b").contains("the limit of 1 pods of node n-1 is reached"),
+        "{}",
+        explained("web-b")
+    );
+    assert!(explained("agent").contains("it is kept: it belongs to a DaemonSet"), "{}", explained("agent"));
+    assert_eq!(explained("nobody"), "There is no pod shop/nobody.\n");
     let mut without_usage = cluster();
     without_usage.unknown_usage.push("a dump has no real usage".to_owned());
     let found = explain(&read.cluster, &policy(), &read.in_progress(now), now, "shop", "web-a");
@@ -267,16 +275,18 @@ fn who_may_not_read_everything_is_told_so_and_nothing_false() {
         let args = format!("args: {{nodeFit: true{threshold}}}");
         Policy::read(&POLICY.replace("args: {nodeFit: true}", &args)).unwrap()
     };
-    let told = |read: &ClusterRead, threshold: &str| {
+    let explained = |read: &ClusterRead, threshold: &str| {
         let found = explain(&read.cluster, &policy(threshold), &read.in_progress(now), now, "shop", "web-a");
         text::explanation("shop", "web-a", &found, read)
     };
-    assert!(told(&read, ", priorityThreshold: {name: late}").contains("there is no priority class late"));
+    assert!(
+        explained(&read, ", priorityThreshold: {name: late}").contains("there is no priority class late")
+    );
     read.hidden = vec!["priorityclasses", "the descheduler's cool-downs"];
     // Every cluster has it, with the same value.
-    let known = told(&read, ", priorityThreshold: {name: system-cluster-critical}");
+    let known = explained(&read, ", priorityThreshold: {name: system-cluster-critical}");
     assert!(known.starts_with("The pod shop/web-a would be asked to leave.\n"), "{known}");
-    let unknown = told(&read, ", priorityThreshold: {name: late}");
+    let unknown = explained(&read, ", priorityThreshold: {name: late}");
     for (part, is_said) in [
         ("you may not list priority classes, and its priorityThreshold names late", true),
         ("Not considered, as you may not read them: priorityclasses, the descheduler's cool-downs.", true),

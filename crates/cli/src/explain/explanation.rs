@@ -4,32 +4,28 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Pod as FullPod};
 use kube::ResourceExt as _;
 use serde::Serialize;
-use usher_api::names::requester_finalizer;
-use usher_api::{
-    EvictionRequest, EvictionRequestCancellationPolicy as Policy, EvictionRequestStatus, Interceptor,
-    interceptors_of,
-};
+use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy as Policy, Interceptor, interceptors_of};
 use usher_decide::eviction_request::message::gives_turn;
 use usher_decide::eviction_request::{
-    Answer, Attempt, BLOCKED_CONDITION, Refusal, SelectingBudget, overdue_at,
+    BLOCKED_CONDITION, INTERCEPTOR_SELECTED, INTERCEPTOR_SILENT, SelectingBudget,
+};
+use usher_decide::request_state::{
+    InterceptorState, Leader, ManagerStep, ManagerView, RequestState, RequestWait, forecast,
 };
 use usher_decide::snapshot::{Budget, Pod, PodOnWire, Request, RequestOnWire};
 use usher_decide::waiting_on::WaitingOn;
 
-use super::manager::{
-    Known, Leader, ManagerFacts, is_status_of_manager, last_write, manager, recorded_attempt,
-};
+use super::manager::{ManagerFacts, is_status_of_manager, last_write, recorded_attempt};
 use super::stateful_set::{SetFound, UnavailableFacts};
 use crate::DEFAULT_REQUESTER;
 use crate::request_text::{WaitText as _, WaitingOnFacts};
 use crate::world::World;
-use usher_decide::request_state::{ManagerStep, RequestState, RequestWait};
 
 /// So many events are told, the newest.
 const EVENTS: usize = 8;
 
 /// What an explanation is made from.
-pub struct Found {
+pub struct PodFound {
     pub namespace: String,
     pub name: String,
     pub pod: Option<FullPod>,
@@ -127,26 +123,7 @@ pub struct InterceptorFacts {
     pub priority: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    pub turn: TurnFacts,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(tag = "state", rename_all_fields = "camelCase")]
-pub enum TurnFacts {
-    /// It had its turn.
-    Over,
-    /// It has its turn and has said that it is done.
-    Completed,
-    /// It has its turn and was silent for too long.
-    Silent {
-        progress: Option<Timestamp>,
-    },
-    Active {
-        progress: Option<Timestamp>,
-        until: Timestamp,
-        expected_finish: Option<Timestamp>,
-    },
-    ToCome,
+    pub turn: InterceptorState,
 }
 
 #[derive(Debug, Serialize)]
@@ -173,7 +150,7 @@ pub struct EventFacts {
     pub message: String,
 }
 
-pub fn explain(found: &Found, now: Timestamp) -> Explanation {
+pub fn explain(found: &PodFound, now: Timestamp) -> Explanation {
     let pod = found.pod.as_ref().and_then(slim_pod);
     let named = found.pod.as_ref().map(|pod| interceptors_of(pod.annotations()));
     let (named, invalid) = match named {
@@ -219,16 +196,25 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
             let attempt = recorded_attempt(full, request, selecting);
             let state = RequestState::of(request, pod.as_ref(), budgets, attempt.as_ref(), now);
             let since = since(&state.wait, request, found);
-            let known = Known { full, request, attempt: attempt.as_ref(), leader: &found.leader };
-            let may_have_budget = budgets.is_none_or(|budgets| !budgets.is_empty());
-            let manager = manager(&state, &known, may_have_budget, now);
+            let view = ManagerView {
+                request,
+                last_write: last_write(full, |_, _| true),
+                attempt: attempt.as_ref(),
+                leader: &found.leader,
+                may_have_budget: budgets.is_none_or(|budgets| !budgets.is_empty()),
+            };
+            let manager = state.overdue_step(&view, now).map(|overdue| ManagerFacts {
+                due: overdue.step,
+                due_since: overdue.since,
+                leader: found.leader.clone(),
+            });
             let explanation =
                 Explanation { interceptors: turns(request, now), since, manager, ..explanation };
-            told(explanation, state.wait)
+            with_wait(explanation, state.wait)
         }
         _ => {
             let waits = match &pod {
-                Some(pod) => forecast(pod, &named, budgets, now),
+                Some(pod) => forecast(pod, &named, DEFAULT_REQUESTER, budgets, now),
                 None => RequestWait::Nothing,
             };
             let sentence = match (&waits, named.first()) {
@@ -246,8 +232,8 @@ pub fn explain(found: &Found, now: Timestamp) -> Explanation {
                 }
                 (waits, _) => waits.sentence(),
             };
-            let interceptors = named.into_iter().map(|one| facts(one, TurnFacts::ToCome)).collect();
-            Explanation { sentence, ..told(Explanation { interceptors, ..explanation }, waits) }
+            let interceptors = named.into_iter().map(|one| facts(one, InterceptorState::ToCome)).collect();
+            Explanation { sentence, ..with_wait(Explanation { interceptors, ..explanation }, waits) }
         }
     }
 }
@@ -256,7 +242,8 @@ pub fn interceptors(count: usize) -> String {
     if count == 1 { "1 interceptor".to_string() } else { format!("{count} interceptors") }
 }
 
-fn told(explanation: Explanation, waits: RequestWait) -> Explanation {
+/// With what the pod waits for.
+fn with_wait(explanation: Explanation, waits: RequestWait) -> Explanation {
     let until = match &waits {
         RequestWait::On(WaitingOn::Termination { grace_ends, .. }) => Some(*grace_ends),
         RequestWait::On(waiting_on) => waiting_on.until(),
@@ -283,45 +270,8 @@ pub fn slim_request(request: &EvictionRequest) -> Option<Request> {
     serde_json::from_value::<RequestOnWire>(value).ok().map(Request::from)
 }
 
-/// What would happen if somebody asked now: the decision on a request that is not there.
-fn forecast(pod: &Pod, named: &[Interceptor], budgets: Option<&[&Budget]>, now: Timestamp) -> RequestWait {
-    let request = Request {
-        rare: None,
-        key: pod.request_key(),
-        uid: "".into(),
-        resource_version: String::new(),
-        created: now,
-        is_deleting: false,
-        finalizers: requester_finalizer(DEFAULT_REQUESTER).into_iter().collect(),
-        pod_name: pod.key.name.clone(),
-        pod_uid: pod.uid.clone(),
-        interceptors: named.into(),
-        interceptors_are_resolved: true,
-        deadline: SignedDuration::from_secs(
-            usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT.into(),
-        ),
-        is_progress_reported: false,
-        status: EvictionRequestStatus::default(),
-        is_progress_corrected: false,
-    };
-    // The server would refuse what no status tells of yet, so the decision is told what it would say.
-    let refusal = Refusal::Server { code: 500, message: String::new() };
-    let selecting = SelectingBudget::all(budgets.unwrap_or_default(), pod);
-    let is_refused = selecting.len() > 1;
-    let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0, budgets: selecting };
-    let attempt = is_refused.then_some(attempt);
-    let state = RequestState::of(&request, Some(pod), budgets, attempt.as_ref(), now);
-    match state.wait {
-        RequestWait::On(WaitingOn::Refused { refusal: refusal @ Refusal::TwoBudgets { .. }, .. }) => {
-            RequestWait::Refused(refusal)
-        }
-        RequestWait::On(WaitingOn::Refused { .. }) => RequestWait::Manager(ManagerStep::Evict),
-        other => other,
-    }
-}
-
 /// Since when it waits like this.
-fn since(waits: &RequestWait, request: &Request, found: &Found) -> Option<Timestamp> {
+fn since(waits: &RequestWait, request: &Request, found: &PodFound) -> Option<Timestamp> {
     let blocked = || {
         let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True");
         condition.map(|condition| condition.last_transition_time.0)
@@ -344,9 +294,9 @@ fn since(waits: &RequestWait, request: &Request, found: &Found) -> Option<Timest
 }
 
 /// The newest event that gave it the turn tells, or else the manager's last write: it writes when it gives a turn.
-fn turn_began(class: &str, found: &Found) -> Option<Timestamp> {
+fn turn_began(class: &str, found: &PodFound) -> Option<Timestamp> {
     let given = found.events.iter().filter(|event| {
-        matches!(event.reason.as_deref(), Some("InterceptorSelected" | "InterceptorSilent"))
+        matches!(event.reason.as_deref(), Some(INTERCEPTOR_SELECTED | INTERCEPTOR_SILENT))
             && event.message.as_deref().is_some_and(|message| gives_turn(message, class))
     });
     let written = || found.request.as_ref().and_then(|full| last_write(full, is_status_of_manager));
@@ -354,31 +304,11 @@ fn turn_began(class: &str, found: &Found) -> Option<Timestamp> {
 }
 
 fn turns(request: &Request, now: Timestamp) -> Vec<InterceptorFacts> {
-    let status = &request.status;
-    let active = status.active_interceptor_class.as_deref();
-    let position = request.interceptors.iter().position(|one| Some(one.interceptor_class.as_str()) == active);
-    let progress =
-        status.progress_timestamp.as_ref().map(|time| time.0).filter(|_| request.is_progress_reported);
-    let current = if status.active_interceptor_completed {
-        TurnFacts::Completed
-    } else if now >= overdue_at(request) {
-        TurnFacts::Silent { progress }
-    } else {
-        TurnFacts::Active {
-            progress,
-            until: overdue_at(request),
-            expected_finish: status.expected_interceptor_finish_time.as_ref().map(|time| time.0),
-        }
-    };
-    let state = |at: usize| match position {
-        Some(position) if at < position => TurnFacts::Over,
-        Some(position) if at == position => current,
-        _ => TurnFacts::ToCome,
-    };
-    request.interceptors.iter().enumerate().map(|(at, one)| facts(one.clone(), state(at))).collect()
+    let states = InterceptorState::all(request, now);
+    request.interceptors.iter().cloned().zip(states).map(|(one, state)| facts(one, state)).collect()
 }
 
-fn facts(interceptor: Interceptor, turn: TurnFacts) -> InterceptorFacts {
+fn facts(interceptor: Interceptor, turn: InterceptorState) -> InterceptorFacts {
     let Interceptor { interceptor_class, priority, role } = interceptor;
     InterceptorFacts { class: interceptor_class, priority, role, turn }
 }
@@ -427,7 +357,7 @@ fn budget_facts(budget: &Budget, pod: &Pod) -> BudgetFacts {
         current_healthy: budget.current_healthy,
         desired_healthy: budget.desired_healthy,
         expected_pods: budget.expected_pods,
-        lets_pass: budget.allowed > 0 || budget.lets_pass(pod),
+        lets_pass: budget.admits(pod),
     }
 }
 

@@ -3,16 +3,16 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::explanation::{Found, explain};
-use super::manager::Leader;
+use super::explanation::{PodFound, explain};
 use super::stateful_set::SetFound;
 use super::text;
 use crate::Environment;
 use crate::samples::{NOW, budget, pod, request, world};
+use usher_decide::request_state::Leader;
 use usher_decide::snapshot::{PodOnWire, StatefulSetOnWire};
 
-fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> Found {
-    Found {
+fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> PodFound {
+    PodFound {
         namespace: "shop".into(),
         name: "web-1".into(),
         pod: pod.map(|pod| serde_json::from_value(pod).unwrap()),
@@ -24,7 +24,7 @@ fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> Found
     }
 }
 
-fn told(found: &Found) -> String {
+fn rendered(found: &PodFound) -> String {
     let now: Timestamp = NOW.parse().unwrap();
     text::render(&explain(found, now), &Environment::plain(), now)
 }
@@ -76,7 +76,7 @@ fn an_interceptor_that_has_its_turn() {
         ),
     ];
     assert_eq!(
-        told(&found),
+        rendered(&found),
         "\
 Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not been evicted yet.
 
@@ -110,7 +110,7 @@ fn without_events_the_manager_s_write_tells_since_when_a_turn_lasts() {
         {"manager": "usher", "operation": "Update", "subresource": "status", "time": "2026-01-01T11:52:00Z"},
         {"manager": "db", "operation": "Update", "subresource": "status", "time": "2026-01-01T11:57:00Z"},
     ]);
-    let text = told(&found(Some(pod("web-1", "node-1")), Some(request), &[]));
+    let text = rendered(&found(Some(pod("web-1", "node-1")), Some(request), &[]));
     assert!(text.contains("Since         8m ago (2026-01-01 11:52:00Z)\n"), "{text}");
 }
 
@@ -130,7 +130,7 @@ fn a_budget_that_has_nothing_left() {
     request["status"] = blocked("DisruptionBudget", sentence, 1);
     let found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 0)]);
     assert_eq!(
-        told(&found),
+        rendered(&found),
         "\
 Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has not been evicted yet.
 
@@ -156,14 +156,14 @@ fn a_webhook_that_refuses_is_tried_again_at_a_time() {
                    Since         12m ago (2026-01-01 11:48:00Z)\n";
     let advice = "What to do    ask the owner of the webhook or policy; its message says why\n";
 
-    let unknown = told(&found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]));
+    let unknown = rendered(&found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]));
     let until = "Until         retried automatically, up to 15m apart\n";
     assert!(unknown.contains(&format!("{refused}{until}{advice}")), "{unknown}");
 
     request["metadata"]["managedFields"] = json!([
         {"manager": "usher", "operation": "Update", "subresource": "status", "time": "2026-01-01T11:59:50Z"},
     ]);
-    let known = told(&found(Some(pod("web-1", "node-1")), Some(request), &[]));
+    let known = rendered(&found(Some(pod("web-1", "node-1")), Some(request), &[]));
     let until = "Until         in 25s (2026-01-01 12:00:24Z)\n";
     assert!(known.contains(&format!("{refused}{until}{advice}")), "{known}");
     assert!(!known.contains("manager"), "{known}");
@@ -174,7 +174,7 @@ fn a_manager_that_does_not_act_is_told_of() {
     let mut request = request("web-1");
     request["spec"]["interceptors"] = interceptors();
     let mut found = found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]);
-    let text = told(&found);
+    let text = rendered(&found);
     assert!(
         text.contains(
             "What to do    the manager does not seem to run: it should give the next interceptor its turn since 15m ago \
@@ -184,7 +184,7 @@ fn a_manager_that_does_not_act_is_told_of() {
     );
     let renewed = |at: &str| Leader::Renewed { at: at.parse().unwrap(), namespace: "tools".to_string() };
     found.leader = renewed("2026-01-01T11:30:00Z");
-    let text = told(&found);
+    let text = rendered(&found);
     assert!(
         text.contains(
             "and last renewed its lease 30m ago (2026-01-01 11:30:00Z); see kubectl get pods -n tools\n"
@@ -192,7 +192,7 @@ fn a_manager_that_does_not_act_is_told_of() {
         "{text}"
     );
     found.leader = renewed("2026-01-01T11:59:58Z");
-    let text = told(&found);
+    let text = rendered(&found);
     assert!(text.contains("the manager runs, but should give the next interceptor its turn since"), "{text}");
     assert!(text.contains("look at its logs in namespace tools\n"), "{text}");
 
@@ -204,18 +204,18 @@ fn a_manager_that_does_not_act_is_told_of() {
             json!({"activeInterceptorClass": class, "progressTimestamp": "2026-01-01T11:45:00Z"});
         found = self::found(Some(pod("web-1", "node-1")), Some(turn.clone()), &[]);
         found.leader = renewed("2026-01-01T11:50:00Z");
-        let text = told(&found);
+        let text = rendered(&found);
         assert_eq!(
             text.contains("it should act as the interceptor of its workload since 10m ago"),
             is_its,
             "{text}"
         );
         found.leader = renewed("2026-01-01T11:59:58Z");
-        assert!(!told(&found).contains("manager"), "{}", told(&found));
+        assert!(!rendered(&found).contains("manager"), "{}", rendered(&found));
     }
 
     request["metadata"]["creationTimestamp"] = json!("2026-01-01T11:59:55Z");
-    let young = told(&self::found(Some(pod("web-1", "node-1")), Some(request), &[]));
+    let young = rendered(&self::found(Some(pod("web-1", "node-1")), Some(request), &[]));
     assert!(
         young.contains(
             "What to do    wait a moment; if it lasts, check that the manager runs: kubectl get pods -A"
@@ -229,12 +229,12 @@ fn whether_a_budget_frees_is_not_held_against_a_manager_that_may_run() {
     let request = request("web-1");
     let mut found = found(Some(pod("web-1", "node-1")), Some(request), &[budget("web", 1)]);
     assert!(
-        told(&found).contains(
+        rendered(&found).contains(
             "What to do    wait a moment; if it lasts, check that the manager runs: kubectl get pods"
         )
     );
     found.leader = Leader::Missing;
-    assert!(told(&found).contains("the manager does not seem to run: it should evict the pod since"));
+    assert!(rendered(&found).contains("the manager does not seem to run: it should evict the pod since"));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn termination_that_something_holds() {
     pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:59:00Z");
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
     pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    let text = told(&found(Some(pod), Some(request("web-1")), &[]));
+    let text = rendered(&found(Some(pod), Some(request("web-1")), &[]));
     assert!(
         text.starts_with(
             "\
@@ -263,7 +263,7 @@ What to do    ask the owners of the finalizers to remove them
 fn a_pod_that_nobody_asks_to_leave() {
     let mut pod = pod("web-1", "node-1");
     assert_eq!(
-        told(&found(Some(pod.clone()), None, &[])),
+        rendered(&found(Some(pod.clone()), None, &[])),
         "\
 Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has no eviction request.
 
@@ -272,7 +272,7 @@ To evict it   usher evict web-1 -n shop
 "
     );
     assert_eq!(
-        told(&found(Some(pod.clone()), None, &[budget("web", 0), budget("all", 1)])),
+        rendered(&found(Some(pod.clone()), None, &[budget("web", 0), budget("all", 1)])),
         "\
 Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has no eviction request.
 
@@ -289,7 +289,7 @@ Budgets       all (minAvailable 2): allows the eviction; 1 allowed, 3 of 3 pods 
         "interceptor.evictionrequest.coordination.k8s.io/priority_low.example.com": "2000",
     });
     assert_eq!(
-        told(&found(Some(pod.clone()), None, &[])),
+        rendered(&found(Some(pod.clone()), None, &[])),
         "\
 Pod shop/web-1 on node-1 (Running, ready, of ReplicaSet/web-abc) has no eviction request.
 
@@ -302,7 +302,7 @@ Interceptors  1/2   db.example.com    11000/knowledgeable
     );
     pod["metadata"]["annotations"] =
         json!({"interceptor.evictionrequest.coordination.k8s.io/priority_db.example.com": "soon"});
-    let text = told(&found(Some(pod), None, &[]));
+    let text = rendered(&found(Some(pod), None, &[]));
     assert!(text.contains("\nAnnotation    "), "{text}");
 }
 
@@ -311,7 +311,7 @@ fn a_request_that_outlives_its_pod() {
     let mut request = request("web-1");
     request["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:58:00Z");
     request["metadata"]["finalizers"] = json!(["audit.example.com/log"]);
-    let text = told(&found(None, Some(request), &[]));
+    let text = rendered(&found(None, Some(request), &[]));
     assert!(
         text.starts_with(
             "\
@@ -418,7 +418,7 @@ fn budgets_that_may_not_be_read_are_told_of_and_never_said_to_be_out_of_the_way(
         found.world.budgets_are_hidden = true;
         let value = serde_json::to_value(explain(&found, NOW.parse().unwrap())).unwrap();
         assert_eq!(value["budgets"], Value::Null, "{value}");
-        (told(&found), value["waitingOn"]["kind"].clone())
+        (rendered(&found), value["waitingOn"]["kind"].clone())
     };
     let (text, kind) = hidden(None);
     assert_eq!(kind, "HiddenBudgets");
@@ -456,7 +456,7 @@ fn an_interceptor_that_has_not_reported_yet_is_said_to_be_so() {
         [("usher", "active, no progress reported yet\n"), ("db", "active, last progress 3m ago\n")]
     {
         request["metadata"]["managedFields"] = written_by(manager);
-        let text = told(&found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]));
+        let text = rendered(&found(Some(pod("web-1", "node-1")), Some(request.clone()), &[]));
         assert!(text.contains(wanted), "{manager}: {text}");
     }
 }
@@ -528,11 +528,11 @@ fn why_pods_of_a_stateful_set_are_not_available_is_a_field_and_a_line() {
     let reasons: Vec<_> =
         explanation["unavailable"].as_array().unwrap().iter().map(|it| (&it["pod"], &it["reason"])).collect();
     assert_eq!(reasons, [(&json!("db-3"), &json!("Missing")), (&json!("db-2"), &json!("VolumeCannotMove"))]);
-    let told = told(&found);
+    let text = rendered(&found);
     let lines = format!(
         "Not available db-3 is not there yet (Missing)\n              db-2 cannot be scheduled, as its volume cannot move to another \
          node: {} (VolumeCannotMove)\n",
         message.trim_end_matches('.')
     );
-    assert!(told.contains(&lines), "{told}");
+    assert!(text.contains(&lines), "{text}");
 }

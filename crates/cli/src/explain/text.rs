@@ -3,14 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
-use super::explanation::{BudgetFacts, Explanation, InterceptorFacts, PodFacts, RequestFacts, TurnFacts};
-use super::manager::{LEASE_PATIENCE, Leader};
+use super::explanation::{BudgetFacts, Explanation, InterceptorFacts, PodFacts, RequestFacts};
 use super::stateful_set::UnavailableFacts;
 use crate::error::MANAGER_PODS;
 use crate::sheet::Sheet;
 use crate::table::Table;
 use crate::{Environment, span};
-use usher_decide::request_state::{ManagerStep, RequestWait};
+use usher_decide::request_state::{InterceptorState, Leader, ManagerStep, RequestWait};
 
 pub fn render(explanation: &Explanation, environment: &Environment, now: Timestamp) -> String {
     let mut text = Sheet::new(environment);
@@ -121,15 +120,15 @@ fn until(explanation: &Explanation, now: Timestamp) -> String {
             Some(until),
             RequestWait::On(usher_decide::waiting_on::WaitingOn::Interceptor { expected_finish, .. }),
         ) => {
-            let expected =
-                expected_finish.map(|finish| format!("; it expects to finish {}", span::told(finish, now)));
+            let expected = expected_finish
+                .map(|finish| format!("; it expects to finish {}", span::describe(finish, now)));
             format!(
                 "{} at the latest, without progress until then{}",
-                span::told(until, now),
+                span::describe(until, now),
                 expected.unwrap_or_default()
             )
         }
-        (Some(until), _) => span::told(until, now),
+        (Some(until), _) => span::describe(until, now),
         (None, RequestWait::Refused(_)) => "retried automatically, up to 15m apart".to_string(),
         (None, waits) if waits.is_blocked() => "this changes".to_string(),
         (None, RequestWait::Manager(_)) => "the manager acts".to_string(),
@@ -148,8 +147,8 @@ pub fn advice(explanation: &Explanation, environment: &Environment, now: Timesta
         ManagerStep::Intercept => "act as the interceptor of its workload",
     };
     let since = span::since(manager.due_since, now);
-    let told = match &manager.leader {
-        Leader::Renewed { at, namespace } if now.duration_since(*at) < LEASE_PATIENCE => format!(
+    let overdue = match &manager.leader {
+        Leader::Renewed { namespace, .. } if manager.leader.is_fresh(now) => format!(
             "the manager runs, but should {due} since {since}: look at its logs in namespace {namespace}"
         ),
         Leader::Renewed { at, namespace } => format!(
@@ -161,10 +160,10 @@ pub fn advice(explanation: &Explanation, environment: &Environment, now: Timesta
             format!("the manager does not seem to run: it should {due} since {since}; see {MANAGER_PODS}")
         }
     };
-    let told = environment.alarming(&told);
+    let overdue = environment.alarming(&overdue);
     match explanation.waits {
-        RequestWait::Manager(_) => told,
-        _ => format!("{}\n{told}", explanation.advice),
+        RequestWait::Manager(_) => overdue,
+        _ => format!("{}\n{overdue}", explanation.advice),
     }
 }
 
@@ -197,17 +196,17 @@ fn turns(
     format!("{}{last}", table.render())
 }
 
-fn turn(turn: TurnFacts, now: Timestamp) -> String {
+fn turn(turn: InterceptorState, now: Timestamp) -> String {
     let reported = |progress: Option<Timestamp>| match progress {
         Some(at) => format!("last progress {} ago", span::age(at, now)),
         None => "no progress reported yet".to_string(),
     };
     match turn {
-        TurnFacts::Over => "done".to_string(),
-        TurnFacts::Completed => "completed".to_string(),
-        TurnFacts::Silent { progress } => format!("overdue, {}", reported(progress)),
-        TurnFacts::Active { progress, .. } => format!("active, {}", reported(progress)),
-        TurnFacts::ToCome => "waiting".to_string(),
+        InterceptorState::Over => "done".to_string(),
+        InterceptorState::Completed => "completed".to_string(),
+        InterceptorState::Silent { progress } => format!("overdue, {}", reported(progress)),
+        InterceptorState::Active { progress, .. } => format!("active, {}", reported(progress)),
+        InterceptorState::ToCome => "waiting".to_string(),
     }
 }
 

@@ -12,7 +12,7 @@ use usher_decide::interceptors::surge::{Case, describe, strategy_of};
 use usher_decide::node_state::Urgency;
 use usher_decide::snapshot::{Autoscaler, Deployment, Request};
 
-use crate::explain::{Found, UnavailableFacts, slim_pod, slim_request};
+use crate::explain::{PodFound, UnavailableFacts, slim_pod, slim_request};
 use crate::explain_node::{Group, groups};
 
 /// What the explanation is made from.
@@ -21,7 +21,7 @@ pub struct DeploymentFound {
     /// What its namespace says of workloads.
     pub namespace_strategy: Option<String>,
     pub autoscaler: Option<Autoscaler>,
-    pub pods: Vec<Found>,
+    pub pods: Vec<PodFound>,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,7 +84,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         deployment.strategy.as_deref(),
         namespace_strategy.as_deref(),
     );
-    let unknown_strategy = strategy.as_ref().err().map(UnknownStrategy::told);
+    let unknown_strategy = strategy.as_ref().err().map(UnknownStrategy::describe);
     let said = strategy.unwrap_or_else(|unknown| unknown.instead);
     let strategy = strategy_of(deployment, autoscaler.as_ref(), said);
     // A manager that must not make pods surges by replicas instead, and nobody tells so but by doing it.
@@ -110,7 +110,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         .into_iter()
         .map(|(pod, why)| UnavailableFacts { pod, reason: why.reason(), message: why.words() })
         .collect();
-    let is_leaving = |found: &&Found| {
+    let is_leaving = |found: &&PodFound| {
         let uid = found.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
         uid.and_then(|uid| requests.get(uid)).is_some_and(|request| is_wanted(request))
     };

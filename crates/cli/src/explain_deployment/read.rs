@@ -18,7 +18,7 @@ use usher_decide::snapshot::{
 use super::explanation::DeploymentFound;
 use crate::Error;
 use crate::error::is_missing;
-use crate::explain::{Found, leader};
+use crate::explain::{PodFound, leader};
 use crate::explain_node::close_to;
 use crate::reading::{self, Read};
 use crate::world::{World, list, list_as, scoped};
@@ -54,7 +54,7 @@ async fn pods_of(
     client: &Client,
     deployment: &Deployment,
     labels: Option<&str>,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<PodFound>, Error> {
     let namespace = deployment.key.namespace.to_string();
     let sets: Vec<ReplicaSet> =
         list_as(&scoped::<ReplicaSetOnWire>(client, Some(&namespace)), labels).await?;
@@ -75,7 +75,7 @@ async fn pods_of(
     let mut world = World::default();
     world.read_budgets(client, Some(&namespace)).await?;
     let leader = leader(client).await;
-    let found = pods.into_iter().filter(is_its).map(|pod| Found {
+    let found = pods.into_iter().filter(is_its).map(|pod| PodFound {
         namespace: namespace.clone(),
         name: pod.name_any(),
         request: requests.remove(&pod.uid().unwrap_or_default()),

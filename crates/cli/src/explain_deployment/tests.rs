@@ -1,12 +1,13 @@
 //! Deployments explained as people read them.
 
 use serde_json::{Value, json};
+use usher_decide::request_state::Leader;
 use usher_decide::snapshot::{AutoscalerOnWire, DeploymentOnWire};
 
 use super::explanation::{DeploymentExplanation, DeploymentFound, explain};
 use super::text;
 use crate::Environment;
-use crate::explain::{Found, Leader};
+use crate::explain::PodFound;
 use crate::samples::{NOW, pod, request, world};
 
 fn deployment(replicas: u32, with: &Value) -> Value {
@@ -34,7 +35,7 @@ fn surging(by: u32, replicas: u32) -> Value {
     json!({"metadata": {"labels": {"evictionrequest.coordination.k8s.io/surge": format!("{by}-{replicas}-0")}}})
 }
 
-fn found(name: &str, has_turn: bool, is_ready: bool) -> Found {
+fn found(name: &str, has_turn: bool, is_ready: bool) -> PodFound {
     let mut pod = pod(name, "n1");
     if !is_ready {
         pod["spec"]["nodeName"] = json!("");
@@ -54,7 +55,7 @@ fn found(name: &str, has_turn: bool, is_ready: bool) -> Found {
         ]);
         request
     });
-    Found {
+    PodFound {
         namespace: "shop".into(),
         name: name.into(),
         pod: serde_json::from_value(pod).unwrap(),
@@ -66,7 +67,7 @@ fn found(name: &str, has_turn: bool, is_ready: bool) -> Found {
     }
 }
 
-fn explained(deployment: Value, autoscaler: Option<Value>, pods: Vec<Found>) -> DeploymentExplanation {
+fn explained(deployment: Value, autoscaler: Option<Value>, pods: Vec<PodFound>) -> DeploymentExplanation {
     let found = DeploymentFound {
         deployment: serde_json::from_value::<DeploymentOnWire>(deployment).unwrap().into(),
         namespace_strategy: None,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::explanation::DeploymentExplanation;
 use crate::Environment;
-use crate::explain_node::told;
+use crate::explain_node::render_group;
 use crate::sheet::Sheet;
 
 pub fn render(explanation: &DeploymentExplanation, environment: &Environment, now: Timestamp) -> String {
@@ -20,7 +20,7 @@ pub fn render(explanation: &DeploymentExplanation, environment: &Environment, no
     }
     for group in &explanation.groups {
         sheet.space();
-        told(&mut sheet, group, environment, now);
+        render_group(&mut sheet, group, environment, now);
     }
     let program = &environment.program;
     let namespace = &explanation.namespace;

@@ -10,7 +10,7 @@ use usher_decide::node_state::{NodeDrain, NotAsked, Urgency, concerned, stage_st
 use usher_decide::snapshot::{Maintenance, Node};
 
 use crate::Environment;
-use crate::explain::{self, Explanation, Found, slim_pod};
+use crate::explain::{self, Explanation, PodFound, slim_pod};
 use crate::request_text::{WaitText as _, WaitingOnFacts};
 use usher_decide::request_state::{ManagerStep, RequestWait, WaitCause};
 
@@ -27,7 +27,7 @@ pub struct NodeFound {
     /// All that there are.
     pub maintenances: Vec<Maintenance>,
     /// The pods that a drain waits for.
-    pub pods: Vec<Found>,
+    pub pods: Vec<PodFound>,
 }
 
 #[derive(Debug, Serialize)]
@@ -121,7 +121,7 @@ pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
 
 /// Pods by what they wait on, worst first.
 pub fn groups<'a>(
-    pods: impl Iterator<Item = &'a Found>,
+    pods: impl Iterator<Item = &'a PodFound>,
     drain: Option<&NodeDrain>,
     now: Timestamp,
 ) -> Vec<Group> {
@@ -164,7 +164,7 @@ fn maintenance_facts(maintenance: &Maintenance, node: &str) -> MaintenanceFacts 
 }
 
 /// A pod by itself.
-fn group_of(found: &Found, drain: Option<&NodeDrain>, now: Timestamp) -> (GroupKey, Group) {
+fn group_of(found: &PodFound, drain: Option<&NodeDrain>, now: Timestamp) -> (GroupKey, Group) {
     let explanation = explain::explain(found, now);
     let name = format!("{}/{}", found.namespace, found.name);
     let is_leaving = explanation.request.is_some()

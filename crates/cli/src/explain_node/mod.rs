@@ -14,7 +14,7 @@ use kube::Client;
 use crate::Error;
 pub use explanation::{Group, NodeExplanation, groups};
 pub use read::close_to;
-pub use text::{render, told};
+pub use text::{render, render_group};
 
 /// Looks at one node and its pods.
 ///

@@ -15,7 +15,7 @@ use usher_decide::snapshot::{Maintenance, NodeOnWire, Phase};
 use super::explanation::NodeFound;
 use crate::Error;
 use crate::error::is_missing;
-use crate::explain::{Found, leader};
+use crate::explain::{PodFound, leader};
 use crate::reading::{self, Read};
 use crate::world::{World, list_as};
 
@@ -42,7 +42,7 @@ pub async fn find(client: &Client, name: &str) -> Result<NodeFound, Error> {
 }
 
 /// The pods that a drain waits for, each with its request and the budgets of its namespace.
-async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
+async fn pods_of(client: &Client, node: &str) -> Result<Vec<PodFound>, Error> {
     let pods: Api<Read<FullPod>> = Api::all(client.clone());
     let pods = pods.list(&ListParams::default().fields(&format!("spec.nodeName={node}"))).await?;
     let is_there = |pod: &FullPod| {
@@ -67,7 +67,7 @@ async fn pods_of(client: &Client, node: &str) -> Result<Vec<Found>, Error> {
             Err(why) if is_missing(&why) => None,
             Err(why) => return Err(Error::from(why)),
         };
-        Ok(Found {
+        Ok(PodFound {
             name: pod.name_any(),
             world: worlds.get(&namespace).cloned().unwrap_or_default(),
             namespace,

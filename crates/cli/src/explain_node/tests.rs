@@ -10,9 +10,10 @@ use super::explanation::{NodeFound, explain};
 use super::read::close_to;
 use super::text;
 use crate::Environment;
-use crate::explain::{Found, Leader};
+use crate::explain::PodFound;
 use crate::samples::{NOW, budget, pod, request, world};
 use usher_decide::node_state::Urgency;
+use usher_decide::request_state::Leader;
 
 fn node(held_by: &str, is_cordoned: bool) -> Value {
     let mut node = json!({"metadata": {"name": "n1", "labels": {"pool": "blue"}}, "spec": {"unschedulable": is_cordoned}});
@@ -40,8 +41,8 @@ fn maintenance(name: &str, stage: &str, message: &str) -> Value {
     })
 }
 
-fn found_pod(pod: &Value, request: Option<Value>, budgets: &[Value]) -> Found {
-    Found {
+fn found_pod(pod: &Value, request: Option<Value>, budgets: &[Value]) -> PodFound {
+    PodFound {
         namespace: "shop".into(),
         name: pod["metadata"]["name"].as_str().unwrap().into(),
         pod: serde_json::from_value(pod.clone()).unwrap(),
@@ -53,7 +54,7 @@ fn found_pod(pod: &Value, request: Option<Value>, budgets: &[Value]) -> Found {
     }
 }
 
-fn found(node: Value, maintenances: &[Value], pods: Vec<Found>) -> NodeFound {
+fn found(node: Value, maintenances: &[Value], pods: Vec<PodFound>) -> NodeFound {
     let maintenance =
         |one: &Value| Maintenance::from(serde_json::from_value::<NodeMaintenance>(one.clone()).unwrap());
     NodeFound {
@@ -69,12 +70,12 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-fn told(found: &NodeFound) -> String {
+fn rendered(found: &NodeFound) -> String {
     text::render(&explain(found, now()), &Environment::plain(), now())
 }
 
 /// An interceptor has its turn.
-fn intercepted(name: &str) -> Found {
+fn intercepted(name: &str) -> PodFound {
     let mut asked = request(name);
     asked["spec"]["interceptors"] = json!([{"interceptorClass": "db.example.com", "priority": 11000}]);
     asked["status"] = json!({
@@ -119,13 +120,13 @@ Pending       1 pod: the drain plan has not reached it yet
 
 More          usher explain POD -n NAMESPACE
 ";
-    assert_eq!(told(&found), wanted);
+    assert_eq!(rendered(&found), wanted);
 }
 
 #[test]
 fn the_agent_of_a_node_is_told_with_what_it_has_taken() {
     let mut found = found(node("m", true), &[maintenance("m", "Drain", "Drained")], Vec::new());
-    assert!(!told(&found).contains("Agent"), "a node without one says nothing of it");
+    assert!(!rendered(&found).contains("Agent"), "a node without one says nothing of it");
     let mark = r#"{"version":"0.1.0","staticPods":"/etc/kubernetes/manifests","taken":["proxy.yaml"],"delaysShutdown":true,
         "warnings":["the kubelet ends pods by itself"]}"#;
     found.agent = NodeAgentMark::read(mark).map(Box::new);
@@ -134,7 +135,7 @@ Agent         moves static pods, shutdowns wait for the pods
                 taken from /etc/kubernetes/manifests: proxy.yaml
                 the kubelet ends pods by itself
 ";
-    assert!(told(&found).contains(wanted), "{}", told(&found));
+    assert!(rendered(&found).contains(wanted), "{}", rendered(&found));
 }
 
 #[test]
@@ -157,13 +158,13 @@ Evictable     1 pod: it would be evicted at once: it has no interceptor, and no 
 
 To drain it   usher drain n1 --dry-run, then usher drain n1
 ";
-    assert_eq!(told(&found(node("", true), &[], pods)), wanted);
+    assert_eq!(rendered(&found(node("", true), &[], pods)), wanted);
 }
 
 #[test]
 fn who_holds_the_node_is_told_in_each_stage() {
     let line = |found: &NodeFound, name: &str| {
-        let text = told(found);
+        let text = rendered(found);
         text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_string()
     };
     let drained = found(node("m", true), &[maintenance("m", "Drain", "Drained")], vec![]);

@@ -28,7 +28,7 @@ pub fn render(explanation: &NodeExplanation, environment: &Environment, now: Tim
     }
     for group in &explanation.groups {
         sheet.space();
-        told(&mut sheet, group, environment, now);
+        render_group(&mut sheet, group, environment, now);
     }
     if explanation.maintenances.is_empty() {
         sheet.space();
@@ -146,7 +146,7 @@ fn cordon(explanation: &NodeExplanation) -> String {
 }
 
 /// One group of pods.
-pub fn told(sheet: &mut Sheet, group: &Group, environment: &Environment, now: Timestamp) {
+pub fn render_group(sheet: &mut Sheet, group: &Group, environment: &Environment, now: Timestamp) {
     let name = match group.urgency {
         Urgency::Blocked => "Blocked",
         Urgency::Late => "Late",
@@ -170,7 +170,7 @@ pub fn told(sheet: &mut Sheet, group: &Group, environment: &Environment, now: Ti
         sheet.put("  Since", &span::since(since, now));
     }
     if let Some(until) = group.until {
-        sheet.put("  Until", &span::told(until, now));
+        sheet.put("  Until", &span::describe(until, now));
     }
     if group.urgency != Urgency::Free {
         sheet.put("  What to do", &group.advice);

@@ -3,6 +3,7 @@
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
+use usher_decide::followed_drain::is_active;
 use usher_decide::snapshot::Node;
 
 use super::guards::GuardArguments;
@@ -21,7 +22,7 @@ const ATTEMPTS: usize = 20;
 pub enum Made {
     Created(Box<NodeMaintenance>),
     /// There was one that drains the same nodes.
-    Found(Box<NodeMaintenance>),
+    Existing(Box<NodeMaintenance>),
 }
 
 /// What to do about a draft, seeing what is there.
@@ -53,7 +54,7 @@ pub async fn create(
             Choice::Refuse(why) => return Err(Error::Refused(why)),
             Choice::Follow(name) => {
                 let found = known.into_iter().find(|one| one.name_any() == name);
-                return found.map(|found| Made::Found(Box::new(found))).ok_or_else(busy);
+                return found.map(|found| Made::Existing(Box::new(found))).ok_or_else(busy);
             }
             Choice::Create(name) => {
                 if let Some(guards) = unchecked.take() {
@@ -140,7 +141,7 @@ fn choose(
                 "there is a maintenance {base:?} already, in stage {:?} and of {}: choose another --name, or see {program} \
                  maintenance describe {base}",
                 one.spec.stage,
-                super::selection::told(&one.spec.node_selector)
+                super::selection::describe(&one.spec.node_selector)
             )),
         };
     }
@@ -166,10 +167,6 @@ fn follow(one: &NodeMaintenance, draft: &NodeMaintenance, program: &str) -> Choi
         "maintenance {name} is planned for these nodes, in stage {stage:?}: continue with {program} maintenance drain {name}, or \
          give this one a --name of its own"
     ))
-}
-
-pub fn is_active(maintenance: &NodeMaintenance) -> bool {
-    maintenance.metadata.deletion_timestamp.is_none() && maintenance.spec.stage != Stage::Complete
 }
 
 /// Labels may mean other nodes tomorrow; names do not.

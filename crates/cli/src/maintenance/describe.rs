@@ -5,7 +5,7 @@ use kube::{Api, Client};
 use usher_api::NodeMaintenance;
 
 use super::create::overlaps;
-use super::description::{Found, render};
+use super::description::{MaintenanceFound, render};
 use super::follow::{Until, until_drained};
 use super::progress::Progress;
 use super::read;
@@ -67,8 +67,12 @@ pub async fn run(
     }
     let now = environment.now();
     let progress = world.map(|world| Progress::at_once(&maintenance, &world, now));
-    let found =
-        Found { maintenance: &maintenance, progress, overlaps: overlaps(&maintenance, &all, &nodes), events };
+    let found = MaintenanceFound {
+        maintenance: &maintenance,
+        progress,
+        overlaps: overlaps(&maintenance, &all, &nodes),
+        events,
+    };
     streams.out.write_all(render(&found, environment, now).as_bytes())?;
     streams.out.flush()?;
     if arguments.watch {

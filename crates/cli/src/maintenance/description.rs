@@ -27,7 +27,7 @@ const EVENTS: usize = 8;
 const CAUSES: usize = 5;
 
 /// What a description is made from.
-pub struct Found<'a> {
+pub struct MaintenanceFound<'a> {
     pub maintenance: &'a NodeMaintenance,
     /// `None`: its pods may not be read.
     pub progress: Option<Progress>,
@@ -36,7 +36,7 @@ pub struct Found<'a> {
     pub events: Vec<Event>,
 }
 
-pub fn render(found: &Found<'_>, environment: &Environment, now: Timestamp) -> String {
+pub fn render(found: &MaintenanceFound<'_>, environment: &Environment, now: Timestamp) -> String {
     let maintenance = found.maintenance;
     let spec = &maintenance.spec;
     let mut sheet = Sheet::new(environment);
@@ -47,7 +47,7 @@ pub fn render(found: &Found<'_>, environment: &Environment, now: Timestamp) -> S
     if let Some(created) = maintenance.creation_timestamp() {
         sheet.put("Created", &span::since(created.0, now));
     }
-    sheet.put("Selects", &selection::told(&spec.node_selector));
+    sheet.put("Selects", &selection::describe(&spec.node_selector));
     if let Some(of) = &spec.drain_limit {
         sheet.put("Limit", &limit(of));
     }
@@ -155,14 +155,14 @@ fn plan(maintenance: &NodeMaintenance) -> String {
             format!("{}/{}", number + 1, entries.len()),
             mark.to_string(),
             format!("{:?}", entry.pod_type),
-            told(entry),
+            describe(entry),
         ]);
     }
     table.render()
 }
 
 /// `priority up to 1000, app=web`.
-fn told(entry: &DrainPlanEntry) -> String {
+fn describe(entry: &DrainPlanEntry) -> String {
     let selector = entry.pod_selector.clone().map(|selector| match Selector::try_from(selector) {
         Ok(selector) if selector.selects_all() => String::new(),
         Ok(selector) => format!(", {selector}"),
@@ -171,7 +171,7 @@ fn told(entry: &DrainPlanEntry) -> String {
     format!("priority up to {}{}", entry.pod_priority, selector.unwrap_or_default())
 }
 
-fn nodes(found: &Found<'_>, width: Option<usize>) -> String {
+fn nodes(found: &MaintenanceFound<'_>, width: Option<usize>) -> String {
     let statuses = found.maintenance.status.iter().flat_map(|status| &status.node_statuses);
     let written = found.maintenance.status.as_ref().map(Written::read).unwrap_or_default();
     let mut table = Table::new(&["NODE", "PENDING", "EVICTING", "BLOCKED", "TARGETS", "MESSAGE"]);
@@ -199,8 +199,8 @@ fn nodes(found: &Found<'_>, width: Option<usize>) -> String {
 /// The highest priority of each pod type, and selectors beyond it.
 fn targets(targets: &Arc<Targets>) -> String {
     let Some(entries) = targets.entries() else { return "what all plans have reached".to_string() };
-    let told = entries.iter().map(|entry| format!("{:?} {}", entry.pod_type, told(entry)));
-    told.collect::<Vec<_>>().join("; ").replace("priority up to ", "<= ")
+    let parts = entries.iter().map(|entry| format!("{:?} {}", entry.pod_type, describe(entry)));
+    parts.collect::<Vec<_>>().join("; ").replace("priority up to ", "<= ")
 }
 
 fn events(events: &[Event], now: Timestamp) -> String {

@@ -10,11 +10,14 @@ use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::NodeMaintenance;
 use usher_api::names::KEEP_NODES_ANNOTATION;
+use usher_decide::followed_drain::{
+    has_reached_daemons, is_active, is_drained_by_now, is_without_nodes, lost_nodes, speaks_of,
+};
 
-use super::create::{is_active, names_of};
+use super::create::names_of;
 use super::lookups::Lookups;
 use super::picture::{Said, drained, not_drained, picture, room, shown};
-use super::progress::{self, Progress, Source, is_drained_by_now, is_without_nodes, lost_nodes};
+use super::progress::{self, Progress, Source};
 use super::selection::{count_of_names, read_nodes};
 use crate::live::{Changed, Live, OnNodes, Scope};
 use crate::reading::Read;
@@ -52,7 +55,7 @@ pub struct Followed {
     /// Nothing has happened since the nodes were read and were others than its status speaks of.
     is_of_other_nodes: bool,
     lookups: Lookups,
-    news: Pin<Box<dyn Stream<Item = Seen> + Send>>,
+    events: Pin<Box<dyn Stream<Item = Seen> + Send>>,
 }
 
 impl Followed {
@@ -62,10 +65,11 @@ impl Followed {
         let pods_later = count_nodes(client, &maintenance).await > WATCHED_NODES;
         let scope = Scope { on_nodes, may_hide_requests: true, pods_later, ..Scope::default() };
         let live = Live::start(client, &scope).await?;
-        let news = watch_object::<Read<MaintenanceSketch>>(Api::all(client.clone()), &maintenance.name_any())
-            .default_backoff();
-        let (lookups, news) = (Lookups::default(), Box::pin(news));
-        Ok(Self { maintenance, is_gone: false, live, is_of_other_nodes: false, lookups, news })
+        let events =
+            watch_object::<Read<MaintenanceSketch>>(Api::all(client.clone()), &maintenance.name_any())
+                .default_backoff();
+        let (lookups, events) = (Lookups::default(), Box::pin(events));
+        Ok(Self { maintenance, is_gone: false, live, is_of_other_nodes: false, lookups, events })
     }
 
     /// Where it is known from how many pods are left.
@@ -82,7 +86,7 @@ impl Followed {
         if self.live.has_pods() {
             return progress.count_pods();
         }
-        if progress::has_reached_daemons(&self.maintenance) && progress.all().left() > 0 {
+        if has_reached_daemons(&self.maintenance) && progress.all().left() > 0 {
             return self.live.watch_pods();
         }
         let mut changed = Changed::default();
@@ -115,7 +119,7 @@ impl Followed {
                 self.live.read_requests_of(found.1.as_deref().unwrap_or_default());
                 progress.note(self.lookups.take_in(&mut self.live.world, found));
             }
-            news = self.news.next() => match news {
+            event = self.events.next() => match event {
                 // Another one of the same name is another one.
                 Some(Ok(Some(now))) if now.uid() == self.maintenance.metadata.uid => {
                     // While it cannot be read, what was known of it is what is known.
@@ -182,7 +186,7 @@ async fn is_of_its_nodes(client: &Client, maintenance: &NodeMaintenance) -> bool
     match read_nodes(client).await {
         // Which nodes it keeps although their labels say otherwise, only the manager knows.
         Ok(_) if maintenance.annotations().get(KEEP_NODES_ANNOTATION).is_some_and(|it| it == "true") => true,
-        Ok(nodes) => progress::is_of(status, &names_of(maintenance, &nodes)),
+        Ok(nodes) => speaks_of(status, &names_of(maintenance, &nodes)),
         // Who may not see nodes has to believe what is said of them.
         Err(Error::Forbidden(_)) => true,
         Err(_) => false,
@@ -280,15 +284,15 @@ fn tell_end(
     let (program, name) = (&environment.program, maintenance.name_any());
     match ending {
         Ending::Done => {
-            let told = drained(maintenance, progress, program, now);
-            streams.out.write_all(told.as_bytes())?;
+            let text = drained(maintenance, progress, program, now);
+            streams.out.write_all(text.as_bytes())?;
         }
         Ending::Withdrawn if followed.is_gone => {
             writeln!(streams.err, "not drained: maintenance {name} was deleted")?;
         }
         Ending::Withdrawn if is_without_nodes(maintenance) => {
-            let told = "not drained: no node is selected any more; those that were have been let go";
-            write!(streams.err, "{told}\n{}", goes_on(program, &name))?;
+            let message = "not drained: no node is selected any more; those that were have been let go";
+            write!(streams.err, "{message}\n{}", goes_on(program, &name))?;
         }
         Ending::Withdrawn if lost_nodes(maintenance).is_some() => {
             let message = lost_nodes(maintenance).unwrap_or_default();
@@ -298,8 +302,8 @@ fn tell_end(
             writeln!(streams.err, "not drained: maintenance {name} was completed or cancelled before")?;
         }
         Ending::NotGone => {
-            let told = not_drained(maintenance, progress, now);
-            write!(streams.err, "{told}{}", goes_on(program, &name))?;
+            let text = not_drained(maintenance, progress, now);
+            write!(streams.err, "{text}{}", goes_on(program, &name))?;
         }
         Ending::Interrupted => write!(streams.err, "interrupted; {}", goes_on(program, &name))?,
         Ending::Incomplete => {}

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use usher_api::{NodeMaintenance, NodeMaintenanceStage};
-use usher_decide::maintenance::drain_state::DrainState;
+use usher_decide::followed_drain::{NodeDelay, is_drained_by_now, is_not_taken_up};
 
 use super::causes::{Cause, NAMED};
-use super::progress::{CAUSES, NodeProgress, Progress, is_drained_by_now};
+use super::progress::{CAUSES, NodeProgress, Progress};
 use crate::error::MANAGER_PODS;
 use crate::request_text::WaitText as _;
 use crate::screen::{Size, wrap};
@@ -24,8 +24,6 @@ const BAR: usize = 20;
 /// A screen has room for all columns from so many letters on.
 const WIDE: usize = 100;
 const DAEMONS: &str = "only DaemonSet and static pods remain: daemons leave now, static pods if a node agent runs there; --ignore-daemonsets waits for neither";
-/// A manager that runs has taken a maintenance up by then.
-const MOMENT: SignedDuration = SignedDuration::from_secs(5);
 
 /// All of it, for a screen.
 pub fn picture(
@@ -36,7 +34,7 @@ pub fn picture(
     now: Timestamp,
 ) -> String {
     let (all, nodes) = (progress.all(), progress.nodes());
-    let drained_count = nodes.iter().filter(|node| is_drained(node)).count();
+    let drained_count = nodes.iter().filter(|node| node.is_drained()).count();
     let head = format!(
         "{}: {}, {} of {} drained{}, after {}",
         maintenance.name_any(),
@@ -58,11 +56,11 @@ pub fn picture(
         let waits = waits_of(node, maintenance, now);
         let waits = if node.blocked > 0 { environment.alarming(&waits) } else { waits };
         let gone = format!("{}/{} gone", node.gone(), node.seen);
-        let states = if is_drained(node) { "drained".to_string() } else { states(node) };
+        let states = if node.is_drained() { "drained".to_string() } else { states(node) };
         let name = format!("  {}", node.name);
         // The bar tells the states as well; what is waited for is told nowhere else.
         table.row(match size.width < WIDE {
-            true if is_drained(node) => vec![name, bar(node, BAR / 2), gone, states],
+            true if node.is_drained() => vec![name, bar(node, BAR / 2), gone, states],
             true => vec![name, bar(node, BAR / 2), gone, waits],
             false => vec![name, bar(node, BAR), gone, states, waits],
         });
@@ -70,7 +68,7 @@ pub fn picture(
     text.push_str(&table.render());
     if nodes.len() > room {
         let hidden = nodes.len() - shown.len();
-        let drained = drained_count - shown.iter().filter(|node| is_drained(node)).count();
+        let drained = drained_count - shown.iter().filter(|node| node.is_drained()).count();
         let more = plural(hidden, "more node");
         text.push_str(&format!("  and {more}: {drained} drained, {} not\n", hidden - drained));
     }
@@ -103,12 +101,12 @@ pub fn shown(nodes: &[NodeProgress], room: usize) -> Vec<&NodeProgress> {
     shown
 }
 
-/// What was said already, so that only news are.
+/// The lines that were said already, so that only those that have changed are said.
 #[derive(Debug, Default)]
 pub struct Said(BTreeMap<String, String>);
 
 impl Said {
-    /// A line for each node of which there are news; of many nodes only those that are drained, and all together.
+    /// A line for each node that has changed; of many nodes only for those that are drained, and one for all together.
     pub fn lines(&mut self, maintenance: &NodeMaintenance, progress: &Progress, now: Timestamp) -> String {
         let mut text = String::new();
         if let Some(waits) = not_taken_up(maintenance, progress, now) {
@@ -118,14 +116,14 @@ impl Said {
         let is_many = nodes.len() > SHOWN;
         for node in nodes {
             let name = format!("node/{}", node.name);
-            if is_drained(node) {
+            if node.is_drained() {
                 self.say(&mut text, &name, format!("drained, {} gone", plural(node.gone(), "pod")));
             } else if !is_many {
-                self.say(&mut text, &name, news(node, maintenance));
+                self.say(&mut text, &name, line(node, maintenance));
             }
         }
         if is_many {
-            let drained = nodes.iter().filter(|node| is_drained(node)).count();
+            let drained = nodes.iter().filter(|node| node.is_drained()).count();
             let waits = all.causes.first().filter(|cause| cause.waits.is_blocked());
             let waits = waits.map(|worst| format!("; {}", cause(worst, false))).unwrap_or_default();
             let line = format!("{drained} drained, {}{waits}", counts(all));
@@ -145,7 +143,7 @@ impl Said {
     }
 }
 
-fn news(node: &NodeProgress, maintenance: &NodeMaintenance) -> String {
+fn line(node: &NodeProgress, maintenance: &NodeMaintenance) -> String {
     let waits = match worst(node) {
         Some(worst) => format!("; {}", cause(worst, false)),
         None => match message(node, maintenance) {
@@ -161,12 +159,12 @@ pub fn drained(maintenance: &NodeMaintenance, progress: &Progress, program: &str
     let name = maintenance.name_any();
     let after = progress.age(now);
     let all = progress.all();
-    let told = match progress.nodes() {
+    let result = match progress.nodes() {
         [] => "drained".to_string(),
         [one] => format!("{} drained: {}", one.name, left(one.gone(), &after)),
         nodes => format!("{} drained: {}", plural(nodes.len(), "node"), left(all.gone(), &after)),
     };
-    let stay = match all.daemons() {
+    let stay = match all.pods_left().daemons() {
         0 => String::new(),
         1 => "1 DaemonSet or static pod stays\n".to_string(),
         daemons => format!("{daemons} DaemonSet or static pods stay\n"),
@@ -178,7 +176,7 @@ pub fn drained(maintenance: &NodeMaintenance, progress: &Progress, program: &str
     } else {
         format!("when the work is done, uncordon with: {program} maintenance complete {name}")
     };
-    format!("{told}\n{stay}{next}\n")
+    format!("{result}\n{stay}{next}\n")
 }
 
 fn left(gone: usize, after: &str) -> String {
@@ -215,12 +213,7 @@ pub fn not_drained(maintenance: &NodeMaintenance, progress: &Progress, now: Time
 
 fn waits_for_daemons(maintenance: &NodeMaintenance, progress: &Progress) -> bool {
     let are_waited_for = !progress.ignores_daemons && !is_drained_by_now(maintenance);
-    are_waited_for && progress.all().is_down_to_daemons()
-}
-
-/// Only pods are left that no drain waits for.
-fn is_drained(node: &NodeProgress) -> bool {
-    node.ordinary == 0 && node.drain == Some(DrainState::Drained)
+    are_waited_for && progress.all().pods_left().are_only_daemons()
 }
 
 /// The worst that is worth a line: what the manager is about to do is over in a moment.
@@ -238,30 +231,24 @@ fn waits_of(node: &NodeProgress, maintenance: &NodeMaintenance, now: Timestamp) 
     }
 }
 
-/// What the status says of the node, unless it is what the counts say as well.
+/// What holds up the node, unless it is what the counts say as well.
 fn message(node: &NodeProgress, maintenance: &NodeMaintenance) -> Option<String> {
-    let has_begun = maintenance.status.as_ref().is_some_and(|status| status.drain_status.is_some());
-    match &node.drain {
-        Some(DrainState::Drained) => None,
-        Some(DrainState::Evicting { limited_by }) if limited_by.is_empty() => None,
-        Some(DrainState::Cordoned) if has_begun => Some("cordoned, waiting for its wave".to_string()),
-        // The plan goes on when all nodes are as far.
-        Some(DrainState::Waiting { on }) if *on == [maintenance.name_any()] => {
-            Some("waiting for the other nodes".to_string())
-        }
-        _ => Some(node.message.clone()).filter(|message| !message.is_empty()),
+    match node.delay(maintenance) {
+        NodeDelay::Nothing => None,
+        NodeDelay::Wave => Some("cordoned, waiting for its wave".to_string()),
+        NodeDelay::OtherNodes => Some("waiting for the other nodes".to_string()),
+        NodeDelay::Other => Some(node.message.clone()).filter(|message| !message.is_empty()),
     }
 }
 
 fn not_taken_up(maintenance: &NodeMaintenance, progress: &Progress, now: Timestamp) -> Option<String> {
-    let is_late = now.duration_since(progress.started) >= MOMENT;
-    (maintenance.status.is_none() && is_late)
+    is_not_taken_up(maintenance, progress.started, now)
         .then(|| format!("not started yet: check that the manager runs, with {MANAGER_PODS}"))
 }
 
 /// When it is expected to be done. Expectations know nothing of what blocks, and daemons stay.
 pub fn eta(maintenance: &NodeMaintenance, all: &NodeProgress, now: Timestamp) -> Option<String> {
-    let at = super::eta(maintenance).filter(|_| !all.is_down_to_daemons())?;
+    let at = super::eta(maintenance).filter(|_| !all.pods_left().are_only_daemons())?;
     let at_best = if all.blocked > 0 && at > now { " at best" } else { "" };
     Some(format!("{}{at_best}", span::eta(at, now)))
 }

@@ -9,14 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use usher_api::names::DRAINED_CONDITION;
-use usher_api::{DrainedReason, NodeMaintenance, NodeMaintenanceStatus, NodeStatus, PodType};
+use usher_api::{NodeMaintenance, NodeStatus, PodType};
+use usher_decide::followed_drain::{DrainEnd, FollowedDrain, NodeDelay, PodsLeft};
 use usher_decide::maintenance::drain_state::DrainState;
-use usher_decide::maintenance::status::is_drained;
-use usher_decide::maintenance::written;
 use usher_decide::snapshot::{Budget, Key, Pod};
-use usher_decide::waiting_on::WaitingOn;
 
 use super::catch_up::CatchUp;
 use super::causes::{Cause, CauseKey, Causes};
@@ -65,13 +61,18 @@ impl NodeProgress {
         self.seen.saturating_sub(self.left())
     }
 
-    /// Pods that are left and that a drain need not wait for.
-    pub fn daemons(&self) -> usize {
-        self.left().saturating_sub(self.ordinary)
+    pub fn pods_left(&self) -> PodsLeft {
+        PodsLeft { all: self.left(), ordinary: self.ordinary }
     }
 
-    pub fn is_down_to_daemons(&self) -> bool {
-        self.left() > 0 && self.ordinary == 0
+    /// All have left that a drain waits for, and its status says so.
+    pub fn is_drained(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| drain.is_over(self.pods_left()))
+    }
+
+    /// What holds up the node beside its pods.
+    pub fn delay(&self, maintenance: &NodeMaintenance) -> NodeDelay {
+        self.drain.as_ref().map_or(NodeDelay::Other, |drain| drain.delay(maintenance))
     }
 
     fn count(&mut self, pod: &Counted, by: impl Fn(&mut usize)) {
@@ -427,10 +428,8 @@ fn waits(
     world: &World,
     now: Timestamp,
 ) -> (Option<RequestWait>, Option<Vec<Key>>, Option<Timestamp>) {
-    if let Some(grace_ends) = pod.deletion() {
-        let finalizers = pod.finalizers().to_vec();
-        let waits = RequestWait::On(WaitingOn::Termination { grace_ends, finalizers });
-        return (Some(waits), None, None);
+    if let Some(state) = RequestState::of_terminating(pod) {
+        return (Some(state.wait), None, None);
     }
     let Some(request) = world.request_of(pod) else { return (None, None, None) };
     let keys = |found: Vec<&Budget>| found.into_iter().map(|budget| budget.key.clone()).collect();
@@ -443,73 +442,11 @@ fn waits(
 }
 
 /// How the drain ended, if it did, by the last look. `None` instead of a maintenance: it is gone.
-///
-/// What is said of a maintenance that is at work holds only if it is said of the nodes that it selects now ([`is_of`]).
 pub fn ending(maintenance: Option<&NodeMaintenance>, progress: &Progress) -> Option<Ending> {
-    let Some(maintenance) = maintenance else { return Some(Ending::Withdrawn) };
-    if !super::create::is_active(maintenance) {
-        let is_done = maintenance.status.as_ref().is_some_and(is_drained);
-        return Some(if is_done { Ending::Done } else { Ending::Withdrawn });
-    }
-    if is_drained_by_now(maintenance)
-        || (progress.ignores_daemons && only_daemons_stay(maintenance, progress))
-    {
-        Some(Ending::Done)
-    } else {
-        (is_without_nodes(maintenance) || lost_nodes(maintenance).is_some()).then_some(Ending::Withdrawn)
-    }
-}
-
-/// All pods have left, and that was said after the last change of what is wanted.
-pub fn is_drained_by_now(maintenance: &NodeMaintenance) -> bool {
-    drained_by_now(maintenance).is_some_and(|condition| condition.status == "True")
-}
-
-/// It is at work, and no node is selected any more.
-pub fn is_without_nodes(maintenance: &NodeMaintenance) -> bool {
-    super::create::is_active(maintenance)
-        && drained_by_now(maintenance)
-            .is_some_and(|condition| DrainedReason::of(&condition.reason) == Some(DrainedReason::NoNodes))
-}
-
-/// The drain is over, but for nodes that lost the labels by which they were selected: what is said of them.
-pub fn lost_nodes(maintenance: &NodeMaintenance) -> Option<&str> {
-    let is_at_work = super::create::is_active(maintenance);
-    let condition = drained_by_now(maintenance)
-        .filter(|it| is_at_work && DrainedReason::of(&it.reason) == Some(DrainedReason::NodesLeft))?;
-    Some(&condition.message)
-}
-
-fn drained_by_now(maintenance: &NodeMaintenance) -> Option<&Condition> {
-    let mut conditions = maintenance.status.as_ref()?.conditions.iter();
-    let condition = conditions.find(|condition| condition.type_ == DRAINED_CONDITION)?;
-    let (seen, wanted) = (condition.observed_generation, maintenance.metadata.generation);
-    (seen.unwrap_or_default() >= wanted.unwrap_or_default()).then_some(condition)
-}
-
-/// The status speaks of these nodes, of all of them and of no other.
-pub fn is_of(status: &NodeMaintenanceStatus, nodes: &[String]) -> bool {
-    let listed: BTreeSet<&str> =
-        status.node_statuses.iter().map(|status| status.node_ref.name.as_str()).collect();
-    // Where there are too many for an object, not all are listed.
-    let is_listed = listed.len() == nodes.len();
-    usize::try_from(status.nodes).is_ok_and(|count| count == nodes.len())
-        && (!is_listed || nodes.iter().all(|node| listed.contains(node.as_str())))
-}
-
-/// The plan has come to pods of DaemonSets or to static pods, which come last.
-pub fn has_reached_daemons(maintenance: &NodeMaintenance) -> bool {
-    let reached = maintenance.status.as_ref().map(written::reached);
-    let kinds = [PodType::DaemonSet, PodType::Static];
-    reached.is_some_and(|reached| kinds.into_iter().any(|kind| reached.reach(kind)))
-}
-
-/// All nodes take no new pods, and only pods of DaemonSets and static pods are on them. That the plan has come to these once does
-/// not tell: nodes may have joined since, and other pods may have come.
-fn only_daemons_stay(maintenance: &NodeMaintenance, progress: &Progress) -> bool {
-    let Some(status) = &maintenance.status else { return false };
-    let are_all_known = usize::try_from(status.nodes).is_ok_and(|count| count == progress.nodes().len());
-    let is_cordoned = drained_by_now(maintenance)
-        .is_some_and(|condition| DrainedReason::of(&condition.reason) != Some(DrainedReason::Cordoning));
-    has_reached_daemons(maintenance) && are_all_known && is_cordoned && progress.all().is_down_to_daemons()
+    let (nodes, left) = (progress.nodes().len(), progress.all().pods_left());
+    let drain = FollowedDrain { maintenance, nodes, left, ignores_daemons: progress.ignores_daemons };
+    Some(match drain.end()? {
+        DrainEnd::Drained => Ending::Done,
+        DrainEnd::Withdrawn => Ending::Withdrawn,
+    })
 }

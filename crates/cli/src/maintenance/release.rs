@@ -3,7 +3,7 @@
 use usher_decide::snapshot::Node;
 
 /// A line for each node that was held before, from the nodes as they are now.
-pub fn told(maintenance: &str, before: &[Node], after: &[Node]) -> Vec<String> {
+pub fn describe(maintenance: &str, before: &[Node], after: &[Node]) -> Vec<String> {
     let held = before.iter().filter(|node| node.is_held_by(maintenance));
     held.map(|node| {
         let now = after.iter().find(|now| now.name == node.name);
@@ -60,7 +60,7 @@ mod tests {
             state("n7", true, &["m"], false),
         ];
         assert_eq!(
-            told("m", &before, &after),
+            describe("m", &before, &after),
             [
                 "node/n1: uncordoned",
                 "node/n2: stays cordoned, as it was before the maintenance",

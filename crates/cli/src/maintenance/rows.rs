@@ -64,7 +64,7 @@ fn row(maintenance: &NodeMaintenance, wide: bool, now: Timestamp) -> Vec<String>
     if wide {
         let entries = with_defaults(&maintenance.spec.drain_plan).len();
         cells.extend([
-            selection::told(&maintenance.spec.node_selector),
+            selection::describe(&maintenance.spec.node_selector),
             maintenance.spec.drain_limit.as_ref().map(limit).unwrap_or_default(),
             drain.map(|drain| format!("{}/{entries}", drain.plan_position + 1)).unwrap_or_default(),
             drain.map(|drain| one_line(&drain.drain_message)).unwrap_or_default(),

@@ -171,7 +171,7 @@ fn name_of(term: &NodeSelectorTerm) -> Option<&str> {
 }
 
 /// A selector in one line.
-pub fn told(selector: &NodeSelector) -> String {
+pub fn describe(selector: &NodeSelector) -> String {
     let terms: Vec<String> = selector
         .node_selector_terms
         .iter()
@@ -179,7 +179,7 @@ pub fn told(selector: &NodeSelector) -> String {
             Some(name) => name.to_string(),
             None => {
                 let needs = term.match_expressions.iter().flatten().chain(term.match_fields.iter().flatten());
-                needs.map(told_requirement).collect::<Vec<_>>().join(",")
+                needs.map(describe_requirement).collect::<Vec<_>>().join(",")
             }
         })
         .collect();
@@ -191,7 +191,7 @@ pub fn told(selector: &NodeSelector) -> String {
     }
 }
 
-fn told_requirement(need: &NodeSelectorRequirement) -> String {
+fn describe_requirement(need: &NodeSelectorRequirement) -> String {
     let (key, values) = (&need.key, need.values.clone().unwrap_or_default());
     match (need.operator.as_str(), &values[..]) {
         ("In", [one]) => format!("{key}={one}"),
@@ -347,7 +347,11 @@ mod tests {
             ("pool=", "pool="),
         ] {
             let labels = labels(text).unwrap();
-            assert_eq!(told(&NodeSelector { node_selector_terms: vec![labels.term] }), told_again, "{text}");
+            assert_eq!(
+                describe(&NodeSelector { node_selector_terms: vec![labels.term] }),
+                told_again,
+                "{text}"
+            );
         }
     }
 
@@ -376,10 +380,10 @@ mod tests {
         let names = |nodes: Vec<&Node>| nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>();
         let both = named(&["n3", "n1", "n3"]);
         assert_eq!(names(both.among(&all).unwrap()), ["n1", "n3"]);
-        assert_eq!(told(&both.selector()), "n1, n3");
+        assert_eq!(describe(&both.selector()), "n1, n3");
         assert_eq!(both.summary(), "n1-and-1-more");
         let many = named(&["a", "b", "c", "d", "e", "f", "g"]);
-        assert_eq!(told(&many.selector()), "a, b, c, d, e and 2 more");
+        assert_eq!(describe(&many.selector()), "a, b, c, d, e and 2 more");
         assert_eq!(only_name(&named(&["n1"]).selector()), Some("n1"));
         assert_eq!(only_name(&both.selector()), None);
         assert_eq!(names(labelled("pool=blue").among(&all).unwrap()), ["n1", "n3"]);

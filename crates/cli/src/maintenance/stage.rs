@@ -93,7 +93,7 @@ pub async fn cordon(
 ) -> Result<Ending, Error> {
     let client = arguments.connection.open(environment).await?.client;
     let moved = move_to(&client, &arguments.name, Stage::Cordon, false, &environment.program).await?;
-    writeln!(streams.out, "{}", told(&moved, Stage::Cordon))?;
+    writeln!(streams.out, "{}", describe(&moved, Stage::Cordon))?;
     Ok(Ending::Done)
 }
 
@@ -108,7 +108,7 @@ pub async fn drain(
         let flags = arguments.waiting.flags(arguments.guards);
         if at == DryRun::Server {
             let moved = move_to(&client, &arguments.name, Stage::Drain, true, &environment.program).await?;
-            writeln!(streams.out, "{} (server dry run)\n", told(&moved, Stage::Drain))?;
+            writeln!(streams.out, "{} (server dry run)\n", describe(&moved, Stage::Drain))?;
         }
         return outlook::print(&client, &known, flags, environment, streams).await;
     }
@@ -117,7 +117,7 @@ pub async fn drain(
         arguments.guards.check(&client, &names_of(&known, &nodes)).await?;
     }
     let moved = move_to(&client, &arguments.name, Stage::Drain, false, &environment.program).await?;
-    let begun = told(&moved, Stage::Drain);
+    let begun = describe(&moved, Stage::Drain);
     let (Moved::Now(maintenance) | Moved::Already(maintenance)) = moved;
     follow(&client, *maintenance, &begun, &arguments.waiting, environment, streams).await
 }
@@ -130,7 +130,7 @@ pub async fn complete(
     let client = arguments.connection.open(environment).await?.client;
     let before = read_nodes(&client).await?;
     let moved = move_to(&client, &arguments.name, Stage::Complete, false, &environment.program).await?;
-    writeln!(streams.out, "{}", told(&moved, Stage::Complete))?;
+    writeln!(streams.out, "{}", describe(&moved, Stage::Complete))?;
     streams.out.flush()?;
     let is_over = |maintenance: Option<&NodeMaintenance>| maintenance.is_none_or(has_released);
     end(&client, &arguments, &before, is_over, environment, streams).await
@@ -202,13 +202,13 @@ async fn end(
         }
     };
     let after = read_nodes(client).await?;
-    let told = release::told(name, before, &after);
-    for line in &told {
+    let released = release::describe(name, before, &after);
+    for line in &released {
         writeln!(streams.out, "{line}")?;
     }
     match ending {
         Ending::Done => {
-            if told.is_empty() {
+            if released.is_empty() {
                 writeln!(streams.out, "it held no nodes")?;
             }
             let left = read(client, name).await.ok();
@@ -231,7 +231,7 @@ async fn end(
     Ok(ending)
 }
 
-fn told(moved: &Moved, stage: Stage) -> String {
+fn describe(moved: &Moved, stage: Stage) -> String {
     match moved {
         Moved::Now(maintenance) => {
             let what = if stage == Stage::Cordon { "; its nodes take no new pods" } else { "" };

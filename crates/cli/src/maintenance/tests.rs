@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use usher_api::{NodeMaintenance, NodeMaintenanceStatus};
+use usher_decide::followed_drain::{is_without_nodes, lost_nodes, speaks_of};
 
-use super::description::{Found, render};
+use super::description::{MaintenanceFound, render};
 use super::picture::{Said, drained, not_drained, picture};
-use super::progress::{Progress, ending, is_of, is_without_nodes};
+use super::progress::{Progress, ending};
 use super::rows::{Changes, table};
 use crate::samples::{NOW, budget, maintenance, pod, request, world};
 use crate::screen::Size;
@@ -139,7 +140,7 @@ fn of_many_nodes_the_busiest_are_shown() {
         ),
         "{lines}"
     );
-    assert_eq!(said.lines(&maintenance, &progress, now()), "", "only news are told");
+    assert_eq!(said.lines(&maintenance, &progress, now()), "", "only what has changed is said");
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn a_drain_whose_nodes_lost_their_labels_ends_and_is_not_done() {
     let status = drained_status("False", "NodesLeft", None);
     let maintenance = with_status(maintenance("m", "Drain", &["a"], json!({})), status);
     assert_eq!(ending(Some(&maintenance), &Progress::new(now())), Some(Ending::Withdrawn));
-    assert!(super::progress::lost_nodes(&maintenance).is_some());
+    assert!(lost_nodes(&maintenance).is_some());
 }
 
 #[test]
@@ -287,13 +288,13 @@ fn what_was_said_before_the_last_change_does_not_end_a_drain() {
 fn a_status_counts_only_for_the_nodes_that_are_selected() {
     let nodes = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     let status = drain_of(&["a", "b"], &["Drained", "Drained"]).status.unwrap();
-    assert!(is_of(&status, &nodes(&["b", "a"])));
+    assert!(speaks_of(&status, &nodes(&["b", "a"])));
     for others in [&["a"][..], &["a", "c"], &["a", "b", "c"], &[]] {
-        assert!(!is_of(&status, &nodes(others)), "{others:?}");
+        assert!(!speaks_of(&status, &nodes(others)), "{others:?}");
     }
     let not_listed = NodeMaintenanceStatus { nodes: 3, ..status };
-    assert!(is_of(&not_listed, &nodes(&["a", "b", "c"])), "there was no room for all names");
-    assert!(is_of(&NodeMaintenanceStatus::default(), &[]));
+    assert!(speaks_of(&not_listed, &nodes(&["a", "b", "c"])), "there was no room for all names");
+    assert!(speaks_of(&NodeMaintenanceStatus::default(), &[]));
 }
 
 #[test]
@@ -439,7 +440,7 @@ fn a_watch_prints_what_changes() {
     let idle = maintenance("m", "Idle", &["c"], json!({}));
     assert_eq!(changes.lines(&one(idle.clone()), false, now()).lines().count(), 2);
     let later = "2026-01-01T12:10:00Z".parse().unwrap();
-    assert_eq!(changes.lines(&one(idle), false, later), "", "an age is no news");
+    assert_eq!(changes.lines(&one(idle), false, later), "", "that it is older is no change");
     let drains = changes.lines(&one(maintenance("m", "Drain", &["c"], json!({}))), false, later);
     assert!(drains.starts_with("m      Drain"), "{drains}");
     let gone = changes.lines(&std::collections::BTreeMap::new(), false, later);
@@ -455,7 +456,7 @@ fn a_description_has_it_all() {
         "metadata": {"name": "e"}, "involvedObject": {}, "lastTimestamp": "2026-01-01T11:47:00Z", "type": "Normal",
         "reason": "Drain", "message": "draining 2 nodes",
     }));
-    let found = Found {
+    let found = MaintenanceFound {
         maintenance: &busy,
         progress: Some(Progress::at_once(&busy, &pods, now())),
         overlaps: vec![(&other, vec!["a".to_string()])],
@@ -503,7 +504,8 @@ fn the_rows_of_nodes_in_a_description_are_not_broken() {
         status.node_statuses[0].node_ref.name = name.to_string();
         status.node_statuses[0].drain_message = "Waiting for pods that nothing ends".to_string();
         busy.status = Some(status);
-        let found = Found { maintenance: &busy, progress: None, overlaps: Vec::new(), events: Vec::new() };
+        let found =
+            MaintenanceFound { maintenance: &busy, progress: None, overlaps: Vec::new(), events: Vec::new() };
         let text = render(&found, &Environment { width: Some(80), ..Environment::plain() }, now());
         let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Nodes ")).collect();
         assert_eq!(rows.len(), 3, "{text}");

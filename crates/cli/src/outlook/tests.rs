@@ -33,7 +33,7 @@ fn cluster(nodes: &[Value], pods: &[Value], budgets: &[Value]) -> Cluster {
     }
 }
 
-fn told(cluster: &Cluster, nodes: &[&str], limit: Option<i32>) -> String {
+fn rendered(cluster: &Cluster, nodes: &[&str], limit: Option<i32>) -> String {
     let mut maintenance = json!({
         "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "new"},
         "spec": {"stage": "Drain", "nodeSelector": {"nodeSelectorTerms": [
@@ -87,18 +87,18 @@ Capacity: 2 of 2 pods that will be recreated fit on the 1 remaining schedulable 
 
 Nothing was changed. To do it, run the same command without --dry-run.
 ";
-    assert_eq!(told(&cluster, &["n1", "n2"], Some(1)), wanted);
+    assert_eq!(rendered(&cluster, &["n1", "n2"], Some(1)), wanted);
 }
 
 #[test]
 fn an_easy_drain_and_one_of_nothing_are_told_in_few_lines() {
     let cluster = cluster(&[node("n1"), node("n2")], &[], &[]);
-    let easy = told(&cluster, &["n1"], None);
+    let easy = rendered(&cluster, &["n1"], None);
     assert!(
         easy.starts_with("Dry run: 1 node with 0 pods would be drained at once. Nothing is in the way.\n")
     );
     assert!(easy.contains("Capacity: no pod will be recreated elsewhere.\n"), "{easy}");
-    let nothing = told(&cluster, &["n9"], None);
+    let nothing = rendered(&cluster, &["n9"], None);
     assert!(nothing.starts_with("Dry run: no node is selected, so nothing would be done.\n"), "{nothing}");
 }
 
@@ -107,7 +107,7 @@ fn what_is_long_is_cut_and_counted() {
     let nodes: Vec<Value> = (0..60).map(|number| node(&format!("n{number:02}"))).collect();
     let names: Vec<String> = (0..60).map(|number| format!("n{number:02}")).collect();
     let pods: Vec<Value> = (0..9).map(|number| pod(&format!("web-{number}"), "n00")).collect();
-    let text = told(
+    let text = rendered(
         &cluster(&nodes, &pods, &[budget("web", 0)]),
         &names.iter().map(String::as_str).collect::<Vec<_>>(),
         None,
@@ -132,28 +132,28 @@ fn what_the_flags_of_the_drain_change_is_told() {
     }))
     .unwrap();
     let outlook = outlook(&Maintenance::from(maintenance), &cluster, NOW.parse().unwrap());
-    let told = |context: &Context| text::render(&outlook, context, &Environment::plain());
-    assert!(told(&context(&[])).contains(" 1 pod cannot be evicted.\n"));
-    let ignored = told(&Context { ignores_daemons: true, ..context(&[]) });
+    let rendered = |context: &Context| text::render(&outlook, context, &Environment::plain());
+    assert!(rendered(&context(&[])).contains(" 1 pod cannot be evicted.\n"));
+    let ignored = rendered(&Context { ignores_daemons: true, ..context(&[]) });
     assert!(ignored.contains(" Nothing is in the way.\n"), "{ignored}");
-    let hidden = told(&Context { ignores_daemons: true, budgets_are_hidden: true, ..context(&[]) });
+    let hidden = rendered(&Context { ignores_daemons: true, budgets_are_hidden: true, ..context(&[]) });
     assert!(
         hidden.contains(
             " Disruption budgets are not considered, as you may not list them. Nothing else is in the way.\n"
         ),
         "{hidden}"
     );
-    let ignored = told(&Context { ignores_daemons: true, ..context(&[]) });
+    let ignored = rendered(&Context { ignores_daemons: true, ..context(&[]) });
     assert!(
         ignored.contains(
             "    you can: run the node agent there (deploy/node-agent), or remove the manifests on the node\n"
         ),
         "what is given already is not advised: {ignored}"
     );
-    let refused = told(&Context { ignores_daemons: true, ..context(&["--force"]) });
+    let refused = rendered(&Context { ignores_daemons: true, ..context(&["--force"]) });
     let head = "Dry run: 1 node with 1 pod would be drained at once. Without --force it would be refused.\n";
     assert!(refused.starts_with(head), "{refused}");
-    let refused = told(&context(&["--force"]));
+    let refused = rendered(&context(&["--force"]));
     assert!(
         refused.contains(" 1 pod cannot be evicted. Without --force it would be refused.\n"),
         "{refused}"

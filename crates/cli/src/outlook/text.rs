@@ -32,7 +32,7 @@ pub fn render(outlook: &Outlook, context: &Context, environment: &Environment) -
     if !outlook.findings.is_empty() {
         text.push_str("\nFindings, most severe first\n");
         for finding in &outlook.findings {
-            text.push_str(&told(finding, context, environment));
+            text.push_str(&describe(finding, context, environment));
         }
     }
     text.push_str(&format!("\n{}", room(outlook)));
@@ -158,7 +158,7 @@ fn labels(entry: &DrainPlanEntry) -> String {
     kube::core::Selector::try_from(selector.clone()).map(|selector| selector.to_string()).unwrap_or_default()
 }
 
-fn told(finding: &Finding, context: &Context, environment: &Environment) -> String {
+fn describe(finding: &Finding, context: &Context, environment: &Environment) -> String {
     let sentence = finding.sentence();
     let sentence = match finding.severity() {
         Severity::Never | Severity::Loss | Severity::NoPlace => environment.alarming(&sentence),

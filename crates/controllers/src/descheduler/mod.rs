@@ -390,7 +390,7 @@ impl Controller {
                 None => Ok(()),
             };
             if is_last {
-                apply.told().await;
+                apply.flush().await;
             }
             Done::Saved(memory, saved)
         };

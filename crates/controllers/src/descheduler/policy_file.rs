@@ -11,7 +11,7 @@ use super::Policies;
 
 /// A file is looked at this often. The kubelet brings a changed ConfigMap within about a minute.
 const LOOK: Duration = Duration::from_secs(5);
-/// A file that is written anew may be gone, or empty, for a moment: only when it is so in this many looks in a row it is told.
+/// A file that is written anew may be gone, or empty, for a moment: only when it is so in this many looks in a row it is an event.
 const LOOKS: u32 = 2;
 
 /// Reads a policy.
@@ -36,11 +36,11 @@ fn understood(text: &str, path: &Path) -> Result<Policy, String> {
 
 /// The policy, and each that takes its place.
 pub fn follow(path: PathBuf) -> Policies {
-    futures::stream::unfold((path, Known::default()), |(path, mut known)| async {
+    futures::stream::unfold((path, PolicyFile::default()), |(path, mut file)| async {
         loop {
             let text = std::fs::read_to_string(&path);
-            if let Some(news) = known.look(text, &path) {
-                return Some((news, (path, known)));
+            if let Some(event) = file.look(text, &path) {
+                return Some((event, (path, file)));
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -48,36 +48,37 @@ pub fn follow(path: PathBuf) -> Policies {
     .boxed()
 }
 
-/// What was last told of a file.
+/// What was seen of the file.
 #[derive(Default)]
-struct Known {
-    told: Option<Told>,
-    /// In how many looks in a row there was nothing in it, since something was told.
+struct PolicyFile {
+    /// At the last event.
+    last: Option<LastContent>,
+    /// In how many looks in a row there was nothing in it, since it had something.
     looks_without: u32,
 }
 
 #[derive(PartialEq)]
-enum Told {
+enum LastContent {
     Text(String),
     /// It is gone, or there is nothing in it.
     Nothing,
 }
 
-impl Known {
-    /// What is to be told after a look at the file, if that is anything new. A file that is gone is told once, and so is that it is back.
+impl PolicyFile {
+    /// The event after a look at the file, if it has changed. There is one when the file is gone, and one when it is back.
     fn look(&mut self, text: io::Result<String>, path: &Path) -> Option<Result<Policy, String>> {
         let is_something = text.as_ref().is_ok_and(|text| !text.trim().is_empty());
         self.looks_without = if is_something { 0 } else { self.looks_without.saturating_add(1) };
-        let told = match &text {
-            Ok(text) if is_something => Told::Text(text.clone()),
-            _ => Told::Nothing,
+        let content = match &text {
+            Ok(text) if is_something => LastContent::Text(text.clone()),
+            _ => LastContent::Nothing,
         };
         // At the start there is nothing to hold on to.
-        let is_passing = !is_something && self.told.is_some() && self.looks_without < LOOKS;
-        if is_passing || self.told.as_ref() == Some(&told) {
+        let is_passing = !is_something && self.last.is_some() && self.looks_without < LOOKS;
+        if is_passing || self.last.as_ref() == Some(&content) {
             return None;
         }
-        self.told = Some(told);
+        self.last = Some(content);
         Some(text.map_err(|why| unreadable(path, &why)).and_then(|text| understood(&text, path)))
     }
 }
@@ -107,10 +108,10 @@ mod tests {
             ("it was empty", &[(Some(""), EMPTY), (Some(""), "."), (Some("a: b"), "takes no key a")]),
         ];
         for (case, looks) in cases {
-            let mut known = Known::default();
+            let mut file = PolicyFile::default();
             for (index, (text, expected)) in looks.iter().enumerate() {
                 let text = text.map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into());
-                let told = match known.look(text, Path::new("/policy.yaml")) {
+                let told = match file.look(text, Path::new("/policy.yaml")) {
                     None => ".".to_owned(),
                     Some(Ok(_)) => "ok".to_owned(),
                     Some(Err(why)) => why,

@@ -7,7 +7,8 @@ use usher_api::eviction_request::FAILED_API_EVICTIONS_MAX;
 use usher_api::workloads::Strategy;
 
 use super::{
-    Answer, Attempt, Case, Claim, Decision, Left, Refusal, RefusalReason, Room, SelectingBudget, message,
+    Answer, Attempt, Case, Claim, Decision, INTERCEPTOR_SILENT, Left, Refusal, RefusalReason, Room,
+    SelectingBudget, message,
 };
 use crate::decision::{About, Effect, Notice, limited};
 use crate::snapshot::{Pod, Request};
@@ -21,9 +22,7 @@ const EVERYBODY: &[About] = &[About::Request, About::Pod, About::Owner];
 
 pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, now: Timestamp) -> Decision {
     let request = case.request;
-    if let Some(deletion) = pod.deletion() {
-        let waiting_on =
-            WaitingOn::Termination { grace_ends: deletion, finalizers: pod.finalizers().to_vec() };
+    if let Some(waiting_on) = WaitingOn::termination(pod) {
         return terminating(request, waiting_on, now);
     }
     if left == Left::NoInterceptor && pod.names_interceptors && !request.interceptors_are_resolved {
@@ -122,7 +121,7 @@ fn evict(request: &Request, left: Left<'_>) -> Decision {
     let told = Notice::normal(&[About::Pod, About::Owner], "Evicting", message);
     let decision = Decision::default().act(Effect::Confirm).act(Effect::Evict).act(told);
     match left {
-        Left::Silent { .. } => decision.act(Notice::warning(EVERYBODY, "InterceptorSilent", why)),
+        Left::Silent { .. } => decision.act(Notice::warning(EVERYBODY, INTERCEPTOR_SILENT, why)),
         Left::Skipped { .. } | Left::OutOfTime { .. } => {
             decision.act(Notice::warning(EVERYBODY, "InterceptorsSkipped", why))
         }

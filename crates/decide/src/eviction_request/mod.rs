@@ -20,7 +20,8 @@ use usher_api::workloads::Strategy;
 
 pub use evict::BLOCKED_CONDITION;
 pub use refusal::{Answer, Attempt, LONGEST_PAUSE, SelectingBudget, recorded_refusal};
-pub use turn::{Left, Passing, Turn, is_nobodys, overdue_at, turn};
+pub(crate) use turn::overdue_at;
+pub use turn::{Left, Passing, Turn, is_nobodys, turn};
 pub use usher_api::{Refusal, RefusalReason};
 pub use withdrawal::WITHDRAWN;
 
@@ -29,6 +30,10 @@ use message::GivenTurn;
 use crate::decision::{self, About, Effect, Notice};
 use crate::snapshot::{Budget, Pod, Request};
 use crate::waiting_on::WaitingOn;
+
+/// The reasons of the events that tell of a turn: an interceptor is next, and the one before it was silent for too long.
+pub const INTERCEPTOR_SELECTED: &str = "InterceptorSelected";
+pub const INTERCEPTOR_SILENT: &str = "InterceptorSilent";
 
 /// What is decided on a request.
 pub type Decision = decision::Decision<Effect, WaitingOn>;
@@ -104,8 +109,7 @@ fn decide_turn(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision
         }
         Target::Found(pod) => pod,
     };
-    let may_be_withdrawn = request.status.eviction_request_cancellation_policy == Policy::Allow;
-    if request.requesters().next().is_none() && may_be_withdrawn {
+    if is_withdrawn(request) {
         return end::withdraw(request, now);
     }
     if let Some(left) = turn::none_left(case, now) {
@@ -130,6 +134,12 @@ fn decide_turn(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision
     }
 }
 
+/// Nobody asks any more, and the interceptor has not forbidden to stop.
+pub fn is_withdrawn(request: &Request) -> bool {
+    let may_be_withdrawn = request.status.eviction_request_cancellation_policy == Policy::Allow;
+    request.requesters().next().is_none() && may_be_withdrawn
+}
+
 /// The turn goes to `to`; what the one before said of its own progress does not hold any more.
 fn pass(request: &Request, to: &str, why: Passing<'_>, now: Timestamp) -> Decision {
     let message = GivenTurn { to, why, request }.to_string();
@@ -141,10 +151,10 @@ fn pass(request: &Request, to: &str, why: Passing<'_>, now: Timestamp) -> Decisi
     status.message.clone_from(&message);
     let effect = match why {
         Passing::Silent { .. } => {
-            Notice::warning(&[About::Request, About::Pod, About::Owner], "InterceptorSilent", message)
+            Notice::warning(&[About::Request, About::Pod, About::Owner], INTERCEPTOR_SILENT, message)
         }
         Passing::First | Passing::Completed { .. } => {
-            Notice::normal(&[About::Request], "InterceptorSelected", message)
+            Notice::normal(&[About::Request], INTERCEPTOR_SELECTED, message)
         }
     };
     let decision = Decision::default().act(Effect::WriteStatus(Box::new(status))).act(effect);

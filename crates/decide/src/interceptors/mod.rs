@@ -319,7 +319,7 @@ fn tell_unknown(
     workload: Owner,
     unknown: &UnknownStrategy,
 ) -> Decision {
-    let effect = tell_once(told, key, workload, "UnknownEvictionRequestStrategy", unknown.told());
+    let effect = tell_once(told, key, workload, "UnknownEvictionRequestStrategy", unknown.describe());
     effect.into_iter().fold(Decision::default(), Decision::act)
 }
 

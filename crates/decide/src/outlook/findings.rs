@@ -92,7 +92,7 @@ pub fn findings<'a>(
         let has_room = !misfits.contains(&pod.pod.key);
         groups.sort_in(pod, (wave, has_room), &shelf, workloads, now);
     }
-    groups.told()
+    groups.into_findings()
 }
 
 impl<'a> Groups<'a> {
@@ -236,7 +236,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    fn told(self) -> Vec<Finding> {
+    fn into_findings(self) -> Vec<Finding> {
         let mut all = Vec::new();
         all.extend(self.two_budgets.into_iter().map(|(budgets, pods)| Finding::TwoBudgets { budgets, pods }));
         all.extend(self.closed.into_values().map(|Closed { budget, pods, without_surge, without_room }| {
@@ -270,7 +270,7 @@ impl<'a> Groups<'a> {
             uncounted
                 .map(|(budget, pods)| Finding::UncountedBudget { budget: budget.budget.key.clone(), pods }),
         );
-        all.extend(self.slow.into_values().filter_map(Slow::told));
+        all.extend(self.slow.into_values().filter_map(Slow::into_finding));
         all.extend(self.interceptors.into_iter().map(|(class, (only_way, pods))| Finding::Interceptor {
             class: class.to_string(),
             only_way,
@@ -288,7 +288,7 @@ impl<'a> Groups<'a> {
 
 impl Slow<'_> {
     /// A budget slows the drain if the pods of a wave cannot all leave at once.
-    fn told(self) -> Option<Finding> {
+    fn into_finding(self) -> Option<Finding> {
         let at_once = self.budget.at_once().max(1);
         let room = usize::try_from(at_once).unwrap_or(1);
         let rounds: usize = self.by_wave.values().map(|pods| pods.div_ceil(room)).sum();

@@ -367,7 +367,7 @@ fn other_maintenances_of_the_same_nodes_are_named_with_who_waits() {
         object["metadata"]["finalizers"] = json!(["nodemaintenance.k8s.io/maintenance-completion"]);
         read_maintenance(object)
     };
-    let told = |other: Maintenance, plan: Value| {
+    let overlaps = |other: Maintenance, plan: Value| {
         let important = with(pod("q", "n1"), "/spec/priority", json!(5000));
         let mut cluster = cluster(
             vec![node("n1", "8"), node("n2", "8"), node("n3", "8")],
@@ -416,7 +416,7 @@ fn other_maintenances_of_the_same_nodes_are_named_with_who_waits() {
         ),
     ];
     for (number, (other, plan, wanted)) in rows.into_iter().enumerate() {
-        assert_eq!(told(other, plan), wanted, "row {number}");
+        assert_eq!(overlaps(other, plan), wanted, "row {number}");
     }
 }
 

@@ -128,6 +128,11 @@ impl Budget {
             }
     }
 
+    /// Whether the pod may be evicted now as far as this budget is concerned: it has room, or the pod passes without taking any.
+    pub fn admits(&self, pod: &Pod) -> bool {
+        self.allowed > 0 || self.lets_pass(pod)
+    }
+
     /// Nobody may go, although all of its pods are healthy and none is on its way out, or since it wants all that there are: only
     /// a change to the application or the budget can help.
     pub fn can_never_free(&self) -> bool {
@@ -183,6 +188,8 @@ impl From<&PodDisruptionBudget> for Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::PodOnWire;
+    use serde_json::json;
 
     #[test]
     fn what_helps_depends_on_the_form_of_the_budget() {
@@ -241,6 +248,32 @@ mod tests {
             assert_eq!(rule.keeps_all(pods), keeps_all, "{rule}");
             assert_eq!(rule.remedy(pods), remedy, "{rule}");
         }
+    }
+
+    #[test]
+    fn a_pod_may_go_where_there_is_room_or_none_is_needed() {
+        let pod = |phase: &str, ready: &str| {
+            let conditions = json!([{"type": "Ready", "status": ready}]);
+            let pod = json!({
+                "metadata": {"name": "web", "namespace": "shop", "uid": "u"}, "spec": {},
+                "status": {"phase": phase, "conditions": conditions},
+            });
+            Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap())
+        };
+        let budget = |allowed: i32| {
+            let budget = json!({
+                "metadata": {"name": "web", "namespace": "shop"},
+                "spec": {"minAvailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"},
+                "status": {
+                    "disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1,
+                },
+            });
+            Budget::from(&serde_json::from_value(budget).unwrap())
+        };
+        let (ready, unready, pending) =
+            (pod("Running", "True"), pod("Running", "False"), pod("Pending", "False"));
+        assert!(!budget(0).admits(&ready) && budget(1).admits(&ready));
+        assert!(budget(0).admits(&unready) && budget(0).admits(&pending));
     }
 
     #[test]

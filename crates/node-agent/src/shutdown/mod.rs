@@ -258,7 +258,7 @@ impl Shutdown {
                 Interceptions::new(self.client.clone(), events.clone(), self.clock.clone(), String::new());
             let tell = Effect::Tell { namespace: "".into(), workload, is_warning, reason, message };
             apply.carry_out(&tell).await.ok()?;
-            events.written().await;
+            events.flush().await;
             Some(())
         };
         let _ = tokio::time::timeout(TELL_WITHIN, telling).await;

@@ -1,0 +1,107 @@
+//! What would become of a pod that nobody asks to leave, if somebody asked now.
+
+use jiff::{SignedDuration, Timestamp};
+use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
+use usher_api::names::requester_finalizer;
+use usher_api::{EvictionRequestStatus, Interceptor};
+
+use super::{ManagerStep, RequestState, RequestWait};
+use crate::eviction_request::{Refusal, SelectingBudget};
+use crate::snapshot::{Budget, Pod, Request};
+
+/// What a request by this requester, with these interceptors, would wait for at first. `budgets` are those of the pod, if they may be
+/// read.
+pub fn forecast(
+    pod: &Pod,
+    interceptors: &[Interceptor],
+    requester: &str,
+    budgets: Option<&[&Budget]>,
+    now: Timestamp,
+) -> RequestWait {
+    let request = first_request(pod, interceptors, requester, now);
+    let wait = RequestState::of(&request, Some(pod), budgets, None, now).wait;
+    match several_budgets(pod, budgets.unwrap_or_default()) {
+        // The manager learns of it when it evicts; whoever knows the budgets knows the answer before.
+        Some(refusal) if wait == RequestWait::Manager(ManagerStep::Evict) => RequestWait::Refused(refusal),
+        _ => wait,
+    }
+}
+
+/// As the server would store it, with interceptors in the order of their turns.
+fn first_request(pod: &Pod, interceptors: &[Interceptor], requester: &str, now: Timestamp) -> Request {
+    Request {
+        rare: None,
+        key: pod.request_key(),
+        uid: "".into(),
+        resource_version: String::new(),
+        created: now,
+        is_deleting: false,
+        finalizers: requester_finalizer(requester).into_iter().collect(),
+        pod_name: pod.key.name.clone(),
+        pod_uid: pod.uid.clone(),
+        interceptors: interceptors.into(),
+        interceptors_are_resolved: true,
+        deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
+        is_progress_reported: false,
+        status: EvictionRequestStatus::default(),
+        is_progress_corrected: false,
+    }
+}
+
+/// The server evicts no pod that has more than one budget (rule 3 of `docs/eviction-rules.md`).
+fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
+    let asked = SelectingBudget::all(budgets, pod);
+    let names = asked.iter().map(|budget| budget.key.name.to_string()).collect();
+    (asked.len() > 1).then_some(Refusal::TwoBudgets { names })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{NOW, budget, pod};
+    use super::*;
+    use crate::snapshot::Phase;
+
+    fn of(pod: &Pod, interceptors: &[&str], budgets: Option<&[Budget]>) -> RequestWait {
+        let interceptor =
+            |class: &&str| Interceptor { interceptor_class: (*class).into(), priority: 1, role: None };
+        let interceptors: Vec<Interceptor> = interceptors.iter().map(interceptor).collect();
+        let budgets: Option<Vec<&Budget>> = budgets.map(|budgets| budgets.iter().collect());
+        forecast(pod, &interceptors, "a.example.com", budgets.as_deref(), NOW.parse().unwrap())
+    }
+
+    #[test]
+    fn the_first_interceptor_goes_first_whatever_budgets_say() {
+        let wait = RequestWait::Manager(ManagerStep::GiveTurn);
+        let two = [budget("a", 0), budget("b", 0)];
+        for budgets in [Some(&two[..]), Some(&[]), None] {
+            assert_eq!(of(&pod(None), &["db.example.com"], budgets), wait, "{budgets:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_without_interceptors_goes_as_its_budgets_let_it() {
+        let evict = RequestWait::Manager(ManagerStep::Evict);
+        assert_eq!(of(&pod(None), &[], Some(&[])), evict);
+        assert_eq!(of(&pod(None), &[], Some(&[budget("a", 1)])), evict);
+        assert_eq!(of(&pod(None), &[], None), RequestWait::HiddenBudgets);
+        let blocked = of(&pod(None), &[], Some(&[budget("a", 0)]));
+        assert!(blocked.is_blocked() && blocked.is_about_budgets(), "{blocked:?}");
+    }
+
+    #[test]
+    fn two_budgets_are_refused_unless_the_server_asks_none() {
+        let two = [budget("a", 1), budget("b", 0)];
+        let names = vec!["a".to_owned(), "b".to_owned()];
+        let refused = RequestWait::Refused(Refusal::TwoBudgets { names });
+        assert_eq!(of(&pod(None), &[], Some(&two)), refused);
+        let pending = Pod { phase: Phase::Pending, ..pod(None) };
+        assert_eq!(of(&pending, &[], Some(&two)), RequestWait::Manager(ManagerStep::Evict));
+    }
+
+    #[test]
+    fn a_pod_that_is_on_its_way_out_is_not_refused() {
+        let two = [budget("a", 1), budget("b", 0)];
+        let wait = of(&pod(Some("2026-01-01T12:00:20Z")), &[], Some(&two));
+        assert_eq!(wait.cause().reason, "Terminating");
+    }
+}
