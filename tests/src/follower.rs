@@ -217,7 +217,7 @@ impl Follower {
                     ensure!(event["object"]["code"] == 410, "{event}");
                     return Ok(true);
                 }
-                Next::Event(event) => self.learn(&event)?,
+                Next::Event(event) => self.observe(&event)?,
                 Next::Nothing => {
                     self.phase = Phase::Watching(events);
                     return Ok(false);
@@ -232,7 +232,7 @@ impl Follower {
         Ok(true)
     }
 
-    fn learn(&mut self, event: &Value) -> Result<()> {
+    fn observe(&mut self, event: &Value) -> Result<()> {
         let object = &event["object"];
         let version = number(&object["metadata"]["resourceVersion"])?;
         if event["type"] == "BOOKMARK" {

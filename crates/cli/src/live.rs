@@ -258,15 +258,15 @@ impl Live {
     pub async fn changed(&mut self) -> Result<Changed, Error> {
         let mut changed = Changed::default();
         if let Some(event) = self.events.next().await {
-            self.learn(event, &mut changed)?;
+            self.observe(event, &mut changed)?;
         }
         while let Some(Some(event)) = self.events.next().now_or_never() {
-            self.learn(event, &mut changed)?;
+            self.observe(event, &mut changed)?;
         }
         Ok(changed)
     }
 
-    fn learn(&mut self, event: LiveEvent, changed: &mut Changed) -> Result<(), Error> {
+    fn observe(&mut self, event: LiveEvent, changed: &mut Changed) -> Result<(), Error> {
         let event = match event {
             LiveEvent::Sketch(event) => match self.sift(event) {
                 Some(event) => LiveEvent::Request(event),
@@ -277,15 +277,15 @@ impl Live {
         let world = &mut self.world;
         match event {
             LiveEvent::Pod(event) => {
-                learn(&mut world.pods, &mut self.pods, event, Pod::from, |a, b| changed.pod(a, b));
+                observe(&mut world.pods, &mut self.pods, event, Pod::from, |a, b| changed.pod(a, b));
             }
             LiveEvent::Request(event) => {
                 let tell = |a: Option<&_>, b: Option<&_>| changed.request(a, b);
-                learn(&mut world.requests, &mut self.requests, event, Request::from, tell);
+                observe(&mut world.requests, &mut self.requests, event, Request::from, tell);
             }
             LiveEvent::Budget(event) => {
                 let tell = |a: Option<&_>, b: Option<&_>| changed.budget(a, b);
-                learn(&mut world.budgets, &mut self.budgets, event, Budget::from, tell);
+                observe(&mut world.budgets, &mut self.budgets, event, Budget::from, tell);
             }
             // It was sifted above.
             LiveEvent::Sketch(_) => {}
@@ -315,7 +315,7 @@ impl Live {
 }
 
 /// `tell` is given what was known before, and what is after.
-pub fn learn<K: Resource<DynamicType = ()>, V>(
+pub fn observe<K: Resource<DynamicType = ()>, V>(
     known: &mut BTreeMap<Key, V>,
     listed: &mut Listed,
     event: Event<Read<K>>,

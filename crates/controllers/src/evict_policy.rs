@@ -89,7 +89,7 @@ impl Reconciler for Controller {
     /// What was done, and what was not and why.
     type Done = (Vec<Effect>, Option<(Effect, Failure)>);
 
-    fn learn(&mut self, event: Event, _: Timestamp) {
+    fn observe(&mut self, event: Event, _: Timestamp) {
         let [pods, requests, namespaces, nodes] = &mut self.listed;
         match event {
             Event::Pod(event) => {

@@ -147,12 +147,12 @@ impl Reconciler for Controller {
     type Item = Item;
     type Done = Done;
 
-    fn learn(&mut self, event: Event, now: Timestamp) {
+    fn observe(&mut self, event: Event, now: Timestamp) {
         // Of what must not be read there is nothing to wait for.
         if event.is_listed() || matches!(event, Event::NotAllowed(_)) {
             self.listed.insert(event.plural());
         }
-        self.interceptor.learn(event, now);
+        self.interceptor.observe(event, now);
     }
 
     fn has_synced(&self) -> bool {

@@ -22,18 +22,18 @@ use crate::watch::{EventStream, sleep_until};
 /// So many items are worked on at a time.
 const AT_A_TIME: usize = 64;
 /// Calls under way may take so long when the controller is asked to stop.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
+const LONGEST_EXIT: Duration = Duration::from_secs(10);
 
 /// What a controller is, but for its loop.
 pub trait Reconciler: Send {
-    /// What its watches tell.
+    /// What its watches deliver.
     type Event: Send + 'static;
     /// What is reconciled, one at a time.
     type Item: Clone + Ord + Hash + Debug + Send + 'static;
     /// What came of the effects.
     type Done: Send + 'static;
 
-    fn learn(&mut self, event: Self::Event, now: Timestamp);
+    fn observe(&mut self, event: Self::Event, now: Timestamp);
 
     /// All watches have told what there is.
     fn has_synced(&self) -> bool;
@@ -54,7 +54,7 @@ pub trait Reconciler: Send {
     fn observer(&mut self) -> &mut dyn QueueObserver;
 
     /// The last thing to do when the controller is asked to stop, after all calls have finished.
-    fn farewell(&mut self) -> Option<BoxFuture<'static, ()>> {
+    fn before_exit(&mut self) -> Option<BoxFuture<'static, ()>> {
         None
     }
 }
@@ -107,7 +107,7 @@ pub async fn run<R: Reconciler>(
     loop {
         // What has happened already comes first, so that decisions are made on what is, not on what was.
         while let Some(Some(event)) = events.next().now_or_never() {
-            work.learn(event);
+            work.observe(event);
         }
         work.start(clock.now());
         let sleep = sleep_until(&clock, work.queue.next_time());
@@ -115,7 +115,7 @@ pub async fn run<R: Reconciler>(
             biased;
             () = &mut stop => break,
             event = events.next() => match event {
-                Some(event) => work.learn(event),
+                Some(event) => work.observe(event),
                 None => return,
             },
             Some((item, done)) = work.under_way.next() => work.finish(&item, done),
@@ -126,11 +126,11 @@ pub async fn run<R: Reconciler>(
         while let Some((item, done)) = work.under_way.next().await {
             work.finish(&item, done);
         }
-        if let Some(farewell) = work.reconciler.farewell() {
-            farewell.await;
+        if let Some(before_exit) = work.reconciler.before_exit() {
+            before_exit.await;
         }
     };
-    if tokio::time::timeout(LONGEST_FAREWELL, finished).await.is_err() {
+    if tokio::time::timeout(LONGEST_EXIT, finished).await.is_err() {
         tracing::warn!("calls were still under way at the end; the next leader goes on");
     }
 }
@@ -147,9 +147,9 @@ struct Loop<R: Reconciler> {
 }
 
 impl<R: Reconciler> Loop<R> {
-    fn learn(&mut self, event: R::Event) {
+    fn observe(&mut self, event: R::Event) {
         let (now, reconciler) = (self.clock.now(), &mut self.reconciler);
-        if guarded(|| reconciler.learn(event, now)) == Err(Panicked) {
+        if guarded(|| reconciler.observe(event, now)) == Err(Panicked) {
             tracing::error!("an event could not be taken in: a defect of Usher");
             reconciler.observer().failed(&Failure::Panicked);
         }

@@ -80,7 +80,7 @@ impl Matching {
     /// The selectors that match a shape.
     pub fn of_shape(&mut self, generation: u64, shape: &Arc<Shape>) -> &[u32] {
         if !self.shapes.contains_key(&generation) {
-            let selectors = self.learn(generation, shape);
+            let selectors = self.observe(generation, shape);
             self.shapes.insert(generation, Matched { shape: shape.clone(), selectors });
         }
         self.shapes.get(&generation).map_or(&[], |matched| &matched.selectors)
@@ -91,7 +91,7 @@ impl Matching {
         self.selectors.get(selector as usize).map_or(&[], |matcher| &matcher.shapes)
     }
 
-    fn learn(&mut self, generation: u64, shape: &Arc<Shape>) -> Vec<u32> {
+    fn observe(&mut self, generation: u64, shape: &Arc<Shape>) -> Vec<u32> {
         let namespace: Box<str> = shape.namespace.as_ref().into();
         let mut matching = Vec::new();
         let mut try_all = |candidates: &[u32], selectors: &mut Vec<Matcher>| {

@@ -1,6 +1,6 @@
 //! A cycle, from what changed since the last one to the plan.
 //!
-//! Plugins learn pods as they come and forget them as they go. A cycle first brings them up to date with what changed: pods, nodes, and
+//! Plugins observe pods as they come and forget them as they go. A cycle first brings them up to date with what changed: pods, nodes, and
 //! the time where something waits for it. Then all deschedule plugins of all profiles run, and after them all that balance.
 
 use std::cmp::Reverse;
@@ -258,7 +258,7 @@ impl Known {
         let mut wakes = Vec::new();
         for slot in slots {
             for profile in &mut self.profiles {
-                profile.learn(cluster, &self.nodes, slot, now, &mut wakes);
+                profile.observe(cluster, &self.nodes, slot, now, &mut wakes);
             }
             if let Some(first) = wakes.iter().filter(|second| **second > now.as_second()).min() {
                 self.wakes.push(Reverse((*first, slot)));
@@ -356,7 +356,7 @@ impl Balancing {
         for slot in self.without.difference(without) {
             if let Some(info) = info(*slot) {
                 // When to look at it again was found out when it came.
-                self.plugin.learn(&info, &mut Vec::new());
+                self.plugin.observe(&info, &mut Vec::new());
             }
         }
         for slot in without.difference(&self.without) {
@@ -375,7 +375,7 @@ impl ProfileState {
         }))
     }
 
-    fn learn(
+    fn observe(
         &mut self,
         cluster: &Cluster,
         nodes: &NodeList,
@@ -386,13 +386,13 @@ impl ProfileState {
         if let Some(replicas) = &mut self.replicas {
             replicas.forget(slot);
             if let Some(shape) = cluster.pod(slot).and_then(|pod| cluster.shape(pod.shape)) {
-                replicas.learn(slot, shape);
+                replicas.observe(slot, shape);
             }
         }
         match self.evictor.info(cluster, nodes, slot, now) {
             Some(info) => {
                 wakes.extend(self.evictor.old_enough_at(info.pod));
-                self.plugins_that_count(slot).for_each(|plugin| plugin.learn(&info, wakes));
+                self.plugins_that_count(slot).for_each(|plugin| plugin.observe(&info, wakes));
             }
             None => self.plugins_that_count(slot).for_each(|plugin| plugin.forget(slot)),
         }

@@ -18,7 +18,7 @@ struct Owner {
 
 impl Replicas {
     /// Any pod, bound or not: all of them are replicas.
-    pub fn learn(&mut self, slot: u32, shape: &Shape) {
+    pub fn observe(&mut self, slot: u32, shape: &Shape) {
         let [owner] = &*shape.owners else {
             return;
         };

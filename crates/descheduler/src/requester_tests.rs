@@ -27,7 +27,7 @@ fn request(uid: &str, by: &[&str], created: i64, more: Value) -> Arc<Request> {
     Arc::new(serde_json::from_value::<RequestOnWire>(object).unwrap().into())
 }
 
-fn learn(requester: &mut Requester, request: Arc<Request>) {
+fn observe(requester: &mut Requester, request: Arc<Request>) {
     let created = request.created;
     requester.request_changed(&request.key.clone(), Some(request), created);
 }
@@ -106,10 +106,10 @@ const MOVING: PodMarks = PodMarks { in_progress: true, ..EVICT_ONLY };
 #[test]
 fn requests_by_anybody_count_from_the_start_of_a_cycle() {
     let mut requester = Requester::default();
-    learn(&mut requester, request("a", &["example.com"], 0, json!({})));
-    learn(&mut requester, request("b", &[REQUESTER, "example.com"], 0, json!({})));
+    observe(&mut requester, request("a", &["example.com"], 0, json!({})));
+    observe(&mut requester, request("b", &[REQUESTER, "example.com"], 0, json!({})));
     // Withdrawn by all, and about to go.
-    learn(&mut requester, request("c", &[], 0, json!({})));
+    observe(&mut requester, request("c", &[], 0, json!({})));
     let (told, effects) = in_progress(&mut requester, at(1));
     assert_eq!((told.is_leaving("a"), told.is_leaving("b"), told.is_leaving("c")), (true, true, false));
     assert_eq!(told.asked("b").unwrap().by.len(), 2);
@@ -136,7 +136,7 @@ fn a_request_that_no_watch_has_told_of_counts_all_the_same() {
 #[test]
 fn what_takes_too_long_is_given_up_and_not_asked_again_at_once() {
     let mut requester = Requester::default();
-    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
     assert!(in_progress(&mut requester, at(3599)).1.is_empty());
     let (told, effects) = in_progress(&mut requester, at(3600));
     assert!(!told.is_leaving("a"), "its place is free");
@@ -161,8 +161,8 @@ fn a_cool_down_outlives_a_restart() {
 fn what_the_interceptor_forbids_is_not_withdrawn_and_counts() {
     let mut requester = Requester::default();
     let forbids = json!({"status": {"evictionRequestCancellationPolicy": "Forbid"}});
-    learn(&mut requester, request("a", &[REQUESTER], 0, forbids.clone()));
-    learn(&mut requester, request("b", &[], 0, forbids));
+    observe(&mut requester, request("a", &[REQUESTER], 0, forbids.clone()));
+    observe(&mut requester, request("b", &[], 0, forbids));
     let (told, effects) = in_progress(&mut requester, at(90_000));
     assert!(told.is_leaving("a") && told.is_leaving("b") && effects.is_empty());
     for _ in 0..5 {
@@ -173,7 +173,7 @@ fn what_the_interceptor_forbids_is_not_withdrawn_and_counts() {
 #[test]
 fn requests_of_others_are_neither_given_up_nor_withdrawn() {
     let mut requester = Requester::default();
-    learn(&mut requester, request("a", &["example.com"], 0, json!({})));
+    observe(&mut requester, request("a", &["example.com"], 0, json!({})));
     assert!(in_progress(&mut requester, at(90_000)).1.is_empty());
     for _ in 0..5 {
         assert!(requester.decide(&plan(&[]), at(90_000)).is_empty());
@@ -183,7 +183,7 @@ fn requests_of_others_are_neither_given_up_nor_withdrawn() {
 #[test]
 fn a_request_that_no_plugin_wants_any_more_is_withdrawn_after_two_cycles_and_its_pod_left_alone() {
     let mut requester = Requester::default();
-    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
     assert!(requester.decide(&plan(&["a"]), at(1)).is_empty());
     assert!(requester.decide(&plan(&[]), at(2)).is_empty());
     assert!(requester.decide(&plan(&["a"]), at(3)).is_empty(), "it is wanted again");
@@ -193,7 +193,7 @@ fn a_request_that_no_plugin_wants_any_more_is_withdrawn_after_two_cycles_and_its
     assert_eq!(memory_of(&effects).cooling, cooling(&[("a", 3605)]).cooling);
     assert_eq!(withdrawn(&effects), [("a", Withdrawal::NotNeeded)]);
     let mut once = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
-    learn(&mut once, request("a", &[REQUESTER], 0, json!({})));
+    observe(&mut once, request("a", &[REQUESTER], 0, json!({})));
     assert_eq!(withdrawn(&once.decide(&plan(&[]), at(1))).len(), 1, "there is no other cycle");
 }
 
@@ -201,7 +201,7 @@ fn a_request_that_no_plugin_wants_any_more_is_withdrawn_after_two_cycles_and_its
 fn a_cycle_without_nodes_says_nothing_of_who_is_still_wanted_and_one_that_met_a_limit_does() {
     let stopped_by = |by: Stop| {
         let mut requester = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
-        learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+        observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
         let stops = vec![Stopped { by, plugin: None, pods: 0, places: BTreeMap::new() }];
         withdrawn(&requester.decide(&Plan { stops, ..plan(&[]) }, at(1))).len()
     };
@@ -212,7 +212,7 @@ fn a_cycle_without_nodes_says_nothing_of_who_is_still_wanted_and_one_that_met_a_
 #[test]
 fn a_request_that_is_given_up_counts_for_others_who_want_the_pod_to_leave() {
     let mut requester = Requester::default();
-    learn(&mut requester, request("a", &[REQUESTER, "drain.example.com"], 0, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER, "drain.example.com"], 0, json!({})));
     let (told, effects) = in_progress(&mut requester, at(3600));
     assert_eq!(withdrawn(&effects).len(), 1);
     assert_eq!(told.asked("a").unwrap().by, ["drain.example.com"]);
@@ -223,7 +223,7 @@ fn a_request_that_somebody_deletes_is_withdrawn_after_a_minute() {
     let mut requester = Requester::default();
     let mut deleted = (*request("a", &[REQUESTER], 0, json!({}))).clone();
     deleted.rare.get_or_insert_default().deleted = Some(at(10));
-    learn(&mut requester, Arc::new(deleted));
+    observe(&mut requester, Arc::new(deleted));
     assert!(in_progress(&mut requester, at(69)).1.is_empty(), "that of a pod that is gone ends by itself");
     let (told, effects) = in_progress(&mut requester, at(70));
     assert_eq!(withdrawn(&effects), [("a", Withdrawal::Deleted)]);
@@ -243,7 +243,7 @@ fn requests_of_another_descheduler_count_and_are_left_alone() {
             "spec": {"podRef": {"name": uid, "uid": uid}, "progressDeadlineSeconds": 1800},
         });
         let request: Request = serde_json::from_value::<RequestOnWire>(request).unwrap().into();
-        learn(&mut requester, Arc::new(request));
+        observe(&mut requester, Arc::new(request));
     }
     let (told, effects) = in_progress(&mut requester, at(90_000));
     assert!(!told.is_leaving("a") && told.is_leaving("b"));
@@ -254,14 +254,14 @@ fn requests_of_another_descheduler_count_and_are_left_alone() {
 fn what_was_asked_and_is_there_is_not_paused_for_an_answer_that_was_lost() {
     let mut requester = Requester::default();
     requester.asked(&proposal("a"), &Asked::Unknown, at(0));
-    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
     assert_eq!(in_progress(&mut requester, at(1)).0.cools_until("a"), None);
 }
 
 #[test]
 fn a_pod_that_terminates_is_left_to_it() {
     let mut requester = Requester::default();
-    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
     requester.pod_changed(&id("a"), PodMarks { is_terminating: true, ..PodMarks::default() }, at(1));
     assert!(in_progress(&mut requester, at(90_000)).1.is_empty());
     for _ in 0..5 {
@@ -448,7 +448,7 @@ fn a_pod_that_cannot_be_asked_is_tried_later_and_later() {
 fn no_more_cool_downs_are_remembered_than_fit_into_an_object() {
     let mut requester = Requester::default();
     for at_ in 0..3_000 {
-        learn(&mut requester, request(&format!("{at_:036}"), &[REQUESTER], at_, json!({})));
+        observe(&mut requester, request(&format!("{at_:036}"), &[REQUESTER], at_, json!({})));
     }
     let (_, effects) = in_progress(&mut requester, at(90_000));
     let Effect::Remember(all) = &effects[0] else { panic!("{:?}", effects[0]) };
@@ -571,7 +571,7 @@ fn that_a_pod_was_moved_is_remembered_before_it_is_asked_and_as_long_as_its_repl
     assert_eq!(until(&mut after_a_restart, 3600), None);
     // It takes its time to leave, and only then its replacement comes. The request is written by another clock, that of pods.
     requester.asked(&proposal("a"), &Asked::Requested, at(0));
-    learn(&mut requester, request("a", &[REQUESTER], 100, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER], 100, json!({})));
     let (told, _) = in_progress(&mut requester, at(3000));
     assert_eq!(told.asked("a").unwrap().moved.as_ref().unwrap().asked, at(100));
     requester.request_changed(&Key::new("ns", "a"), None, at(3000));
@@ -633,8 +633,8 @@ fn another_pod_of_the_same_name_changes_nothing_for_the_one_before_it() {
         Arc::new(request)
     };
     let mut requester = Requester::default();
-    learn(&mut requester, asks("old"));
-    learn(&mut requester, asks("new"));
+    observe(&mut requester, asks("old"));
+    observe(&mut requester, asks("new"));
     let (told, _) = in_progress(&mut requester, at(1));
     assert!(told.is_leaving("old") && told.is_leaving("new"));
     requester.remembered(Memory {
@@ -658,7 +658,7 @@ fn a_pod_that_is_over_is_neither_moved_nor_leaving() {
     requester.pod_changed(&id("b"), MOVING, at(0));
     requester.pod_changed(&id("c"), EVICT_ONLY, at(0));
     requester.asked(&proposal("c"), &Asked::InBackground, at(0));
-    learn(&mut requester, request("d", &[REQUESTER, "example.com"], 0, json!({})));
+    observe(&mut requester, request("d", &[REQUESTER, "example.com"], 0, json!({})));
     let (told, _) = in_progress(&mut requester, at(1));
     assert_eq!(["a", "b", "c", "d"].map(|uid| told.is_leaving(uid)), [false, true, true, true]);
     requester.pod_changed(&id("b"), over(MOVING), at(2));
@@ -673,7 +673,7 @@ fn a_pod_that_is_over_is_neither_moved_nor_leaving() {
 fn a_pod_whose_request_somebody_else_has_withdrawn_is_left_alone_for_a_while() {
     let gone = |before: &Arc<Request>, after: Option<Arc<Request>>, marks: PodMarks| {
         let mut requester = Requester::default();
-        learn(&mut requester, before.clone());
+        observe(&mut requester, before.clone());
         requester.pod_changed(&id("a"), marks, at(1));
         requester.request_changed(&before.key, after, at(0));
         requester.request_was(before, at(2));
@@ -691,7 +691,7 @@ fn a_pod_whose_request_somebody_else_has_withdrawn_is_left_alone_for_a_while() {
     assert_eq!(gone(&ours, None, PodMarks { is_terminating: true, ..marks }), None, "it has served");
     // One that this descheduler withdraws has its pause already, and gets no longer one.
     let mut requester = Requester::default();
-    learn(&mut requester, ours.clone());
+    observe(&mut requester, ours.clone());
     assert_eq!(withdrawn(&in_progress(&mut requester, at(3600)).1).len(), 1);
     requester.request_changed(&ours.key, None, at(0));
     requester.request_was(&ours, at(3700));
@@ -709,7 +709,7 @@ fn a_request_that_cannot_be_withdrawn_is_tried_again_and_counts() {
     };
     let mut requester = Requester::default();
     let stuck = request("a", &[REQUESTER], 0, json!({}));
-    learn(&mut requester, stuck.clone());
+    observe(&mut requester, stuck.clone());
     let (told, effects) = in_progress(&mut requester, at(3600));
     assert!(!told.is_leaving("a") && gives_place(&effects), "its place is given to others");
     requester.not_withdrawn(&stuck.key);
@@ -730,31 +730,31 @@ fn a_request_that_is_not_needed_is_tried_in_every_cycle_until_it_is_withdrawn_al
     let mut requester = Requester::default();
     let made = request("a", &[REQUESTER], 0, json!({}));
     requester.asked(&proposal("a"), &Asked::Requested, at(0));
-    learn(&mut requester, made.clone());
+    observe(&mut requester, made.clone());
     assert_eq!([60, 120].map(|now| withdrawn(&cycle(&mut requester, now)).len()), [0, 1]);
     for now in [180, 240] {
         requester.not_withdrawn(&made.key);
-        learn(&mut requester, made.clone());
+        observe(&mut requester, made.clone());
         assert_eq!(withdrawn(&cycle(&mut requester, now)), [("a", Withdrawal::NotNeeded)], "{now}");
     }
     let mut restarted = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
     restarted.remembered(requester.memory());
-    learn(&mut restarted, made.clone());
+    observe(&mut restarted, made.clone());
     restarted.synced(|_| true, at(300));
     assert_eq!(withdrawn(&cycle(&mut restarted, 300)).len(), 1);
     // It is withdrawn at last. When it is asked again nobody has counted yet.
     requester.request_changed(&made.key, None, at(300));
     requester.request_was(&made, at(300));
     requester.asked(&proposal("a"), &Asked::Requested, at(4000));
-    learn(&mut requester, request("a", &[REQUESTER], 4000, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER], 4000, json!({})));
     assert_eq!([4060, 4120].map(|now| withdrawn(&cycle(&mut requester, now)).len()), [0, 1]);
 }
 
 #[test]
 fn what_takes_too_long_while_a_cycle_goes_on_keeps_its_place_until_the_next_one_withdraws_it() {
     let mut requester = Requester::default();
-    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
-    learn(&mut requester, request("b", &[REQUESTER], 1, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    observe(&mut requester, request("b", &[REQUESTER], 1, json!({})));
     let names = |effects: &[Effect]| -> Vec<String> {
         withdrawn(effects).into_iter().map(|(uid, _)| uid.to_owned()).collect()
     };
@@ -775,7 +775,7 @@ fn nothing_is_kept_of_a_request_that_came_after_its_pod_had_gone() {
     let mut requester = Requester::default();
     requester.pod_gone(&id("a"), at(0));
     let late = request("a", &[REQUESTER], 0, json!({}));
-    learn(&mut requester, late.clone());
+    observe(&mut requester, late.clone());
     let _ = requester.decide(&plan(&[]), at(1));
     requester.request_changed(&late.key, None, at(2));
     assert!(requester.asked.is_empty() && requester.unwanted.is_empty() && requester.begun.is_empty());
@@ -785,7 +785,7 @@ fn nothing_is_kept_of_a_request_that_came_after_its_pod_had_gone() {
 fn cycles_between_those_of_the_interval_do_not_count_for_what_is_not_needed() {
     let options = Options { interval: SignedDuration::from_secs(60), ..Options::default() };
     let mut requester = Requester::new(options);
-    learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+    observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
     for (now, withdraws) in [(0, 0), (5, 0), (59, 0), (60, 1)] {
         assert_eq!(withdrawn(&requester.decide(&plan(&[]), at(now))).len(), withdraws, "{now}");
     }
@@ -801,7 +801,7 @@ fn a_request_that_somebody_withdrew_while_no_descheduler_ran_leaves_its_pod_alon
     // Of these one has its request still, one is gone and one is about to go.
     let mut second = Requester::default();
     second.remembered(memory);
-    learn(&mut second, request("b", &[REQUESTER], 0, json!({})));
+    observe(&mut second, request("b", &[REQUESTER], 0, json!({})));
     second.pod_changed(&id("d"), PodMarks { is_terminating: true, ..PodMarks::default() }, at(10));
     second.synced(|pod| *pod != id("c"), at(10));
     let (told, effects) = in_progress(&mut second, at(10));
@@ -810,7 +810,7 @@ fn a_request_that_somebody_withdrew_while_no_descheduler_ran_leaves_its_pod_alon
     assert_eq!((saved.cooling.len(), saved.asked.len()), (1, 1), "and that is remembered");
     // What a descheduler has withdrawn itself is not taken for that when its cool-down is over.
     let mut third = Requester::default();
-    learn(&mut third, request("b", &[REQUESTER], 0, json!({})));
+    observe(&mut third, request("b", &[REQUESTER], 0, json!({})));
     let (_, effects) = in_progress(&mut third, at(3600));
     assert!(memory_of(&effects).asked.is_empty());
 }
@@ -830,7 +830,7 @@ fn that_a_pod_could_not_be_asked_outlives_a_restart() {
 #[test]
 fn a_cycle_that_goes_on_asks_others_and_withdraws_nothing_twice() {
     let mut requester = Requester::default();
-    learn(&mut requester, request("old", &[REQUESTER], 0, json!({})));
+    observe(&mut requester, request("old", &[REQUESTER], 0, json!({})));
     let (_, effects) = in_progress(&mut requester, at(3600));
     assert_eq!(withdrawn(&effects).len(), 1);
     requester.asked(&proposal("a"), &Asked::Requested, at(3600));
@@ -875,7 +875,7 @@ fn the_time_of_a_replacement_begins_when_its_pod_is_gone_however_it_leaves() {
     let never_given_up = || Requester::new(Options { time_to_live: None, ..Options::default() });
     let mut requested = never_given_up();
     let _ = requested.decide(&owned("a", DUPLICATE), at(0));
-    learn(&mut requested, request("a", &[REQUESTER], 0, json!({})));
+    observe(&mut requested, request("a", &[REQUESTER], 0, json!({})));
     let mut in_background = never_given_up();
     in_background.pod_changed(&id("a"), EVICT_ONLY, at(0));
     let _ = in_background.decide(&owned("a", DUPLICATE), at(0));
@@ -904,10 +904,10 @@ fn a_problem_of_one_profile_or_plugin_keeps_only_its_own_requests_from_being_wit
         let mut requester = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
         for proposal in [of("a", "one", utilization), of("b", "one", taints), of("c", "two", utilization)] {
             requester.asked(&proposal, &Asked::Requested, at(0));
-            learn(&mut requester, request(&proposal.pod.uid, &[REQUESTER], 0, json!({})));
+            observe(&mut requester, request(&proposal.pod.uid, &[REQUESTER], 0, json!({})));
         }
         // Of an older version, which did not say by whom.
-        learn(&mut requester, request("d", &[REQUESTER], 0, json!({})));
+        observe(&mut requester, request("d", &[REQUESTER], 0, json!({})));
         let effects = requester.decide(&Plan { problems, ..plan(&[]) }, at(1));
         withdrawn(&effects).into_iter().map(|(uid, _)| uid.to_owned()).collect::<Vec<_>>()
     };
@@ -927,7 +927,7 @@ fn what_is_remarked_of_a_policy_keeps_no_request_from_being_withdrawn() {
     let silent = Problem::UnknownPriorityClass { profile: "p".into(), class: "c".into() };
     for (problem, is_withdrawn) in [(remark.unwrap(), true), (unknown, true), (silent, false)] {
         let mut requester = Requester::default();
-        learn(&mut requester, request("a", &[REQUESTER], 0, json!({})));
+        observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
         let plan = Plan { problems: vec![problem.clone()], ..Plan::default() };
         let mut effects = Vec::new();
         for cycle in 1..=2 {

@@ -114,9 +114,9 @@ pub async fn run_until(
             biased;
             () = &mut stop => break,
             Some(told) = streams.next() => {
-                agent.learn(told);
+                agent.observe(told);
                 while let Some(Some(told)) = streams.next().now_or_never() {
-                    agent.learn(told);
+                    agent.observe(told);
                 }
             }
             Ok(()) = beside.shutdown.changed() => {}
@@ -246,7 +246,7 @@ impl Agent {
         self.node.is_some() && self.pods.is_listed && self.following.values().all(|it| it.is_listed)
     }
 
-    fn learn(&mut self, event: WatchEvent) {
+    fn observe(&mut self, event: WatchEvent) {
         match event {
             WatchEvent::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
                 if let Ok(node) = node.read() {
@@ -263,12 +263,12 @@ impl Agent {
                 self.node.get_or_insert(None);
             }
             WatchEvent::Node(watcher::Event::Init) => {}
-            WatchEvent::Pod(event) => self.learn_pod(event),
-            WatchEvent::Request(key, event) => self.learn_request(&key, event),
+            WatchEvent::Pod(event) => self.observe_pod(event),
+            WatchEvent::Request(key, event) => self.observe_request(&key, event),
         }
     }
 
-    fn learn_pod(&mut self, event: watcher::Event<Lenient<PodOnWire>>) {
+    fn observe_pod(&mut self, event: watcher::Event<Lenient<PodOnWire>>) {
         match event {
             watcher::Event::Init => self.pods.listed.clear(),
             watcher::Event::InitDone => {
@@ -302,7 +302,7 @@ impl Agent {
         }
     }
 
-    fn learn_request(&mut self, key: &Key, event: watcher::Event<Lenient<RequestOnWire>>) {
+    fn observe_request(&mut self, key: &Key, event: watcher::Event<Lenient<RequestOnWire>>) {
         let Some(following) = self.following.get_mut(key) else { return };
         match event {
             watcher::Event::Init => following.is_there = false,

@@ -307,7 +307,7 @@ impl Runner {
             }
             failed |= !outcome.succeeded() && !outcome.is_moot();
             if let (Action::AskScale { namespace, owner }, Some(scale)) = (action, outcome.scale) {
-                self.view.learn_scale(&namespace, &owner, scale, self.now());
+                self.view.observe_scale(&namespace, &owner, scale, self.now());
                 self.queue.add(task.clone());
             }
         }

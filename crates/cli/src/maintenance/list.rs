@@ -12,7 +12,7 @@ use usher_decide::snapshot::Key;
 
 use super::rows::{Changes, table};
 use crate::arguments::Connection;
-use crate::live::{Listed, learn};
+use crate::live::{Listed, observe};
 use crate::output::{Output, Structured, list_of, name_of};
 use crate::reading::Read;
 use crate::screen::Screen;
@@ -88,7 +88,7 @@ async fn follow(
     loop {
         tokio::select! {
             event = events.next() => match event {
-                Some(Ok(event)) => learn(&mut known, &mut listed, event, |object| object, |_, _| {}),
+                Some(Ok(event)) => observe(&mut known, &mut listed, event, |object| object, |_, _| {}),
                 Some(Err(watcher::Error::InitialListFailed(why))) if !listed.is_done => return Err(why.into()),
                 _ => {}
             },

@@ -262,7 +262,7 @@ struct Controller {
 }
 
 impl Controller {
-    fn learn_node(&mut self, event: OfClusterKind<Node>, now: Timestamp) {
+    fn observe_node(&mut self, event: OfClusterKind<Node>, now: Timestamp) {
         if let WatchEvent::Applied(Whole(node)) = &event {
             self.cluster.set_node(node);
         }
@@ -278,7 +278,7 @@ impl Controller {
         }
     }
 
-    fn learn_pod(&mut self, event: OfKind<Pod>, now: Timestamp) {
+    fn observe_pod(&mut self, event: OfKind<Pod>, now: Timestamp) {
         if let WatchEvent::Applied(Whole(pod)) = &event {
             self.cluster.set_pod(pod);
             let (id, marks) = (id_of(pod), PodMarks::of(pod));
@@ -320,7 +320,7 @@ impl Controller {
         self.observer.under_way(self.requester.under_way());
     }
 
-    fn learn_policy(&mut self, policy: Result<Policy, String>) {
+    fn observe_policy(&mut self, policy: Result<Policy, String>) {
         self.observer.policy(policy.is_ok());
         match policy {
             Ok(policy) => {
@@ -449,7 +449,7 @@ impl Reconciler for Controller {
     type Item = Cycle;
     type Done = Done;
 
-    fn learn(&mut self, event: Event, now: Timestamp) {
+    fn observe(&mut self, event: Event, now: Timestamp) {
         let (kind, is_told) = match &event {
             Event::Node(event) => ("nodes", event.is_listed()),
             Event::Pod(event) => ("pods", event.is_listed()),
@@ -466,8 +466,8 @@ impl Reconciler for Controller {
         }
         let cluster = &mut self.cluster;
         match event {
-            Event::Node(event) => self.learn_node(event, now),
-            Event::Pod(event) => self.learn_pod(event, now),
+            Event::Node(event) => self.observe_node(event, now),
+            Event::Pod(event) => self.observe_pod(event, now),
             Event::Namespace(event) => {
                 if let WatchEvent::Applied(Whole(namespace)) = &event {
                     cluster.set_namespace(namespace);
@@ -512,7 +512,7 @@ impl Reconciler for Controller {
                 }
                 self.observer.under_way(self.requester.under_way());
             }
-            Event::Policy(policy) => self.learn_policy(*policy),
+            Event::Policy(policy) => self.observe_policy(*policy),
             Event::Remembered(memory) => self.requester.remembered(memory),
         }
         if self.requester.is_unsaved() && !self.options.dry_run {
@@ -627,7 +627,7 @@ impl Reconciler for Controller {
     }
 
     /// What was read before is part of it, so that nothing is saved before that.
-    fn farewell(&mut self) -> Option<BoxFuture<'static, ()>> {
+    fn before_exit(&mut self) -> Option<BoxFuture<'static, ()>> {
         let memory = self.requester.unsaved().filter(|_| self.has_synced() && !self.options.dry_run)?;
         let apply = self.apply.clone();
         let save = async move {

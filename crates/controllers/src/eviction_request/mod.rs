@@ -115,7 +115,7 @@ impl Reconciler for Controller {
     type Item = Item;
     type Done = Done;
 
-    fn learn(&mut self, event: Event, now: Timestamp) {
+    fn observe(&mut self, event: Event, now: Timestamp) {
         let concerned = match event {
             Event::Pod(WatchEvent::Applied(pod)) => self.index.pod_seen(pod),
             Event::Pod(WatchEvent::Deleted(key)) => self.index.pod_gone(&key).into_iter().collect(),

@@ -43,7 +43,7 @@ struct Knowledge {
 }
 
 impl Knowledge {
-    fn learn(&mut self, lease: Option<Lease>, times: &Times) {
+    fn observe(&mut self, lease: Option<Lease>, times: &Times) {
         if let Some(lease) = &lease {
             let version = lease.metadata.resource_version.clone().unwrap_or_default();
             if self.seen.as_ref().is_none_or(|seen| seen.version != version) {
@@ -196,7 +196,7 @@ impl Election {
 
     async fn look(&self, known: &mut Knowledge) -> Result<(), Error> {
         let lease = self.leases.get_opt(&self.name).await?;
-        known.learn(lease, &self.times);
+        known.observe(lease, &self.times);
         Ok(())
     }
 
@@ -225,7 +225,7 @@ impl Election {
         } else {
             self.leases.create(&PostParams::default(), &lease).await?
         };
-        known.learn(Some(written), &self.times);
+        known.observe(Some(written), &self.times);
         Ok(())
     }
 }

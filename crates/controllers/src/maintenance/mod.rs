@@ -96,7 +96,7 @@ impl Reconciler for Controller {
     type Item = Item;
     type Done = Done;
 
-    fn learn(&mut self, event: Event, now: Timestamp) {
+    fn observe(&mut self, event: Event, now: Timestamp) {
         self.has_changed = true;
         match event {
             Event::Maintenance(event) => match event {

@@ -222,7 +222,7 @@ impl Default for DaemonSets {
 }
 
 impl WorkloadInterceptor for DaemonSets {
-    fn learn(&mut self, event: Event, _: Timestamp) {
+    fn observe(&mut self, event: Event, _: Timestamp) {
         match event {
             Event::Pod(event) => {
                 for (key, before) in event.store(&mut self.pods, |pod| pod.key.clone()) {

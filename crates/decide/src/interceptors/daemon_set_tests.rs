@@ -35,7 +35,7 @@ fn example() -> DaemonSets {
         Event::Pod(applied(daemon("p", "six", json!({})))),
         Event::Request(applied(request("p", CLASS, json!({})))),
     ] {
-        known.learn(event, at(0));
+        known.observe(event, at(0));
     }
     tell_admission(&mut known, -1);
     known
@@ -97,7 +97,7 @@ fn it_responds_only_if_there_is_a_maintenance_on_that_node_that_reaches_the_pod(
     ];
     for (what, event) in rows {
         let mut known = example();
-        known.learn(event, at(0));
+        known.observe(event, at(0));
         let decision = decided(&mut known, 5);
         assert_eq!(decision.effects, [], "{what}: no reaction, and no activeInterceptorCompleted");
         assert_eq!(decision.waiting_on, Some(Wait::NotReached), "{what}");
@@ -111,19 +111,19 @@ fn it_responds_only_when_it_observes_its_own_class() {
         json!({"status": {"activeInterceptorCompleted": true}}),
     ] {
         let mut known = example();
-        known.learn(Event::Request(applied(request("p", CLASS, status))), at(0));
+        known.observe(Event::Request(applied(request("p", CLASS, status))), at(0));
         assert_eq!(decided(&mut known, 5), Decision::default());
     }
     let withdrawn = request("p", CLASS, json!({"metadata": {"finalizers": []}}));
     let mut known = example();
-    known.learn(Event::Request(applied(withdrawn)), at(0));
+    known.observe(Event::Request(applied(withdrawn)), at(0));
     assert_eq!(decided(&mut known, 5), Decision::default(), "nobody wants it to leave any more");
 }
 
 #[test]
 fn a_pod_of_another_uid_is_never_touched() {
     let mut known = example();
-    known.learn(Event::Pod(applied(daemon("p", "six", json!({"metadata": {"uid": "another"}})))), at(0));
+    known.observe(Event::Pod(applied(daemon("p", "six", json!({"metadata": {"uid": "another"}})))), at(0));
     assert_eq!(decided(&mut known, 5), Decision::default());
 }
 
@@ -139,17 +139,17 @@ fn pods_of_no_daemon_set_and_of_one_that_opted_out_are_not_its_matter() {
         assert!(!deletes(&decision));
     };
     let mut known = example();
-    known.learn(Event::DaemonSet(WatchEvent::Deleted(Key::new("ns", "critical-ds"))), at(0));
+    known.observe(Event::DaemonSet(WatchEvent::Deleted(Key::new("ns", "critical-ds"))), at(0));
     completes(&mut known, "no DaemonSet controls the pod");
     let mut known = example();
-    known.learn(Event::DaemonSet(applied(set(&json!("Off")))), at(0));
+    known.observe(Event::DaemonSet(applied(set(&json!("Off")))), at(0));
     completes(&mut known, "opted out");
     let mut known = example();
     let namespace = json!({"metadata": {"name": "ns", "annotations": {
         "evictionrequest.coordination.k8s.io/eviction-request-strategy": "Off",
     }}});
     let namespace = serde_json::from_value::<NamespaceOnWire>(namespace).unwrap();
-    known.learn(Event::Namespace(applied(Arc::new(namespace.into()))), at(0));
+    known.observe(Event::Namespace(applied(Arc::new(namespace.into()))), at(0));
     completes(&mut known, "opted out");
 }
 
@@ -159,7 +159,7 @@ fn a_pod_that_names_the_class_without_a_daemon_set_is_declined() {
     let annotated = json!({"metadata": {"annotations": {
         "interceptor.evictionrequest.coordination.k8s.io/priority_daemonset.apps.k8s.io": "10000/controller",
     }}});
-    known.learn(Event::Pod(applied(pod("p", "ReplicaSet", "rs", "six", annotated))), at(0));
+    known.observe(Event::Pod(applied(pod("p", "ReplicaSet", "rs", "six", annotated))), at(0));
     let decision = decided(&mut known, 5);
     assert!(report(&decision).unwrap().completed && !deletes(&decision));
 }
@@ -175,7 +175,7 @@ fn skipped_interceptors_leave_the_daemon_set_as_the_only_one_who_ends_its_pod() 
         "metadata": {"annotations": {"evictionrequest.coordination.k8s.io/skip-interceptors": "hurry"}},
         "status": {"conditions": blocked},
     });
-    known.learn(Event::Request(applied(request("p", CLASS, skipped))), at(0));
+    known.observe(Event::Request(applied(request("p", CLASS, skipped))), at(0));
     assert!(matches!(decided(&mut known, 5).effects[..], [Effect::DeletePod { .. }]));
 }
 
@@ -187,7 +187,7 @@ fn one_that_opts_in_again_is_taken_off_although_its_turn_is_over() {
         "lastTransitionTime": at(0).to_string(),
     }]);
     let over = json!({"status": {"activeInterceptorCompleted": true, "conditions": blocked}});
-    known.learn(Event::Request(applied(request("p", CLASS, over))), at(0));
+    known.observe(Event::Request(applied(request("p", CLASS, over))), at(0));
     let decision = decided(&mut known, 5);
     assert!(
         matches!(decision.effects[..], [Effect::DeletePod { .. }]),
@@ -198,7 +198,7 @@ fn one_that_opts_in_again_is_taken_off_although_its_turn_is_over() {
 #[test]
 fn an_annotation_that_means_nothing_is_told_once_and_counts_as_none() {
     let mut known = example();
-    known.learn(Event::DaemonSet(applied(set(&json!("bogus")))), at(0));
+    known.observe(Event::DaemonSet(applied(set(&json!("bogus")))), at(0));
     assert!(deletes(&decided(&mut known, 5)), "the default is safe");
     let item = Item::Workload(Key::new("ns", "critical-ds"));
     let told = known.decide(&item, at(5)).effects;
@@ -212,7 +212,7 @@ fn an_annotation_that_means_nothing_is_told_once_and_counts_as_none() {
 fn a_pod_on_its_way_shows_progress_until_its_grace_ends() {
     let mut known = example();
     let ends = json!({"metadata": {"deletionTimestamp": at(600).to_string()}});
-    known.learn(Event::Pod(applied(daemon("p", "six", ends))), at(0));
+    known.observe(Event::Pod(applied(daemon("p", "six", ends))), at(0));
     let first = decided(&mut known, 10);
     assert_eq!((first.effects.len(), first.waiting_on), (0, Some(Wait::Terminating)));
     // The last progress was at 0, and every 3 minutes another is due.
@@ -230,7 +230,7 @@ fn the_first_pod_goes_when_admission_keeps_the_next_one_off() {
         Event::Pod(applied(daemon("p", "six", json!({})))),
         Event::Request(applied(request("p", CLASS, json!({})))),
     ] {
-        known.learn(event, at(0));
+        known.observe(event, at(0));
     }
     assert_eq!(decided(&mut known, 0).waiting_on, Some(Wait::HeldNodes));
     assert!(known.pending().now.contains(&Item::HeldNodes));
@@ -241,7 +241,7 @@ fn the_first_pod_goes_when_admission_keeps_the_next_one_off() {
     assert!(deletes(&decided(&mut known, 1)), "the API server knows by now");
     // Other nodes that are held make nobody wait again.
     let both = maintenance("m", "Drain", &[("six", targets()), ("seven", targets())]);
-    known.learn(Event::Maintenance(applied(both)), at(1));
+    known.observe(Event::Maintenance(applied(both)), at(1));
     assert_eq!(tell_admission(&mut known, 1).len(), 2);
     assert!(deletes(&decided(&mut known, 1)));
 }
@@ -249,10 +249,10 @@ fn the_first_pod_goes_when_admission_keeps_the_next_one_off() {
 #[test]
 fn pods_go_although_admission_cannot_be_told() {
     let mut known = DaemonSets::default();
-    known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(0));
-    known.learn(Event::Maintenance(applied(maintenance("m", "Drain", &[("six", targets())]))), at(0));
-    known.learn(Event::Pod(applied(daemon("p", "six", json!({})))), at(0));
-    known.learn(Event::Request(applied(request("p", CLASS, json!({})))), at(0));
+    known.observe(Event::DaemonSet(applied(set(&json!(null)))), at(0));
+    known.observe(Event::Maintenance(applied(maintenance("m", "Drain", &[("six", targets())]))), at(0));
+    known.observe(Event::Pod(applied(daemon("p", "six", json!({})))), at(0));
+    known.observe(Event::Request(applied(request("p", CLASS, json!({})))), at(0));
     let effect = known.decide(&Item::HeldNodes, at(0)).effects.remove(0);
     known.carried_out(&effect, &EffectOutcome::Refused(String::new()), at(0));
     assert!(deletes(&decided(&mut known, 0)));
@@ -263,11 +263,13 @@ fn a_part_of_the_plan_with_a_selector_is_acted_on_and_not_told_to_admission() {
     let mut known = example();
     let selected =
         json!([{"podPriority": 9000, "podType": "DaemonSet", "podSelector": {"matchLabels": {"app": "x"}}}]);
-    known.learn(Event::Maintenance(applied(maintenance("m", "Drain", &[("six", selected)]))), at(0));
+    known.observe(Event::Maintenance(applied(maintenance("m", "Drain", &[("six", selected)]))), at(0));
     assert_eq!(tell_admission(&mut known, 10), BTreeMap::new());
     assert_eq!(decided(&mut known, 10).waiting_on, Some(Wait::NotReached));
-    known
-        .learn(Event::Pod(applied(daemon("p", "six", json!({"metadata": {"labels": {"app": "x"}}})))), at(0));
+    known.observe(
+        Event::Pod(applied(daemon("p", "six", json!({"metadata": {"labels": {"app": "x"}}})))),
+        at(0),
+    );
     assert!(deletes(&decided(&mut known, 10)));
 }
 
@@ -275,11 +277,11 @@ fn a_part_of_the_plan_with_a_selector_is_acted_on_and_not_told_to_admission() {
 fn two_maintenances_on_one_node_hold_up_to_the_higher_priority_until_both_have_ended() {
     let mut known = example();
     let further = json!([{"podPriority": 9000, "podType": "DaemonSet"}]);
-    known.learn(Event::Maintenance(applied(maintenance("n", "Drain", &[("six", further)]))), at(0));
+    known.observe(Event::Maintenance(applied(maintenance("n", "Drain", &[("six", further)]))), at(0));
     assert_eq!(tell_admission(&mut known, 10)["six"], "9000");
-    known.learn(Event::Maintenance(WatchEvent::Deleted("n".into())), at(0));
+    known.observe(Event::Maintenance(WatchEvent::Deleted("n".into())), at(0));
     assert_eq!(tell_admission(&mut known, 20)["six"], "5000");
-    known.learn(Event::Maintenance(applied(maintenance("m", "Complete", &[("six", targets())]))), at(0));
+    known.observe(Event::Maintenance(applied(maintenance("m", "Complete", &[("six", targets())]))), at(0));
     assert_eq!(tell_admission(&mut known, 30), BTreeMap::new());
 }
 
@@ -300,9 +302,9 @@ fn a_pod_that_came_back_is_asked_again_later_and_later_and_told() {
         }
         let uid = format!("p{round}");
         let back = json!({"metadata": {"uid": uid}});
-        known.learn(Event::Pod(applied(daemon("p", "six", back.clone()))), at(second));
+        known.observe(Event::Pod(applied(daemon("p", "six", back.clone()))), at(second));
         let asked = json!({"metadata": {"uid": "r"}, "spec": {"podRef": {"name": "p", "uid": uid}}});
-        known.learn(Event::Request(applied(request("p", CLASS, asked))), at(second));
+        known.observe(Event::Request(applied(request("p", CLASS, asked))), at(second));
         // What admission goes by is written anew: somebody may have changed it.
         if round > 0 {
             assert_eq!(decided(&mut known, second).waiting_on, Some(Wait::HeldNodes));
@@ -316,7 +318,7 @@ fn a_pod_that_came_back_is_asked_again_later_and_later_and_told() {
     }
     assert_eq!(pauses, [2, 4, 8, 16]);
     // When the maintenance is over that is forgotten.
-    known.learn(Event::Maintenance(WatchEvent::Deleted("m".into())), at(second));
+    known.observe(Event::Maintenance(WatchEvent::Deleted("m".into())), at(second));
     assert!(known.removals.is_empty());
 }
 
@@ -341,10 +343,10 @@ fn it_is_not_scheduled_again_until_the_maintenance_is_complete() {
     ];
     for (what, event) in ends {
         let mut known = example();
-        known.learn(Event::Pod(applied(gated())), at(0));
+        known.observe(Event::Pod(applied(gated())), at(0));
         let item = Item::GatedPod(Key::new("ns", "g"));
         assert_eq!(known.decide(&item, at(100)), Decision::default(), "{what}: it waits behind the gate");
-        known.learn(event, at(100));
+        known.observe(event, at(100));
         assert_eq!(
             known.decide(&item, at(100)),
             Decision::default(),
@@ -364,8 +366,8 @@ fn it_is_not_scheduled_again_until_the_maintenance_is_complete() {
 #[test]
 fn the_next_manager_lets_pods_through_that_the_one_before_has_left() {
     let mut known = DaemonSets::default();
-    known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(0));
-    known.learn(Event::Pod(applied(gated())), at(0));
+    known.observe(Event::DaemonSet(applied(set(&json!(null)))), at(0));
+    known.observe(Event::Pod(applied(gated())), at(0));
     let item = Item::GatedPod(Key::new("ns", "g"));
     assert_eq!(known.decide(&item, at(0)).effects, [], "what admission was told is not known yet");
     assert!(known.pending().now.contains(&Item::HeldNodes));
@@ -375,7 +377,7 @@ fn the_next_manager_lets_pods_through_that_the_one_before_has_left() {
     // Another one that is gated all the same is not deleted again and again.
     known.carried_out(&effects[0], &EffectOutcome::Done, at(1));
     let another = Pod { uid: "g2".into(), ..Pod::clone(&gated()) };
-    known.learn(Event::Pod(applied(Arc::new(another))), at(1));
+    known.observe(Event::Pod(applied(Arc::new(another))), at(1));
     assert_eq!(known.decide(&item, at(1)).recheck_at, Some(at(3)));
 }
 
@@ -383,7 +385,7 @@ fn the_next_manager_lets_pods_through_that_the_one_before_has_left() {
 fn admission_is_told_at_most_once_a_second() {
     let mut known = example();
     let both = maintenance("m", "Drain", &[("six", targets()), ("seven", targets())]);
-    known.learn(Event::Maintenance(applied(both)), at(0));
+    known.observe(Event::Maintenance(applied(both)), at(0));
     let decision = known.decide(&Item::HeldNodes, at(-1));
     assert_eq!((decision.effects.len(), decision.recheck_at), (0, Some(at(0))));
     assert_eq!(tell_admission(&mut known, 0).len(), 2);
@@ -392,8 +394,8 @@ fn admission_is_told_at_most_once_a_second() {
 #[test]
 fn admission_that_refuses_is_asked_later_and_later_and_each_maintenance_hears_it_once() {
     let mut known = DaemonSets::default();
-    known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(0));
-    known.learn(Event::Maintenance(applied(maintenance("m", "Drain", &[("six", targets())]))), at(0));
+    known.observe(Event::DaemonSet(applied(set(&json!(null)))), at(0));
+    known.observe(Event::Maintenance(applied(maintenance("m", "Drain", &[("six", targets())]))), at(0));
     let (mut second, mut pauses, mut told) = (0, Vec::new(), Vec::new());
     for _ in 0..10 {
         let decision = known.decide(&Item::HeldNodes, at(second));
@@ -416,13 +418,14 @@ fn admission_that_refuses_is_asked_later_and_later_and_each_maintenance_hears_it
     assert_eq!((&**namespace, &*workload.kind, &*workload.name), ("", "NodeMaintenance", "m"));
     assert!(message.contains("usher-held-nodes"), "{message}");
     // Another one has not heard it yet.
-    known.learn(Event::Maintenance(applied(maintenance("n", "Drain", &[("seven", targets())]))), at(second));
+    known
+        .observe(Event::Maintenance(applied(maintenance("n", "Drain", &[("seven", targets())]))), at(second));
     let told = known.decide(&Item::HeldNodes, at(second - 1)).effects;
     let [Effect::Tell { workload, .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!(&*workload.name, "n");
     // Once it is taken, all is as before.
     tell_admission(&mut known, second);
-    known.learn(Event::Maintenance(WatchEvent::Deleted("n".into())), at(second));
+    known.observe(Event::Maintenance(WatchEvent::Deleted("n".into())), at(second));
     assert_eq!(known.decide(&Item::HeldNodes, at(second)).recheck_at, Some(at(second + 1)));
 }
 
@@ -430,8 +433,8 @@ fn admission_that_refuses_is_asked_later_and_later_and_each_maintenance_hears_it
 fn a_daemon_set_whose_template_has_the_gate_is_told_once_and_its_pods_are_left_alone() {
     let mut known = DaemonSets::default();
     let with_gate = Arc::new(DaemonSet { has_gate: true, ..DaemonSet::clone(&set(&json!(null))) });
-    known.learn(Event::DaemonSet(applied(with_gate)), at(0));
-    known.learn(Event::Pod(applied(gated())), at(0));
+    known.observe(Event::DaemonSet(applied(with_gate)), at(0));
+    known.observe(Event::Pod(applied(gated())), at(0));
     tell_admission(&mut known, 0);
     let (item, workload) =
         (Item::GatedPod(Key::new("ns", "g")), Item::Workload(Key::new("ns", "critical-ds")));
@@ -440,7 +443,7 @@ fn a_daemon_set_whose_template_has_the_gate_is_told_once_and_its_pods_are_left_a
     assert!(matches!(told[..], [Effect::Tell { reason: "SchedulingGateInTemplate", .. }]), "{told:?}");
     assert_eq!(known.decide(&workload, at(101)), Decision::default());
     // Without it in the template, the pod is one of those that others have left.
-    known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(101));
+    known.observe(Event::DaemonSet(applied(set(&json!(null)))), at(101));
     assert!(known.pending().now.contains(&item));
     assert!(matches!(known.decide(&item, at(101)).effects[..], [Effect::DeletePod { version: Some(_), .. }]));
 }
@@ -448,9 +451,9 @@ fn a_daemon_set_whose_template_has_the_gate_is_told_once_and_its_pods_are_left_a
 #[test]
 fn switched_off_it_holds_no_node_and_lets_through_what_was_held() {
     let mut known = DaemonSets::switched_off();
-    known.learn(Event::DaemonSet(applied(set(&json!(null)))), at(0));
-    known.learn(Event::Pod(applied(daemon("p", "six", json!({})))), at(0));
-    known.learn(Event::Pod(applied(gated())), at(0));
+    known.observe(Event::DaemonSet(applied(set(&json!(null)))), at(0));
+    known.observe(Event::Pod(applied(daemon("p", "six", json!({})))), at(0));
+    known.observe(Event::Pod(applied(gated())), at(0));
     assert!(known.pending().now.contains(&Item::HeldNodes));
     let held = known.decide(&Item::HeldNodes, at(0)).effects;
     assert_eq!(
@@ -466,7 +469,7 @@ fn switched_off_it_holds_no_node_and_lets_through_what_was_held() {
     let [Effect::DeletePod { pod, version: Some(_) }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(&*pod.key.name, "g");
     known.carried_out(&effects[0], &EffectOutcome::Done, at(1));
-    known.learn(Event::Pod(WatchEvent::Deleted(Key::new("ns", "g"))), at(1));
+    known.observe(Event::Pod(WatchEvent::Deleted(Key::new("ns", "g"))), at(1));
     assert_eq!(known.decide(&Item::HeldNodes, at(10)), Decision::default(), "once");
     assert!(known.pods.is_empty(), "of pods that run, nothing is remembered");
 }
@@ -481,7 +484,7 @@ fn daemon_sets_without_pods_crowd_out_nobody_and_cost_no_look_at_others() {
             "annotations": {"evictionrequest.coordination.k8s.io/eviction-request-strategy": "Off"},
         }});
         let set: DaemonSet = serde_json::from_value::<DaemonSetOnWire>(object).unwrap().into();
-        known.learn(Event::DaemonSet(applied(Arc::new(set))), at(1));
+        known.observe(Event::DaemonSet(applied(Arc::new(set))), at(1));
         let pending = known.pending().now;
         assert!(pending.len() <= 2, "itself and what admission is told: {pending:?}");
     }
@@ -490,10 +493,10 @@ fn daemon_sets_without_pods_crowd_out_nobody_and_cost_no_look_at_others() {
     let of_first = json!({"metadata": {"ownerReferences": [
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "x", "uid": "u-0", "controller": true},
     ]}});
-    known.learn(Event::Pod(applied(daemon("first", "six", of_first))), at(2));
+    known.observe(Event::Pod(applied(daemon("first", "six", of_first))), at(2));
     assert!(known.pending().now.contains(&Item::HeldNodes));
     assert_eq!(known.wanted().get("stays_u-0").map(String::as_str), Some(""));
-    known.learn(Event::Pod(WatchEvent::Deleted(Key::new("ns", "first"))), at(3));
+    known.observe(Event::Pod(WatchEvent::Deleted(Key::new("ns", "first"))), at(3));
     assert!(known.pending().now.contains(&Item::HeldNodes));
     assert_eq!(known.wanted().len(), 1);
 }

@@ -175,7 +175,7 @@ fn unknown_priority(autoscaler: &Autoscaler) -> Option<(Owner, String)> {
 }
 
 impl WorkloadInterceptor for Deployments {
-    fn learn(&mut self, event: Event, now: Timestamp) {
+    fn observe(&mut self, event: Event, now: Timestamp) {
         self.now = now;
         if event.is_listed() && self.unread.remove(event.plural()) && self.unread.is_empty() {
             let all: Vec<Item> = self.requests.values().map(|request| self.item_of(request)).collect();

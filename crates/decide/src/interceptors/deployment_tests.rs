@@ -38,7 +38,7 @@ fn key(name: &str) -> Key {
 /// What has become worth a look by these events.
 fn pending(known: &mut Deployments, events: impl IntoIterator<Item = Event>) -> Vec<Item> {
     for event in events {
-        known.learn(event, at(0));
+        known.observe(event, at(0));
     }
     known.pending().now.into_iter().collect()
 }
@@ -461,7 +461,7 @@ fn a_deployment_of_very_many_pods_is_not_looked_at_whole_for_each_of_its_events(
     for number in 0..5_000_u32 {
         let now = at(0) + SignedDuration::from_millis(2) * i32::try_from(number).unwrap();
         let status = json!({"metadata": {"resourceVersion": number.to_string()}, "spec": {"nodeName": number.to_string()}});
-        known.learn(web_pod(&format!("p{number}"), status), now);
+        known.observe(web_pod(&format!("p{number}"), status), now);
         let Pending { now: at_once, at } = known.pending();
         next = at.into_values().next().or(next);
         if !at_once.is_empty() || next.is_some_and(|next| next <= now) {
@@ -543,14 +543,14 @@ fn what_was_completed_counts_before_the_watch_tells_it() {
     known.carried_out(&first[0], &EffectOutcome::Done, at(0));
     assert_eq!(completed(&mut known), [], "the watch has not told it yet");
     // What it tells may be older than what was written.
-    known.learn(asked("a", json!({"message": "before"})), at(0));
+    known.observe(asked("a", json!({"message": "before"})), at(0));
     assert_eq!(completed(&mut known), [], "nor now");
-    known.learn(asked("a", json!({"activeInterceptorCompleted": true})), at(0));
+    known.observe(asked("a", json!({"activeInterceptorCompleted": true})), at(0));
     assert_eq!(completed(&mut known), [], "it goes");
     assert!(known.completed.is_empty(), "told");
-    known.learn(Event::Pod(WatchEvent::Deleted(key("a"))), at(1));
+    known.observe(Event::Pod(WatchEvent::Deleted(key("a"))), at(1));
     assert_eq!(completed(&mut known), [], "it is not replaced");
-    known.learn(web_pod("d", json!({})), at(1));
+    known.observe(web_pod("d", json!({})), at(1));
     assert_eq!(completed(&mut known).len(), 1, "the next one");
 }
 
@@ -599,18 +599,18 @@ fn a_replica_set_without_a_deployment_lets_so_many_go_at_a_time_as_it_says() {
         .find(|it| matches!(it, Effect::Report { report, .. } if report.completed));
     known.carried_out(&done.unwrap(), &EffectOutcome::Done, at(0));
     assert!(goes(&mut known).is_empty());
-    known.learn(asked("a", json!({"activeInterceptorCompleted": true})), at(1));
+    known.observe(asked("a", json!({"activeInterceptorCompleted": true})), at(1));
     assert!(goes(&mut known).is_empty(), "it goes");
     let gone = |name: &str| Event::Pod(crate::snapshot::WatchEvent::Deleted(key(name)));
     assert!(pending(&mut known, [gone("a")]).contains(&item));
     assert!(goes(&mut known).is_empty(), "it is not replaced");
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    known.learn(web_pod("d", not_ready), at(1));
+    known.observe(web_pod("d", not_ready), at(1));
     assert!(goes(&mut known).is_empty(), "its replacement is not ready");
     assert!(pending(&mut known, [web_pod("d", json!({}))]).contains(&item));
     assert_eq!(goes(&mut known), ["b"], "the next one");
     // Without the annotation they are left to the eviction API as ever.
-    known.learn(bare(&json!({})), at(2));
+    known.observe(bare(&json!({})), at(2));
     assert!(known.decide(&item, at(2)).effects.is_empty());
     let alone = known.decide(&Item::Request(key("b")), at(2)).effects;
     assert!(

@@ -116,7 +116,7 @@ impl From<BTreeSet<Item>> for Pending {
 
 /// A bundled interceptor: what it knows, and what it decides by it.
 pub trait WorkloadInterceptor: Send {
-    fn learn(&mut self, event: Event, now: Timestamp);
+    fn observe(&mut self, event: Event, now: Timestamp);
 
     /// What has become worth a look since the last call.
     fn pending(&mut self) -> Pending;

@@ -322,7 +322,7 @@ pub struct StatefulSets {
 }
 
 impl WorkloadInterceptor for StatefulSets {
-    fn learn(&mut self, event: Event, _: Timestamp) {
+    fn observe(&mut self, event: Event, _: Timestamp) {
         if event.is_listed() && self.unread.remove(event.plural()) {
             self.pending.extend(self.requests.keys().cloned().map(Item::Request));
             self.pending.extend(self.sets.keys().cloned().map(Item::Workload));

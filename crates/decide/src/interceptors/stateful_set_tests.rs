@@ -38,12 +38,12 @@ fn unready() -> Value {
 /// A set with these pods, and requests for some.
 fn scene(set: StatefulSet, pods: Vec<Arc<Pod>>, asked: &[u32]) -> StatefulSets {
     let mut known = StatefulSets::default();
-    known.learn(Event::StatefulSet(applied(set)), at(0));
+    known.observe(Event::StatefulSet(applied(set)), at(0));
     for pod in pods {
-        known.learn(Event::Pod(applied(pod)), at(0));
+        known.observe(Event::Pod(applied(pod)), at(0));
     }
     for ordinal in asked {
-        known.learn(Event::Request(applied(request(&format!("db-{ordinal}"), CLASS, json!({})))), at(0));
+        known.observe(Event::Request(applied(request(&format!("db-{ordinal}"), CLASS, json!({})))), at(0));
     }
     known
 }
@@ -99,19 +99,19 @@ fn without_opt_in_it_declines_at_once_and_on_delete_is_never_supported() {
 #[test]
 fn a_request_says_so_if_the_manager_has_the_interceptor_and_not_its_role() {
     let mut known = StatefulSets::default();
-    known.learn(Event::NotAllowed("statefulsets"), at(0));
-    known.learn(Event::Pod(applied(replica(0, json!({})))), at(0));
-    known.learn(Event::Request(applied(request("db-0", CLASS, json!({})))), at(0));
+    known.observe(Event::NotAllowed("statefulsets"), at(0));
+    known.observe(Event::Pod(applied(replica(0, json!({})))), at(0));
+    known.observe(Event::Request(applied(request("db-0", CLASS, json!({})))), at(0));
     let item = Item::Request(Key::new("ns", "db-0"));
     let effects = known.decide(&item, at(1)).effects;
     let [Effect::Report { report, .. }] = &effects[..] else { panic!("{effects:?}") };
     let message = report.message.clone().unwrap();
     assert!(!report.completed && message.contains("deploy/workloads/statefulset-role.yaml"), "{message}");
     // With the role all of it is looked at.
-    known.learn(Event::StatefulSet(applied(set(1, json!({})))), at(2));
+    known.observe(Event::StatefulSet(applied(set(1, json!({})))), at(2));
     known.pending();
     let all = Arc::new([Key::new("ns", "db")].into());
-    known.learn(Event::StatefulSet(crate::snapshot::WatchEvent::Listed(all)), at(2));
+    known.observe(Event::StatefulSet(crate::snapshot::WatchEvent::Listed(all)), at(2));
     assert_ne!(known.decide(&Item::Workload(Key::new("ns", "db")), at(60)), Decision::default());
 }
 
@@ -125,7 +125,7 @@ fn waiting_for_min_ready_seconds_is_progress() {
     };
     let mut known = scene(set(2, long), vec![replica(0, ready(-5000)), replica(1, ready(10))], &[0]);
     let told = json!({"status": {"message": "StatefulSet db: db-0 waits until db-1", "progressTimestamp": at(20).to_string()}});
-    known.learn(Event::Request(applied(request("db-0", CLASS, told))), at(20));
+    known.observe(Event::Request(applied(request("db-0", CLASS, told))), at(20));
     let progress = |known: &mut StatefulSets, second: i64| {
         let effects = decided(known, second).effects;
         effects.iter().any(|it| matches!(it, Effect::Report { report, .. } if report.progress))
@@ -172,10 +172,10 @@ fn the_first_waits_a_moment_for_those_of_higher_ordinals() {
         let created = json!({"metadata": {"creationTimestamp": at(second).to_string()}});
         Event::Request(applied(request(&format!("db-{ordinal}"), CLASS, created)))
     };
-    known.learn(asked(0, 0), at(0));
+    known.observe(asked(0, 0), at(0));
     let early = decided(&mut known, 0);
     assert_eq!((early.effects.len(), early.recheck_at), (0, Some(at(3))));
-    known.learn(asked(2, 1), at(1));
+    known.observe(asked(2, 1), at(1));
     assert_eq!(goes(&mut known, 3), ["db-2"]);
 }
 
@@ -206,7 +206,7 @@ fn the_next_batch_waits_until_the_new_pods_are_available() {
     let mut known = healthy(3, json!({}), &[0, 1, 2]);
     assert_eq!(goes(&mut known, 0), ["db-2"]);
     let given_over = request("db-2", CLASS, json!({"status": {"activeInterceptorCompleted": true}}));
-    known.learn(Event::Request(applied(given_over)), at(1));
+    known.observe(Event::Request(applied(given_over)), at(1));
     assert_eq!(goes(&mut known, 1), [""; 0], "it is still there, and on its way");
     for (state, with) in [
         (
@@ -216,12 +216,12 @@ fn the_next_batch_waits_until_the_new_pods_are_available() {
         ("starting", json!({"status": {"phase": "Pending", "conditions": []}})),
         ("not ready", unready()),
     ] {
-        known.learn(Event::Pod(applied(replica(2, with))), at(2));
+        known.observe(Event::Pod(applied(replica(2, with))), at(2));
         assert_eq!(goes(&mut known, 2), [""; 0], "{state}");
     }
-    known.learn(Event::Pod(crate::snapshot::WatchEvent::Deleted(Key::new("ns", "db-2"))), at(3));
+    known.observe(Event::Pod(crate::snapshot::WatchEvent::Deleted(Key::new("ns", "db-2"))), at(3));
     assert_eq!(goes(&mut known, 3), [""; 0], "missing");
-    known.learn(
+    known.observe(
         Event::Pod(applied(replica(
             2,
             json!({"metadata": {"uid": "new", "labels": {"controller-revision-hash": "v1"}}}),
@@ -256,7 +256,7 @@ fn those_that_are_down_go_as_many_at_a_time_as_may_be_down() {
     let mut known = scene(set(3, json!({})), pods(), &[0, 1, 2]);
     assert_eq!(goes(&mut known, 0), ["db-2"], "they may be ready again before they have left");
     let over = request("db-2", CLASS, json!({"status": {"activeInterceptorCompleted": true}}));
-    known.learn(Event::Request(applied(over)), at(1));
+    known.observe(Event::Request(applied(over)), at(1));
     assert_eq!(goes(&mut known, 1), [""; 0]);
 }
 
@@ -275,7 +275,7 @@ fn a_set_of_millions_costs_no_more_than_its_pods() {
 fn only_pods_of_its_own_namespace_and_names_are_its_pods() {
     let mut known = healthy(2, json!({}), &[1]);
     let old = json!({"namespace": "zz", "labels": {"controller-revision-hash": "v0"}});
-    known.learn(Event::Pod(applied(replica(0, json!({"metadata": old})))), at(0));
+    known.observe(Event::Pod(applied(replica(0, json!({"metadata": old})))), at(0));
     let odd = pod(
         "db-01",
         "StatefulSet",
@@ -283,7 +283,7 @@ fn only_pods_of_its_own_namespace_and_names_are_its_pods() {
         "n1",
         json!({"metadata": {"labels": {"controller-revision-hash": "v0"}}}),
     );
-    known.learn(Event::Pod(applied(odd)), at(0));
+    known.observe(Event::Pod(applied(odd)), at(0));
     assert_eq!(goes(&mut known, 0), ["db-1"]);
 }
 
@@ -325,13 +325,13 @@ fn pod_management_parallel_and_other_first_ordinals_make_no_difference() {
 #[test]
 fn those_that_wait_report_progress_while_the_batch_moves_and_none_when_it_does_not() {
     let mut known = healthy(3, json!({}), &[0, 1]);
-    known.learn(Event::Pod(applied(replica(2, unready()))), at(0));
+    known.observe(Event::Pod(applied(replica(2, unready()))), at(0));
     let (_, waits) = told(&decided(&mut known, 1));
     let said = "StatefulSet db: db-1 waits until db-2 is available, which is not ready";
     assert_eq!(waits[0], ("db-1".into(), true, said.into()), "its turn has begun");
     // It is written: then nothing more until a sign of life is due.
     let heard = |progress: i64, message: &str| json!({"status": {"progressTimestamp": at(progress).to_string(), "message": message}});
-    known.learn(Event::Request(applied(request("db-1", CLASS, heard(1, said)))), at(1));
+    known.observe(Event::Request(applied(request("db-1", CLASS, heard(1, said)))), at(1));
     let quiet = decided(&mut known, 100);
     assert!(!told(&quiet).1.iter().any(|(name, ..)| name == "db-1"));
     assert_eq!(
@@ -341,7 +341,7 @@ fn those_that_wait_report_progress_while_the_batch_moves_and_none_when_it_does_n
     );
     // A new pod came: that is progress.
     let came = json!({"metadata": {"uid": "new", "creationTimestamp": at(150).to_string()}, "status": {"conditions": []}});
-    known.learn(Event::Pod(applied(replica(2, came))), at(150));
+    known.observe(Event::Pod(applied(replica(2, came))), at(150));
     let (_, waits) = told(&decided(&mut known, 200));
     assert!(waits.iter().any(|(name, progress, _)| name == "db-1" && *progress));
 }
@@ -403,8 +403,8 @@ fn times_at_their_limits_stop_nobody() {
 fn a_pod_without_a_set_is_declined() {
     let mut known = StatefulSets::default();
     let bare = pod("x", "ReplicaSet", "rs", "n1", json!({}));
-    known.learn(Event::Request(applied(request("x", CLASS, json!({})))), at(0));
-    known.learn(Event::Pod(applied(bare)), at(0));
+    known.observe(Event::Request(applied(request("x", CLASS, json!({})))), at(0));
+    known.observe(Event::Pod(applied(bare)), at(0));
     let item = Item::Request(Key::new("ns", "x"));
     assert!(known.pending().now.contains(&item));
     assert_eq!(told(&known.decide(&item, at(0))).0, ["x"]);
@@ -416,7 +416,7 @@ fn a_set_that_is_deleted_without_its_pods_and_made_anew_goes_on_one_by_one() {
     let mut known = healthy(3, json!({}), &[0, 1, 2]);
     assert_eq!(goes(&mut known, 0), ["db-2"]);
     let orphans = StatefulSet { is_deleting: true, orphans_pods: true, ..set(3, json!({})) };
-    known.learn(Event::StatefulSet(applied(orphans)), at(1));
+    known.observe(Event::StatefulSet(applied(orphans)), at(1));
     assert_eq!(goes(&mut known, 1), [""; 0]);
     let labels = |it: u32| json!({"controller-revision-hash": "v1", "statefulset.kubernetes.io/pod-name": format!("db-{it}")});
     for ordinal in 0..3 {
@@ -424,9 +424,9 @@ fn a_set_that_is_deleted_without_its_pods_and_made_anew_goes_on_one_by_one() {
             owner: None,
             ..Pod::clone(&replica(ordinal, json!({"metadata": {"labels": labels(ordinal)}})))
         };
-        known.learn(Event::Pod(applied(Arc::new(orphan))), at(2));
+        known.observe(Event::Pod(applied(Arc::new(orphan))), at(2));
     }
-    known.learn(Event::StatefulSet(crate::snapshot::WatchEvent::Deleted(Key::new("ns", "db"))), at(2));
+    known.observe(Event::StatefulSet(crate::snapshot::WatchEvent::Deleted(Key::new("ns", "db"))), at(2));
     let items: Vec<Item> = (0..3).map(|it| Item::Request(Key::new("ns", format!("db-{it}")))).collect();
     for item in &items {
         assert!(known.pending.contains(item), "{item:?}");
@@ -438,12 +438,12 @@ fn a_set_that_is_deleted_without_its_pods_and_made_anew_goes_on_one_by_one() {
         );
     }
     let anew = StatefulSet { uid: "anew".into(), ..set(3, json!({})) };
-    known.learn(Event::StatefulSet(applied(anew)), at(30));
+    known.observe(Event::StatefulSet(applied(anew)), at(30));
     for (ordinal, item) in (0..3).zip(&items) {
         assert_eq!(told(&known.decide(item, at(30))).0.len(), 0, "it has not taken over any yet");
         let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "anew", "controller": true}]);
         let adopted = json!({"metadata": {"labels": labels(ordinal), "ownerReferences": owner}});
-        known.learn(Event::Pod(applied(replica(ordinal, adopted))), at(31));
+        known.observe(Event::Pod(applied(replica(ordinal, adopted))), at(31));
     }
     assert_eq!(goes(&mut known, 31), ["db-2"]);
     for item in &items {
@@ -457,8 +457,8 @@ fn pods_that_no_set_takes_over_are_left_to_the_eviction_api_after_a_minute() {
     let mut known = StatefulSets::default();
     let labels = json!({"statefulset.kubernetes.io/pod-name": "db-0"});
     let orphan = Pod { owner: None, ..Pod::clone(&replica(0, json!({"metadata": {"labels": labels}}))) };
-    known.learn(Event::Request(applied(request("db-0", CLASS, json!({})))), at(0));
-    known.learn(Event::Pod(applied(Arc::new(orphan))), at(0));
+    known.observe(Event::Request(applied(request("db-0", CLASS, json!({})))), at(0));
+    known.observe(Event::Pod(applied(Arc::new(orphan))), at(0));
     let item = Item::Request(Key::new("ns", "db-0"));
     assert_eq!(known.decide(&item, at(5)).recheck_at, Some(at(65)));
     assert_eq!(told(&known.decide(&item, at(64))).0.len(), 0);
@@ -475,7 +475,7 @@ proptest! {
         let replicas = u32::try_from(states.len()).unwrap();
         let update = json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": max}}});
         let mut known = StatefulSets::default();
-        known.learn(Event::StatefulSet(applied(set(replicas, update))), at(0));
+        known.observe(Event::StatefulSet(applied(set(replicas, update))), at(0));
         let (mut down, mut available_asked) = (0, Vec::new());
         for (ordinal, (pod, asked)) in (0..replicas).zip(&states) {
             let with = match pod {
@@ -485,13 +485,13 @@ proptest! {
             };
             down += usize::from(*pod < 2);
             let Some(with) = with else { continue };
-            known.learn(Event::Pod(applied(replica(ordinal, with))), at(0));
+            known.observe(Event::Pod(applied(replica(ordinal, with))), at(0));
             if *asked == 0 {
                 continue;
             }
             let is_over = *asked == 2;
             let status = json!({"status": {"activeInterceptorCompleted": is_over}});
-            known.learn(Event::Request(applied(request(&format!("db-{ordinal}"), CLASS, status))), at(0));
+            known.observe(Event::Request(applied(request(&format!("db-{ordinal}"), CLASS, status))), at(0));
             down += usize::from(is_over && *pod >= 2);
             if !is_over && *pod >= 2 {
                 available_asked.push(format!("db-{ordinal}"));
@@ -516,10 +516,10 @@ fn no_other_pod_goes_before_the_watch_has_told_of_the_first() {
         known.carried_out(effect, &EffectOutcome::Done, at(0));
     }
     // The watch is late, and somebody asks for another one meanwhile.
-    known.learn(Event::Request(applied(request("db-3", CLASS, json!({})))), at(1));
+    known.observe(Event::Request(applied(request("db-3", CLASS, json!({})))), at(1));
     assert_eq!(goes(&mut known, 1), [] as [String; 0]);
     let completed = json!({"status": {"activeInterceptorCompleted": true}});
-    known.learn(Event::Request(applied(request("db-0", CLASS, completed))), at(2));
+    known.observe(Event::Request(applied(request("db-0", CLASS, completed))), at(2));
     assert_eq!(goes(&mut known, 2), [] as [String; 0]);
     assert!(known.completed.is_empty());
 }

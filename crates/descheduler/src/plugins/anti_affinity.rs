@@ -189,7 +189,7 @@ impl Plugin for AntiAffinity {
         PluginName::RemovePodsViolatingInterPodAntiAffinity
     }
 
-    fn learn(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
+    fn observe(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
         let (slot, index) = (info.slot, info.pod.node);
         let shape: &Arc<Shape> = info.shape;
         let labels = info.node.object.as_ref().map(|object| object.labels.clone());

@@ -41,7 +41,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    pub fn learn(&mut self, slot: u32, want: Want, wakes: &mut Vec<i64>) {
+    pub fn observe(&mut self, slot: u32, want: Want, wakes: &mut Vec<i64>) {
         if want == Want::Now {
             self.members.insert(slot);
         } else {
@@ -96,8 +96,8 @@ impl<R: Rule> Plugin for ByNode<R> {
         self.rule.name()
     }
 
-    fn learn(&mut self, pod: &PodInfo<'_>, wakes: &mut Vec<i64>) {
-        self.candidates.learn(pod.slot, self.rule.wants(pod), wakes);
+    fn observe(&mut self, pod: &PodInfo<'_>, wakes: &mut Vec<i64>) {
+        self.candidates.observe(pod.slot, self.rule.wants(pod), wakes);
     }
 
     fn forget(&mut self, slot: u32) {

@@ -202,7 +202,7 @@ impl Plugin for Duplicates {
         PluginName::RemoveDuplicates
     }
 
-    fn learn(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
+    fn observe(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
         let counts = info.passes && info.pod.is_active();
         let group = if counts { self.group(info.generation, info.shape) } else { None };
         let place = group.map(|group| (group, info.pod.node));

@@ -17,7 +17,7 @@ impl Plugin for LowNodeUtilization {
         PluginName::LowNodeUtilization
     }
 
-    fn learn(&mut self, _: &PodInfo<'_>, _: &mut Vec<i64>) {}
+    fn observe(&mut self, _: &PodInfo<'_>, _: &mut Vec<i64>) {}
 
     fn forget(&mut self, _: u32) {}
 

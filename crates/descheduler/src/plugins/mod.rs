@@ -37,11 +37,11 @@ pub trait Plugin: Debug + Send {
     fn name(&self) -> PluginName;
     /// A pod on a node that the policy looks at, which is new, has changed or was forgotten. Where nothing has changed that the plugin
     /// looks at, nothing is done.
-    fn learn(&mut self, pod: &PodInfo<'_>, wakes: &mut Vec<i64>);
+    fn observe(&mut self, pod: &PodInfo<'_>, wakes: &mut Vec<i64>);
     /// The pod is gone, or does not count.
     fn forget(&mut self, slot: u32);
     fn run(&mut self, cycle: &mut Cycle<'_>, run: &mut Run<'_>);
-    /// Whether it counts pods as it learns them. Others look at what there is when they run.
+    /// Whether it counts pods as it observes them. Others look at what there is when they run.
     fn counts_pods(&self) -> bool {
         true
     }

@@ -57,15 +57,15 @@ impl Plugin for NodeAffinity {
         PluginName::RemovePodsViolatingNodeAffinity
     }
 
-    fn learn(&mut self, info: &PodInfo<'_>, wakes: &mut Vec<i64>) {
+    fn observe(&mut self, info: &PodInfo<'_>, wakes: &mut Vec<i64>) {
         let counts = info.pod.is_active() && self.args.scope.admits(info.shape);
         let placement = info.cluster.placement(info.shape.placement);
         let mismatch = placement.zip(info.node.object.as_ref()).is_some_and(|(placement, object)| {
             placement.nodes.has_affinity() && !placement.nodes.matches(&info.node.name, &object.labels)
         });
         let want = |wanted: bool| if counts && wanted { Want::Now } else { Want::No };
-        self.required.learn(info.slot, want(mismatch), wakes);
-        self.preferring.learn(info.slot, want(!info.shape.preferred_nodes.is_empty()), wakes);
+        self.required.observe(info.slot, want(mismatch), wakes);
+        self.preferring.observe(info.slot, want(!info.shape.preferred_nodes.is_empty()), wakes);
     }
 
     fn forget(&mut self, slot: u32) {

@@ -105,9 +105,9 @@ impl Plugin for PodLifeTime {
         PluginName::PodLifeTime
     }
 
-    fn learn(&mut self, info: &PodInfo<'_>, wakes: &mut Vec<i64>) {
+    fn observe(&mut self, info: &PodInfo<'_>, wakes: &mut Vec<i64>) {
         let want = self.wants(info.pod, info.shape, info.now.as_second());
-        self.candidates.learn(info.slot, want, wakes);
+        self.candidates.observe(info.slot, want, wakes);
     }
 
     fn forget(&mut self, slot: u32) {

@@ -354,7 +354,7 @@ impl Plugin for TopologySpread {
         PluginName::RemovePodsViolatingTopologySpreadConstraint
     }
 
-    fn learn(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
+    fn observe(&mut self, info: &PodInfo<'_>, _: &mut Vec<i64>) {
         let slot = info.slot;
         let counts = info.passes
             && info.pod.is_active()

@@ -31,7 +31,7 @@ impl View {
         (*at + FRESH >= now).then_some(scale)
     }
 
-    pub(crate) fn learn_scale(&mut self, namespace: &str, owner: &Owner, scale: Scale, now: Timestamp) {
+    pub(crate) fn observe_scale(&mut self, namespace: &str, owner: &Owner, scale: Scale, now: Timestamp) {
         self.scales.known.retain(|_, (at, _)| *at + FRESH >= now);
         self.scales.known.insert(asked(namespace, owner), (now, scale));
     }

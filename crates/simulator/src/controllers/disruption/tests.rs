@@ -122,7 +122,7 @@ fn told(objects: &[Value], scale: crate::view::Scale) -> Plan {
     let key = Key::new("default", "b");
     let asked = decide(&view, &key, at(60));
     let [Action::AskScale { namespace, owner }] = &asked.actions[..] else { panic!("{asked:?}") };
-    view.learn_scale(namespace, owner, scale, at(60));
+    view.observe_scale(namespace, owner, scale, at(60));
     decide(&view, &key, at(60))
 }
 
@@ -139,7 +139,7 @@ fn rule_13_scales_of_others_are_asked_for_and_their_uid_must_match() {
     let Some(owner) = later.pods.iter().next().and_then(|(_, pod)| pod.metadata.controller().cloned()) else {
         panic!("it has an owner");
     };
-    later.learn_scale("default", &owner, Ok(None), at(10));
+    later.observe_scale("default", &owner, Ok(None), at(10));
     assert!(matches!(
         decide(&later, &Key::new("default", "b"), at(60)).actions[..],
         [Action::AskScale { .. }]
