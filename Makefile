@@ -12,6 +12,15 @@ ATTACK_SECONDS ?= 600
 # The version of cargo-deny that `make deny` was tried with.
 DENY = 0.19.0
 
+ifeq ($(RUSTC_WORKSPACE_WRAPPER),clippy-driver)
+# As in .ci/run: clippy's driver compiles what the tests run and lints it on the way, so nothing is compiled for lints alone.
+LINT = $(CARGO) test --locked --workspace --no-run && $(CARGO) test --locked --workspace --no-run --benches
+LINT_OF_IMAGE = $(CARGO) build --locked --workspace --no-default-features --bin usher
+else
+LINT = $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+LINT_OF_IMAGE = $(CARGO) clippy --locked --workspace --no-default-features --bin usher -- -D warnings
+endif
+
 .PHONY: help demo test test-fast installed seeds soak attacks check install-deny deny fuzz bench record image
 
 help: ## this list
@@ -50,8 +59,8 @@ attacks: toolchain ## ten minutes (ATTACK_SECONDS=) of users with few rights and
 
 check: toolchain ## format, lints, generated files, dependency direction; licences and sources of crates where cargo-deny is installed
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --locked --workspace --no-default-features --bin usher -- -D warnings
+	$(LINT_OF_IMAGE)
+	$(LINT)
 	hack/check-generated
 	hack/check-dependencies
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked --workspace check --hide-inclusion-graph bans licenses sources; \
