@@ -56,3 +56,8 @@ pub mod toolkit {
     pub use crate::selectors::LabelSelector;
     pub use crate::validation::Quantity;
 }
+
+/// The snippets of the README are compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
