@@ -32,7 +32,7 @@ use snapshots::Snapshots;
 
 /// Why a write was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteError {
+pub(crate) enum WriteError {
     Exists,
     NotFound,
     /// The object changed since it was read.
@@ -220,7 +220,12 @@ impl Store {
     }
 
     /// Takes what it needs from the value, unless there is such an object already.
-    pub fn create(&self, resource: &str, key: Key, value: &mut Value) -> Result<Arc<Object>, WriteError> {
+    pub(crate) fn create(
+        &self,
+        resource: &str,
+        key: Key,
+        value: &mut Value,
+    ) -> Result<Arc<Object>, WriteError> {
         let mut inner = self.inner.write();
         let revision = inner.revision + 1;
         let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;

@@ -114,12 +114,12 @@ impl Object {
 
     /// The fields without `kind` and `apiVersion`, up to and including the closing brace: how built-in kinds appear
     /// in lists, after an opening brace.
-    pub fn untyped_fields(&self) -> &str {
+    pub(crate) fn untyped_fields(&self) -> &str {
         &self.text[self.body..]
     }
 
     /// The same object seen at another revision: what a watch shows of an object that went or left its selection.
-    pub fn at_revision(&self, revision: u64) -> Self {
+    pub(crate) fn at_revision(&self, revision: u64) -> Self {
         let now = format!("\"{revision}\"");
         let text = match metadata_of::<Kept<'_>>(self.text()) {
             Ok(Kept { resource_version: Some(before), .. }) => replaced(self.text(), before.get(), &now),
@@ -164,7 +164,7 @@ impl Object {
     }
 
     /// Another content at the same place and revision; never stored, only shown.
-    pub fn with_value(&self, mut value: Value) -> Self {
+    pub(crate) fn with_value(&self, mut value: Value) -> Self {
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let (text, body) = serialise(&mut value);
         Self { key: self.key.clone(), revision: self.revision, text, body, meta: self.meta.clone() }
