@@ -23,7 +23,6 @@ pub(crate) enum FieldErrorKind {
     Forbidden,
     TooLong,
     TooMany,
-    Internal,
     TypeInvalid,
 }
 
@@ -39,7 +38,6 @@ impl FieldErrorKind {
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
             Self::TooMany => "FieldValueTooMany",
-            Self::Internal => "InternalError",
             Self::TypeInvalid => "FieldValueTypeInvalid",
         }
     }
@@ -54,12 +52,11 @@ impl FieldErrorKind {
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
             Self::TooMany => "Too many",
-            Self::Internal => "Internal error",
         }
     }
 
     fn shows_value(self) -> bool {
-        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::Internal)
+        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong)
     }
 }
 
@@ -134,11 +131,6 @@ impl FieldError {
         detail: impl Into<String>,
     ) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, field, value.into(), detail)
-    }
-
-    /// An invalid value too large to be worth showing (objects and lists that break a CEL rule).
-    pub(crate) fn invalid_without_value(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Invalid, field: field.into(), value: None, detail: detail.into() }
     }
 
     /// The message without the field's name: `Invalid value: "x": must be ...`.
@@ -312,7 +304,6 @@ mod tests {
                 FieldError::invalid("a", json!({"k": "<v>"}), "no"),
                 r#"a: Invalid value: {"k":"\u003cv\u003e"}: no"#,
             ),
-            (FieldError::invalid_without_value("a", "no"), "a: Invalid value: no"),
             (FieldError::required("a", ""), "a: Required value"),
             (FieldError::too_long("a", 1), "a: Too long: may not be more than 1 byte"),
             (FieldError::too_many("a", 3, 2), "a: Too many: 3: must have at most 2 items"),
