@@ -18,7 +18,8 @@ mod tests {
 
     #[test]
     fn metadata_is_read_wherever_it_is() {
-        let text = r#"{"kind":"Pod","spec":{"metadata":{"name":"other"}},"metadata":{"name":"p"},"status":{}}"#;
+        let text =
+            r#"{"kind":"Pod","spec":{"metadata":{"name":"other"}},"metadata":{"name":"p"},"status":{}}"#;
         let metadata: Value = metadata_of(text).unwrap();
         assert_eq!(metadata["name"], "p");
         for bad in [r#"{"kind":"Pod"}"#, r#"{"kind":"Pod","metadata":{"#, "[]", ""] {
