@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// What went wrong with one field, in the wording of Kubernetes' field errors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FieldError {
+pub(crate) struct FieldError {
     pub kind: FieldErrorKind,
     /// Path as users read it: `spec.containers[0].name`.
     pub field: String,
@@ -14,7 +14,7 @@ pub struct FieldError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldErrorKind {
+pub(crate) enum FieldErrorKind {
     NotFound,
     Required,
     Duplicate,
@@ -23,13 +23,12 @@ pub enum FieldErrorKind {
     Forbidden,
     TooLong,
     TooMany,
-    Internal,
     TypeInvalid,
 }
 
 impl FieldErrorKind {
     /// The machine-readable cause, `details.causes[].reason`.
-    pub fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NotFound => "FieldValueNotFound",
             Self::Required => "FieldValueRequired",
@@ -39,7 +38,6 @@ impl FieldErrorKind {
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
             Self::TooMany => "FieldValueTooMany",
-            Self::Internal => "InternalError",
             Self::TypeInvalid => "FieldValueTypeInvalid",
         }
     }
@@ -54,17 +52,16 @@ impl FieldErrorKind {
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
             Self::TooMany => "Too many",
-            Self::Internal => "Internal error",
         }
     }
 
     fn shows_value(self) -> bool {
-        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::Internal)
+        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong)
     }
 }
 
 impl FieldError {
-    pub fn new(
+    pub(crate) fn new(
         kind: FieldErrorKind,
         field: impl Into<String>,
         value: Value,
@@ -73,20 +70,24 @@ impl FieldError {
         Self { kind, field: field.into(), value: Some(value), detail: detail.into() }
     }
 
-    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind: FieldErrorKind::Required, field: field.into(), value: None, detail: detail.into() }
     }
 
-    pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
         Self::new(FieldErrorKind::Invalid, field, value.into(), detail)
     }
 
-    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind: FieldErrorKind::Forbidden, field: field.into(), value: None, detail: detail.into() }
     }
 
     /// A value outside of an enumeration; `accepted` is listed in the order given.
-    pub fn not_supported<S: AsRef<str>>(
+    pub(crate) fn not_supported<S: AsRef<str>>(
         field: impl Into<String>,
         value: impl Into<Value>,
         accepted: &[S],
@@ -100,16 +101,16 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, field, value.into(), detail)
     }
 
-    pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+    pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, value.into(), "")
     }
 
-    pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
+    pub(crate) fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, value.into(), "")
     }
 
     /// The value itself is never shown: it is too long.
-    pub fn too_long(field: impl Into<String>, max: u64) -> Self {
+    pub(crate) fn too_long(field: impl Into<String>, max: u64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self {
             kind: FieldErrorKind::TooLong,
@@ -119,12 +120,12 @@ impl FieldError {
         }
     }
 
-    pub fn too_many(field: impl Into<String>, actual: u64, max: u64) -> Self {
+    pub(crate) fn too_many(field: impl Into<String>, actual: u64, max: u64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         Self::new(FieldErrorKind::TooMany, field, actual.into(), format!("must have at most {max} {unit}"))
     }
 
-    pub fn type_invalid(
+    pub(crate) fn type_invalid(
         field: impl Into<String>,
         value: impl Into<Value>,
         detail: impl Into<String>,
@@ -132,13 +133,8 @@ impl FieldError {
         Self::new(FieldErrorKind::TypeInvalid, field, value.into(), detail)
     }
 
-    /// An invalid value too large to be worth showing (objects and lists that break a CEL rule).
-    pub fn invalid_without_value(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Invalid, field: field.into(), value: None, detail: detail.into() }
-    }
-
     /// The message without the field's name: `Invalid value: "x": must be ...`.
-    pub fn body(&self) -> String {
+    pub(crate) fn body(&self) -> String {
         let mut text = self.kind.words().to_string();
         if self.kind.shows_value()
             && let Some(value) = &self.value
@@ -217,7 +213,7 @@ impl std::fmt::Display for FieldError {
 
 /// A failed request, as the `Status` object that clients read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ApiError {
+pub(crate) struct ApiError {
     pub code: u16,
     pub reason: &'static str,
     pub message: String,
@@ -237,21 +233,21 @@ impl std::error::Error for ApiError {}
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Value::Null, retry_after: None }
     }
 
-    pub fn bad_request(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    pub fn with_details(mut self, details: Value) -> Self {
+    pub(crate) fn with_details(mut self, details: Value) -> Self {
         self.details = details;
         self
     }
 
     /// 422: the object named `name` of `kind` (in `group`) breaks the listed rules.
-    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
+    pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let list = match errors {
             [one] => one.to_string(),
             many => {
@@ -274,7 +270,7 @@ impl ApiError {
     }
 
     /// The `Status` object.
-    pub fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code,
@@ -308,7 +304,6 @@ mod tests {
                 FieldError::invalid("a", json!({"k": "<v>"}), "no"),
                 r#"a: Invalid value: {"k":"\u003cv\u003e"}: no"#,
             ),
-            (FieldError::invalid_without_value("a", "no"), "a: Invalid value: no"),
             (FieldError::required("a", ""), "a: Required value"),
             (FieldError::too_long("a", 1), "a: Too long: may not be more than 1 byte"),
             (FieldError::too_many("a", 3, 2), "a: Too many: 3: must have at most 2 items"),

@@ -47,7 +47,7 @@ pub use cluster::{Cluster, ClusterService, ServedKind};
 pub use response::{ServerBody, ServerResponse, StatusAlone};
 pub use serve::Serving;
 pub use server::Options;
-pub use store::{Compacted, EventKind, Growth, Key, LogEvent, Meta, Object, Snapshot, Store, WriteError};
+pub use store::{Compacted, EventKind, Growth, Key, LogEvent, Meta, Object, Snapshot, Store};
 
 /// What those who play the components of a cluster need of its rules.
 pub mod toolkit {
@@ -56,3 +56,8 @@ pub mod toolkit {
     pub use crate::selectors::LabelSelector;
     pub use crate::validation::Quantity;
 }
+
+/// The snippets of the README are compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -117,3 +117,8 @@ pub fn start(cluster: &Cluster, options: Options) -> Life {
     let living = tokio::spawn(runner::run(cluster.clone(), options, heartbeats, told));
     Life { running: [living, beating], commands }
 }
+
+/// The snippets of the README are compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,13 +2,11 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::task::AtomicWaker;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -38,20 +36,13 @@ pub(crate) async fn run(
     heartbeats: Arc<Heartbeats>,
     commands: UnboundedReceiver<Command>,
 ) {
-    let waker = Arc::new(AtomicWaker::new());
-    let followed = |resource: &Resource| Followed {
-        resource: *resource,
-        follower: follow(cluster.clone(), *resource),
-        ready: Arc::new(ReadyFlag { is_set: true.into(), waker: waker.clone() }),
-    };
-    let followers = Resource::FOLLOWED.iter().map(followed).collect();
+    let followers = Resource::FOLLOWED.map(|resource| (resource, follow(cluster.clone(), resource)));
     let mut runner = Runner {
         cluster,
         options,
         view: View::default(),
         queue: Queue::default(),
         followers,
-        waker,
         under_way: FuturesUnordered::new(),
         recorder: Recorder::default(),
         commands,
@@ -79,33 +70,12 @@ struct Runner {
     options: Options,
     view: View,
     queue: Queue,
-    followers: Vec<Followed>,
-    /// Woken when a follower has set its flag.
-    waker: Arc<AtomicWaker>,
+    followers: [(Resource, Follower); Resource::FOLLOWED.len()],
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     recorder: Recorder,
     commands: UnboundedReceiver<Command>,
     presence: Presence,
     heartbeats: Arc<Heartbeats>,
-}
-
-struct Followed {
-    resource: Resource,
-    follower: Follower,
-    ready: Arc<ReadyFlag>,
-}
-
-/// Set by a follower that has events, so that nobody asks all of them after each step.
-struct ReadyFlag {
-    is_set: AtomicBool,
-    waker: Arc<AtomicWaker>,
-}
-
-impl Wake for ReadyFlag {
-    fn wake(self: Arc<Self>) {
-        self.is_set.store(true, Ordering::Release);
-        self.waker.wake();
-    }
 }
 
 /// A task whose actions were carried out, up to the first that failed.
@@ -139,7 +109,7 @@ impl Runner {
     /// Nobody decides before all is known.
     async fn begin(&mut self) {
         for index in 0..self.followers.len() {
-            let Followed { resource, follower, .. } = &mut self.followers[index];
+            let (resource, follower) = &mut self.followers[index];
             let resource = *resource;
             if let Some(event) = follower.next().await {
                 self.observe(resource, event);
@@ -184,15 +154,8 @@ impl Runner {
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<(Resource, PendingEvent)> {
-        self.waker.register(context.waker());
-        for Followed { resource, follower, ready } in &mut self.followers {
-            if !ready.is_set.swap(false, Ordering::AcqRel) {
-                continue;
-            }
-            let waker = Waker::from(ready.clone());
-            if let Poll::Ready(Some(event)) = follower.poll_next_unpin(&mut Context::from_waker(&waker)) {
-                // There may be more.
-                ready.is_set.store(true, Ordering::Release);
+        for (resource, follower) in &mut self.followers {
+            if let Poll::Ready(Some(event)) = follower.poll_next_unpin(context) {
                 return Poll::Ready((*resource, event));
             }
         }

@@ -42,7 +42,7 @@ pub(crate) type Task = (Component, Key);
 
 impl Component {
     /// The user that it acts as, and what it says it is.
-    pub fn identity(self) -> (&'static str, &'static str) {
+    pub(crate) fn identity(self) -> (&'static str, &'static str) {
         match self {
             Self::Node | Self::Heartbeat | Self::Kubelet | Self::StaticPod => ("system:node", "kubelet"),
             Self::Scheduler | Self::Waiting => ("system:kube-scheduler", "kube-scheduler"),
@@ -84,7 +84,7 @@ impl Component {
     ];
 
     /// Who crashes with it.
-    pub fn process(self) -> Self {
+    pub(crate) fn process(self) -> Self {
         match self {
             Self::Heartbeat | Self::StaticPod => Self::Kubelet,
             Self::Waiting => Self::Scheduler,

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use embedded_apiserver::Key;
 use embedded_apiserver::{Cluster, Options};
 use futures::future::{join_all, join3, pending};
 use http::{Method, header};
@@ -25,8 +24,8 @@ use usher_controllers::feeds::Feeds;
 use usher_controllers::metrics::Metrics;
 use usher_controllers::{eviction_request, interceptors, maintenance};
 use usher_tests::crds;
-use usher_tests::living::{DAEMON_SETS, NODES, PODS, node, workload};
-use usher_tests::requests::{DRAIN, REQUESTS};
+use usher_tests::living::{DAEMON_SETS, NODES, node, workload};
+use usher_tests::requests::DRAIN;
 
 use usher_tests::counted::counted;
 use usher_tests::report::Report;
@@ -98,23 +97,57 @@ pub async fn serve(pods: usize) -> Result<()> {
     Ok(())
 }
 
-/// One pod and one request as the server makes them, and the others by their pattern, straight into the store.
+/// Objects as the server makes them, through its API. The first pod says how much is missing from the weight of the others.
 async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     for definition in crds::definitions()? {
         send(cluster, Method::POST, definitions, &definition).await?;
     }
-    let home = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MANAGER_NAMESPACE}});
-    send(cluster, Method::POST, "/api/v1/namespaces", &home).await?;
-    let mut pod = send(cluster, Method::POST, PODS, &pattern()).await?;
+    for name in (0..NAMESPACES).map(namespace).chain([MANAGER_NAMESPACE.to_string()]) {
+        let home = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        send(cluster, Method::POST, "/api/v1/namespaces", &home).await?;
+    }
+    for number in 0..NODE_COUNT {
+        send(cluster, Method::POST, NODES, &node(&node_name(number))).await?;
+    }
+    let mut pod = pattern();
+    let first = make_running(cluster, "default", &pod).await?;
+    ask_to_leave(cluster, "default", &first).await?;
+    let missing = STORED_BYTES.saturating_sub(first.to_string().len());
+    pod["metadata"]["annotations"]["padding"] = "x".repeat(missing).into();
+    for number in 1..pods {
+        let namespace = namespace(number % NAMESPACES);
+        pod["metadata"]["name"] = format!("web-{number:06}").into();
+        pod["metadata"]["labels"]["app"] = format!("app-{}", number % 500).into();
+        pod["spec"]["nodeName"] = node_name(number % NODE_COUNT).into();
+        let made = make_running(cluster, &namespace, &pod).await?;
+        ask_to_leave(cluster, &namespace, &made).await?;
+    }
+    fill_daemons(cluster, &mut pod).await
+}
+
+fn namespace(number: usize) -> String {
+    format!("team-{number:02}")
+}
+
+fn node_name(number: usize) -> String {
+    format!("node-{number:04}")
+}
+
+/// The pod as the server has it then.
+async fn make_running(cluster: &Cluster, namespace: &str, pod: &Value) -> Result<Value> {
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    let made = send(cluster, Method::POST, &pods, pod).await?;
     let running = json!({"status": {
         "phase": "Running", "podIP": "10.0.0.1",
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
     }});
-    pod = send(cluster, Method::PATCH, &format!("{PODS}/{}", path_of(&pod, "/status")), &running).await?;
-    let missing = STORED_BYTES.saturating_sub(pod.to_string().len());
-    pod["metadata"]["annotations"] = json!({"padding": "x".repeat(missing)});
-    let uid = pod["metadata"]["uid"].clone();
+    send(cluster, Method::PATCH, &format!("{pods}/{}", path_of(&made, "/status")), &running).await
+}
+
+async fn ask_to_leave(cluster: &Cluster, namespace: &str, pod: &Value) -> Result<()> {
+    let requests = format!("/apis/{GROUP}/v1alpha1/namespaces/{namespace}/evictionrequests");
+    let uid = &pod["metadata"]["uid"];
     let request = json!({
         "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "EvictionRequest",
         "metadata": {"name": uid, "finalizers": [DRAIN]},
@@ -123,49 +156,17 @@ async fn fill(cluster: &Cluster, pods: usize) -> Result<()> {
             "interceptors": [{"interceptorClass": "backup.shop.example", "priority": 11000}],
         },
     });
-    let mut request = send(cluster, Method::POST, REQUESTS, &request).await?;
+    let request = send(cluster, Method::POST, &requests, &request).await?;
     // It is the interceptor's turn, so nothing is to be done.
     let turn = json!({"status": {
         "activeInterceptorClass": "backup.shop.example", "progressTimestamp": request["metadata"]["creationTimestamp"],
         "message": "half of the data is copied",
     }});
-    let path = format!("{REQUESTS}/{}", path_of(&request, "/status"));
-    request = send(cluster, Method::PATCH, &path, &turn).await?;
-
-    let version = format!("{GROUP}/v1alpha1");
-    let requests = cluster.served_kind(&version, "EvictionRequest").context("no eviction requests")?;
-    let store = &cluster.store();
-    let mut node = send(cluster, Method::POST, NODES, &node("node-0000")).await?;
-    for number in 1..NODE_COUNT {
-        let name = format!("node-{number:04}");
-        node["metadata"]["name"] = name.clone().into();
-        node["metadata"]["uid"] = format!("{number:08x}-5eed-4000-8000-000000000002").into();
-        store
-            .create("nodes", Key::new("", &name), &mut node.clone())
-            .map_err(|why| anyhow::anyhow!("{name}: {why:?}"))?;
-    }
-    for number in 1..pods {
-        let (name, uid) = (format!("web-{number:06}"), format!("{number:08x}-5eed-4000-8000-000000000000"));
-        let namespace = format!("team-{:02}", number % NAMESPACES);
-        pod["metadata"]["name"] = name.clone().into();
-        pod["metadata"]["uid"] = uid.clone().into();
-        pod["metadata"]["namespace"] = namespace.clone().into();
-        pod["metadata"]["labels"]["app"] = format!("app-{}", number % 500).into();
-        pod["spec"]["nodeName"] = format!("node-{:04}", number % NODE_COUNT).into();
-        let refused = |why| anyhow::anyhow!("{name} is not stored: {why:?}");
-        store.create("pods", Key::new(&namespace, &name), &mut pod.clone()).map_err(refused)?;
-        request["metadata"]["name"] = uid.clone().into();
-        request["metadata"]["uid"] = format!("{number:08x}-5eed-4000-8000-000000000001").into();
-        request["metadata"]["namespace"] = namespace.clone().into();
-        request["spec"]["podRef"] = json!({"name": name, "uid": uid});
-        store.create(&requests.storage, Key::new(&namespace, &uid), &mut request.clone()).map_err(refused)?;
-    }
-    fill_daemons(cluster, &mut pod).await
+    send(cluster, Method::PATCH, &format!("{requests}/{}", path_of(&request, "/status")), &turn).await?;
+    Ok(())
 }
 
 async fn fill_daemons(cluster: &Cluster, pod: &mut Value) -> Result<()> {
-    let store = &cluster.store();
-    pod["metadata"]["namespace"] = "default".into();
     for set in 0..DAEMON_SET_COUNT {
         let name = format!("agent-{set}");
         let made = send(cluster, Method::POST, DAEMON_SETS, &workload("DaemonSet", &name, json!({}))).await?;
@@ -174,14 +175,10 @@ async fn fill_daemons(cluster: &Cluster, pod: &mut Value) -> Result<()> {
         }]);
         pod["metadata"]["labels"] =
             json!({"app": name, "controller-revision-hash": "6b59d9cb88", "pod-template-generation": "1"});
-        for node in 0..NODE_COUNT {
-            let name = format!("{name}-{node:05}");
-            pod["metadata"]["name"] = name.clone().into();
-            pod["metadata"]["uid"] = format!("{node:08x}-5eed-4000-9{set:03x}-000000000000").into();
-            pod["spec"]["nodeName"] = format!("node-{node:04}").into();
-            store
-                .create("pods", Key::new("default", &name), &mut pod.clone())
-                .map_err(|why| anyhow::anyhow!("{name} is not stored: {why:?}"))?;
+        for number in 0..NODE_COUNT {
+            pod["metadata"]["name"] = format!("{name}-{number:05}").into();
+            pod["spec"]["nodeName"] = node_name(number).into();
+            make_running(cluster, "default", pod).await?;
         }
     }
     Ok(())
@@ -191,7 +188,7 @@ fn pattern() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "name": "web-000000", "labels": {"app": "app-0", "pod-template-hash": "6b59d9cb88"},
+            "name": "web-000000", "annotations": {"padding": ""}, "labels": {"app": "app-0", "pod-template-hash": "6b59d9cb88"},
             "ownerReferences": [{
                 "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-6b59d9cb88", "controller": true,
                 "uid": "00000000-0000-4000-8000-000000000000",

@@ -184,6 +184,8 @@ proptest! {
                 let after = cluster.store().revision();
                 prop_assert!((200..600).contains(&code), "{uri} {shown}: {code}");
                 prop_assert!(code < 300 || before == after, "{uri} {shown}: {code} {answer} but the store moved");
+                let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&METHODS[method]);
+                prop_assert!(!is_read || before == after, "{uri} {shown}: a read moved the store");
                 let is_dry_run = QUERIES[query] == "dryRun=All";
                 prop_assert!(!is_dry_run || before == after, "{uri} {shown}: a dry run moved the store");
             }

@@ -43,12 +43,8 @@ pub struct Caller {
 }
 
 impl Caller {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Calls fail where the rules say so.
-    pub fn failing_by(faults: Faults) -> Self {
+    pub(crate) fn failing_by(faults: Faults) -> Self {
         Self { faults: Some(faults), ..Self::default() }
     }
 

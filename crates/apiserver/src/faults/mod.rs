@@ -1,7 +1,7 @@
 //! Faults at the API boundary, on demand: requests that are refused, lost, late or answered from the past, watches that
 //! end or fall silent, webhooks that cannot be reached.
 //!
-//! Rules are data ([`Rule`]): who asks for what, when, and what goes wrong then. Deciding is pure ([`Rules::decide`]);
+//! Rules are data ([`Rule`]): who asks for what, when, and what goes wrong then. Deciding is pure (`Rules::decide`);
 //! a [`ClientService`] carries the decision out for one named client. Services that no client name was given to see no
 //! faults, so tests judge the cluster by them. All chance comes from the cluster's seed, in a stream of its own: the
 //! same seed and the same requests give the same faults.
@@ -18,10 +18,12 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 
-pub use rule::{Asked, Fault, Matcher, Outage, Pick, Refusal, Rule, Rules, When, Window};
+pub(crate) use rule::Asked;
+pub use rule::{Fault, Matcher, Outage, Pick, Refusal, Rule, When, Window};
 pub use service::{ClientService, NoAnswer};
 
 use crate::clock::Clock;
+use rule::Rules;
 
 /// Keeps the stream of faults apart from that of names and uids.
 const STREAM: u64 = 0x0066_6175_6c74_7321;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 /// A request, as rules see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// The name that the client was given.
     pub client: &'a str,
     /// As rights name it; `call` for the server's call of a webhook.
@@ -245,17 +245,22 @@ pub struct Rule {
 
 /// All rules, and how often each was met.
 #[derive(Debug, Default)]
-pub struct Rules {
+pub(crate) struct Rules {
     rules: Vec<(Rule, u64)>,
 }
 
 impl Rules {
-    pub fn new(rules: Vec<Rule>) -> Self {
+    pub(crate) fn new(rules: Vec<Rule>) -> Self {
         Self { rules: rules.into_iter().map(|rule| (rule, 0)).collect() }
     }
 
     /// What goes wrong with a request: the first rule that strikes decides.
-    pub fn decide(&mut self, asked: &Asked<'_>, now: Timestamp, random: &mut fastrand::Rng) -> Option<Fault> {
+    pub(crate) fn decide(
+        &mut self,
+        asked: &Asked<'_>,
+        now: Timestamp,
+        random: &mut fastrand::Rng,
+    ) -> Option<Fault> {
         for (rule, met) in &mut self.rules {
             if !rule.on.matches(asked) || !rule.fault.fits(asked) || !rule.when.holds(now) {
                 continue;
@@ -275,7 +280,7 @@ impl Rules {
 
     /// When the next window opens of a rule that may end, silence or delay such a watch while it is open. Rules that count
     /// requests count only the opening of a watch.
-    pub fn next_window(&self, asked: &Asked<'_>, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next_window(&self, asked: &Asked<'_>, now: Timestamp) -> Option<Timestamp> {
         let rules = self.rules.iter().map(|(rule, _)| rule);
         rules
             .filter(|rule| {

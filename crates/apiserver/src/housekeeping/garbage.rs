@@ -32,10 +32,8 @@ impl Head {
         metadata_of(object.text()).unwrap_or_default()
     }
 
-    /// Most objects are not being deleted, and need not be read to see that.
     fn if_deleting(object: &Object) -> Option<Self> {
-        let may_be = object.text().contains("\"deletionTimestamp\"");
-        may_be.then(|| Self::of(object)).filter(Self::is_deleting)
+        Some(Self::of(object)).filter(Self::is_deleting)
     }
 
     fn is_deleting(&self) -> bool {
@@ -60,9 +58,7 @@ pub(crate) async fn written(server: &Arc<Server>, kind: &Kind, object: &Arc<Obje
     if owned_anew {
         collect(server, kind, &object.key).await;
     }
-    // Most objects that are being deleted wait for nobody, and need not be read to see that.
-    let waits = [FOREGROUND, ORPHAN].iter().any(|finalizer| object.text().contains(finalizer));
-    if waits && let Some(head) = Head::if_deleting(object) {
+    if let Some(head) = Head::if_deleting(object) {
         see_to_dependents(server, kind, &head).await;
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::field_set::{FieldSet, Node};
 use super::path;
 use super::shape::{Fields, Items, Shape, shape};
-use crate::schema::{ListType, SchemaRef};
+use crate::schema::SchemaRef;
 
 /// The fields that differ between two objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -190,7 +190,6 @@ fn compare_lists(ls: &[Value], rs: &[Value], items: Items<'_>, out: &mut Compari
     if ls == rs {
         return Mark::Same;
     }
-    let (ls, rs) = without_same_ends(ls, rs, items.list);
     let (Some(left), Some(right)) = (by_element(ls, items), by_element(rs, items)) else {
         // An item without a name: such a list can only be taken whole.
         return Mark::Modified;
@@ -232,26 +231,6 @@ fn compare_lists(ls: &[Value], rs: &[Value], items: Items<'_>, out: &mut Compari
         }
     }
     Mark::Same
-}
-
-/// Both lists without the items at either end that are the same in both, where these can be told from all others by
-/// their first key. Mostly one item of a list changes, and the others need no names.
-fn without_same_ends<'l, 'r>(
-    ls: &'l [Value],
-    rs: &'r [Value],
-    list: &ListType,
-) -> (&'l [Value], &'r [Value]) {
-    let ListType::Map(keys) = list else { return (ls, rs) };
-    let Some(key) = keys.first() else { return (ls, rs) };
-    let first = ls.iter().zip(rs).take_while(|(l, r)| l == r).count();
-    let last = ls[first..].iter().rev().zip(rs[first..].iter().rev()).take_while(|(l, r)| l == r).count();
-    let (changed_l, changed_r) = (&ls[first..ls.len() - last], &rs[first..rs.len() - last]);
-    let ends = || ls[..first].iter().chain(&ls[ls.len() - last..]);
-    let is_told_apart = |item: &Value| {
-        let name = item.get(key);
-        name.is_some() && ends().all(|end| end.get(key).is_some() && end.get(key) != name)
-    };
-    if changed_l.iter().chain(changed_r).all(is_told_apart) { (changed_l, changed_r) } else { (ls, rs) }
 }
 
 fn by_element<'v>(values: &'v [Value], items: Items<'_>) -> Option<BTreeMap<String, Vec<&'v Value>>> {

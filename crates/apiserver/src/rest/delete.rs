@@ -1,17 +1,13 @@
 //! delete: grace, finalizers, preconditions and propagation.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::namespaces::IMMORTAL;
 use super::read::{list_of, selection};
 use super::{Call, answer, decode, errors, metadata};
-use crate::admission::Operation;
 use crate::clock::rfc3339;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kinds::Kind;
@@ -187,17 +183,11 @@ pub(crate) async fn delete_object(
         let Some(current) = call.server.store.get(&kind.storage, key) else {
             return Err(errors::not_found(&kind, &key.name));
         };
-        let is_asked = !admitted && call.server.is_asked_about(call, Operation::Delete);
-        // These change in more than their metadata.
-        let is_special =
-            kind.is("", "namespaces") || kind.is("apiextensions.k8s.io", "customresourcedefinitions");
-        let outline = if is_asked || options.dry_run || is_special { None } else { outline(&current) };
-        let is_outline = outline.is_some();
-        let object = outline.unwrap_or_else(|| current.value());
+        let object = current.value();
         let qualified =
             if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) };
         check_preconditions(&qualified, &kind.kind, &kind.group, &object, options)?;
-        if is_asked {
+        if !admitted {
             call.server.admit_delete(call, &object, &options.to_value(), options.dry_run).await?;
         }
         let now = call.server.now();
@@ -205,12 +195,7 @@ pub(crate) async fn delete_object(
         if options.dry_run {
             return Ok(Deleted::DryRun(object));
         }
-        let mark = |marked: Value| match &marked["metadata"] {
-            Value::Object(metadata) if is_outline => {
-                call.server.store.update_metadata(&kind.storage, &current, metadata)
-            }
-            _ => call.server.store.update(&kind.storage, key, current.revision, marked),
-        };
+        let mark = |marked: Value| call.server.store.update(&kind.storage, key, current.revision, marked);
         let done = match plan {
             Plan::Remove => remove(call, &kind, key, current.revision),
             Plan::MarkAndRemove(marked) => {
@@ -229,36 +214,6 @@ pub(crate) async fn delete_object(
             Err(_) => return Err(errors::not_found(&kind, &key.name)),
         }
     }
-}
-
-/// What a deletion is decided by: the metadata, but for who owns what, and the few other fields that [`plan`] reads.
-/// The rest of the object stays the text that it is.
-fn outline(object: &Object) -> Option<Value> {
-    #[derive(Deserialize)]
-    struct Outline<'a> {
-        #[serde(borrow)]
-        metadata: BTreeMap<&'a str, &'a RawValue>,
-        #[serde(default)]
-        spec: Spec,
-        #[serde(default)]
-        status: Status,
-    }
-    #[derive(Default, Serialize, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Spec {
-        node_name: Value,
-        termination_grace_period_seconds: Value,
-    }
-    #[derive(Default, Serialize, Deserialize)]
-    #[serde(default)]
-    struct Status {
-        phase: Value,
-    }
-    let Outline { mut metadata, spec, status } = serde_json::from_str(object.text()).ok()?;
-    metadata.remove("managedFields");
-    let values = metadata.into_iter().map(|(name, raw)| Some((name, serde_json::from_str(raw.get()).ok()?)));
-    let metadata: BTreeMap<&str, Value> = values.collect::<Option<_>>()?;
-    Some(json!({"metadata": metadata, "spec": spec, "status": status}))
 }
 
 fn remove(call: &Call<'_>, kind: &Arc<Kind>, key: &Key, revision: u64) -> Result<Deleted, WriteError> {

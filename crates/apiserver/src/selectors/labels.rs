@@ -44,7 +44,7 @@ pub struct LabelSelector {
 
 impl LabelSelector {
     /// The text form of query parameters: `app=web,tier in (a,b),!old`.
-    pub fn parse(text: &str) -> ApiResult<Self> {
+    pub(crate) fn parse(text: &str) -> ApiResult<Self> {
         let requirements = label_text::parse(text).map_err(ApiError::bad_request)?;
         Ok(Self { requirements })
     }
@@ -80,11 +80,11 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    pub fn matches(&self, meta: &Meta) -> bool {
+    pub(crate) fn matches(&self, meta: &Meta) -> bool {
         self.requirements.iter().all(|r| r.matches(meta.label(&r.key)))
     }
 
@@ -94,7 +94,7 @@ impl LabelSelector {
     }
 
     /// Against `metadata.labels` of an object.
-    pub fn matches_labels(&self, labels: &Value) -> bool {
+    pub(crate) fn matches_labels(&self, labels: &Value) -> bool {
         self.requirements.iter().all(|r| r.matches(labels.get(&r.key).and_then(Value::as_str)))
     }
 }

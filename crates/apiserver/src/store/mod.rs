@@ -17,7 +17,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub(crate) use draft::Draft;
 pub use growth::Growth;
@@ -32,7 +32,7 @@ use snapshots::Snapshots;
 
 /// Why a write was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteError {
+pub(crate) enum WriteError {
     Exists,
     NotFound,
     /// The object changed since it was read.
@@ -220,7 +220,12 @@ impl Store {
     }
 
     /// Takes what it needs from the value, unless there is such an object already.
-    pub fn create(&self, resource: &str, key: Key, value: &mut Value) -> Result<Arc<Object>, WriteError> {
+    pub(crate) fn create(
+        &self,
+        resource: &str,
+        key: Key,
+        value: &mut Value,
+    ) -> Result<Arc<Object>, WriteError> {
         let mut inner = self.inner.write();
         let revision = inner.revision + 1;
         let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
@@ -269,23 +274,6 @@ impl Store {
         let text = draft.at(revision).ok_or(WriteError::Conflict)?;
         let interner = &mut self.interner.lock();
         let object = fitting(old.with_status(revision, text, status, &found.selectable, interner))?;
-        found.replace(old, object.clone());
-        inner.revision = revision;
-        Ok(object)
-    }
-
-    /// Replaces the metadata of the object, if it is still that one, but for its labels, owners and managed fields.
-    pub(crate) fn update_metadata(
-        &self,
-        resource: &str,
-        current: &Object,
-        metadata: &Map<String, Value>,
-    ) -> Result<Arc<Object>, WriteError> {
-        let mut inner = self.inner.write();
-        let revision = inner.revision + 1;
-        let found = inner.resources.get_mut(resource).ok_or(WriteError::NotFound)?;
-        let old = found.current(&current.key, current.revision)?;
-        let object = fitting(old.with_metadata(revision, metadata).ok_or(WriteError::Conflict)?)?;
         found.replace(old, object.clone());
         inner.revision = revision;
         Ok(object)

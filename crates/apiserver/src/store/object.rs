@@ -1,12 +1,11 @@
 //! One stored object: its text, and beside it only what selectors look at.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use super::Interner;
 use crate::head::metadata_of;
@@ -114,36 +113,17 @@ impl Object {
 
     /// The fields without `kind` and `apiVersion`, up to and including the closing brace: how built-in kinds appear
     /// in lists, after an opening brace.
-    pub fn untyped_fields(&self) -> &str {
+    pub(crate) fn untyped_fields(&self) -> &str {
         &self.text[self.body..]
     }
 
     /// The same object seen at another revision: what a watch shows of an object that went or left its selection.
-    pub fn at_revision(&self, revision: u64) -> Self {
+    pub(crate) fn at_revision(&self, revision: u64) -> Self {
         let now = format!("\"{revision}\"");
         let text = match metadata_of::<Kept<'_>>(self.text()) {
-            Ok(Kept { resource_version: Some(before), .. }) => replaced(self.text(), before.get(), &now),
+            Ok(Kept { resource_version: Some(before) }) => replaced(self.text(), before.get(), &now),
             _ => self.text().to_string(),
         };
-        self.with_text(revision, text)
-    }
-
-    /// The same object with other metadata, but for its managed fields. Selectors and owners must not notice.
-    pub(super) fn with_metadata(&self, revision: u64, metadata: &Map<String, Value>) -> Option<Arc<Self>> {
-        let before: &RawValue = metadata_of(self.text()).ok()?;
-        let kept: Kept<'_> = serde_json::from_str(before.get()).ok()?;
-        let mut fields: BTreeMap<&str, String> =
-            metadata.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
-        fields.insert("resourceVersion", format!("\"{revision}\""));
-        if let Some(entries) = kept.managed_fields {
-            fields.insert("managedFields", entries.get().to_string());
-        }
-        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-        let after = format!("{{{}}}", fields.join(","));
-        Some(Arc::new(self.with_text(revision, replaced(self.text(), before.get(), &after))))
-    }
-
-    fn with_text(&self, revision: u64, text: String) -> Self {
         let Self { key, body, meta, .. } = self;
         Self { key: key.clone(), revision, text: text.into(), body: *body, meta: meta.clone() }
     }
@@ -164,7 +144,7 @@ impl Object {
     }
 
     /// Another content at the same place and revision; never stored, only shown.
-    pub fn with_value(&self, mut value: Value) -> Self {
+    pub(crate) fn with_value(&self, mut value: Value) -> Self {
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let (text, body) = serialise(&mut value);
         Self { key: self.key.clone(), revision: self.revision, text, body, meta: self.meta.clone() }
@@ -182,8 +162,6 @@ impl Object {
 struct Kept<'a> {
     #[serde(borrow, default)]
     resource_version: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    managed_fields: Option<&'a RawValue>,
 }
 
 /// The text with something else in place of one part, which is a slice of it.
@@ -221,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_and_revisions_are_replaced_in_the_text() {
+    fn the_revision_is_replaced_in_the_text() {
         let pod = json!({
             "kind": "Pod", "apiVersion": "v1", "spec": {"nodeName": "n", "resourceVersion": "1"}, "status": {},
             "metadata": {
@@ -234,16 +212,7 @@ mod tests {
         later["metadata"]["resourceVersion"] = "12".into();
         assert_eq!(object.at_revision(12).text(), stored(&later).at_revision(12).text());
         assert_eq!(object.at_revision(12).value(), later);
-
-        let mut metadata = later["metadata"].as_object().unwrap().clone();
-        metadata.remove("managedFields");
-        metadata.insert("deletionTimestamp".into(), "soon".into());
-        let marked = object.with_metadata(13, &metadata).unwrap();
-        later["metadata"]["deletionTimestamp"] = "soon".into();
-        later["metadata"]["resourceVersion"] = "13".into();
-        assert_eq!(marked.value(), later);
-        assert_eq!(marked.text(), stored(&later).at_revision(13).text());
-        assert!(marked.untyped_fields().starts_with("\"metadata\":"));
-        assert_eq!(marked.bytes(), marked.text());
+        assert!(object.untyped_fields().starts_with("\"metadata\":"));
+        assert_eq!(object.bytes(), object.text());
     }
 }

@@ -28,11 +28,11 @@ impl Quantity {
         Some(Quantity(sign * (scaled + by - 1).div_euclid(by)))
     }
 
-    pub fn is_negative(self) -> bool {
+    pub(crate) fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    pub fn is_whole(self) -> bool {
+    pub(crate) fn is_whole(self) -> bool {
         self.0 % NANO == 0
     }
 }

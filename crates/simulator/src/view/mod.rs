@@ -15,11 +15,9 @@ mod wire;
 mod workload;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::BuildHasher as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -35,7 +33,6 @@ pub(crate) use workload::{
     Revision, StatefulSet,
 };
 
-use crate::scheduler::{QueueingHint, Refusals, help_by_pod, helped_by_node};
 use crate::static_pods::StaticPods;
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::metadata_of;
@@ -105,22 +102,13 @@ impl Resource {
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     objects: BTreeMap<Key, Arc<T>>,
-    told: WatchProgress,
-}
-
-/// What the watch of a resource has told.
-#[derive(Debug, Default)]
-struct WatchProgress {
-    /// The revision up to which it has.
+    /// The revision up to which the watch has told.
     seen: u64,
-    /// Most of what it tells is known from the answer to the write, and need not be read again: the revisions of what was
-    /// answered and not yet told, by the hash of its text.
-    answered: HashMap<u64, u64, FixedState>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), told: WatchProgress::default() }
+        Self { objects: BTreeMap::new(), seen: 0 }
     }
 }
 
@@ -209,32 +197,9 @@ pub(crate) struct View {
     indexes: Indexes,
     since: silence::Since,
     scales: scales::Scales,
-    refusals: Refusals,
 }
 
 impl View {
-    /// What the scheduler has told pods that it found no node for.
-    pub(crate) fn refusals(&self) -> &Refusals {
-        &self.refusals
-    }
-
-    fn node_changed(&mut self, before: Option<&Arc<Node>>, after: Option<&Arc<Node>>) {
-        let (before, now) = (before.map(|node| &**node), after.map(|node| &**node));
-        self.indexes.node(before, after, &self.pods);
-        if helped_by_node(before, now) {
-            self.refusals.there_is_room();
-        }
-    }
-
-    fn pod_changed(&mut self, before: Option<&Pod>, after: Option<&Arc<Pod>>) {
-        self.indexes.pod(before, after, (&self.pods, &self.nodes, &self.budgets));
-        match help_by_pod(before, after.map(|pod| &**pod)) {
-            QueueingHint::Room => self.refusals.there_is_room(),
-            QueueingHint::Company => self.refusals.there_is_company(),
-            QueueingHint::No => {}
-        }
-    }
-
     /// Takes in an object as it is now; `None` if that is no news.
     pub(crate) fn written(
         &mut self,
@@ -245,12 +210,12 @@ impl View {
         Ok(match resource {
             Resource::Nodes => {
                 let Some((before, after)) = put(&mut self.nodes, json, source)? else { return Ok(None) };
-                self.node_changed(before.as_ref(), Some(&after));
+                self.indexes.node(before.as_deref(), Some(&after), &self.pods);
                 Some(Change::Node { before, after: Some(after) })
             }
             Resource::Pods => {
                 let Some((before, after)) = put(&mut self.pods, json, source)? else { return Ok(None) };
-                self.pod_changed(before.as_deref(), Some(&after));
+                self.indexes.pod(before.as_deref(), Some(&after), (&self.pods, &self.nodes, &self.budgets));
                 Some(Change::Pod { before, after: Some(after) })
             }
             Resource::ReplicaSets => {
@@ -298,12 +263,12 @@ impl View {
         match resource {
             Resource::Nodes => {
                 let before = self.nodes.take(key, gone_at)?;
-                self.node_changed(Some(&before), None);
+                self.indexes.node(Some(&before), None, &self.pods);
                 Some(Change::Node { before: Some(before), after: None })
             }
             Resource::Pods => {
                 let before = self.pods.take(key, gone_at)?;
-                self.pod_changed(Some(&before), None);
+                self.indexes.pod(Some(&before), None, (&self.pods, &self.nodes, &self.budgets));
                 Some(Change::Pod { before: Some(before), after: None })
             }
             Resource::ReplicaSets => {
@@ -363,10 +328,6 @@ impl View {
             changes.extend(self.forget(resource, &key, revision));
         }
         self.reached(resource, revision);
-        // The list may be older than the answers, and what comes after it is told again.
-        if let Some(told) = self.told(resource) {
-            told.answered.clear();
-        }
         Ok(changes)
     }
 
@@ -391,25 +352,25 @@ impl View {
     }
 
     fn reached(&mut self, resource: Resource, revision: u64) {
-        if let Some(told) = self.told(resource) {
-            told.seen = revision.max(told.seen);
+        if let Some(seen) = self.seen(resource) {
+            *seen = revision.max(*seen);
         }
     }
 
-    fn told(&mut self, resource: Resource) -> Option<&mut WatchProgress> {
+    fn seen(&mut self, resource: Resource) -> Option<&mut u64> {
         Some(match resource {
-            Resource::Nodes => &mut self.nodes.told,
-            Resource::Pods => &mut self.pods.told,
-            Resource::ReplicaSets => &mut self.replica_sets.told,
-            Resource::Deployments => &mut self.deployments.told,
-            Resource::StatefulSets => &mut self.stateful_sets.told,
-            Resource::DaemonSets => &mut self.daemon_sets.told,
-            Resource::Jobs => &mut self.jobs.told,
-            Resource::Budgets => &mut self.budgets.told,
-            Resource::ReplicationControllers => &mut self.replication_controllers.told,
-            Resource::Revisions => &mut self.revisions.told,
-            Resource::Claims => &mut self.claims.told,
-            Resource::Autoscalers => &mut self.autoscalers.told,
+            Resource::Nodes => &mut self.nodes.seen,
+            Resource::Pods => &mut self.pods.seen,
+            Resource::ReplicaSets => &mut self.replica_sets.seen,
+            Resource::Deployments => &mut self.deployments.seen,
+            Resource::StatefulSets => &mut self.stateful_sets.seen,
+            Resource::DaemonSets => &mut self.daemon_sets.seen,
+            Resource::Jobs => &mut self.jobs.seen,
+            Resource::Budgets => &mut self.budgets.seen,
+            Resource::ReplicationControllers => &mut self.replication_controllers.seen,
+            Resource::Revisions => &mut self.revisions.seen,
+            Resource::Claims => &mut self.claims.seen,
+            Resource::Autoscalers => &mut self.autoscalers.seen,
             Resource::Volumes | Resource::Events | Resource::Leases => return None,
         })
     }
@@ -450,20 +411,12 @@ fn put<O: Followed + DeserializeOwned>(
     json: &str,
     source: Source,
 ) -> Result<Option<Put<O>>, serde_json::Error> {
-    let told = &mut table.told;
-    let text = told.answered.hasher().hash_one(json);
-    if source == Source::Watch
-        && let Some(revision) = told.answered.remove(&text)
-    {
-        told.seen = revision.max(told.seen);
-        return Ok(None);
-    }
     let object = Arc::new(serde_json::from_str::<O>(json)?);
     let (key, revision) = (object.key(), object.meta().revision());
     match source {
-        Source::Watch => told.seen = revision.max(told.seen),
-        Source::Answer if revision <= told.seen => return Ok(None),
-        Source::Answer => drop(told.answered.insert(text, revision)),
+        Source::Watch => table.seen = revision.max(table.seen),
+        Source::Answer if revision <= table.seen => return Ok(None),
+        Source::Answer => {}
     }
     if table.objects.get(&key).is_some_and(|known| known.meta().revision() >= revision) {
         return Ok(None);

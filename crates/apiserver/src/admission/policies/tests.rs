@@ -79,7 +79,7 @@ async fn noted(reinvocation: &str) -> Value {
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
     });
     let policies = MutatingPolicies::compile(&[policy("v1", "Exact", spec)], &[binding()]);
-    let caller = Caller::new();
+    let caller = Caller::default();
     let late = json!([{"op": "add", "path": "/data/late", "value": "x"}]);
     caller.register_url(
         URL,

@@ -90,7 +90,7 @@ async fn a_webhook_that_does_not_answer_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn validating_webhooks_are_called_at_once() {
-    let caller = Caller::new();
+    let caller = Caller::default();
     caller.register_url(
         URL,
         in_process(|review| async move {
@@ -109,7 +109,7 @@ async fn validating_webhooks_are_called_at_once() {
 #[tokio::test]
 async fn a_service_is_found_by_namespace_and_name() {
     let changes = json!({"clientConfig": {"service": {"namespace": "n", "name": "s", "path": "/v"}}, "timeoutSeconds": 3});
-    let caller = Arc::new(Caller::new());
+    let caller = Arc::new(Caller::default());
     let config = configuration("c", &[webhook("h.example.com", changes)]);
     let webhooks = Webhooks::compile([], [&config], caller.clone());
     let missing = r#"Internal error occurred: failed calling webhook "h.example.com": failed to call webhook: Post "https://s.n.svc:443/v?timeout=3s": service "s" not found"#;

@@ -96,7 +96,7 @@ async fn answer(
 fn at(url: String, ca_bundle: &str) -> Webhooks {
     let client = json!({"url": url, "caBundle": ca_bundle});
     let hook = webhook("h.example.com", json!({"clientConfig": client, "timeoutSeconds": 3}));
-    Webhooks::compile([], [&configuration("c", &[hook])], Arc::new(Caller::new()))
+    Webhooks::compile([], [&configuration("c", &[hook])], Arc::new(Caller::default()))
 }
 
 async fn failure(webhooks: &Webhooks) -> String {
@@ -137,7 +137,7 @@ async fn answers_over_the_network() {
 #[tokio::test]
 async fn a_service_may_be_at_an_address() {
     let server = server("hook.system.svc").await;
-    let caller = Arc::new(Caller::new());
+    let caller = Arc::new(Caller::default());
     caller.register_service("system", "hook", Endpoint::Address(server.address));
     let client = json!({"service": {"namespace": "system", "name": "hook", "path": "/v"}, "caBundle": server.ca_bundle});
     let config = configuration("c", &[webhook("h.example.com", json!({"clientConfig": client}))]);

@@ -168,7 +168,7 @@ fn answering(response: Value) -> Endpoint {
 
 /// One validating webhook at this endpoint.
 fn one_validating(changes: Value, endpoint: Endpoint) -> Webhooks {
-    let caller = Caller::new();
+    let caller = Caller::default();
     caller.register_url(URL, endpoint);
     let configuration = configuration("c", &[webhook("h.example.com", changes)]);
     Webhooks::compile([], [&configuration], Arc::new(caller))
@@ -176,7 +176,7 @@ fn one_validating(changes: Value, endpoint: Endpoint) -> Webhooks {
 
 /// One mutating webhook at this endpoint.
 fn one_mutating(changes: Value, endpoint: Endpoint) -> Webhooks {
-    let caller = Caller::new();
+    let caller = Caller::default();
     caller.register_url(URL, endpoint);
     let configuration = configuration("c", &[webhook("h.example.com", changes)]);
     Webhooks::compile([&configuration], [], Arc::new(caller))

@@ -62,7 +62,7 @@ async fn a_deletion_cannot_be_patched() {
 
 /// Mutating webhooks, each at its own URL; every one logs its name and patches what it is told to.
 fn several(log: &Log, hooks: &[(&str, &str, Value, Value)]) -> Webhooks {
-    let caller = Caller::new();
+    let caller = Caller::default();
     let mut configurations = Vec::new();
     for (configuration_name, name, changes, operations) in hooks {
         let url = format!("https://127.0.0.1:1/{name}");
