@@ -6,11 +6,12 @@
 //!
 //! Like the real one it does not look at all nodes of a large cluster: enough that will do, beginning at a place that
 //! depends on the pod alone. Pods that it refused are asked again when something changed that could help them
-//! ([`hints`]), after a while that doubles.
+//! ([`hints`]), after a while that doubles, and pods that are alike get one answer ([`Refusals`]).
 
 mod fit;
 mod hints;
 mod neighbours;
+mod refusals;
 mod score;
 mod spread;
 
@@ -21,6 +22,7 @@ use serde_json::json;
 
 pub(crate) use fit::{matches_selectors, tolerates};
 pub(crate) use hints::{QueueingHint, help_by_pod, helped_by_node, is_helped, is_worth_a_look};
+pub(crate) use refusals::Refusals;
 
 use super::plan::{Action, Plan, Target};
 use super::view::{NodeInfo, Pod, Resource, View, condition};
@@ -39,13 +41,13 @@ pub(crate) fn is_waiting(pod: &Pod) -> bool {
 pub(crate) fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(pod) = view.pods.get(key).filter(|pod| is_waiting(pod)) else { return plan };
-    match choose(view, pod) {
+    match view.refusals().ask(pod, || choose(view, pod)) {
         Ok(node) => {
             plan.act(Action::Bind { pod: Target::of(Resource::Pods, &pod.metadata), node });
         }
         Err(why) => {
             let known = condition(&pod.status.conditions, "PodScheduled");
-            if known.is_none_or(|known| known.status != "False" || known.message != why) {
+            if known.is_none_or(|known| known.status != "False" || known.message != *why) {
                 let since = known
                     .filter(|known| known.status == "False")
                     .and_then(|known| known.last_transition_time)
@@ -54,7 +56,7 @@ pub(crate) fn decide(view: &View, key: &Key, now: Timestamp) -> Plan {
                     Resource::Pods,
                     &pod.metadata,
                     json!({"conditions": [{
-                        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why,
+                        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": *why,
                         "lastTransitionTime": rfc3339(since),
                     }]}),
                 ));

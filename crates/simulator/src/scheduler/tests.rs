@@ -287,6 +287,36 @@ fn a_pod_that_names_its_node_is_told_about_that_one() {
     );
 }
 
+#[test]
+fn pods_that_are_alike_get_one_answer_until_something_helps() {
+    let mut small = node("a");
+    small["status"]["allocatable"]["cpu"] = "0".into();
+    let wants = |name: &str, uid: &str| {
+        let mut pod = wishing(
+            json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}),
+        );
+        pod["metadata"]["name"] = name.into();
+        pod["metadata"]["uid"] = uid.into();
+        pod
+    };
+    let mut view = view(&[small, wants("p", "p"), wants("q", "q")]);
+    let ask = |view: &View, name: &str| {
+        let pod = view.pods.get(&Key::new("default", name)).unwrap();
+        let mut looked = false;
+        let answer = view.refusals().ask(pod, || {
+            looked = true;
+            choose(view, pod)
+        });
+        (answer.is_ok(), looked)
+    };
+    assert_eq!(ask(&view, "p"), (false, true));
+    assert_eq!(ask(&view, "q"), (false, false));
+    let mut large = node("b");
+    large["metadata"]["resourceVersion"] = "100".into();
+    view.written(Resource::Nodes, &large.to_string(), crate::view::Source::Watch).unwrap();
+    assert_eq!(ask(&view, "q"), (true, true));
+}
+
 fn no_victims(nodes: usize) -> String {
     format!(
         "preemption: 0/{nodes} nodes are available: {nodes} No preemption victims found for incoming pod."

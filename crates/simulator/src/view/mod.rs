@@ -33,6 +33,7 @@ pub(crate) use workload::{
     Revision, StatefulSet,
 };
 
+use crate::scheduler::{QueueingHint, Refusals, help_by_pod, helped_by_node};
 use crate::static_pods::StaticPods;
 use embedded_apiserver::Key;
 use embedded_apiserver::toolkit::metadata_of;
@@ -197,9 +198,32 @@ pub(crate) struct View {
     indexes: Indexes,
     since: silence::Since,
     scales: scales::Scales,
+    refusals: Refusals,
 }
 
 impl View {
+    /// What the scheduler has told pods that it found no node for.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    fn node_changed(&mut self, before: Option<&Arc<Node>>, after: Option<&Arc<Node>>) {
+        let (before, now) = (before.map(|node| &**node), after.map(|node| &**node));
+        self.indexes.node(before, after, &self.pods);
+        if helped_by_node(before, now) {
+            self.refusals.there_is_room();
+        }
+    }
+
+    fn pod_changed(&mut self, before: Option<&Pod>, after: Option<&Arc<Pod>>) {
+        self.indexes.pod(before, after, (&self.pods, &self.nodes, &self.budgets));
+        match help_by_pod(before, after.map(|pod| &**pod)) {
+            QueueingHint::Room => self.refusals.there_is_room(),
+            QueueingHint::Company => self.refusals.there_is_company(),
+            QueueingHint::No => {}
+        }
+    }
+
     /// Takes in an object as it is now; `None` if that is no news.
     pub(crate) fn written(
         &mut self,
@@ -210,12 +234,12 @@ impl View {
         Ok(match resource {
             Resource::Nodes => {
                 let Some((before, after)) = put(&mut self.nodes, json, source)? else { return Ok(None) };
-                self.indexes.node(before.as_deref(), Some(&after), &self.pods);
+                self.node_changed(before.as_ref(), Some(&after));
                 Some(Change::Node { before, after: Some(after) })
             }
             Resource::Pods => {
                 let Some((before, after)) = put(&mut self.pods, json, source)? else { return Ok(None) };
-                self.indexes.pod(before.as_deref(), Some(&after), (&self.pods, &self.nodes, &self.budgets));
+                self.pod_changed(before.as_deref(), Some(&after));
                 Some(Change::Pod { before, after: Some(after) })
             }
             Resource::ReplicaSets => {
@@ -263,12 +287,12 @@ impl View {
         match resource {
             Resource::Nodes => {
                 let before = self.nodes.take(key, gone_at)?;
-                self.indexes.node(Some(&before), None, &self.pods);
+                self.node_changed(Some(&before), None);
                 Some(Change::Node { before: Some(before), after: None })
             }
             Resource::Pods => {
                 let before = self.pods.take(key, gone_at)?;
-                self.indexes.pod(Some(&before), None, (&self.pods, &self.nodes, &self.budgets));
+                self.pod_changed(Some(&before), None);
                 Some(Change::Pod { before: Some(before), after: None })
             }
             Resource::ReplicaSets => {
