@@ -66,8 +66,8 @@ check: toolchain ## format, lints, generated files, dependency direction; licenc
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked --workspace check --hide-inclusion-graph bans licenses sources; \
 	else echo "!! check: licences, bans and sources of crates are not checked, cargo-deny is missing; 'make install-deny' installs it"; fi
 
-install-deny: toolchain ## cargo-deny, which `make check` and `make deny` use
-	$(CARGO) install --locked cargo-deny --version $(DENY)
+install-deny: toolchain ## cargo-deny, which `make check` and `make deny` use; unoptimised, as it runs for seconds and compiles for minutes
+	$(CARGO) install --locked --debug cargo-deny --version $(DENY)
 
 deny: toolchain ## advisories, licences, bans and sources of the crates we depend on (needs the network for the advisories)
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: make install-deny"; exit 1; }
