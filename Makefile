@@ -14,7 +14,7 @@ DENY = 0.19.0
 
 ifeq ($(RUSTC_WORKSPACE_WRAPPER),clippy-driver)
 # As in .ci/run: clippy's driver compiles what the tests run and lints it on the way, so nothing is compiled for lints alone.
-LINT = $(CARGO) test --locked --workspace --no-run && $(CARGO) test --locked --workspace --no-run --benches
+LINT = $(CARGO) test --locked --workspace --no-run && $(CARGO) test --locked --workspace --no-run --benches && $(CARGO) build --locked --workspace --bins
 LINT_OF_IMAGE = $(CARGO) build --locked --workspace --no-default-features --bin usher
 else
 LINT = $(CARGO) clippy --locked --workspace --all-targets -- -D warnings

@@ -448,7 +448,7 @@ pub enum DrainedReason {
     NoNodes,
     /// Nodes lost the labels by which they were selected, and were not drained.
     NodesLeft,
-    /// Nodes are not cordoned yet.
+    /// Nodes are not cordoned yet, or have only just been.
     Cordoning,
     /// Other maintenances have not come as far.
     Waiting,

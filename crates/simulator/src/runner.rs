@@ -322,7 +322,7 @@ impl Runner {
                 return Poll::Ready(Some(Next::Done(done)));
             }
             if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
-                return Poll::Ready(Some(Next::WatchProgress(command)));
+                return Poll::Ready(Some(Next::Command(command)));
             }
             sleep.as_mut().poll(context).map(|()| None)
         })
@@ -330,7 +330,7 @@ impl Runner {
         match next {
             Some(Next::PendingEvent(resource, event)) => self.observe(resource, event),
             Some(Next::Done(done)) => self.finish(done),
-            Some(Next::WatchProgress(command)) => self.obey(&command),
+            Some(Next::Command(command)) => self.obey(&command),
             None => {}
         }
     }
@@ -339,7 +339,7 @@ impl Runner {
 enum Next {
     PendingEvent(Resource, PendingEvent),
     Done(Done),
-    WatchProgress(Command),
+    Command(Command),
 }
 
 async fn carry_out(cluster: Cluster, run: Incarnation, of: For, actions: Vec<Action>) -> Done {

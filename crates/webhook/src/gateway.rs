@@ -264,14 +264,13 @@ impl Gateway {
                 (judged.judgement.answer, counted)
             }
             Err(failure) => {
-                if let WriteFailure::Lasting(why) = &failure {
-                    tracing::warn!(
-                        pod = asked.name,
-                        asked.namespace,
-                        ?effect,
-                        why,
-                        "the server refuses a write"
-                    );
+                // That somebody still asks is remembered if possible, and nobody waits for it.
+                let passes = matches!(judged.judgement.answer, Answer::Pass(_));
+                match &failure {
+                    WriteFailure::Lasting(why) if !passes => {
+                        tracing::warn!(pod = asked.name, asked.namespace, why, "a write was not done");
+                    }
+                    _ => tracing::debug!(pod = asked.name, asked.namespace, ?failure, "a write was not done"),
                 }
                 let answer = judged.judgement.after(failure);
                 let counted = Counted::of(&answer, None);

@@ -11,7 +11,7 @@ use super::Policies;
 
 /// A file is looked at this often. The kubelet brings a changed ConfigMap within about a minute.
 const LOOK: Duration = Duration::from_secs(5);
-/// A file that is written anew may be gone, or empty, for a moment: only when it is so in this many looks in a row it is an event.
+/// A file that is written anew may be gone, or empty, for a moment: it is told only when that is so in this many looks in a row.
 const LOOKS: u32 = 2;
 
 /// Reads a policy.

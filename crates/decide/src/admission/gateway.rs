@@ -133,7 +133,7 @@ pub enum CallerRight {
 pub enum WriteFailure {
     /// Somebody else was faster, or the server is busy: the next try is soon.
     Passing,
-    /// The server does not take it, in a few words.
+    /// The server does not take it, or cannot be reached, in a few words.
     Lasting(String),
 }
 

@@ -27,6 +27,8 @@ use usher_api::report::{Report, beat_interval};
 use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 
 use crate::decision;
+use crate::eviction_request::message::said_in_turn;
+use crate::eviction_request::overdue_at;
 use crate::snapshot::{
     Autoscaler, DaemonSet, Deployment, Key, Maintenance, Namespace, Owner, Pod, RaisedLimits, ReplicaSet,
     Request, StatefulSet, Surge, WatchEvent,
@@ -287,6 +289,12 @@ fn was_given_over(request: &Request, class: &str) -> bool {
         Some(active) => place(active).is_some_and(|active| active > ours),
         None => false,
     }
+}
+
+/// Nothing has been reported in this turn yet, so that the first report is progress; not in a turn that is over for its silence.
+fn is_first_report(request: &Request, now: Timestamp) -> bool {
+    let has_reported = request.is_progress_reported && said_in_turn(request).is_some();
+    !has_reported && now < overdue_at(request)
 }
 
 /// A sign of life is due at this time.

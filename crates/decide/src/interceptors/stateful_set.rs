@@ -24,7 +24,7 @@ use super::{
     Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
     was_given_over,
 };
-use crate::eviction_request::message::said_in_turn;
+use crate::eviction_request::message::is_of_condition;
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
 
 /// The label by which the StatefulSet controller tells revisions apart.
@@ -266,14 +266,15 @@ fn report(
 ) -> Option<Effect> {
     let set = &case.set.key.name;
     let start = format!("StatefulSet {set}: {} waits", pod.key.name);
-    let is_first = said_in_turn(request).is_none();
+    let is_first = is_first_report(request, now);
     if !is_first && now < next_beat(request) {
         return None;
     }
     let message = format!("{start} until {}", waits_for(case, state));
     let since = request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0);
     let progress = is_first || moved > since;
-    if !progress && message == request.status.message {
+    // What blocks the eviction is told already: nothing takes its place unless something moves.
+    if !progress && (message == request.status.message || is_of_condition(request)) {
         return None;
     }
     let finish = progress.then_some(finish);

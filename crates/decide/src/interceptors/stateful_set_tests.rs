@@ -115,6 +115,45 @@ fn a_request_says_so_if_the_manager_has_the_interceptor_and_not_its_role() {
     assert_ne!(known.decide(&Item::Workload(Key::new("ns", "db")), at(60)), Decision::default());
 }
 
+/// What is reported for the first of two pods that are asked, and waits for the other one.
+fn report_of(with: Value, is_progress_reported: bool, second: i64) -> Option<(bool, Option<String>)> {
+    let mut known = healthy(3, json!({}), &[0, 1]);
+    known.observe(Event::Pod(applied(replica(2, unready()))), at(0));
+    let asked = Request { is_progress_reported, ..(*request("db-0", CLASS, with)).clone() };
+    known.observe(Event::Request(applied(Arc::new(asked))), at(0));
+    decided(&mut known, second).effects.into_iter().find_map(|effect| match effect {
+        Effect::Report { request, report } if request.key.name.as_ref() == "db-0" && !report.completed => {
+            Some((report.progress, report.message))
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn the_first_report_of_a_turn_is_progress_whatever_was_said_before_it() {
+    let role = json!({"status": {"message": "Usher's account may not list statefulsets"}});
+    for (what, with, is_progress_reported, wanted) in [
+        ("nothing was said", json!({}), true, true),
+        ("only that a role is missing", role.clone(), false, true),
+        ("something was reported", role, true, false),
+    ] {
+        let report = report_of(with, is_progress_reported, 1);
+        assert_eq!(report.is_some_and(|(progress, _)| progress), wanted, "{what}");
+    }
+}
+
+#[test]
+fn what_blocks_the_eviction_after_a_silent_turn_is_not_talked_over() {
+    let blocked = "budget db allows no disruption";
+    let status = json!({"status": {"message": blocked, "conditions": [{
+        "type": crate::eviction_request::BLOCKED_CONDITION, "status": "True", "reason": "DisruptionBudget", "message": blocked,
+        "lastTransitionTime": at(1801).to_string(),
+    }]}});
+    for is_progress_reported in [false, true] {
+        assert_eq!(report_of(status.clone(), is_progress_reported, 1802), None, "{is_progress_reported}");
+    }
+}
+
 #[test]
 fn waiting_for_min_ready_seconds_is_progress() {
     let long = json!({"minReadySeconds": 1200});

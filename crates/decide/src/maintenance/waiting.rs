@@ -108,6 +108,7 @@ impl MaintenanceWait {
             | DrainState::Cordoned
             | DrainState::NothingEnds
             | DrainState::Cancelled => match later().count() {
+                0 if drain.is_at_the_end => Self::Pods { limited_by: Vec::new() },
                 0 => Self::PlanEntries,
                 later => Self::LaterNodes { drained: drain.nodes_drained, later },
             },

@@ -8,12 +8,12 @@ use usher_api::report::Report;
 use usher_api::workloads::Strategy;
 
 use super::super::availability::{Unavailable, batch, later, only_time_is_left, why_unavailable};
-use super::super::{Effect, has_turn, next_beat};
+use super::super::{Effect, has_turn, is_first_report, next_beat};
 use super::hand_over::{awaited, replacement};
 use super::state::{SurgeState, state};
 use super::{Case, PATIENCE, ends_after_autoscaler, paused_until, place, progress_of};
 use crate::decision::limited;
-use crate::eviction_request::message::said_in_turn;
+use crate::eviction_request::message::is_of_condition;
 use crate::eviction_request::overdue_at;
 use crate::snapshot::Request;
 
@@ -126,7 +126,7 @@ pub(super) fn report(
     (words, finish, moved): (&str, Option<Timestamp>, Timestamp),
     now: Timestamp,
 ) -> Option<Effect> {
-    let is_first = said_in_turn(request).is_none();
+    let is_first = is_first_report(request, now);
     let message = limited(format!("Deployment {}: {words}", case.deployment.key.name));
     let since = progress_of(request);
     let has_moved = moved > since;
@@ -138,7 +138,8 @@ pub(super) fn report(
     }
     let progress = is_first || has_moved;
     let has_no_estimate = finish.is_none() && request.status.expected_interceptor_finish_time.is_some();
-    if !progress && is_told && !has_no_estimate {
+    // What blocks the eviction is told already: nothing takes its place unless something moves.
+    if !progress && (is_of_condition(request) || (is_told && !has_no_estimate)) {
         return None;
     }
     let finish = finish.filter(|_| progress);
