@@ -44,7 +44,7 @@ pub use admission::{Caller, Endpoint, InProcess, in_process};
 pub use attributes::User;
 pub use auth::{AUTHENTICATED, MASTERS};
 pub use cluster::{Cluster, ClusterService, ServedKind};
-pub use response::{ServerBody, ServerResponse, StatusAlone};
+pub use response::{ServerBody, ServerResponse};
 pub use serve::Serving;
 pub use server::Options;
 pub use store::{Compacted, EventKind, Growth, Key, LogEvent, Meta, Object, Snapshot, Store};

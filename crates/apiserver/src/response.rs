@@ -19,9 +19,9 @@ use crate::store::Object;
 pub type ServerBody = UnsyncBoxBody<Bytes, Infallible>;
 pub type ServerResponse = Response<ServerBody>;
 
-/// An answer within the process has this among its extensions where a patch read and wrote the status alone.
+/// Is among the extensions of an answer where a patch read and wrote the status alone: tests see by it which way was taken.
 #[derive(Debug, Clone, Copy)]
-pub struct StatusAlone;
+pub(crate) struct StatusAlone;
 
 fn respond(code: u16, content_type: &'static str, body: ServerBody) -> ServerResponse {
     let mut response = Response::new(body);

@@ -2,7 +2,6 @@
 //! control plane.
 
 mod conformance;
-mod fast_paths;
 mod faults;
 mod heartbeats;
 mod hostile_input;

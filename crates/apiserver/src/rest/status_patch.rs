@@ -1,6 +1,9 @@
 //! Patches of nothing but a status, which are most of what happens in a cluster. Whatever is not plain (a refusal, a
 //! webhook, a warning, a deletion that ends with it) is left to the way that all writes can take, so there is one place
 //! that words it.
+//!
+//! What it gains (2026-11): without it the `seeds` bench takes 36 % more instructions and the `life` bench 25 % more; user time
+//! was 27 to 52 % and 23 to 34 % more in three rounds.
 
 use std::sync::Arc;
 
@@ -93,3 +96,7 @@ fn wanted_of<'d>(document: &'d Value, metadata: &Metadata<'_>, revision: u64) ->
     let ends = metadata.get("deletionTimestamp").is_some() && grace == "0";
     fields.get("status").filter(|_| !ends)
 }
+
+#[cfg(test)]
+#[path = "status_patch_tests.rs"]
+mod tests;
