@@ -21,8 +21,8 @@ use super::{
     AvailablePods, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, WorkloadInterceptor,
 };
 use super::{
-    Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
-    was_given_over,
+    Namespaces, complete, completion, has_turn, is_first_report, next_beat, owner_of, tell_unknown,
+    tell_unread, was_given_over,
 };
 use crate::eviction_request::message::is_of_condition;
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
