@@ -36,7 +36,15 @@ async fn main() -> Result<()> {
     let service = cluster.service();
     let started = Instant::now();
     let cpu = cpu_seconds()?;
-    let _life = life::start(&cluster, life::Options { without_events: true, ..life::Options::default() });
+    let _life = life::start(
+        &cluster,
+        life::Options {
+            without_events: true,
+            node_heartbeats: true,
+            node_leases: true,
+            ..life::Options::default()
+        },
+    );
     let workloads = populate(&service, nodes, pods).await?;
     settle(&service, &workloads).await?;
     let (took, cpu) = (started.elapsed(), cpu_seconds()? - cpu);
