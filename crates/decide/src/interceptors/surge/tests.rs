@@ -449,14 +449,15 @@ fn new_pods_that_do_not_come_are_warned_of_before_the_deadline() {
 
 #[test]
 fn a_rollout_is_waited_for_and_never_fought() {
-    let scene = Scene::new(2).with(|it| it["status"]["updatedReplicas"] = 1.into());
-    says(
-        &scene.asked("a", DEPLOYMENT_CLASS, json!({})),
-        &[
-            "prefers a Some(0)",
-            "reports a: Deployment web: a waits until the rollout of its Deployment is done",
-        ],
-    );
+    let scene = || Scene::new(2).with(|it| it["status"]["updatedReplicas"] = 1.into());
+    let waits = |pod| {
+        format!("reports {pod}: Deployment web: {pod} waits until the rollout of its Deployment is done")
+    };
+    let (first, second) = (waits("a"), waits("b"));
+    says(&scene().asked("a", DEPLOYMENT_CLASS, json!({})), &["prefers a Some(0)", &first]);
+    // It holds up all of them, also those whose turn comes later.
+    let both = scene().asked("a", DEPLOYMENT_CLASS, json!({})).asked("b", DEPLOYMENT_CLASS, json!({}));
+    says(&both, &["prefers a Some(0)", "prefers b Some(1)", &first, &second]);
 }
 
 #[test]
