@@ -208,8 +208,8 @@ fn silent(request: &EvictionRequest, now: Timestamp) -> Option<Breach> {
 pub async fn watch(client: Client, class: &str, time: Duration) -> Vec<Breach> {
     let mut judge = Judge::new(class);
     let clock = Clock::system();
-    let ended = tokio::time::timeout(time, watch_with(client, &mut judge, &clock)).await;
-    debug_assert!(ended.is_err(), "a watch does not end");
+    // A watch does not end by itself.
+    let _ = tokio::time::timeout(time, watch_with(client, &mut judge, &clock)).await;
     judge.breaches(clock.now())
 }
 
