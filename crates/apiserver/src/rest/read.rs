@@ -88,13 +88,6 @@ fn page(call: &Call<'_>) -> ApiResult<Page> {
     let (snapshot, start) = match call.query.get("continue") {
         None => {
             check_revision(call)?;
-            // A selector on one name needs no scan.
-            let exact = call.query.get("resourceVersionMatch") == Some("Exact");
-            if !exact && let (Some(name), Some(namespace)) = (selection.fields.single_name(), namespace) {
-                let found = store.get(storage, &Key::new(namespace, name));
-                let objects = found.into_iter().filter(|o| selection.matches(o)).collect();
-                return Ok(Page { revision: store.revision(), objects, next: None, remaining: None });
-            }
             (first_page(call)?, 0)
         }
         Some(token) => {

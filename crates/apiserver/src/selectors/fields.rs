@@ -71,14 +71,6 @@ impl FieldSelector {
     pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
-
-    /// The one name this selector allows, where it names one.
-    pub(crate) fn single_name(&self) -> Option<&str> {
-        self.requirements
-            .iter()
-            .find(|(field, equal, _)| *field == Field::Name && *equal)
-            .map(|(_, _, v)| v.as_str())
-    }
 }
 
 /// Kinds with selectable fields of their own and those without word it differently.
