@@ -96,6 +96,7 @@ impl ControlPlane {
         let flags = components::api_server(&folder, ports, &self.credentials, options);
         self.spawn(Binary::KubeApiserver, toolbox, flags)?;
         self.wait_for(Binary::KubeApiserver, options.patience, async |kubectl| {
+            listens(api_server).await?;
             kubectl.run(&["get", "--raw", "/readyz"]).await.map(|_| ())
         })
         .await?;
@@ -190,6 +191,7 @@ impl ControlPlane {
         ] {
             let server = format!("--server=https://127.0.0.1:{port}");
             self.wait_for(component, options.patience, async |kubectl| {
+                listens(port).await?;
                 kubectl.run(&[&server, "get", "--raw", "/healthz"]).await.map(|_| ())
             })
             .await?;
@@ -233,8 +235,8 @@ impl ControlPlane {
                         log_tail: log_tail(&self.log_of(component)),
                     });
                 }
-                // Asking takes no more than half of the machine from what is asked for.
-                Err(_) => tokio::time::sleep(asked.elapsed().max(Duration::from_millis(50))).await,
+                // Most of the time belongs to what is asked for.
+                Err(_) => tokio::time::sleep(asked.elapsed().max(Duration::from_millis(25)) * 2).await,
             }
         }
     }
