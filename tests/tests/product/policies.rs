@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
+use std::time::Duration;
+
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,6 +19,8 @@ use evict_policy::{
     taint_evictions_leave_pods_to_workloads_that_take_over, that_a_pod_is_wanted_gone_is_the_managers_to_say,
 };
 
+/// Between two looks at whether a right or a policy counts by now.
+const PAUSE: Duration = Duration::from_millis(20);
 const ADMIN: &str = "admin";
 const MANAGER: &str = "system:serviceaccount:usher-system:usher-manager";
 /// May delete pods and write requests, and has no role of the strict choice.
@@ -104,8 +108,16 @@ impl Scene {
         self.cluster.send(ADMIN, request).await.unwrap()
     }
 
+    /// What is to be accepted waits for the right, which comes to the server some time after it was given.
     async fn expect(&self, what: &str, user: &str, path: &str, body: &Value, code: u16, part: &str) {
-        let answer = self.send(user, method_of(body), path, body).await;
+        let mut answer = self.send(user, method_of(body), path, body).await;
+        for _ in 0..500 {
+            if code >= 400 || !is_without_right(user, &answer) {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+            answer = self.send(user, method_of(body), path, body).await;
+        }
         let message = answer.body["message"].as_str().unwrap_or_default();
         assert!(
             answer.status == code && message.contains(part),
@@ -123,11 +135,10 @@ impl Scene {
     async fn until_method_refused(&self, user: &str, method: Method, path: &str, body: &Value) {
         for _ in 0..500 {
             let answer = self.send(user, method.clone(), &format!("{path}?dryRun=All"), body).await;
-            let message = answer.body["message"].as_str().unwrap_or_default();
-            if answer.status >= 400 && !message.contains(&format!("User \"{user}\" cannot ")) {
+            if answer.status >= 400 && !is_without_right(user, &answer) {
                 return;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(PAUSE).await;
         }
         panic!("{path} is never refused to {user}");
     }
@@ -145,6 +156,12 @@ impl Scene {
         self.cluster.created(REQUESTS, &request).await.unwrap();
         format!("{REQUESTS}/{}", uid.as_str().unwrap())
     }
+}
+
+/// Refused by the roles, before any policy.
+fn is_without_right(user: &str, answer: &Answer) -> bool {
+    let message = answer.body["message"].as_str().unwrap_or_default();
+    message.contains(&format!("User \"{user}\" cannot "))
 }
 
 fn condition(kind: &str, message: &str) -> Value {
@@ -500,7 +517,7 @@ async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(cl
         while !is_done(&annotated().await) {
             tries += 1;
             assert!(tries < 500, "{kind}: {}", annotated().await);
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(PAUSE).await;
         }
     }
     let gates = json!([{"name": "nodemaintenance.k8s.io/held"}]);
@@ -560,7 +577,7 @@ async fn pods_of_no_daemon_set_cost_no_read_of_the_held_nodes() {
         tries += 1;
         assert!(tries < 500, "nobody reads the ConfigMap");
         before = after;
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(PAUSE).await;
     }
     let before = reads().await;
     for _ in 0..5 {
@@ -596,12 +613,12 @@ async fn nodes_are_held_also_after_an_uninstallation_and_another_installation() 
             if made["spec"]["schedulingGates"].is_array() {
                 return true;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
         false
     };
     assert!(hold("n1").await);
-    let moment = std::time::Duration::from_secs(2);
+    let moment = Duration::from_secs(2);
     let objects = manifests::objects(file).unwrap();
     scene.cluster.delete(&format!("{maps}/usher-held-nodes")).await.unwrap();
     tokio::time::sleep(moment).await;
@@ -749,7 +766,7 @@ async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cl
     while made(&both).await != wanted {
         tries += 1;
         assert!(tries < 500, "{}", made(&both).await);
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(PAUSE).await;
     }
     assert_eq!(made(&json!({"app": "web"})).await, json!({class("replicaset"): "10000/controller"}));
 }
@@ -849,7 +866,7 @@ async fn the_manager_deletes_pods_of_daemon_sets_alone(cluster: TestCluster) {
     while delete("web").await.status < 400 {
         tries += 1;
         assert!(tries < 500, "it is never refused");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(PAUSE).await;
     }
     let refused = delete("web").await;
     let message = refused.body["message"].as_str().unwrap_or_default();
