@@ -8,8 +8,6 @@
 //! Start reading at [`ControlPlane::start`]. [`binaries`] says what is built and how, `watchdog` how nothing is
 //! left behind. The crate depends on nothing else of the workspace: it knows Kubernetes, not Usher.
 
-use std::io::Write;
-
 pub mod binaries;
 mod build;
 mod cache;
@@ -27,6 +25,7 @@ pub mod packages;
 mod ports;
 mod process;
 pub mod real_nodes;
+mod skip;
 mod watchdog;
 
 pub use binaries::Binary;
@@ -38,20 +37,4 @@ pub use error::Error;
 pub use instance::{Instance, find_instance, instances, stop_instance};
 pub use options::{Options, User};
 pub use real_nodes::RealNodes;
-
-/// Set to `1` to leave out tests that need the real control plane (`make test-fast`).
-pub const SKIP_REAL: &str = "USHER_SKIP_REAL";
-
-/// True where tests on the real control plane are to be left out. Says so on stderr, because a skipped test that
-/// looks like a passed one is worse than none.
-#[must_use]
-pub fn skip_real(test: &str) -> bool {
-    let skip = std::env::var_os(SKIP_REAL).is_some_and(|value| value == "1");
-    if skip {
-        // Not eprintln, which the test harness swallows in tests that pass.
-        let line =
-            format!("SKIPPED, NOT PASSED: {test} needs the real control plane and {SKIP_REAL}=1 is set\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
-    }
-    skip
-}
+pub use skip::{SKIP_REAL, skip, skip_real};

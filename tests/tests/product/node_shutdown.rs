@@ -76,7 +76,7 @@ impl Machine {
             Some("only root can have a logind of its own".to_owned())
         };
         if let Some(why) = missing {
-            eprintln!("SKIPPED {name}: {why}");
+            usher_testbed::skip(name, &why);
             return None;
         }
         let folder = std::env::temp_dir().join(format!("usher-logind-{}-{name}", std::process::id()));
@@ -130,7 +130,7 @@ impl Machine {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        eprintln!("SKIPPED {name}: systemd-logind does not start here");
+        usher_testbed::skip(name, "systemd-logind does not start here");
         None
     }
 

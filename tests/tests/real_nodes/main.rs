@@ -1,7 +1,6 @@
 //! Maintenances on real kubelets: pods that serve real traffic, daemons and static pods leave and come back, and no request fails.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ use usher_node_agent::agent::{self, Beside, Options};
 use usher_node_agent::folder::Folder;
 use usher_node_agent::kubelet::KubeletConfig;
 use usher_testbed::real_nodes::{self, IMAGE};
-use usher_testbed::{RealNodes, skip_real};
+use usher_testbed::{RealNodes, skip, skip_real};
 use usher_tests::TestCluster;
 use usher_tests::kubectl::Kubectl;
 use usher_tests::scenario::ClusterUnderTest;
@@ -272,7 +271,7 @@ async fn a_rolling_maintenance_with_reboots_over_real_nodes_fails_no_request_and
         return;
     }
     if let Err(why) = real_nodes::prepare() {
-        let _ = std::io::stderr().write_all(format!("SKIPPED, NOT PASSED: {test}: {why}\n").as_bytes());
+        skip(test, &why.to_string());
         return;
     }
     let mut scene = Scene::start().await;

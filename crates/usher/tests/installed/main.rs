@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use usher_testbed::{network, real_nodes, skip_real};
+use usher_testbed::{network, real_nodes, skip, skip_real};
 use usher_tests::planes;
 
 use left_behind::Inventory;
@@ -39,7 +39,7 @@ async fn usher_is_installed_on_real_nodes_drains_them_is_upgraded_and_leaves_not
         return;
     }
     if let Err(why) = real_nodes::prepare() {
-        let _ = std::io::stderr().write_all(format!("SKIPPED, NOT PASSED: {TEST}: {why}\n").as_bytes());
+        skip(TEST, &why.to_string());
         return;
     }
     if !network::is_own() {
@@ -79,7 +79,7 @@ async fn both_ways() {
             scene.told(way, "upgraded", begun);
         } else {
             let what = "drain and upgrade of what kustomize installed: 'make installed' does both";
-            let _ = std::io::stderr().write_all(format!("SKIPPED, NOT PASSED: {what}\n").as_bytes());
+            let _ = std::io::stderr().write_all(format!("NOT IN THIS RUN: {what}\n").as_bytes());
             notice_is_given(&scene).await;
         }
         uninstall(&scene, way).await;
