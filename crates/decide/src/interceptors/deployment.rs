@@ -584,10 +584,9 @@ impl Deployments {
         left.flat_map(|it| surge::left_behind(it, self.deployments.get(deployment))).collect()
     }
 
-    /// The autoscaler whose limits count: one whose limits are raised, else the first by name.
+    /// The autoscaler whose limits count.
     fn autoscaler_over(&self, deployment: &Key) -> Option<&Autoscaler> {
-        let mut all = self.autoscalers_over(deployment);
-        self.autoscalers_over(deployment).find(|it| it.raised.is_some()).or_else(|| all.next())
+        Autoscaler::over(&deployment.name, self.autoscalers_over(deployment))
     }
 
     fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {
