@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::Strategy;
 
-pub use forecast::forecast;
+pub use forecast::{forecast, obstacle};
 pub use interceptors::InterceptorState;
 pub use overdue::{Leader, ManagerView, OverdueStep};
 

@@ -8,6 +8,7 @@ use usher_api::{EvictionRequestStatus, Interceptor};
 use super::{ManagerStep, RequestState, RequestWait};
 use crate::eviction_request::{Refusal, SelectingBudget};
 use crate::snapshot::{Budget, Pod, Request};
+use crate::waiting_on::WaitingOn;
 
 /// What a request by this requester, with these interceptors, would wait for at first. `budgets` are those of the pod, if they may be
 /// read.
@@ -25,6 +26,19 @@ pub fn forecast(
         Some(refusal) if wait == RequestWait::Manager(ManagerStep::Evict) => RequestWait::Refused(refusal),
         _ => wait,
     }
+}
+
+/// What keeps the eviction API from the pod until somebody does something about it, whoever has a turn before. `request` asks it to leave;
+/// before there is one, it is that of this requester. Budgets are not among it: they let pods go again by themselves.
+pub fn obstacle(pod: &Pod, request: Option<&Request>, requester: &str, now: Timestamp) -> Option<WaitingOn> {
+    let asked = request.map(|request| RequestState::of(request, Some(pod), None, None, now).wait);
+    let after_interceptors = forecast(pod, &[], requester, None, now);
+    asked.into_iter().chain([after_interceptors]).find_map(|wait| match wait {
+        RequestWait::On(obstacle @ (WaitingOn::NotEvictable { .. } | WaitingOn::InterceptorsNotResolved)) => {
+            Some(obstacle)
+        }
+        _ => None,
+    })
 }
 
 /// As the server would store it, with interceptors in the order of their turns.
@@ -57,9 +71,11 @@ fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{NOW, budget, pod};
+    use super::super::samples::{NOW, budget, pod, request};
     use super::*;
-    use crate::snapshot::Phase;
+    use crate::snapshot::{Owner, Phase};
+    use crate::waiting_on::Unevictable;
+    use serde_json::{Value, json};
 
     fn of(pod: &Pod, interceptors: &[&str], budgets: Option<&[Budget]>) -> RequestWait {
         let interceptor =
@@ -103,5 +119,39 @@ mod tests {
         let two = [budget("a", 1), budget("b", 0)];
         let wait = of(&pod(Some("2026-01-01T12:00:20Z")), &[], Some(&two));
         assert_eq!(wait.cause().reason, "Terminating");
+    }
+
+    #[test]
+    fn what_keeps_the_eviction_api_from_a_pod_is_known_before_the_turns_of_interceptors() {
+        let owner = |kind: &str, version: &str| Owner {
+            api_version: version.into(),
+            kind: kind.into(),
+            name: "x".into(),
+            uid: "x".into(),
+        };
+        let daemon = || Pod { owner: Some(owner("DaemonSet", "apps/v1").into()), ..pod(None) };
+        let mirror = || Pod { is_mirror: true, ..pod(None) };
+        let names_one = || Pod { names_interceptors: true, ..pod(None) };
+        let first_turn =
+            |class: &str| request(json!([{"interceptorClass": class, "priority": 1}]), json!({}));
+        let plain = |status: Value| request(json!([]), status);
+        let stays = json!({"conditions": [{
+            "type": "EvictionBlocked", "status": "True", "reason": "DaemonSetStays", "message": "",
+            "lastTransitionTime": NOW,
+        }]});
+        let never = |pod| Some(WaitingOn::NotEvictable { pod });
+        for (what, pod, request, wanted) in [
+            ("no request yet", mirror(), None, never(Unevictable::MirrorPod)),
+            ("asked", mirror(), Some(plain(json!({}))), never(Unevictable::MirrorPod)),
+            ("first an interceptor", daemon(), Some(first_turn("a.com")), never(Unevictable::DaemonSetPod)),
+            ("opted out", daemon(), Some(plain(stays)), never(Unevictable::DaemonSetStays)),
+            ("past admission", names_one(), Some(plain(json!({}))), Some(WaitingOn::InterceptorsNotResolved)),
+            ("resolved", names_one(), Some(first_turn("a.com")), None),
+            ("not asked", names_one(), None, None),
+            ("it may go", pod(None), Some(plain(json!({}))), None),
+        ] {
+            let obstacle = obstacle(&pod, request.as_ref(), "a.example.com", NOW.parse().unwrap());
+            assert_eq!(obstacle, wanted, "{what}");
+        }
     }
 }
