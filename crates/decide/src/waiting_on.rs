@@ -7,6 +7,7 @@ use usher_api::names::{
 };
 
 use crate::eviction_request::Refusal;
+use crate::interceptors::deployment::answers_for;
 use crate::interceptors::surge::has_failed;
 use crate::snapshot::{BudgetRule, Pod};
 
@@ -205,7 +206,7 @@ impl WaitingOn {
     pub fn advice(&self) -> String {
         match self {
             Self::Interceptor { class, .. } => match class.as_str() {
-                class if is_of_deployment(class) => {
+                class if answers_for(class) => {
                     "wait; usher explain tells of its Deployment what it waits for".to_string()
                 }
                 class => format!(
@@ -265,11 +266,6 @@ impl WaitingOn {
             Self::UnknownInterceptor { .. } => "cancel the request and evict the pod again".to_string(),
         }
     }
-}
-
-/// One of those that make other pods available first.
-fn is_of_deployment(class: &str) -> bool {
-    matches!(class, DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS | REPLICA_SET_CLASS)
 }
 
 fn pods(count: i32) -> String {

@@ -29,6 +29,11 @@ use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, Rep
 /// The classes that it answers for.
 pub const CLASSES: [&str; 3] = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
 
+/// In the turns of this class other pods are made available first.
+pub fn answers_for(class: &str) -> bool {
+    CLASSES.contains(&class)
+}
+
 /// Deployments of so many pods are not looked at for each of their events.
 const MANY: usize = 1_000;
 /// A look takes about a hundredth of this for each pod.

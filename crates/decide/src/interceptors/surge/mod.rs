@@ -491,7 +491,11 @@ fn why_never(
 
 /// What counts for a Deployment. With a `maxSurge` it is asked to take its `maxUnavailable` by itself alone, since a namespace asks all its
 /// workloads; and where that is nobody, it surges all the same.
-pub fn strategy_of(deployment: &Deployment, autoscaler: Option<&Autoscaler>, said: Strategy) -> Strategy {
+pub(super) fn strategy_of(
+    deployment: &Deployment,
+    autoscaler: Option<&Autoscaler>,
+    said: Strategy,
+) -> Strategy {
     let Some(update) = deployment.rolling_update.as_ref().filter(|_| said == Strategy::MaxUnavailable) else {
         return said;
     };
