@@ -14,6 +14,7 @@ use usher_api::{
 use crate::maintenance::drain_state::DrainState;
 use crate::maintenance::status::is_drained;
 use crate::maintenance::written;
+use crate::snapshot::has_begun;
 
 /// A manager that runs has taken a maintenance up by then.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
@@ -88,6 +89,11 @@ impl FollowedDrain<'_> {
 /// It is neither being deleted nor complete.
 pub fn is_active(maintenance: &NodeMaintenance) -> bool {
     maintenance.metadata.deletion_timestamp.is_none() && maintenance.spec.stage != Stage::Complete
+}
+
+/// Whatever else keeps the object, its nodes are free.
+pub fn has_released(maintenance: &NodeMaintenance) -> bool {
+    !has_begun(maintenance.metadata.finalizers.as_deref().unwrap_or_default())
 }
 
 /// All pods have left, and that was said after the last change of what is wanted.
@@ -234,6 +240,18 @@ mod tests {
         assert!(!is_active(&deleted));
         assert_eq!(end(&deleted), Some(DrainEnd::Withdrawn));
         assert_eq!(followed(None, PodsLeft::default()).end(), Some(DrainEnd::Withdrawn));
+    }
+
+    #[test]
+    fn nodes_are_free_once_its_own_finalizer_is_off_whatever_others_keep() {
+        let mut ended = maintenance("Complete", None);
+        assert!(has_released(&ended));
+        for (finalizer, is_free) in
+            [("nodemaintenance.k8s.io/maintenance-completion", false), ("example.com/audit", true)]
+        {
+            ended.metadata.finalizers = Some(vec![finalizer.to_owned()]);
+            assert_eq!(has_released(&ended), is_free, "{finalizer}");
+        }
     }
 
     #[test]
