@@ -1,9 +1,8 @@
 //! What would become of a pod that nobody asks to leave, if somebody asked now.
 
-use jiff::{SignedDuration, Timestamp};
-use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
+use jiff::Timestamp;
+use usher_api::Interceptor;
 use usher_api::names::requester_finalizer;
-use usher_api::{EvictionRequestStatus, Interceptor};
 
 use super::{ManagerStep, RequestState, RequestWait};
 use crate::eviction_request::{Refusal, SelectingBudget};
@@ -19,7 +18,8 @@ pub fn forecast(
     budgets: Option<&[&Budget]>,
     now: Timestamp,
 ) -> RequestWait {
-    let request = first_request(pod, interceptors, requester, now);
+    let finalizers = requester_finalizer(requester).into_iter().collect();
+    let request = Request::if_asked(pod, finalizers, interceptors.into(), now);
     let wait = RequestState::of(&request, Some(pod), budgets, None, now).wait;
     match several_budgets(pod, budgets.unwrap_or_default()) {
         // The manager learns of it when it evicts; whoever knows the budgets knows the answer before.
@@ -41,29 +41,8 @@ pub fn obstacle(pod: &Pod, request: Option<&Request>, requester: &str, now: Time
     })
 }
 
-/// As the server would store it, with interceptors in the order of their turns.
-fn first_request(pod: &Pod, interceptors: &[Interceptor], requester: &str, now: Timestamp) -> Request {
-    Request {
-        rare: None,
-        key: pod.request_key(),
-        uid: "".into(),
-        resource_version: String::new(),
-        created: now,
-        is_deleting: false,
-        finalizers: requester_finalizer(requester).into_iter().collect(),
-        pod_name: pod.key.name.clone(),
-        pod_uid: pod.uid.clone(),
-        interceptors: interceptors.into(),
-        interceptors_are_resolved: true,
-        deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
-        is_progress_reported: false,
-        status: EvictionRequestStatus::default(),
-        is_progress_corrected: false,
-    }
-}
-
 /// The server evicts no pod that has more than one budget (rule 3 of `docs/eviction-rules.md`).
-fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
+pub(crate) fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
     let asked = SelectingBudget::all(budgets, pod);
     let names = asked.iter().map(|budget| budget.key.name.to_string()).collect();
     (asked.len() > 1).then_some(Refusal::TwoBudgets { names })
@@ -76,6 +55,21 @@ mod tests {
     use crate::snapshot::{Owner, Phase};
     use crate::waiting_on::Unevictable;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_request_that_is_not_there_is_one_that_admission_has_seen_and_nobody_has_written_since() {
+        let interceptor = Interceptor { interceptor_class: "db.example.com".into(), priority: 1, role: None };
+        let finalizers = || [requester_finalizer("a.example.com").unwrap()].into();
+        let asked = Request::if_asked(&pod(None), finalizers(), [interceptor].into(), NOW.parse().unwrap());
+        let interceptors = json!([{"interceptorClass": "db.example.com", "priority": 1}]);
+        let stored = Request {
+            uid: "".into(),
+            created: NOW.parse().unwrap(),
+            is_progress_reported: false,
+            ..request(interceptors, json!({}))
+        };
+        assert_eq!(asked, stored);
+    }
 
     fn of(pod: &Pod, interceptors: &[&str], budgets: Option<&[Budget]>) -> RequestWait {
         let interceptor =
