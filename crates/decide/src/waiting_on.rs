@@ -8,7 +8,6 @@ use usher_api::names::{
 
 use crate::eviction_request::Refusal;
 use crate::interceptors::deployment::answers_for;
-use crate::interceptors::surge::has_failed;
 use crate::snapshot::{BudgetRule, Pod};
 
 /// The reason of who waits at a budget that lets pods go.
@@ -38,6 +37,8 @@ pub enum WaitingOn {
         disrupted_pods: usize,
         /// What the interceptor that had the last turn has said in the end.
         said: Option<String>,
+        /// That was one of Deployments, and the new pods that were to come for this one did not.
+        has_surge_failed: bool,
     },
     /// The eviction was refused, and is tried again at a time.
     Refused { refusal: Refusal, failures: i32, retry_at: Timestamp },
@@ -221,10 +222,11 @@ impl WaitingOn {
                 "budget {name} cannot count pods without a controller: give it minAvailable as a number below {current_healthy}, \
                  or remove it"
             ),
-            Self::Budget { name, rule, expected_pods, said, .. } if rule.keeps_all(*expected_pods) => {
-                let tried = match said.as_ref().filter(|said| has_failed(said)) {
-                    Some(_) => "mend what keeps new pods of its Deployment from coming, then cancel and ask again; or: ",
-                    None => "",
+            Self::Budget { name, rule, expected_pods, has_surge_failed, .. } if rule.keeps_all(*expected_pods) => {
+                let tried = if *has_surge_failed {
+                    "mend what keeps new pods of its Deployment from coming, then cancel and ask again; or: "
+                } else {
+                    ""
                 };
                 format!(
                     "{tried}budget {name} has {rule} and {}: {}",
@@ -288,6 +290,7 @@ mod tests {
             expected_pods,
             disrupted_pods: 0,
             said: None,
+            has_surge_failed: false,
         };
         let max = |pods| BudgetRule::MaxUnavailable(IntOrString::Int(pods));
         let min = |pods| BudgetRule::MinAvailable(IntOrString::Int(pods));

@@ -11,6 +11,7 @@ use super::{
     SelectingBudget, message,
 };
 use crate::decision::{About, Effect, Notice, limited};
+use crate::interceptors::surge::has_failed;
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{QUEUED, Unevictable, WaitingOn};
 
@@ -66,6 +67,7 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
                 expected_pods: budget.expected_pods,
                 disrupted_pods: budget.disrupted_pods.len(),
                 said: message::said_at_last(request).map(str::to_owned),
+                has_surge_failed: has_failed(request),
             };
             if waiting_on.is_blocked() {
                 blocked(request, waiting_on, 0, now)
