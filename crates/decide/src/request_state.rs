@@ -1,6 +1,6 @@
 //! Where a request stands, for somebody who looks on: what it waits for, and what the manager has to do about it.
 //!
-//! It is decided as the manager decides it ([`crate::eviction_request::decide`]). What an onlooker does not know is taken as it is
+//! It is decided as the manager decides it ([`crate::eviction_request::decide`]). What only the manager knows is taken as it is
 //! told: when an eviction that was refused is tried again, and, with room in a budget, whose it is.
 
 mod forecast;
