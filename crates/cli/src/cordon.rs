@@ -6,6 +6,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 use usher_api::NodeMaintenance;
+use usher_decide::admission::node_cordon::{CordonOutcome, outcome};
 use usher_decide::snapshot::Node;
 
 use crate::arguments::Connection;
@@ -101,15 +102,18 @@ async fn each(
 
 fn to_cordon(node: &Node, program: &str) -> Plan {
     let message = if node.unschedulable { "already cordoned" } else { "cordoned" }.to_string();
-    let warning = holders(node).map(|holders| {
-        let end = if node.was_unschedulable {
-            "it was cordoned before that, and stays cordoned afterwards".to_string()
-        } else {
-            let end = if holders.len() == 1 { "that ends" } else { "all of them end" };
-            format!("it is uncordoned when {end}: cordon it again then")
-        };
-        format!("{}; {end}. See {program} maintenance describe {}", held_by(&holders), holders[0])
-    });
+    let warning = match outcome(holders(node), node.was_unschedulable, true, None) {
+        CordonOutcome::Outlasts(by) => {
+            Some((by, "it was cordoned before that, and stays cordoned afterwards".to_string()))
+        }
+        CordonOutcome::EndsWith(by) => {
+            let end = if by.len() == 1 { "that ends" } else { "all of them end" };
+            Some((by, format!("it is uncordoned when {end}: cordon it again then")))
+        }
+        CordonOutcome::Stays | CordonOutcome::CordonedAgain { .. } | CordonOutcome::Released(_) => None,
+    };
+    let warning = warning
+        .map(|(by, end)| format!("{}; {end}. See {program} maintenance describe {}", held_by(&by), by[0]));
     Plan { changes: !node.unschedulable, message, warning, is_refused: false }
 }
 
@@ -120,47 +124,46 @@ async fn known_maintenances(client: &Client) -> Option<BTreeSet<String>> {
 }
 
 fn to_uncordon(node: &Node, known: Option<&BTreeSet<String>>, force: bool, program: &str) -> Plan {
-    let is_gone = |name: &&str| known.is_some_and(|known| !known.contains(*name));
-    if let Some(gone) = holders(node).filter(|holders| !force && holders.iter().all(is_gone)) {
-        let message = format!(
+    let uncordoned = || {
+        let message = if node.unschedulable { "uncordoned" } else { "already uncordoned" };
+        Plan { changes: node.unschedulable, message: message.to_string(), ..Plan::default() }
+    };
+    let refused = |message| Plan { is_refused: true, message, ..Plan::default() };
+    match outcome(holders(node), node.was_unschedulable, false, known) {
+        CordonOutcome::Stays | CordonOutcome::EndsWith(_) | CordonOutcome::Outlasts(_) => uncordoned(),
+        CordonOutcome::Released(_) if force => uncordoned(),
+        CordonOutcome::Released(gone) => refused(format!(
             "cordoned by maintenance {}, which is gone: the manager uncordons it, so check that it runs, with {MANAGER_PODS}; \
              --force does it now",
             gone.join(", ")
-        );
-        return Plan { is_refused: true, message, ..Plan::default() };
+        )),
+        CordonOutcome::CordonedAgain { by, .. } if force => {
+            let warning = format!(
+                "{}, which cordons it again; end it with {program} maintenance complete {}",
+                held_by(&by),
+                by[0]
+            );
+            Plan { warning: Some(warning), ..uncordoned() }
+        }
+        CordonOutcome::CordonedAgain { by, stays_afterwards } => {
+            let complete: Vec<String> =
+                by.iter().map(|name| format!("{program} maintenance complete {name}")).collect();
+            let afterwards = if stays_afterwards {
+                "; it was cordoned before the maintenance and stays cordoned afterwards"
+            } else {
+                ""
+            };
+            refused(format!(
+                "{} and would cordon it again: end that with {}{afterwards}",
+                held_by(&by),
+                complete.join(" and ")
+            ))
+        }
     }
-    let Some(holders) = holders(node) else {
-        let message = if node.unschedulable { "uncordoned" } else { "already uncordoned" }.to_string();
-        return Plan { changes: node.unschedulable, message, ..Plan::default() };
-    };
-    let held = held_by(&holders);
-    if force {
-        let warning = format!(
-            "{held}, which cordons it again; end it with {program} maintenance complete {}",
-            holders[0]
-        );
-        return Plan {
-            changes: node.unschedulable,
-            message: "uncordoned".to_string(),
-            warning: Some(warning),
-            is_refused: false,
-        };
-    }
-    let complete: Vec<String> =
-        holders.iter().map(|name| format!("{program} maintenance complete {name}")).collect();
-    let afterwards = if node.was_unschedulable {
-        "; it was cordoned before the maintenance and stays cordoned afterwards"
-    } else {
-        ""
-    };
-    let message =
-        format!("{held} and would cordon it again: end that with {}{afterwards}", complete.join(" and "));
-    Plan { is_refused: true, message, ..Plan::default() }
 }
 
-fn holders(node: &Node) -> Option<Vec<&str>> {
-    let holders: Vec<&str> = node.held_by.iter().flatten().map(|name| &**name).collect();
-    (!holders.is_empty()).then_some(holders)
+fn holders(node: &Node) -> impl Iterator<Item = &str> {
+    node.held_by.iter().flatten().map(|name| &**name)
 }
 
 fn held_by(holders: &[&str]) -> String {
@@ -239,6 +242,8 @@ mod tests {
         );
         let others = BTreeSet::from(["m".to_owned()]);
         assert_eq!(to_uncordon(&state(true, &["m"], false), Some(&others), false, "usher"), held);
+        let released = to_uncordon(&state(true, &["m"], false), Some(&none), true, "usher");
+        assert!(released.changes && released.warning.is_none(), "nobody cordons it again: {released:?}");
         let forced = to_uncordon(&state(true, &["m"], false), None, true, "usher");
         assert!(forced.changes && !forced.is_refused);
         assert!(forced.warning.unwrap().starts_with("maintenance m holds it, which cordons it again"));

@@ -3,10 +3,11 @@
 use jiff::SignedDuration;
 use kube::{Api, ResourceExt as _};
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
+use usher_decide::maintenance::joining::overlaps;
 use usher_decide::snapshot::Node;
 
 use crate::arguments::{self, Connection};
-use crate::maintenance::create::{Made, Would, create, create_dry, differences, overlaps, would};
+use crate::maintenance::create::{Made, Would, create, create_dry, differences, would};
 use crate::maintenance::draft::{DraftArguments, check};
 use crate::maintenance::follow::{Until, goes_on, until_drained};
 use crate::maintenance::guards::GuardArguments;

@@ -1,17 +1,18 @@
 //! `usher evict`: requests the eviction of pods, and if wanted waits until they are gone.
 
 use futures::StreamExt as _;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::{Api, Client, ResourceExt as _};
-use usher_api::names::{INTERCEPTORS_RESOLVED_ANNOTATION, requester_of};
-use usher_api::{EvictionRequest, interceptors_of};
+use usher_api::EvictionRequest;
+use usher_api::names::requester_of;
+use usher_decide::request_state::obstacle;
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
 use crate::ask::{Asked, PodTarget, ask};
 use crate::error::is_missing;
-use crate::explain::interceptors as count;
+use crate::explain::{interceptors as count, slim_pod, slim_request};
 use crate::reading::Read;
 use crate::wait::{self, Hints, Subject};
 use crate::world::list;
@@ -77,7 +78,7 @@ pub async fn run(
     }
 
     let mut subjects = Vec::new();
-    let asked = pods.iter().map(|pod| one(client, namespace, pod, &arguments));
+    let asked = pods.iter().map(|pod| one(client, namespace, pod, &arguments, environment.now()));
     let mut asked = futures::stream::iter(asked).buffered(AT_A_TIME);
     while let Some((name, result)) = asked.next().await {
         match result {
@@ -179,9 +180,10 @@ async fn one(
     namespace: &str,
     pod: &FullPod,
     arguments: &Arguments,
+    now: Timestamp,
 ) -> (String, Result<EvictReport, Error>) {
     let name = pod.name_any();
-    let result = ask_one(client, namespace, pod, arguments).await;
+    let result = ask_one(client, namespace, pod, arguments, now).await;
     (name, result)
 }
 
@@ -190,6 +192,7 @@ async fn ask_one(
     namespace: &str,
     pod: &FullPod,
     arguments: &Arguments,
+    now: Timestamp,
 ) -> Result<EvictReport, Error> {
     let target = PodTarget {
         namespace: namespace.to_string(),
@@ -209,32 +212,34 @@ async fn ask_one(
         return Ok(EvictReport { text: "is already terminating".to_string(), warnings: Vec::new(), subject });
     }
     let requester = &arguments.requester;
-    let warnings = warnings(pod);
+    let obstacle_to = |request: Option<&EvictionRequest>| {
+        let request = request.and_then(slim_request);
+        obstacle(&slim_pod(pod)?, request.as_ref(), &requester.name, now)
+    };
     if arguments.dry_run == Some(DryRun::Client) {
         let text = format!("eviction would be requested as {} (dry run)", requester.name);
+        let warnings = obstacle_to(None).iter().map(warning).collect();
         return Ok(EvictReport { text, warnings, subject });
     }
     let dry_run = arguments.dry_run == Some(DryRun::Server);
     let asked = ask(client, &target, requester, arguments.deadline, dry_run).await?;
-    Ok(tell(&asked, pod, requester, arguments.deadline, dry_run, warnings, subject))
+    let (Asked::Created(request) | Asked::Joined(request) | Asked::Already(request)) = &asked;
+    let obstacle = obstacle_to(Some(request));
+    Ok(tell(&asked, requester, arguments.deadline, dry_run, obstacle.as_ref(), subject))
 }
 
 fn tell(
     asked: &Asked,
-    pod: &FullPod,
     requester: &Requester,
     deadline: Option<i32>,
     dry_run: bool,
-    mut warnings: Vec<String>,
+    obstacle: Option<&WaitingOn>,
     subject: Option<Subject>,
 ) -> EvictReport {
     let name = &requester.name;
     let (Asked::Created(request) | Asked::Joined(request) | Asked::Already(request)) = asked;
-    let named = interceptors_of(pod.annotations()).map(|named| named.len()).unwrap_or_default();
-    let is_resolved =
-        request.annotations().get(INTERCEPTORS_RESOLVED_ANNOTATION).is_some_and(|it| it == "true");
-    let is_unresolved = named > 0 && request.spec.interceptors.is_empty() && !is_resolved;
-    let is_evictable = warnings.is_empty() && !is_unresolved;
+    let is_evictable = obstacle.is_none();
+    let mut warnings: Vec<String> = obstacle.map(warning).into_iter().collect();
     let mut text = match asked {
         Asked::Created(_) => format!("eviction requested as {name}; {}", next(request, is_evictable)),
         Asked::Joined(_) => {
@@ -260,10 +265,6 @@ fn tell(
         let actual = span::human(SignedDuration::from_secs(actual.into()));
         warnings.push(format!("the request keeps its deadline of {actual}, which cannot be changed"));
     }
-    if is_unresolved {
-        let waits = WaitingOn::InterceptorsNotResolved;
-        warnings.push(format!("{}, and waits: {}", waits.sentence(), waits.advice()));
-    }
     EvictReport { text, warnings, subject }
 }
 
@@ -280,19 +281,10 @@ fn next(request: &EvictionRequest, is_evictable: bool) -> String {
 }
 
 /// What the person should know before it does not happen.
-fn warnings(pod: &FullPod) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-    // Anybody can write the annotation; the kubelet names its node as well.
-    let is_mirror = pod.annotations().contains_key("kubernetes.io/config.mirror")
-        && owner.is_some_and(|it| it.api_version == "v1" && it.kind == "Node" && Some(&it.name) == node);
-    if is_mirror {
-        warnings.push("it is a static pod, which only the kubelet can stop".to_string());
-    } else if owner.is_some_and(|it| it.api_version.starts_with("apps/") && it.kind == "DaemonSet") {
-        warnings.push(
-            "it belongs to a DaemonSet and is never evicted; only an interceptor can end it".to_string(),
-        );
-    }
-    warnings
+fn warning(obstacle: &WaitingOn) -> String {
+    let then = match obstacle {
+        WaitingOn::InterceptorsNotResolved => ", and waits: ",
+        _ => "; ",
+    };
+    format!("{}{then}{}", obstacle.sentence(), obstacle.advice())
 }

@@ -1,4 +1,5 @@
-//! A drain, for somebody who follows it: whether it is over and how it ended, and what holds up its nodes.
+//! A drain, for somebody who follows it: whether it is over and how it ended. What holds up its nodes is in their
+//! [states](crate::maintenance::drain_state).
 //!
 //! It is concluded from the status of the maintenance, and from the pods that are seen where that does not tell enough.
 
@@ -14,6 +15,7 @@ use usher_api::{
 use crate::maintenance::drain_state::DrainState;
 use crate::maintenance::status::is_drained;
 use crate::maintenance::written;
+use crate::snapshot::has_begun;
 
 /// A manager that runs has taken a maintenance up by then.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
@@ -43,6 +45,11 @@ impl PodsLeft {
 
     pub fn are_only_daemons(self) -> bool {
         self.all > 0 && self.ordinary == 0
+    }
+
+    /// The node is drained, and only pods are left on it that no drain waits for.
+    pub fn is_over(self, state: &DrainState) -> bool {
+        self.ordinary == 0 && *state == DrainState::Drained
     }
 }
 
@@ -88,6 +95,11 @@ impl FollowedDrain<'_> {
 /// It is neither being deleted nor complete.
 pub fn is_active(maintenance: &NodeMaintenance) -> bool {
     maintenance.metadata.deletion_timestamp.is_none() && maintenance.spec.stage != Stage::Complete
+}
+
+/// Whatever else keeps the object, its nodes are free.
+pub fn has_released(maintenance: &NodeMaintenance) -> bool {
+    !has_begun(maintenance.metadata.finalizers.as_deref().unwrap_or_default())
 }
 
 /// All pods have left, and that was said after the last change of what is wanted.
@@ -137,39 +149,6 @@ pub fn has_reached_daemons(maintenance: &NodeMaintenance) -> bool {
 /// No manager has written anything of it, although it has been followed since then.
 pub fn is_not_taken_up(maintenance: &NodeMaintenance, since: Timestamp, now: Timestamp) -> bool {
     maintenance.status.is_none() && now.duration_since(since) >= PATIENCE
-}
-
-/// What holds up the drain of a node, beyond the pods that are left on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeDelay {
-    Nothing,
-    /// Nodes of earlier waves go first.
-    Wave,
-    /// The plan goes on when all nodes of the maintenance are as far.
-    OtherNodes,
-    /// What its message says.
-    Other,
-}
-
-impl DrainState {
-    /// What holds up the node, for a reader of this maintenance.
-    pub fn delay(&self, maintenance: &NodeMaintenance) -> NodeDelay {
-        let has_begun = maintenance.status.as_ref().is_some_and(|status| status.drain_status.is_some());
-        match (self, maintenance.metadata.name.as_ref()) {
-            (Self::Drained, _) => NodeDelay::Nothing,
-            (Self::Evicting { limited_by }, _) if limited_by.is_empty() => NodeDelay::Nothing,
-            (Self::Cordoned, _) if has_begun => NodeDelay::Wave,
-            (Self::Waiting { on }, Some(itself)) if on == std::slice::from_ref(itself) => {
-                NodeDelay::OtherNodes
-            }
-            _ => NodeDelay::Other,
-        }
-    }
-
-    /// Only pods are left that no drain waits for.
-    pub fn is_over(&self, left: PodsLeft) -> bool {
-        left.ordinary == 0 && *self == Self::Drained
-    }
 }
 
 #[cfg(test)]
@@ -237,6 +216,18 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_free_once_its_own_finalizer_is_off_whatever_others_keep() {
+        let mut ended = maintenance("Complete", None);
+        assert!(has_released(&ended));
+        for (finalizer, is_free) in
+            [("nodemaintenance.k8s.io/maintenance-completion", false), ("example.com/audit", true)]
+        {
+            ended.metadata.finalizers = Some(vec![finalizer.to_owned()]);
+            assert_eq!(has_released(&ended), is_free, "{finalizer}");
+        }
+    }
+
+    #[test]
     fn daemons_are_not_waited_for_once_the_plan_has_come_to_them_and_nothing_else_is_left() {
         let of = |kind: &str, reason: &str| {
             let mut status = status("False", reason, 3);
@@ -287,31 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_up_a_node_is_told_apart_from_its_pods() {
-        let begun = maintenance("Drain", Some(json!({"drainStatus": {}})));
-        let cordoned = maintenance("Cordon", Some(json!({})));
-        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        for (state, wanted) in [
-            (DrainState::Drained, NodeDelay::Nothing),
-            (DrainState::Evicting { limited_by: names(&[]) }, NodeDelay::Nothing),
-            (DrainState::Evicting { limited_by: names(&["x"]) }, NodeDelay::Other),
-            (DrainState::Cordoned, NodeDelay::Wave),
-            (DrainState::Waiting { on: names(&["m"]) }, NodeDelay::OtherNodes),
-            (DrainState::Waiting { on: names(&["m", "x"]) }, NodeDelay::Other),
-            (DrainState::Waiting { on: names(&[]) }, NodeDelay::Other),
-            (DrainState::NothingEnds, NodeDelay::Other),
-            (DrainState::ToBeCordoned, NodeDelay::Other),
-            (DrainState::Cancelled, NodeDelay::Other),
-        ] {
-            assert_eq!(state.delay(&begun), wanted, "{state:?}");
-        }
-        assert_eq!(DrainState::Cordoned.delay(&cordoned), NodeDelay::Other, "no wave has begun");
-    }
-
-    #[test]
     fn a_node_is_drained_when_its_status_says_so_and_no_ordinary_pod_has_come_since() {
-        assert!(DrainState::Drained.is_over(PodsLeft { all: 2, ordinary: 0 }));
-        assert!(!DrainState::Drained.is_over(PodsLeft { all: 2, ordinary: 1 }));
-        assert!(!DrainState::NothingEnds.is_over(PodsLeft::default()));
+        assert!(PodsLeft { all: 2, ordinary: 0 }.is_over(&DrainState::Drained));
+        assert!(!PodsLeft { all: 2, ordinary: 1 }.is_over(&DrainState::Drained));
+        assert!(!PodsLeft::default().is_over(&DrainState::NothingEnds));
     }
 }

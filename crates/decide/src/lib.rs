@@ -9,7 +9,7 @@
 //! - [`budgets`]: who may go when a disruption budget allows some, and not all.
 //! - [`maintenance`]: node maintenances, planned together: which nodes are held, which pods are asked to leave, and when it is over.
 //! - [`request_state`]: where a request stands, for somebody who looks on.
-//! - [`followed_drain`]: how a drain ended, and what holds up its nodes, for somebody who follows it.
+//! - [`followed_drain`]: how a drain ended, for somebody who follows it.
 //! - [`node_state`]: who holds a node, and how far those who drain it have come.
 //! - [`admission`]: verdicts on what others write.
 //! - [`interceptors`]: the bundled ones, for DaemonSets, StatefulSets, Deployments with or without an autoscaler, and ReplicaSets.

@@ -1,6 +1,6 @@
 //! Where a request stands, for somebody who looks on: what it waits for, and what the manager has to do about it.
 //!
-//! It is decided as the manager decides it ([`crate::eviction_request::decide`]). What an onlooker does not know is taken as it is
+//! It is decided as the manager decides it ([`crate::eviction_request::decide`]). What only the manager knows is taken as it is
 //! told: when an eviction that was refused is tried again, and, with room in a budget, whose it is.
 
 mod forecast;
@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::Strategy;
 
-pub use forecast::forecast;
+pub(crate) use forecast::several_budgets;
+pub use forecast::{forecast, obstacle};
 pub use interceptors::InterceptorState;
 pub use overdue::{Leader, ManagerView, OverdueStep};
 
@@ -165,6 +166,29 @@ impl RequestWait {
         }
     }
 
+    /// Since when it is waited for. `deletion_began`: when it was asked for that the pod is deleted. `turn_began` tells when an interceptor
+    /// got its turn.
+    pub fn since(
+        &self,
+        request: &Request,
+        deletion_began: Option<Timestamp>,
+        turn_began: impl FnOnce(&str) -> Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        let blocked = || {
+            let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True");
+            condition.map(|condition| condition.last_transition_time.0)
+        };
+        match self {
+            Self::On(WaitingOn::Interceptor { class, .. }) => turn_began(class),
+            Self::On(WaitingOn::Evicted { at }) => Some(*at),
+            Self::On(WaitingOn::Termination { .. }) => deletion_began,
+            Self::On(WaitingOn::Finalizers { .. }) => request.deleted(),
+            Self::On(WaitingOn::PodLookup | WaitingOn::UnknownInterceptor { .. }) => None,
+            Self::On(_) | Self::Refused(_) => blocked().or(Some(request.created)),
+            Self::Manager(_) | Self::HiddenBudgets | Self::Nothing => None,
+        }
+    }
+
     /// The pod should have ended by now.
     pub fn is_overdue(&self, now: Timestamp) -> bool {
         matches!(self, Self::On(WaitingOn::Termination { grace_ends, .. }) if *grace_ends < now)
@@ -277,6 +301,41 @@ mod tests {
             if state.wait.is_blocked() && state.step != Some(Report) {
                 assert!(may_be_blocked(&request), "{what}");
             }
+        }
+    }
+
+    #[test]
+    fn since_when_it_is_waited_for_is_told_by_what_is_waited_for() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (deletion, turn) = (at("2026-01-01T11:59:00Z"), at("2026-01-01T11:58:00Z"));
+        let mut plain = request(json!([]), json!({}));
+        let known = request(json!([]), blocked("DisruptionBudget", "no"));
+        let rare = crate::snapshot::RareOfRequest { deleted: Some(at(NOW)), ..Default::default() };
+        plain.rare = Some(Box::new(rare));
+        let not_evictable = || WaitingOn::NotEvictable { pod: crate::waiting_on::Unevictable::MirrorPod };
+        let interceptor = WaitingOn::Interceptor {
+            class: "a.com".into(),
+            progress: None,
+            until: at(NOW),
+            expected_finish: None,
+            message: String::new(),
+        };
+        let on = RequestWait::On;
+        for (wait, request, wanted) in [
+            (on(interceptor), &plain, Some(turn)),
+            (
+                on(WaitingOn::Termination { grace_ends: at(NOW), finalizers: Vec::new() }),
+                &plain,
+                Some(deletion),
+            ),
+            (on(WaitingOn::Finalizers { names: Vec::new() }), &plain, Some(at(NOW))),
+            (on(not_evictable()), &plain, Some(plain.created)),
+            (on(not_evictable()), &known, Some(at("2026-01-01T11:55:00Z"))),
+            (on(WaitingOn::PodLookup), &known, None),
+            (RequestWait::Manager(ManagerStep::Evict), &known, None),
+        ] {
+            let since = wait.since(request, Some(deletion), |class| (class == "a.com").then_some(turn));
+            assert_eq!(since, wanted, "{wait:?}");
         }
     }
 

@@ -19,7 +19,7 @@ pub use budget::{Budget, BudgetRule, UnhealthyPolicy};
 pub use deployment::{
     Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, SomeAtATime, StaleRecord, Surge,
 };
-pub use maintenance::Maintenance;
+pub use maintenance::{Maintenance, has_begun};
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
 pub use pod::{EvictFacts, HandOverPod, Owner, Phase, Pod, PreferredForDeletion, Waiting};

@@ -7,7 +7,7 @@ use usher_api::names::{
 };
 
 use crate::eviction_request::Refusal;
-use crate::interceptors::surge::has_failed;
+use crate::interceptors::deployment::answers_for;
 use crate::snapshot::{BudgetRule, Pod};
 
 /// The reason of who waits at a budget that lets pods go.
@@ -37,6 +37,8 @@ pub enum WaitingOn {
         disrupted_pods: usize,
         /// What the interceptor that had the last turn has said in the end.
         said: Option<String>,
+        /// That was one of Deployments, and the new pods that were to come for this one did not.
+        has_surge_failed: bool,
     },
     /// The eviction was refused, and is tried again at a time.
     Refused { refusal: Refusal, failures: i32, retry_at: Timestamp },
@@ -205,7 +207,7 @@ impl WaitingOn {
     pub fn advice(&self) -> String {
         match self {
             Self::Interceptor { class, .. } => match class.as_str() {
-                class if is_of_deployment(class) => {
+                class if answers_for(class) => {
                     "wait; usher explain tells of its Deployment what it waits for".to_string()
                 }
                 class => format!(
@@ -220,10 +222,11 @@ impl WaitingOn {
                 "budget {name} cannot count pods without a controller: give it minAvailable as a number below {current_healthy}, \
                  or remove it"
             ),
-            Self::Budget { name, rule, expected_pods, said, .. } if rule.keeps_all(*expected_pods) => {
-                let tried = match said.as_ref().filter(|said| has_failed(said)) {
-                    Some(_) => "mend what keeps new pods of its Deployment from coming, then cancel and ask again; or: ",
-                    None => "",
+            Self::Budget { name, rule, expected_pods, has_surge_failed, .. } if rule.keeps_all(*expected_pods) => {
+                let tried = if *has_surge_failed {
+                    "mend what keeps new pods of its Deployment from coming, then cancel and ask again; or: "
+                } else {
+                    ""
                 };
                 format!(
                     "{tried}budget {name} has {rule} and {}: {}",
@@ -267,11 +270,6 @@ impl WaitingOn {
     }
 }
 
-/// One of those that make other pods available first.
-fn is_of_deployment(class: &str) -> bool {
-    matches!(class, DEPLOYMENT_CLASS | HORIZONTAL_POD_AUTOSCALER_CLASS | REPLICA_SET_CLASS)
-}
-
 fn pods(count: i32) -> String {
     if count == 1 { "1 pod".to_string() } else { format!("{count} pods") }
 }
@@ -292,6 +290,7 @@ mod tests {
             expected_pods,
             disrupted_pods: 0,
             said: None,
+            has_surge_failed: false,
         };
         let max = |pods| BudgetRule::MaxUnavailable(IntOrString::Int(pods));
         let min = |pods| BudgetRule::MinAvailable(IntOrString::Int(pods));

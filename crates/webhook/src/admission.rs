@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use usher_api::names::{MANAGER_NAMESPACE, NODE_HELD_BY_ANNOTATION};
+use usher_api::names::{MANAGER_NAMESPACE, NODE_HELD_BY_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION};
 use usher_api::workloads::BundledInterceptor;
 use usher_api::{EvictionRequest, annotation_of};
 use usher_decide::admission::workload_pods::{self, NewPod};
@@ -196,7 +196,10 @@ impl Admission {
                 let node = Object::new(request.object);
                 let annotations = node.annotations();
                 let held_by = annotations.get(NODE_HELD_BY_ANNOTATION).map_or("", String::as_str);
-                let verdict = node_cordon::on_update(&node.name(), held_by, node.is_unschedulable());
+                let was_unschedulable =
+                    annotations.get(NODE_WAS_UNSCHEDULABLE_ANNOTATION).is_some_and(|text| text == "true");
+                let (name, unschedulable) = (node.name(), node.is_unschedulable());
+                let verdict = node_cordon::on_update(&name, held_by, was_unschedulable, unschedulable);
                 review::answer(&request.uid, &verdict)
             }
         })

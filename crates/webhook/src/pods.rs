@@ -30,8 +30,8 @@ pub(crate) async fn find(client: &Client, namespace: &str, name: &str) -> kube::
     }
 }
 
-/// The interceptor of the autoscaler over a Deployment, if it has one: the first by name, should there be several. Autoscalers change
-/// seldom, so that what the API server has in its memory will do.
+/// The interceptor of the autoscaler over a Deployment, if it has one. Autoscalers change seldom, so that what the API server has in its
+/// memory will do.
 pub(crate) async fn autoscaler_over(
     client: &Client,
     namespace: &str,
@@ -43,8 +43,8 @@ pub(crate) async fn autoscaler_over(
         Err(kube::Error::Api(status)) if status.code == 403 => return Ok(None),
         list => list?,
     };
-    let all = list.items.into_iter().filter_map(|it| it.read().ok()).map(Autoscaler::from);
-    let over = all.filter(|it| it.deployment.as_deref() == Some(deployment) && !it.is_deleting);
-    let first = over.min_by(|a, b| a.key.cmp(&b.key));
-    Ok(first.map(|autoscaler| autoscaler_interceptor(autoscaler.priority.as_deref())))
+    let all: Vec<Autoscaler> =
+        list.items.into_iter().filter_map(|it| it.read().ok()).map(Autoscaler::from).collect();
+    let over = Autoscaler::over(deployment, &all);
+    Ok(over.map(|autoscaler| autoscaler_interceptor(autoscaler.priority.as_deref())))
 }

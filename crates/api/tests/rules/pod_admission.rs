@@ -177,7 +177,7 @@ fn reserved_priorities_need_a_controller() {
 }
 
 /// A controller and this many interceptors of its domain, then this many others.
-fn crowd(reserved: usize, general: usize) -> Vec<(String, String)> {
+fn interceptors(reserved: usize, general: usize) -> Vec<(String, String)> {
     let controller = ("ctl.example.com".to_owned(), "10000/controller".to_owned());
     let siblings = (1..reserved).map(|i| (format!("r{i}.example.com"), (10_000 + i).to_string()));
     let others = (0..general).map(|i| (format!("g{i}.example.org"), "5".to_owned()));
@@ -186,10 +186,13 @@ fn crowd(reserved: usize, general: usize) -> Vec<(String, String)> {
 
 #[test]
 fn thirty_slots_are_reserved_and_seventy_are_general() {
-    assert_eq!(read(&crowd(RESERVED_SLOTS, GENERAL_SLOTS)).unwrap().len(), 100);
-    assert_eq!(read(&crowd(31, 0)), Err(vec![TooManyReserved { count: 31 }]));
-    assert_eq!(read(&crowd(0, 71)), Err(vec![TooManyGeneral { count: 71 }]));
-    assert_eq!(read(&crowd(31, 71)), Err(vec![TooManyReserved { count: 31 }, TooManyGeneral { count: 71 }]));
+    assert_eq!(read(&interceptors(RESERVED_SLOTS, GENERAL_SLOTS)).unwrap().len(), 100);
+    assert_eq!(read(&interceptors(31, 0)), Err(vec![TooManyReserved { count: 31 }]));
+    assert_eq!(read(&interceptors(0, 71)), Err(vec![TooManyGeneral { count: 71 }]));
+    assert_eq!(
+        read(&interceptors(31, 71)),
+        Err(vec![TooManyReserved { count: 31 }, TooManyGeneral { count: 71 }])
+    );
 }
 
 #[test]

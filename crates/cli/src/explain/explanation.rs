@@ -6,9 +6,7 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy as Policy, Interceptor, interceptors_of};
 use usher_decide::eviction_request::message::gives_turn;
-use usher_decide::eviction_request::{
-    BLOCKED_CONDITION, INTERCEPTOR_SELECTED, INTERCEPTOR_SILENT, SelectingBudget,
-};
+use usher_decide::eviction_request::{INTERCEPTOR_SELECTED, INTERCEPTOR_SILENT, SelectingBudget};
 use usher_decide::request_state::{
     InterceptorState, Leader, ManagerStep, ManagerView, RequestState, RequestWait, forecast,
 };
@@ -195,7 +193,8 @@ pub fn explain(found: &PodFound, now: Timestamp) -> Explanation {
                 pod.iter().flat_map(|pod| SelectingBudget::all(budgets.unwrap_or_default(), pod)).collect();
             let attempt = recorded_attempt(full, request, selecting);
             let state = RequestState::of(request, pod.as_ref(), budgets, attempt.as_ref(), now);
-            let since = since(&state.wait, request, found);
+            let deletion_began = found.pod.as_ref().and_then(deletion_began);
+            let since = state.wait.since(request, deletion_began, |class| turn_began(class, found));
             let view = ManagerView {
                 request,
                 last_write: last_write(full, |_, _| true),
@@ -270,27 +269,10 @@ pub fn slim_request(request: &EvictionRequest) -> Option<Request> {
     serde_json::from_value::<RequestOnWire>(value).ok().map(Request::from)
 }
 
-/// Since when it waits like this.
-fn since(waits: &RequestWait, request: &Request, found: &PodFound) -> Option<Timestamp> {
-    let blocked = || {
-        let condition = request.condition(BLOCKED_CONDITION).filter(|known| known.status == "True");
-        condition.map(|condition| condition.last_transition_time.0)
-    };
-    match waits {
-        RequestWait::On(WaitingOn::Interceptor { class, .. }) => turn_began(class, found),
-        RequestWait::On(WaitingOn::Evicted { at }) => Some(*at),
-        RequestWait::On(WaitingOn::Termination { .. }) => {
-            let meta = &found.pod.as_ref()?.metadata;
-            let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
-            meta.deletion_timestamp.as_ref()?.0.checked_sub(grace).ok()
-        }
-        RequestWait::On(WaitingOn::Finalizers { .. }) => {
-            found.request.as_ref()?.metadata.deletion_timestamp.as_ref().map(|time| time.0)
-        }
-        RequestWait::On(WaitingOn::PodLookup | WaitingOn::UnknownInterceptor { .. }) => None,
-        RequestWait::On(_) | RequestWait::Refused(_) => blocked().or(Some(request.created)),
-        RequestWait::Manager(_) | RequestWait::HiddenBudgets | RequestWait::Nothing => None,
-    }
+/// When it was asked for that the pod is deleted: its time of deletion is the end of its grace.
+fn deletion_began(pod: &FullPod) -> Option<Timestamp> {
+    let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
+    pod.metadata.deletion_timestamp.as_ref()?.0.checked_sub(grace).ok()
 }
 
 /// The newest event that gave it the turn tells, or else the manager's last write: it writes when it gives a turn.

@@ -9,9 +9,11 @@ use serde::Serialize;
 use usher_api::EvictionRequest;
 use usher_api::names::STATEFUL_SET_CLASS;
 use usher_api::workloads::BundledInterceptor;
+use usher_decide::interceptors::has_turn;
 use usher_decide::interceptors::stateful_set::unavailable;
 use usher_decide::snapshot::{Pod, PodOnWire, StatefulSet, StatefulSetOnWire};
 
+use super::explanation::slim_request;
 use crate::reading::Read;
 use crate::world::{list_as, scoped};
 
@@ -34,9 +36,7 @@ pub struct UnavailableFacts {
 impl SetFound {
     /// The set of the pod, if its interceptor has the turn. Who may not read it gets an explanation without it.
     pub async fn read(client: &Client, pod: &FullPod, request: &EvictionRequest) -> Option<Self> {
-        let status = request.status.as_ref()?;
-        let has_turn = status.active_interceptor_class.as_deref() == Some(STATEFUL_SET_CLASS)
-            && !status.active_interceptor_completed;
+        let has_turn = has_turn(&slim_request(request)?, STATEFUL_SET_CLASS);
         let is_set = |api_version: &str, kind: &str| {
             BundledInterceptor::of_owner(api_version, kind) == Some(BundledInterceptor::StatefulSet)
         };

@@ -1,16 +1,14 @@
 //! The explanation of a Deployment as data.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
-use usher_decide::interceptors::deployment::CLASSES;
-use usher_decide::interceptors::is_wanted;
-use usher_decide::interceptors::surge::{Case, describe, strategy_of};
+use usher_api::workloads::UnknownStrategy;
+use usher_decide::interceptors::deployment::answers_for;
+use usher_decide::interceptors::surge::describe;
 use usher_decide::node_state::Urgency;
-use usher_decide::snapshot::{Autoscaler, Deployment, Request};
+use usher_decide::snapshot::{Autoscaler, Deployment};
 
 use crate::explain::{PodFound, UnavailableFacts, slim_pod, slim_request};
 use crate::explain_node::{Group, groups};
@@ -70,70 +68,27 @@ pub struct DeploymentExplanation {
 pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation {
     let DeploymentFound { deployment, namespace_strategy, autoscaler, pods } = found;
     let slim = pods.iter().filter_map(|found| slim_pod(found.pod.as_ref()?)).map(Arc::new);
-    let (handed, slim): (Vec<_>, Vec<_>) = slim.partition(|pod| pod.hand_over().is_some());
-    let slim: BTreeMap<_, _> = slim.into_iter().map(|pod| (pod.key.clone(), pod)).collect();
-    let requests: HashMap<_, _> = pods
-        .iter()
-        .filter_map(|found| slim_request(found.request.as_ref()?))
-        .map(|request| (request.pod_uid.clone(), Arc::new(request)))
-        .collect();
-    let is_asked = |uid: &Arc<str>| requests.contains_key(uid);
-    let handed_asked = handed.iter().map(|pod| pod.uid.clone()).filter(is_asked).collect();
-    let strategy = Strategy::of(
-        BundledInterceptor::Deployment,
-        deployment.strategy.as_deref(),
-        namespace_strategy.as_deref(),
-    );
-    let unknown_strategy = strategy.as_ref().err().map(UnknownStrategy::describe);
-    let said = strategy.unwrap_or_else(|unknown| unknown.instead);
-    let strategy = strategy_of(deployment, autoscaler.as_ref(), said);
-    // A manager that must not make pods surges by replicas instead, and nobody tells so but by doing it.
-    let surges = deployment.surge.as_ref().is_some_and(|it| it.by > 0)
-        || autoscaler.as_ref().and_then(|it| it.raised.as_ref()).is_some_and(|it| it.by > 0);
-    let is_instead = strategy == Strategy::HandOver && handed.is_empty() && surges;
-    let case = Case {
-        deployment,
-        strategy: if is_instead { Strategy::Default } else { strategy },
-        autoscaler: autoscaler.as_ref(),
-        pods: &slim,
-        requests: &requests,
-        handed: &handed,
-        handed_asked: &handed_asked,
-        may_hand_over: !handed.is_empty(),
-        taken: &HashMap::new(),
-        moved: Timestamp::MIN,
-        refused: None,
-    };
-    let described = describe(&case, now);
-    let unavailable: Vec<UnavailableFacts> = described
-        .unavailable
-        .into_iter()
-        .map(|(pod, why)| UnavailableFacts { pod, reason: why.reason(), message: why.words() })
-        .collect();
+    let requests = pods.iter().filter_map(|found| slim_request(found.request.as_ref()?)).map(Arc::new);
+    let described =
+        describe(deployment, namespace_strategy.as_deref(), autoscaler.as_ref(), slim, requests, now);
     let is_leaving = |found: &&PodFound| {
         let uid = found.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
-        uid.and_then(|uid| requests.get(uid)).is_some_and(|request| is_wanted(request))
+        uid.is_some_and(|uid| described.leaving.contains(uid))
     };
-    let leaving = || pods.iter().filter(is_leaving);
-    // Pods that only the eviction API is to evict are not in progress, in the specification's words.
-    let is_intercepted = |request: &Arc<Request>| {
-        let status = &request.status;
-        is_wanted(request)
-            && status.active_interceptor_class.is_some()
-            && !status.active_interceptor_completed
-    };
-    let mut groups = groups(leaving(), None, now);
-    let is_own_turn =
-        |group: &Group| group.waiting_on.names.iter().any(|name| CLASSES.contains(&name.as_str()));
+    let mut groups = groups(pods.iter().filter(is_leaving), None, now);
+    let is_own_turn = |group: &Group| group.waiting_on.names.iter().any(|class| answers_for(class));
     // Where the manager does not run, that is told.
     for group in groups.iter_mut().filter(|group| is_own_turn(group) && group.urgency != Urgency::Late) {
-        if !unavailable.is_empty() || described.missing > 0 {
-            // The same is told above.
+        if described.tells_what_is_missing() {
             group.said = None;
         }
         group.advice = "wait until enough others of its pods are available".to_owned();
     }
-    let is_available = |name: &str| !unavailable.iter().any(|it| it.pod == name);
+    let unavailable = described.unavailable.into_iter().map(|(pod, why)| UnavailableFacts {
+        pod,
+        reason: why.reason(),
+        message: why.words(),
+    });
     DeploymentExplanation {
         namespace: deployment.key.namespace.to_string(),
         name: deployment.key.name.to_string(),
@@ -144,16 +99,16 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         hands_over: described.hands_over,
         reverted: described.reverted,
         autoscaler: autoscaler.as_ref().map(|it| it.key.name.to_string()),
-        available_replicas: slim.values().filter(|pod| pod.is_ready() && is_available(&pod.key.name)).count(),
-        replicas_to_evict: leaving().count(),
-        eviction_request_in_progress: requests.values().any(is_intercepted),
+        available_replicas: described.available,
+        replicas_to_evict: described.leaving.len(),
+        eviction_request_in_progress: described.is_in_progress,
         waiting: described.waiting,
         replaced: described.replaced,
-        unavailable,
+        unavailable: unavailable.collect(),
         missing: described.missing,
         replica_failure: deployment.replica_failure.clone(),
         is_rolling_out: described.is_rolling_out,
-        unknown_strategy,
+        unknown_strategy: described.unknown_strategy.as_ref().map(UnknownStrategy::describe),
         declines: described.declines,
         groups,
     }

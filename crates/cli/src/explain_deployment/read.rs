@@ -37,8 +37,7 @@ pub async fn find(client: &Client, namespace: &str, name: &str) -> Result<Deploy
     // Who may not read autoscalers or the namespace gets an explanation without them.
     let autoscalers: Vec<Autoscaler> =
         list_as(&scoped::<AutoscalerOnWire>(client, Some(namespace)), None).await.unwrap_or_default();
-    let is_over = |it: &&Autoscaler| it.deployment.as_deref() == Some(name) && !it.is_deleting;
-    let over = autoscalers.iter().filter(is_over).max_by_key(|it| it.raised.is_some()).cloned();
+    let over = Autoscaler::over(name, &autoscalers).cloned();
     let namespaces: Api<Read<NamespaceOnWire>> = Api::all(client.clone());
     let within = namespaces.get(namespace).await.ok().and_then(Read::object).map(Namespace::from);
     Ok(DeploymentFound {

@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client};
 use usher_api::NodeMaintenance;
+use usher_decide::maintenance::joining::overlaps;
 
-use super::create::overlaps;
 use super::description::{MaintenanceFound, render};
 use super::follow::{Until, until_drained};
 use super::progress::Progress;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use usher_api::{NodeMaintenance, NodeMaintenanceStage};
-use usher_decide::followed_drain::{NodeDelay, is_drained_by_now, is_not_taken_up};
+use usher_decide::followed_drain::{is_drained_by_now, is_not_taken_up};
+use usher_decide::maintenance::drain_state::NodeDelay;
 
 use super::causes::{Cause, NAMED};
 use super::progress::{CAUSES, NodeProgress, Progress};

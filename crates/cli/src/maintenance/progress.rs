@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use usher_api::{NodeMaintenance, NodeStatus, PodType};
-use usher_decide::followed_drain::{DrainEnd, FollowedDrain, NodeDelay, PodsLeft};
-use usher_decide::maintenance::drain_state::DrainState;
+use usher_decide::followed_drain::{DrainEnd, FollowedDrain, PodsLeft};
+use usher_decide::maintenance::drain_state::{DrainState, NodeDelay};
 use usher_decide::snapshot::{Budget, Key, Pod};
 
 use super::catch_up::CatchUp;
@@ -67,7 +67,7 @@ impl NodeProgress {
 
     /// All have left that a drain waits for, and its status says so.
     pub fn is_drained(&self) -> bool {
-        self.drain.as_ref().is_some_and(|drain| drain.is_over(self.pods_left()))
+        self.drain.as_ref().is_some_and(|drain| self.pods_left().is_over(drain))
     }
 
     /// What holds up the node beside its pods.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use kube::{Api, Client};
-use usher_decide::maintenance::selector::{NodeMatcher, check};
+use usher_decide::maintenance::selector::{check, is_by_name, only_name_of, selected};
 use usher_decide::snapshot::{Node, NodeOnWire};
 
 use crate::Error;
@@ -116,17 +116,6 @@ impl NodeArguments {
     }
 }
 
-/// The nodes that a selector selects.
-pub fn selected<'a>(selector: &NodeSelector, all: &'a [Node]) -> Vec<&'a Node> {
-    // A thousand names are a thousand terms, each of which would be held against each node.
-    if is_by_name(selector) && check(selector).is_empty() {
-        let names: BTreeSet<&str> = names_in(&selector.node_selector_terms).collect();
-        return all.iter().filter(|node| names.contains(&*node.name)).collect();
-    }
-    let matcher = NodeMatcher::new(selector);
-    all.iter().filter(|node| matcher.matches(&node.name, &node.labels)).collect()
-}
-
 pub async fn read_nodes(client: &Client) -> Result<Vec<Node>, Error> {
     let nodes: Vec<NodeOnWire> = list(&Api::all(client.clone()), None).await?;
     Ok(nodes.into_iter().map(Node::from).collect())
@@ -135,39 +124,18 @@ pub async fn read_nodes(client: &Client) -> Result<Vec<Node>, Error> {
 /// The one node that is selected by name, if it is one.
 pub fn only_name(selector: &NodeSelector) -> Option<&str> {
     match &selector.node_selector_terms[..] {
-        [term] => name_of(term),
+        [term] => only_name_of(term),
         _ => None,
     }
-}
-
-/// Whether nodes are selected by nothing but their names.
-pub fn is_by_name(selector: &NodeSelector) -> bool {
-    selector.node_selector_terms.iter().all(|term| name_of(term).is_some())
 }
 
 /// How many nodes are named, if nodes are selected by nothing but their names.
 pub fn count_of_names(selector: &NodeSelector) -> Option<usize> {
     let names = |term: &NodeSelectorTerm| {
-        name_of(term)?;
+        only_name_of(term)?;
         Some(term.match_fields.iter().flatten().flat_map(|field| field.values.iter().flatten()).count())
     };
     selector.node_selector_terms.iter().map(names).sum()
-}
-
-/// All names in terms that are of names alone.
-fn names_in(terms: &[NodeSelectorTerm]) -> impl Iterator<Item = &str> {
-    let fields = terms.iter().flat_map(|term| term.match_fields.iter().flatten());
-    fields.flat_map(|field| field.values.iter().flatten()).map(String::as_str)
-}
-
-fn name_of(term: &NodeSelectorTerm) -> Option<&str> {
-    let (expressions, fields) = (term.match_expressions.iter().flatten(), term.match_fields.as_deref());
-    match (expressions.count(), fields.unwrap_or_default()) {
-        (0, [field]) if field.key == NAME_FIELD && field.operator == "In" => {
-            field.values.as_ref()?.first().map(String::as_str)
-        }
-        _ => None,
-    }
 }
 
 /// A selector in one line.
@@ -175,7 +143,7 @@ pub fn describe(selector: &NodeSelector) -> String {
     let terms: Vec<String> = selector
         .node_selector_terms
         .iter()
-        .map(|term| match name_of(term) {
+        .map(|term| match only_name_of(term) {
             Some(name) => name.to_string(),
             None => {
                 let needs = term.match_expressions.iter().flatten().chain(term.match_fields.iter().flatten());

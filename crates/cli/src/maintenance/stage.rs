@@ -5,8 +5,8 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
-use usher_api::names::MAINTENANCE_COMPLETION_FINALIZER;
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
+use usher_decide::followed_drain::has_released;
 
 use super::create::names_of;
 use super::guards::GuardArguments;
@@ -134,11 +134,6 @@ pub async fn complete(
     streams.out.flush()?;
     let is_over = |maintenance: Option<&NodeMaintenance>| maintenance.is_none_or(has_released);
     end(&client, &arguments, &before, is_over, environment, streams).await
-}
-
-/// Whatever else keeps the object, its nodes are free.
-pub fn has_released(maintenance: &NodeMaintenance) -> bool {
-    !maintenance.finalizers().iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER)
 }
 
 pub async fn cancel(

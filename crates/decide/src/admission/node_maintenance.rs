@@ -106,10 +106,10 @@ pub fn on_status_or_delete(rights: &Rights) -> Verdict {
 
 /// Whether a write is a moment to look at what the selector meets: a new one, or a stage that takes nodes away.
 pub fn is_worth_a_look(old: Option<&NodeMaintenance>, new: &NodeMaintenance) -> bool {
-    let is_news = old.is_none_or(|old| {
+    let has_changed = old.is_none_or(|old| {
         old.spec.node_selector != new.spec.node_selector || old.spec.stage != new.spec.stage
     });
-    is_news && new.spec.stage != NodeMaintenanceStage::Complete
+    has_changed && new.spec.stage != NodeMaintenanceStage::Complete
 }
 
 fn check_selector(maintenance: &NodeMaintenance, refusals: &mut Vec<Refusal>) {

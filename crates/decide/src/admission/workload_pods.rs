@@ -1,7 +1,7 @@
 //! New pods of workloads that have a bundled interceptor: it is written on them, and those of DaemonSets that are made for a node under
 //! maintenance wait behind a gate.
 //!
-//! API servers that have MutatingAdmissionPolicies do it by themselves (`deploy/workload-policies.yaml`); for older ones the webhook
+//! API servers that have MutatingAdmissionPolicies do it by themselves (`deploy/workloads/*-policies.yaml`); for older ones the webhook
 //! stands in, by these functions.
 
 use std::collections::BTreeMap;

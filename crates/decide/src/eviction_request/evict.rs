@@ -11,6 +11,7 @@ use super::{
     SelectingBudget, message,
 };
 use crate::decision::{About, Effect, Notice, limited};
+use crate::interceptors::surge::has_failed;
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{QUEUED, Unevictable, WaitingOn};
 
@@ -66,6 +67,7 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
                 expected_pods: budget.expected_pods,
                 disrupted_pods: budget.disrupted_pods.len(),
                 said: message::said_at_last(request).map(str::to_owned),
+                has_surge_failed: has_failed(request),
             };
             if waiting_on.is_blocked() {
                 blocked(request, waiting_on, 0, now)
@@ -192,15 +194,15 @@ fn queued(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> Decision 
 /// Waits, and says so in the status and an event if that is news.
 fn blocked(request: &Request, waiting_on: WaitingOn, more_failures: i32, now: Timestamp) -> Decision {
     let known = request.condition(BLOCKED_CONDITION).filter(|condition| condition.status == "True");
-    let is_news = known.is_none_or(|condition| condition.reason != waiting_on.reason());
+    let is_new_reason = known.is_none_or(|condition| condition.reason != waiting_on.reason());
     let mut decision = Decision::wait(waiting_on.clone());
-    if is_news || more_failures > 0 {
+    if is_new_reason || more_failures > 0 {
         let since = known.map_or(now, |condition| condition.last_transition_time.0);
         let mut status = with_message(request, "True", &waiting_on, since);
         status.failed_api_eviction_counter = status.failed_api_eviction_counter.saturating_add(more_failures);
         decision = decision.act(Effect::WriteStatus(Box::new(status)));
     }
-    if is_news {
+    if is_new_reason {
         let said = waiting_on.said().map(|said| format!(": {said}")).unwrap_or_default();
         let message = format!("{}{said}; {}", waiting_on.sentence(), waiting_on.advice());
         decision = decision.act(Notice::warning(EVERYBODY, "EvictionBlocked", message));

@@ -495,6 +495,34 @@ mod budgets {
     }
 
     #[test]
+    fn what_kept_a_surge_from_helping_is_to_be_mended_first_and_no_words_of_others_tell_of_one() {
+        let (pod, budget) = (pod(), budget("web", 0));
+        for (class, said, has_failed) in [
+            ("deployment.apps.k8s.io", "Deployment web has no available replacement of the pod", true),
+            ("replicaset.apps.k8s.io", "it has surged for it already, and it did not help", true),
+            (
+                "horizontalpodautoscaler.autoscaling.k8s.io",
+                "web has no available replacement of the pod",
+                true,
+            ),
+            ("deployment.apps.k8s.io", "Deployment web opted out", false),
+            ("db.example.com", "the shard has no available replacement of the pod", false),
+        ] {
+            let mut request = request(&[(class, 2000)]);
+            request.status.active_interceptor_class = Some(class.into());
+            request.status.active_interceptor_completed = true;
+            request.status.message = said.into();
+            let waiting = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(0));
+            let advice = waiting.waiting_on.unwrap().advice();
+            assert_eq!(
+                advice.starts_with("mend what keeps new pods of its Deployment"),
+                has_failed,
+                "{class}: {advice}"
+            );
+        }
+    }
+
+    #[test]
     fn a_blocked_pod_is_told_once() {
         let (mut request, pod, budget) = (request(&[]), pod(), budget("web", 0));
         let first = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(7));

@@ -29,6 +29,11 @@ use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, Rep
 /// The classes that it answers for.
 pub const CLASSES: [&str; 3] = [DEPLOYMENT_CLASS, REPLICA_SET_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS];
 
+/// In the turns of this class other pods are made available first.
+pub fn answers_for(class: &str) -> bool {
+    CLASSES.contains(&class)
+}
+
 /// Deployments of so many pods are not looked at for each of their events.
 const MANY: usize = 1_000;
 /// A look takes about a hundredth of this for each pod.
@@ -584,10 +589,9 @@ impl Deployments {
         left.flat_map(|it| surge::left_behind(it, self.deployments.get(deployment))).collect()
     }
 
-    /// The autoscaler whose limits count: one whose limits are raised, else the first by name.
+    /// The autoscaler whose limits count.
     fn autoscaler_over(&self, deployment: &Key) -> Option<&Autoscaler> {
-        let mut all = self.autoscalers_over(deployment);
-        self.autoscalers_over(deployment).find(|it| it.raised.is_some()).or_else(|| all.next())
+        Autoscaler::over(&deployment.name, self.autoscalers_over(deployment))
     }
 
     fn decide_workload(&mut self, key: &Key, now: Timestamp) -> Decision {

@@ -61,8 +61,8 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let progress = is_first
             || ready_at(case.pods.iter().copied(), asked_at(case.requests.values().copied())) > since;
         // What blocks the eviction is told already: nothing takes its place unless something moves.
-        let is_news = !is_told && !is_of_condition(request);
-        if is_first || is_news || (progress && now >= next_beat(request)) {
+        let is_message_due = !is_told && !is_of_condition(request);
+        if is_first || is_message_due || (progress && now >= next_beat(request)) {
             let report = Report { progress, message: Some(message), ..Report::default() };
             let report = Box::new(report);
             decision.effects.push(Effect::Report { request: (*request).clone(), report });

@@ -57,7 +57,7 @@ fn decided(known: &mut StatefulSets, second: i64) -> Decision {
 }
 
 /// Those that are given over to the eviction API, and those that wait, with what is said to them.
-fn told(decision: &Decision) -> (Vec<String>, Vec<(String, bool, String)>) {
+fn gone_and_waiting(decision: &Decision) -> (Vec<String>, Vec<(String, bool, String)>) {
     let (mut goes, mut waits) = (Vec::new(), Vec::new());
     for effect in &decision.effects {
         let (Effect::Report { request, report } | Effect::ReportIfAvailable { request, report, .. }) = effect
@@ -75,7 +75,7 @@ fn told(decision: &Decision) -> (Vec<String>, Vec<(String, bool, String)>) {
 }
 
 fn goes(known: &mut StatefulSets, second: i64) -> Vec<String> {
-    told(&decided(known, second)).0
+    gone_and_waiting(&decided(known, second)).0
 }
 
 #[test]
@@ -90,7 +90,11 @@ fn without_opt_in_it_declines_at_once_and_on_delete_is_never_supported() {
         let pods = (0..3).map(|it| replica(it, json!({}))).collect();
         let mut known = scene(set, pods, &[2, 0]);
         let decision = decided(&mut known, 0);
-        assert_eq!(told(&decision).0, ["db-0", "db-2"], "the eviction API is next for all of them");
+        assert_eq!(
+            gone_and_waiting(&decision).0,
+            ["db-0", "db-2"],
+            "the eviction API is next for all of them"
+        );
         let Effect::Report { report, .. } = &decision.effects[0] else { panic!() };
         assert!(report.message.as_ref().is_some_and(|it| it.contains(words)), "{report:?}");
     }
@@ -278,7 +282,7 @@ fn a_pod_is_available_after_min_ready_seconds() {
     let pods = vec![replica(0, ready(-500)), replica(1, ready(-90))];
     let mut known = scene(set(2, json!({"minReadySeconds": 100})), pods, &[0]);
     let early = decided(&mut known, 5);
-    assert_eq!((told(&early).0.len(), early.recheck_at), (0, Some(at(10))));
+    assert_eq!((gone_and_waiting(&early).0.len(), early.recheck_at), (0, Some(at(10))));
     assert_eq!(goes(&mut known, 10), ["db-0"]);
 }
 
@@ -302,7 +306,7 @@ fn those_that_are_down_go_as_many_at_a_time_as_may_be_down() {
 #[test]
 fn a_set_of_millions_costs_no_more_than_its_pods() {
     let mut known = scene(set(u32::MAX / 2, json!({})), vec![replica(0, json!({}))], &[0]);
-    let (gone, waits) = told(&decided(&mut known, 0));
+    let (gone, waits) = gone_and_waiting(&decided(&mut known, 0));
     assert_eq!((gone.len(), waits.len()), (0, 1));
     let (pods, requests) = (BTreeMap::from([(0, replica(0, json!({})))]), HashMap::new());
     let set = set(u32::MAX / 2, json!({}));
@@ -337,7 +341,7 @@ fn during_its_own_rolling_update_it_waits_for_that() {
     let old = json!({"metadata": {"labels": {"controller-revision-hash": "v0"}}});
     let pods = vec![replica(0, old.clone()), replica(1, old.clone()), replica(2, json!({}))];
     let mut known = scene(set(3, json!({})), pods.clone(), &[2]);
-    let (gone, waits) = told(&decided(&mut known, 0));
+    let (gone, waits) = gone_and_waiting(&decided(&mut known, 0));
     assert_eq!(gone, [""; 0]);
     assert_eq!(waits[0].2, "StatefulSet db: db-2 waits until its rolling update is done");
     // With a partition the lower ones keep their revision, and nothing is waited for.
@@ -365,23 +369,23 @@ fn pod_management_parallel_and_other_first_ordinals_make_no_difference() {
 fn those_that_wait_report_progress_while_the_batch_moves_and_none_when_it_does_not() {
     let mut known = healthy(3, json!({}), &[0, 1]);
     known.observe(Event::Pod(applied(replica(2, unready()))), at(0));
-    let (_, waits) = told(&decided(&mut known, 1));
+    let (_, waits) = gone_and_waiting(&decided(&mut known, 1));
     let said = "StatefulSet db: db-1 waits until db-2 is available, which is not ready";
     assert_eq!(waits[0], ("db-1".into(), true, said.into()), "its turn has begun");
     // It is written: then nothing more until a sign of life is due.
     let heard = |progress: i64, message: &str| json!({"status": {"progressTimestamp": at(progress).to_string(), "message": message}});
     known.observe(Event::Request(applied(request("db-1", CLASS, heard(1, said)))), at(1));
     let quiet = decided(&mut known, 100);
-    assert!(!told(&quiet).1.iter().any(|(name, ..)| name == "db-1"));
+    assert!(!gone_and_waiting(&quiet).1.iter().any(|(name, ..)| name == "db-1"));
     assert_eq!(
-        told(&decided(&mut known, 200)).1.iter().filter(|it| it.0 == "db-1").count(),
+        gone_and_waiting(&decided(&mut known, 200)).1.iter().filter(|it| it.0 == "db-1").count(),
         0,
         "nothing has moved"
     );
     // A new pod came: that is progress.
     let came = json!({"metadata": {"uid": "new", "creationTimestamp": at(150).to_string()}, "status": {"conditions": []}});
     known.observe(Event::Pod(applied(replica(2, came))), at(150));
-    let (_, waits) = told(&decided(&mut known, 200));
+    let (_, waits) = gone_and_waiting(&decided(&mut known, 200));
     assert!(waits.iter().any(|(name, progress, _)| name == "db-1" && *progress));
 }
 
@@ -434,7 +438,7 @@ fn times_at_their_limits_stop_nobody() {
     });
     let pods = (0..3).map(|it| replica(it, odd.clone())).collect();
     let mut known = scene(set(3, json!({"minReadySeconds": i32::MAX})), pods, &[0, 1, 2]);
-    let (gone, waits) = told(&decided(&mut known, 0));
+    let (gone, waits) = gone_and_waiting(&decided(&mut known, 0));
     assert_eq!((gone.len(), waits.len()), (1, 2));
 }
 
@@ -446,7 +450,7 @@ fn a_pod_without_a_set_is_declined() {
     known.observe(Event::Pod(applied(bare)), at(0));
     let item = Item::Request(Key::new("ns", "x"));
     assert!(known.pending().now.contains(&item));
-    assert_eq!(told(&known.decide(&item, at(0))).0, ["x"]);
+    assert_eq!(gone_and_waiting(&known.decide(&item, at(0))).0, ["x"]);
 }
 
 /// `kubectl delete statefulset --cascade=orphan`, then `kubectl apply`.
@@ -471,7 +475,7 @@ fn a_set_that_is_deleted_without_its_pods_and_made_anew_goes_on_one_by_one() {
         assert!(known.pending.contains(item), "{item:?}");
         let decision = known.decide(item, at(2));
         assert_eq!(
-            (told(&decision).0.len(), decision.recheck_at),
+            (gone_and_waiting(&decision).0.len(), decision.recheck_at),
             (0, Some(at(62))),
             "a set may take it over"
         );
@@ -479,14 +483,14 @@ fn a_set_that_is_deleted_without_its_pods_and_made_anew_goes_on_one_by_one() {
     let anew = StatefulSet { uid: "anew".into(), ..set(3, json!({})) };
     known.observe(Event::StatefulSet(applied(anew)), at(30));
     for (ordinal, item) in (0..3).zip(&items) {
-        assert_eq!(told(&known.decide(item, at(30))).0.len(), 0, "it has not taken over any yet");
+        assert_eq!(gone_and_waiting(&known.decide(item, at(30))).0.len(), 0, "it has not taken over any yet");
         let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "anew", "controller": true}]);
         let adopted = json!({"metadata": {"labels": labels(ordinal), "ownerReferences": owner}});
         known.observe(Event::Pod(applied(replica(ordinal, adopted))), at(31));
     }
     assert_eq!(goes(&mut known, 31), ["db-2"]);
     for item in &items {
-        assert_eq!(told(&known.decide(item, at(31))).0.len(), 0);
+        assert_eq!(gone_and_waiting(&known.decide(item, at(31))).0.len(), 0);
     }
     assert!(known.orphaned.is_empty());
 }
@@ -500,8 +504,8 @@ fn pods_that_no_set_takes_over_are_left_to_the_eviction_api_after_a_minute() {
     known.observe(Event::Pod(applied(Arc::new(orphan))), at(0));
     let item = Item::Request(Key::new("ns", "db-0"));
     assert_eq!(known.decide(&item, at(5)).recheck_at, Some(at(65)));
-    assert_eq!(told(&known.decide(&item, at(64))).0.len(), 0);
-    assert_eq!(told(&known.decide(&item, at(65))).0, ["db-0"]);
+    assert_eq!(gone_and_waiting(&known.decide(&item, at(64))).0.len(), 0);
+    assert_eq!(gone_and_waiting(&known.decide(&item, at(65))).0, ["db-0"]);
 }
 
 proptest! {
@@ -550,7 +554,7 @@ proptest! {
 fn no_other_pod_goes_before_the_watch_has_told_of_the_first() {
     let mut known = healthy(5, json!({}), &[0]);
     let first = decided(&mut known, 0);
-    assert_eq!(told(&first).0, ["db-0"]);
+    assert_eq!(gone_and_waiting(&first).0, ["db-0"]);
     for effect in &first.effects {
         known.carried_out(effect, &EffectOutcome::Done, at(0));
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use usher_api::NodeMaintenance;
+
 const TO_BE_CORDONED: &str = "To be cordoned";
 const CORDONED: &str = "Cordoned";
 const EVICTING: &str = "Evicting";
@@ -29,6 +31,18 @@ pub enum DrainState {
     Drained,
     /// The maintenance was completed before.
     Cancelled,
+}
+
+/// What holds up the drain of a node, beyond the pods that are left on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeDelay {
+    Nothing,
+    /// Nodes of earlier waves go first.
+    Wave,
+    /// The plan goes on when all nodes of the maintenance are as far.
+    OtherNodes,
+    /// What its message says.
+    Other,
 }
 
 impl DrainState {
@@ -67,6 +81,20 @@ impl DrainState {
             }
         })
     }
+
+    /// What holds up the node, for a reader of this maintenance.
+    pub fn delay(&self, maintenance: &NodeMaintenance) -> NodeDelay {
+        let has_begun = maintenance.status.as_ref().is_some_and(|status| status.drain_status.is_some());
+        match (self, maintenance.metadata.name.as_ref()) {
+            (Self::Drained, _) => NodeDelay::Nothing,
+            (Self::Evicting { limited_by }, _) if limited_by.is_empty() => NodeDelay::Nothing,
+            (Self::Cordoned, _) if has_begun => NodeDelay::Wave,
+            (Self::Waiting { on }, Some(itself)) if on == std::slice::from_ref(itself) => {
+                NodeDelay::OtherNodes
+            }
+            _ => NodeDelay::Other,
+        }
+    }
 }
 
 impl fmt::Display for DrainState {
@@ -85,6 +113,15 @@ impl fmt::Display for DrainState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
+
+    fn maintenance(stage: &str, status: Value) -> NodeMaintenance {
+        serde_json::from_value(json!({
+            "apiVersion": "nodemaintenance.k8s.io/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "m"},
+            "spec": {"stage": stage, "nodeSelector": {"nodeSelectorTerms": []}}, "status": status,
+        }))
+        .unwrap()
+    }
 
     #[test]
     fn what_is_written_can_be_read_again_and_nothing_else() {
@@ -107,5 +144,27 @@ mod tests {
         {
             assert_eq!(DrainState::of_message(message), None, "{message}");
         }
+    }
+
+    #[test]
+    fn what_holds_up_a_node_is_told_apart_from_its_pods() {
+        let begun = maintenance("Drain", json!({"drainStatus": {}}));
+        let cordoned = maintenance("Cordon", json!({}));
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        for (state, wanted) in [
+            (DrainState::Drained, NodeDelay::Nothing),
+            (DrainState::Evicting { limited_by: names(&[]) }, NodeDelay::Nothing),
+            (DrainState::Evicting { limited_by: names(&["x"]) }, NodeDelay::Other),
+            (DrainState::Cordoned, NodeDelay::Wave),
+            (DrainState::Waiting { on: names(&["m"]) }, NodeDelay::OtherNodes),
+            (DrainState::Waiting { on: names(&["m", "x"]) }, NodeDelay::Other),
+            (DrainState::Waiting { on: names(&[]) }, NodeDelay::Other),
+            (DrainState::NothingEnds, NodeDelay::Other),
+            (DrainState::ToBeCordoned, NodeDelay::Other),
+            (DrainState::Cancelled, NodeDelay::Other),
+        ] {
+            assert_eq!(state.delay(&begun), wanted, "{state:?}");
+        }
+        assert_eq!(DrainState::Cordoned.delay(&cordoned), NodeDelay::Other, "no wave has begun");
     }
 }

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 
+use crate::snapshot::Node;
+
 /// The only field that nodes can be selected by.
 const NAME_FIELD: &str = "metadata.name";
 
@@ -111,6 +113,35 @@ pub fn names(selector: &NodeSelector) -> Result<BTreeSet<&str>, usize> {
         all.extend(bound.values.iter().flatten().map(String::as_str));
     }
     Ok(all)
+}
+
+/// The nodes that a selector selects.
+pub fn selected<'a>(selector: &NodeSelector, all: &'a [Node]) -> Vec<&'a Node> {
+    // A thousand names are a thousand terms, each of which would be held against each node.
+    if is_by_name(selector) && check(selector).is_empty() {
+        let terms = selector.node_selector_terms.iter();
+        let names: BTreeSet<&str> = terms
+            .flat_map(fields)
+            .flat_map(|field| field.values.iter().flatten())
+            .map(String::as_str)
+            .collect();
+        return all.iter().filter(|node| names.contains(&*node.name)).collect();
+    }
+    let matcher = NodeMatcher::new(selector);
+    all.iter().filter(|node| matcher.matches(&node.name, &node.labels)).collect()
+}
+
+/// Whether nodes are selected by nothing but their names.
+pub fn is_by_name(selector: &NodeSelector) -> bool {
+    selector.node_selector_terms.iter().all(|term| only_name_of(term).is_some())
+}
+
+/// The name that a term demands, if it demands nothing else.
+pub fn only_name_of(term: &NodeSelectorTerm) -> Option<&str> {
+    let mut fields = fields(term);
+    let (field, is_only) = (fields.next()?, fields.next().is_none() && labels(term).next().is_none());
+    let is_name = is_only && field.key == NAME_FIELD && field.operator == "In";
+    field.values.as_ref().filter(|_| is_name)?.first().map(String::as_str)
 }
 
 fn is_empty(term: &NodeSelectorTerm) -> bool {
@@ -257,6 +288,30 @@ mod tests {
         for (terms, wanted) in rows {
             let selector = selector(terms.clone());
             assert_eq!(names(&selector), wanted.map(|names| names.into_iter().collect()), "{terms}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_selected_by_name_as_by_any_other_need() {
+        let node = |name: &str| {
+            let node = json!({"metadata": {"name": name, "labels": {"pool": "blue"}}});
+            Node::from(serde_json::from_value::<crate::snapshot::NodeOnWire>(node).unwrap())
+        };
+        let all = ["n1", "n2", "n3"].map(node);
+        let name = |name: &str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
+        let blue = || json!({"matchExpressions": [{"key": "pool", "operator": "In", "values": ["blue"]}]});
+        let mut both = name("n1");
+        both["matchExpressions"] = blue()["matchExpressions"].clone();
+        for (terms, is_named, wanted) in [
+            (json!([name("n3"), name("n1"), name("x")]), true, vec!["n1", "n3"]),
+            (json!([name("n1"), blue()]), false, vec!["n1", "n2", "n3"]),
+            (json!([both]), false, vec!["n1"]),
+            (json!([{}]), false, vec![]),
+        ] {
+            let selector = selector(terms);
+            assert_eq!(is_by_name(&selector), is_named, "{selector:?}");
+            let found: Vec<&str> = selected(&selector, &all).into_iter().map(|node| &*node.name).collect();
+            assert_eq!(found, wanted, "{selector:?}");
         }
     }
 

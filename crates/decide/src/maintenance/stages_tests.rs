@@ -126,7 +126,7 @@ fn written(decision: &MaintenanceDecision) -> Option<&NodeMaintenanceStatus> {
     })
 }
 
-fn told(decision: &MaintenanceDecision) -> Vec<&'static str> {
+fn notice_reasons(decision: &MaintenanceDecision) -> Vec<&'static str> {
     let reason = |effect: &Effect| match effect {
         Effect::Tell(notice) => Some(notice.reason),
         _ => None,
@@ -185,14 +185,17 @@ fn a_drain_waits_for_the_cordons_then_follows_the_plan_to_its_end() {
     let status = written(&decision).unwrap();
     let sum = status.drain_status.as_ref().unwrap();
     assert_eq!((sum.pods_pending_eviction, sum.pods_evicting, sum.plan_position), (3, 1, 0));
-    assert_eq!((drained(status), told(&decision)), (("False", "Draining"), vec!["Cordon", "Drain"]));
+    assert_eq!(
+        (drained(status), notice_reasons(&decision)),
+        (("False", "Draining"), vec!["Cordon", "Drain"])
+    );
     assert_eq!(status.node_statuses[0].drain_targets, sum.reached_drain_targets);
 
     let empty = Scene { position: Some(0), ..drain() }.decide(0);
     assert_eq!(drained(written(&empty).unwrap()), ("False", "Draining"), "entries of the plan are left");
     let end = Scene { position: Some(11), ..drain() }.decide(0);
     assert_eq!(drained(written(&end).unwrap()), ("True", "Drained"));
-    assert!(told(&end).contains(&"Drained"));
+    assert!(notice_reasons(&end).contains(&"Drained"));
     let uncordoned = Scene { position: Some(11), held: false, ..drain() }.decide(0);
     assert_eq!(drained(written(&uncordoned).unwrap()), ("False", "Cordoning"));
 }
@@ -302,7 +305,7 @@ fn a_maintenance_without_nodes_is_not_drained() {
     };
     let decision = decide(&case, at(0));
     assert_eq!(drained(written(&decision).unwrap()), ("False", "NoNodes"));
-    assert!(!told(&decision).contains(&"Drained"));
+    assert!(!notice_reasons(&decision).contains(&"Drained"));
 }
 
 #[test]
@@ -400,7 +403,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
         ..Scene::new(maintenance("Drain", true, false, &json!({})))
     };
     scene.older = vec!["old".into()];
-    assert!(!told(&scene.decide(0)).contains(&"FastForward"), "its targets are the same");
+    assert!(!notice_reasons(&scene.decide(0)).contains(&"FastForward"), "its targets are the same");
     let (node, older) = (scene.node.clone(), scene.older.clone());
     let state = NodeState {
         targets: Targets::of_entries(reached(&scene.maintenance.plan, 3)),

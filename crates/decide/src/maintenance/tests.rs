@@ -140,7 +140,7 @@ impl Cluster {
     }
 }
 
-fn told(message: &str, pending: u32, evicting: u32) -> (String, u32, u32) {
+fn shows(message: &str, pending: u32, evicting: u32) -> (String, u32, u32) {
     (message.to_string(), pending, evicting)
 }
 
@@ -180,12 +180,12 @@ fn pod_selection_and_drain_targets_example() {
 
     // For the intersecting nodes, the entry with the lowest priority is resolved first.
     let state = cluster.settle();
-    assert_eq!(of(&state, a), (told("Evicting", 130, 17), vec![default(5000)]));
-    assert_eq!(of(&state, b), (told("Evicting (limited by maintenance-a)", 145, 35), vec![default(5000)]));
+    assert_eq!(of(&state, a), (shows("Evicting", 130, 17), vec![default(5000)]));
+    assert_eq!(of(&state, b), (shows("Evicting (limited by maintenance-a)", 145, 35), vec![default(5000)]));
     for (node, pending, evicting, target) in
         [("one", 100, 10, 5000), ("two", 30, 7, 5000), ("three", 45, 25, 10_000)]
     {
-        assert_eq!(cluster.of_node(&state, node), told("Evicting", pending, evicting), "{node}");
+        assert_eq!(cluster.of_node(&state, node), shows("Evicting", pending, evicting), "{node}");
         assert_eq!(cluster.targets(&state, node), [default(target)], "{node}");
     }
 
@@ -193,28 +193,28 @@ fn pod_selection_and_drain_targets_example() {
     cluster.pods("three", pod(10_000), 0);
     cluster.pods("one", pod(5000), 5);
     let state = cluster.settle();
-    assert_eq!(of(&state, b), (told("Evicting (limited by maintenance-a)", 145, 5), vec![default(5000)]));
-    assert_eq!(cluster.of_node(&state, "three"), told("Waiting for maintenance-a.", 45, 0));
+    assert_eq!(of(&state, b), (shows("Evicting (limited by maintenance-a)", 145, 5), vec![default(5000)]));
+    assert_eq!(cluster.of_node(&state, "three"), shows("Waiting for maintenance-a.", 45, 0));
     assert_eq!(cluster.targets(&state, "three"), [default(10_000)]);
 
     // If the node one is drained, maintenance-a still has to drain node two.
     cluster.pods("one", pod(5000), 0);
     cluster.pods("two", pod(5000), 2);
     let state = cluster.settle();
-    assert_eq!(of(&state, a), (told("Evicting", 130, 2), vec![default(5000)]));
-    assert_eq!(of(&state, b), (told("Waiting for maintenance-a.", 145, 0), vec![default(5000)]));
-    assert_eq!(cluster.of_node(&state, "one"), told("Waiting for maintenance-a.", 100, 0));
-    assert_eq!(cluster.of_node(&state, "two"), told("Evicting", 30, 2));
-    assert_eq!(cluster.of_node(&state, "three"), told("Waiting for maintenance-a.", 45, 0));
+    assert_eq!(of(&state, a), (shows("Evicting", 130, 2), vec![default(5000)]));
+    assert_eq!(of(&state, b), (shows("Waiting for maintenance-a.", 145, 0), vec![default(5000)]));
+    assert_eq!(cluster.of_node(&state, "one"), shows("Waiting for maintenance-a.", 100, 0));
+    assert_eq!(cluster.of_node(&state, "two"), shows("Evicting", 30, 2));
+    assert_eq!(cluster.of_node(&state, "three"), shows("Waiting for maintenance-a.", 45, 0));
 
     // Once the node two drains, the targets are incremented.
     cluster.pods("two", pod(5000), 0);
     let state = cluster.settle();
-    assert_eq!(of(&state, a), (told("Evicting", 91, 39), vec![default(10_000)]));
-    assert_eq!(of(&state, b), (told("Evicting", 115, 30), vec![default(10_000)]));
-    assert_eq!(cluster.of_node(&state, "one"), told("Evicting (limited by maintenance-b)", 70, 30));
-    assert_eq!(cluster.of_node(&state, "two"), told("Evicting", 21, 9));
-    assert_eq!(cluster.of_node(&state, "three"), told("Waiting for maintenance-b.", 45, 0));
+    assert_eq!(of(&state, a), (shows("Evicting", 91, 39), vec![default(10_000)]));
+    assert_eq!(of(&state, b), (shows("Evicting", 115, 30), vec![default(10_000)]));
+    assert_eq!(cluster.of_node(&state, "one"), shows("Evicting (limited by maintenance-b)", 70, 30));
+    assert_eq!(cluster.of_node(&state, "two"), shows("Evicting", 21, 9));
+    assert_eq!(cluster.of_node(&state, "three"), shows("Waiting for maintenance-b.", 45, 0));
     for (node, target) in [("one", 10_000), ("two", 15_000), ("three", 10_000)] {
         assert_eq!(cluster.targets(&state, node), [default(target)], "{node}");
     }
@@ -224,10 +224,10 @@ fn pod_selection_and_drain_targets_example() {
     cluster.pods("four", pod(2000), 5);
     cluster.pods("four", pod(12_000), 20);
     let state = cluster.settle();
-    assert_eq!(of(&state, c), (told("Evicting", 90, 35), vec![default(2000)]));
+    assert_eq!(of(&state, c), (shows("Evicting", 90, 35), vec![default(2000)]));
     let message = "Evicting (limited by maintenance-b, maintenance-c)";
-    assert_eq!(cluster.of_node(&state, "one"), told(message, 70, 30));
-    assert_eq!(cluster.of_node(&state, "four"), told("Evicting", 20, 5));
+    assert_eq!(cluster.of_node(&state, "one"), shows(message, 70, 30));
+    assert_eq!(cluster.of_node(&state, "four"), shows("Evicting", 20, 5));
     assert_eq!(cluster.targets(&state, "one"), [default(10_000)]);
     assert_eq!(cluster.targets(&state, "four"), [default(2000)]);
 }
@@ -305,8 +305,8 @@ fn a_node_that_joins_starts_at_the_first_entry_unless_it_brings_targets() {
     }
     let state = cluster.settle();
     assert_eq!(state.maintenances[0].position, 0);
-    assert_eq!(cluster.of_node(&state, "two"), told("Evicting", 3, 2));
-    assert_eq!(cluster.of_node(&state, "three"), told("Evicting", 0, 5));
+    assert_eq!(cluster.of_node(&state, "two"), shows("Evicting", 3, 2));
+    assert_eq!(cluster.of_node(&state, "three"), shows("Evicting", 0, 5));
     assert_eq!(Some(&cluster.targets(&state, "one")[..]), all.entries());
     assert_eq!(cluster.targets(&state, "two"), [default(1000)]);
     cluster.nodes.iter_mut().for_each(|node| node.joins.clear());
@@ -314,7 +314,7 @@ fn a_node_that_joins_starts_at_the_first_entry_unless_it_brings_targets() {
         cluster.pods(node, pod(100), 0);
     }
     let state = cluster.settle();
-    assert_eq!(cluster.of_node(&state, "two"), told("Evicting", 0, 3));
+    assert_eq!(cluster.of_node(&state, "two"), shows("Evicting", 0, 3));
 }
 
 /// Its pods are seen only after it has joined: they leave in order all the same.

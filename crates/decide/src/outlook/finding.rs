@@ -220,7 +220,7 @@ impl Finding {
             Self::NoOwner { .. } => format!("{pods} {have} no controller and will not be recreated"),
             Self::LocalData { .. } => format!("{pods} {have} emptyDir data, which is deleted with the pod"),
             Self::NoPlace(misfit) => no_place(misfit, &pods),
-            Self::Overlap(overlap) => overlap_told(overlap),
+            Self::Overlap(overlap) => overlap_sentence(overlap),
             Self::UncountedBudget { budget, .. } => {
                 format!(
                     "{pods} cannot be evicted until budget {budget} is counted by the disruption controller"
@@ -323,7 +323,7 @@ fn no_place(misfit: &Misfit, pods: &str) -> String {
     format!("{pods} will not fit: 0/{} nodes are available: {}", misfit.nodes, why.join(", "))
 }
 
-fn overlap_told(overlap: &Overlap) -> String {
+fn overlap_sentence(overlap: &Overlap) -> String {
     let (name, nodes) = (&overlap.maintenance, overlap.nodes.len());
     match overlap.stage {
         Stage::Idle => {

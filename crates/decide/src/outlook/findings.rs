@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
-use usher_api::EvictionRequestStatus;
-use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
+use jiff::Timestamp;
 use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::budgets::{Budget, Shelf, Uncounted};
 use super::workloads::{Opted, Surging};
 use super::{Finding, Pod, Workloads};
-use crate::eviction_request::{Answer, Attempt, Case, Refusal, SelectingBudget, Target, decide};
+use crate::eviction_request::{Case, Target, decide};
 use crate::maintenance::pods::finalizer;
+use crate::request_state::{RequestWait, several_budgets};
 use crate::snapshot::{self, Key, Request};
 use crate::waiting_on::WaitingOn;
 
@@ -173,10 +172,12 @@ impl<'a> Groups<'a> {
                 || (budget.uncounted.is_none() && budget.is_closed())
         };
         let stays = match &obstacle {
-            Some(WaitingOn::Budget { .. }) => budgets.iter().any(|budget| is_closed(budget)),
+            Some(RequestWait::On(WaitingOn::Budget { .. })) => budgets.iter().any(|budget| is_closed(budget)),
             // Its DaemonSet takes it off, or says that it stays.
-            Some(WaitingOn::NotEvictable { .. }) => daemon_set.is_none_or(|it| it == DaemonFate::Unanswered),
-            Some(WaitingOn::Refused { .. }) => true,
+            Some(RequestWait::On(WaitingOn::NotEvictable { .. })) => {
+                daemon_set.is_none_or(|it| it == DaemonFate::Unanswered)
+            }
+            Some(RequestWait::Refused(_)) => true,
             _ => false,
         };
         let owner = pod.pod.owner.as_ref();
@@ -198,11 +199,13 @@ impl<'a> Groups<'a> {
         }
         let key = pod.pod.key.clone();
         match obstacle {
-            Some(WaitingOn::NotEvictable { .. }) => match owner.filter(|_| daemon_set.is_some()) {
-                Some(owner) => self.unanswered.entry(owner).or_default().push(key),
-                None => self.mirrors.push(key),
-            },
-            Some(WaitingOn::Refused { .. }) => {
+            Some(RequestWait::On(WaitingOn::NotEvictable { .. })) => {
+                match owner.filter(|_| daemon_set.is_some()) {
+                    Some(owner) => self.unanswered.entry(owner).or_default().push(key),
+                    None => self.mirrors.push(key),
+                }
+            }
+            Some(RequestWait::Refused(_)) => {
                 let names = budgets.iter().map(|budget| budget.budget.key.clone()).collect();
                 self.two_budgets.entry(names).or_default().push(key);
             }
@@ -311,47 +314,19 @@ fn obstacle(
     budgets: &[&Budget],
     daemon_set: Option<Strategy>,
     now: Timestamp,
-) -> Option<WaitingOn> {
-    let request = Request {
-        rare: None,
-        key: pod.request_key(),
-        uid: "".into(),
-        resource_version: String::new(),
-        created: now,
-        is_deleting: false,
-        finalizers: Arc::new([finalizer()]),
-        pod_name: pod.key.name.clone(),
-        pod_uid: pod.uid.clone(),
-        interceptors: [].into(),
-        interceptors_are_resolved: true,
-        deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
-        is_progress_reported: false,
-        status: EvictionRequestStatus::default(),
-        is_progress_corrected: false,
-    };
+) -> Option<RequestWait> {
+    let request = Request::if_asked(pod, Arc::new([finalizer()]), [].into(), now);
     let budgets: Vec<&snapshot::Budget> = budgets.iter().map(|budget| &budget.budget).collect();
     let mut has_room = budgets.iter().all(|budget| budget.allowed > 0);
-    let mut decided = |attempt: Option<&Attempt>| {
-        let case = Case {
-            request: &request,
-            pod: Target::Found(pod),
-            budgets: &budgets,
-            attempt,
-            daemon_set,
-            interceptors_limit: None,
-            withdraw_after: None,
-        };
-        decide(&case, &mut has_room, now).waiting_on
+    let case = Case {
+        request: &request,
+        pod: Target::Found(pod),
+        budgets: &budgets,
+        attempt: None,
+        daemon_set,
+        interceptors_limit: None,
+        withdraw_after: None,
     };
-    if budgets.len() < 2 {
-        return decided(None);
-    }
-    // The server would refuse what no status tells of yet, so the decision is told that it did.
-    let refusal = Refusal::Server { code: 500, message: String::new() };
-    let selecting = SelectingBudget::all(&budgets, pod);
-    let attempt = Attempt { at: now, answer: Answer::Refused(refusal), counter: 0, budgets: selecting };
-    decided(Some(&attempt)).filter(|waiting_on| match waiting_on {
-        WaitingOn::Refused { refusal, .. } => matches!(refusal, Refusal::TwoBudgets { .. }),
-        _ => true,
-    })
+    let waiting_on = decide(&case, &mut has_room, now).waiting_on.map(RequestWait::On);
+    waiting_on.or_else(|| several_budgets(pod, &budgets).map(RequestWait::Refused))
 }

@@ -1,13 +1,13 @@
 //! What would become of a pod that nobody asks to leave, if somebody asked now.
 
-use jiff::{SignedDuration, Timestamp};
-use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
+use jiff::Timestamp;
+use usher_api::Interceptor;
 use usher_api::names::requester_finalizer;
-use usher_api::{EvictionRequestStatus, Interceptor};
 
 use super::{ManagerStep, RequestState, RequestWait};
 use crate::eviction_request::{Refusal, SelectingBudget};
 use crate::snapshot::{Budget, Pod, Request};
+use crate::waiting_on::WaitingOn;
 
 /// What a request by this requester, with these interceptors, would wait for at first. `budgets` are those of the pod, if they may be
 /// read.
@@ -18,7 +18,8 @@ pub fn forecast(
     budgets: Option<&[&Budget]>,
     now: Timestamp,
 ) -> RequestWait {
-    let request = first_request(pod, interceptors, requester, now);
+    let finalizers = requester_finalizer(requester).into_iter().collect();
+    let request = Request::if_asked(pod, finalizers, interceptors.into(), now);
     let wait = RequestState::of(&request, Some(pod), budgets, None, now).wait;
     match several_budgets(pod, budgets.unwrap_or_default()) {
         // The manager learns of it when it evicts; whoever knows the budgets knows the answer before.
@@ -27,29 +28,21 @@ pub fn forecast(
     }
 }
 
-/// As the server would store it, with interceptors in the order of their turns.
-fn first_request(pod: &Pod, interceptors: &[Interceptor], requester: &str, now: Timestamp) -> Request {
-    Request {
-        rare: None,
-        key: pod.request_key(),
-        uid: "".into(),
-        resource_version: String::new(),
-        created: now,
-        is_deleting: false,
-        finalizers: requester_finalizer(requester).into_iter().collect(),
-        pod_name: pod.key.name.clone(),
-        pod_uid: pod.uid.clone(),
-        interceptors: interceptors.into(),
-        interceptors_are_resolved: true,
-        deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
-        is_progress_reported: false,
-        status: EvictionRequestStatus::default(),
-        is_progress_corrected: false,
-    }
+/// What keeps the eviction API from the pod until somebody does something about it, whoever has a turn before. `request` asks it to leave;
+/// before there is one, it is that of this requester. Budgets are not among it: they let pods go again by themselves.
+pub fn obstacle(pod: &Pod, request: Option<&Request>, requester: &str, now: Timestamp) -> Option<WaitingOn> {
+    let asked = request.map(|request| RequestState::of(request, Some(pod), None, None, now).wait);
+    let after_interceptors = forecast(pod, &[], requester, None, now);
+    asked.into_iter().chain([after_interceptors]).find_map(|wait| match wait {
+        RequestWait::On(obstacle @ (WaitingOn::NotEvictable { .. } | WaitingOn::InterceptorsNotResolved)) => {
+            Some(obstacle)
+        }
+        _ => None,
+    })
 }
 
 /// The server evicts no pod that has more than one budget (rule 3 of `docs/eviction-rules.md`).
-fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
+pub(crate) fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
     let asked = SelectingBudget::all(budgets, pod);
     let names = asked.iter().map(|budget| budget.key.name.to_string()).collect();
     (asked.len() > 1).then_some(Refusal::TwoBudgets { names })
@@ -57,9 +50,26 @@ fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{NOW, budget, pod};
+    use super::super::samples::{NOW, budget, pod, request};
     use super::*;
-    use crate::snapshot::Phase;
+    use crate::snapshot::{Owner, Phase};
+    use crate::waiting_on::Unevictable;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_request_that_is_not_there_is_one_that_admission_has_seen_and_nobody_has_written_since() {
+        let interceptor = Interceptor { interceptor_class: "db.example.com".into(), priority: 1, role: None };
+        let finalizers = || [requester_finalizer("a.example.com").unwrap()].into();
+        let asked = Request::if_asked(&pod(None), finalizers(), [interceptor].into(), NOW.parse().unwrap());
+        let interceptors = json!([{"interceptorClass": "db.example.com", "priority": 1}]);
+        let stored = Request {
+            uid: "".into(),
+            created: NOW.parse().unwrap(),
+            is_progress_reported: false,
+            ..request(interceptors, json!({}))
+        };
+        assert_eq!(asked, stored);
+    }
 
     fn of(pod: &Pod, interceptors: &[&str], budgets: Option<&[Budget]>) -> RequestWait {
         let interceptor =
@@ -103,5 +113,39 @@ mod tests {
         let two = [budget("a", 1), budget("b", 0)];
         let wait = of(&pod(Some("2026-01-01T12:00:20Z")), &[], Some(&two));
         assert_eq!(wait.cause().reason, "Terminating");
+    }
+
+    #[test]
+    fn what_keeps_the_eviction_api_from_a_pod_is_known_before_the_turns_of_interceptors() {
+        let owner = |kind: &str, version: &str| Owner {
+            api_version: version.into(),
+            kind: kind.into(),
+            name: "x".into(),
+            uid: "x".into(),
+        };
+        let daemon = || Pod { owner: Some(owner("DaemonSet", "apps/v1").into()), ..pod(None) };
+        let mirror = || Pod { is_mirror: true, ..pod(None) };
+        let names_one = || Pod { names_interceptors: true, ..pod(None) };
+        let first_turn =
+            |class: &str| request(json!([{"interceptorClass": class, "priority": 1}]), json!({}));
+        let plain = |status: Value| request(json!([]), status);
+        let stays = json!({"conditions": [{
+            "type": "EvictionBlocked", "status": "True", "reason": "DaemonSetStays", "message": "",
+            "lastTransitionTime": NOW,
+        }]});
+        let never = |pod| Some(WaitingOn::NotEvictable { pod });
+        for (what, pod, request, wanted) in [
+            ("no request yet", mirror(), None, never(Unevictable::MirrorPod)),
+            ("asked", mirror(), Some(plain(json!({}))), never(Unevictable::MirrorPod)),
+            ("first an interceptor", daemon(), Some(first_turn("a.com")), never(Unevictable::DaemonSetPod)),
+            ("opted out", daemon(), Some(plain(stays)), never(Unevictable::DaemonSetStays)),
+            ("past admission", names_one(), Some(plain(json!({}))), Some(WaitingOn::InterceptorsNotResolved)),
+            ("resolved", names_one(), Some(first_turn("a.com")), None),
+            ("not asked", names_one(), None, None),
+            ("it may go", pod(None), Some(plain(json!({}))), None),
+        ] {
+            let obstacle = obstacle(&pod, request.as_ref(), "a.example.com", NOW.parse().unwrap());
+            assert_eq!(obstacle, wanted, "{what}");
+        }
     }
 }

@@ -37,7 +37,7 @@ impl Leader {
     }
 }
 
-/// What an onlooker sees of a request and of the manager that is to act on it.
+/// What can be seen from outside of a request and of the manager that is to act on it.
 #[derive(Debug, Clone, Copy)]
 pub struct ManagerView<'a> {
     pub request: &'a Request,

@@ -205,6 +205,13 @@ pub struct Autoscaler {
 }
 
 impl Autoscaler {
+    /// Of the autoscalers of a namespace the one that counts for this Deployment, should several scale it: the one whose limits are
+    /// raised, which are to be lowered again, else the first by name.
+    pub fn over<'a>(deployment: &str, autoscalers: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {
+        let scales = |it: &&Self| it.deployment.as_deref() == Some(deployment) && !it.is_deleting;
+        autoscalers.into_iter().filter(scales).min_by_key(|it| (it.raised.is_none(), &it.key))
+    }
+
     /// Its limits are raised for a Deployment that it does not scale any more: the name of that.
     pub fn raised_for_another(&self) -> Option<&str> {
         let of = self.raised.as_ref()?.of.as_str();
@@ -459,5 +466,28 @@ mod tests {
         );
         assert_eq!(read(of("StatefulSet", "apps/v1")).deployment, None);
         assert_eq!(read(of("Deployment", "example.com/v1")).deployment, None);
+    }
+
+    #[test]
+    fn of_two_autoscalers_the_raised_one_counts_and_else_the_first_by_name() {
+        let named = |name: &str, of: &str, more: Value| -> Autoscaler {
+            let mut metadata = json!({"name": name, "namespace": "ns"});
+            metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": of});
+            let object = json!({"metadata": metadata, "spec": {"maxReplicas": 5, "scaleTargetRef": target}});
+            serde_json::from_value::<AutoscalerOnWire>(object).unwrap().into()
+        };
+        let raised = || json!({"annotations": {SURGE_ANNOTATION: r#"{"by":1,"minReplicas":3}"#}});
+        let deleted = || json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let over = |all: &[Autoscaler]| Autoscaler::over("web", all).map(|it| it.key.name.to_string());
+        for (all, counts) in [
+            ([named("b", "web", json!({})), named("a", "web", json!({}))], Some("a")),
+            ([named("a", "web", json!({})), named("b", "web", raised())], Some("b")),
+            ([named("b", "web", raised()), named("a", "web", raised())], Some("a")),
+            ([named("a", "web", deleted()), named("b", "web", json!({}))], Some("b")),
+            ([named("a", "db", raised()), named("b", "web", deleted())], None),
+        ] {
+            assert_eq!(over(&all).as_deref(), counts, "{all:?}");
+        }
     }
 }

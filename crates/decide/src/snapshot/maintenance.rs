@@ -55,7 +55,7 @@ impl Maintenance {
 
     /// It may have touched nodes or pods: its finalizer says so.
     pub fn has_begun(&self) -> bool {
-        self.finalizers.iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER)
+        has_begun(&self.finalizers)
     }
 
     /// It has begun, also where somebody took its finalizer away: that comes back, and nothing is let go of meanwhile.
@@ -115,6 +115,11 @@ impl Maintenance {
     pub fn drain_has_begun(&self) -> bool {
         self.status.drain_status.is_some()
     }
+}
+
+/// The finalizers of a maintenance say that it may have touched nodes or pods, and has not let go of all of them yet.
+pub fn has_begun(finalizers: &[String]) -> bool {
+    finalizers.iter().any(|finalizer| finalizer == MAINTENANCE_COMPLETION_FINALIZER)
 }
 
 impl From<NodeMaintenance> for Maintenance {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use usher_api::eviction_request::selection_order;
+use usher_api::eviction_request::{PROGRESS_DEADLINE_SECONDS_DEFAULT, selection_order};
 use usher_api::gateway::Ask;
 use usher_api::names::{
     DESCHEDULER_INSTANCE_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION,
@@ -12,8 +12,8 @@ use usher_api::names::{
 };
 use usher_api::{EvictionRequestStatus, Interceptor};
 
-use super::Key;
 use super::wire::RequestOnWire;
+use super::{Key, Pod};
 use crate::eviction_request::BLOCKED_CONDITION;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +61,33 @@ const MANAGER: &str = "usher";
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 impl Request {
+    /// The request that there would be if the pod were asked to leave now, as the server would store it: made with admission, and with
+    /// interceptors in the order of their turns.
+    pub fn if_asked(
+        pod: &Pod,
+        finalizers: Arc<[String]>,
+        interceptors: Arc<[Interceptor]>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            rare: None,
+            key: pod.request_key(),
+            uid: "".into(),
+            resource_version: String::new(),
+            created: now,
+            is_deleting: false,
+            finalizers,
+            pod_name: pod.key.name.clone(),
+            pod_uid: pod.uid.clone(),
+            interceptors,
+            interceptors_are_resolved: true,
+            deadline: SignedDuration::from_secs(PROGRESS_DEADLINE_SECONDS_DEFAULT.into()),
+            is_progress_reported: false,
+            status: EvictionRequestStatus::default(),
+            is_progress_corrected: false,
+        }
+    }
+
     /// The progress that counts, if it is not what is stored: nobody undoes it during a turn, and none lies in the future. What the
     /// server takes while the webhook is away may be otherwise.
     pub fn true_progress(&self, known: Option<&Self>, now: Timestamp) -> Option<Time> {

@@ -30,7 +30,9 @@ use usher_api::names::{
 use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::availability::{Unavailable, later, why_unavailable};
+use super::deployment::answers_for;
 use super::{Decision, Effect, Wait, complete, has_turn, next_beat, owner_of};
+use crate::eviction_request::message::said_at_last;
 use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request, StaleRecord};
 pub use describe::{Description, describe};
 pub use hand_over::{NewHandOver, name as hand_over_name};
@@ -436,9 +438,12 @@ const LEFT: &str = "it is left to the eviction API";
 const TRIED: &str = "has surged for it already, and it did not help";
 const NOT_REPLACED: &str = "has no available replacement of the pod";
 
-/// Whether an interceptor has said in the end that new pods were to come and did not.
-pub fn has_failed(said: &str) -> bool {
-    [TRIED, NOT_REPLACED].iter().any(|words| said.contains(words))
+/// Whether an interceptor of Deployments had the last turn, and has said in the end that new pods were to come and did not. What another
+/// one says in these words is about something else.
+pub fn has_failed(request: &Request) -> bool {
+    let is_ours = request.status.active_interceptor_class.as_deref().is_some_and(answers_for);
+    let said = said_at_last(request).filter(|_| is_ours);
+    said.is_some_and(|said| [TRIED, NOT_REPLACED].iter().any(|words| said.contains(words)))
 }
 
 /// Why nothing would be done for the pods of a Deployment now, whichever they are.
@@ -491,7 +496,11 @@ fn why_never(
 
 /// What counts for a Deployment. With a `maxSurge` it is asked to take its `maxUnavailable` by itself alone, since a namespace asks all its
 /// workloads; and where that is nobody, it surges all the same.
-pub fn strategy_of(deployment: &Deployment, autoscaler: Option<&Autoscaler>, said: Strategy) -> Strategy {
+pub(super) fn strategy_of(
+    deployment: &Deployment,
+    autoscaler: Option<&Autoscaler>,
+    said: Strategy,
+) -> Strategy {
     let Some(update) = deployment.rolling_update.as_ref().filter(|_| said == Strategy::MaxUnavailable) else {
         return said;
     };

@@ -133,8 +133,8 @@ pub(super) fn report(
     let has_moved = moved > since;
     let is_told = message == request.status.message;
     let is_other = is_other(&message, &request.status.message) && now >= later(since, SETTLE);
-    let is_news = is_other || (!is_told && case.refused.is_some());
-    if !is_first && !is_news && now < next_beat(request) {
+    let is_due = is_other || (!is_told && case.refused.is_some());
+    if !is_first && !is_due && now < next_beat(request) {
         return None;
     }
     let progress = is_first || has_moved;
@@ -174,8 +174,8 @@ pub(super) fn tell_what_is_missing(case: &Case<'_>, state: &SurgeState<'_>, now:
             let (deployment, pod) = (&case.deployment.key.name, &pod.key.name);
             let message = limited(format!("Deployment {deployment}: {pod} waits until {words}"));
             let report = Report { message: Some(message), ..Report::default() };
-            let is_news = is_other(report.message.as_deref()?, &request.status.message);
-            is_news.then(|| Effect::Report { request: (*request).clone(), report: Box::new(report) })
+            let is_other = is_other(report.message.as_deref()?, &request.status.message);
+            is_other.then(|| Effect::Report { request: (*request).clone(), report: Box::new(report) })
         })
         .collect()
 }

@@ -24,8 +24,8 @@ fn add(left: &mut Left, group: groups::Number, by: i64) {
 }
 
 impl Index {
-    /// Learns from the pods that have left since.
-    pub(super) fn learn_from_those_who_left(&mut self, now: Timestamp) {
+    /// How long the pods took that have left since is what the next ones are expected to take.
+    pub(super) fn observe_departures(&mut self, now: Timestamp) {
         for (workload, asked) in self.tally.departures() {
             self.experience.left(&workload, asked, now);
         }

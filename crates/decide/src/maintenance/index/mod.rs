@@ -485,7 +485,7 @@ impl Index {
 
     /// Moves all maintenances as far as they go. Cheap if nothing has changed.
     pub fn resolve(&mut self, now: Timestamp) {
-        self.learn_from_those_who_left(now);
+        self.observe_departures(now);
         if self.tally.forget_unused() {
             self.classes_changed();
         }

@@ -93,7 +93,7 @@ struct Announced {
     announced: Option<Timestamp>,
 }
 
-fn told(tally: &Tally, node: &str) -> Announced {
+fn announced(tally: &Tally, node: &str) -> Announced {
     let by_class = tally.counts_on(node).into_iter();
     Announced {
         pods: tally.pods_on(node).cloned().collect(),
@@ -161,7 +161,7 @@ proptest! {
                 anew.pod_seen(pod.clone());
             }
             for node in &NODES[1..] {
-                prop_assert_eq!(told(&tally, node), told(&anew, node), "{}", node);
+                prop_assert_eq!(announced(&tally, node), announced(&anew, node), "{}", node);
                 let counts = tally.counts_on(node).into_iter();
                 let counts: BTreeMap<usize, (i64, i64)> =
                     counts.map(|(class, it)| (class, (it.there.into(), it.evicting.into()))).collect();
