@@ -66,7 +66,7 @@ pub struct Counts {
     durations: Family<ByStage, Histogram, fn() -> Histogram>,
     pub waits: Waits<Arc<str>>,
     errors: Errors,
-    pub queue: QueueCounts,
+    queue: QueueCounts,
 }
 
 impl Counts {
@@ -182,8 +182,8 @@ impl Counts {
 }
 
 impl Counted for Counts {
-    fn queue(&mut self) -> &mut QueueCounts {
-        &mut self.queue
+    fn queue(&self) -> &QueueCounts {
+        &self.queue
     }
 
     fn errors(&self) -> &Errors {
