@@ -20,7 +20,7 @@ use usher_descheduler::requester::{Asked, Memory, PodId, Way, Withdrawal};
 use usher_descheduler::{OwnerRef, PodRef, Policy, Proposal};
 
 use crate::events::Events;
-use crate::requests::{Failure, failure_of, failure_of_write, tells_that_the_pod_has_gone};
+use crate::requests::{Failure, RefusedWrite, failure_of, failure_of_write, tells_that_the_pod_has_gone};
 use crate::{config_map, requesters, spans};
 
 /// The name under which the descheduler's writes appear in `managedFields`.
@@ -184,7 +184,7 @@ impl Descheduling {
     /// That it was not saved, and what to do about it.
     pub fn not_saved(&self, failure: &Failure) -> String {
         let advice = match failure {
-            Failure::Refused { reason: "NotAllowed", .. } => {
+            Failure::Refused { reason: RefusedWrite::NotAllowed, .. } => {
                 "; let the descheduler create and update it, as the role in deploy/descheduler/role.yaml does"
             }
             _ => "",

@@ -154,10 +154,10 @@ async fn what_cannot_be_saved_is_told_in_a_sentence() {
     let refused = |reason| Failure::Refused { reason, message: "configmaps is forbidden".to_owned() };
     for (failure, why) in [
         (
-            refused("NotAllowed"),
+            refused(RefusedWrite::NotAllowed),
             "configmaps is forbidden; let the descheduler create and update it, as the role in deploy/descheduler/role.yaml does",
         ),
-        (refused("NoNamespace"), "configmaps is forbidden"),
+        (refused(RefusedWrite::NoNamespace), "configmaps is forbidden"),
         (Failure::Later("the server did not answer".to_owned()), "the server did not answer"),
         (Failure::Outdated, "it has changed meanwhile, or is gone"),
     ] {

@@ -28,7 +28,7 @@ use usher_decide::snapshot::{
 
 use crate::config_map;
 use crate::events::Events;
-use crate::requests::{Failure, failure_of_write, is_gone};
+use crate::requests::{Failure, RefusedWrite, failure_of_write, is_gone};
 use crate::spans;
 use crate::written::{Written, precondition};
 use usher_client::{Clock, Evicted, EvictionOptions, delete_pod, evict};
@@ -285,9 +285,9 @@ impl Interceptions {
             Ok(Evicted::Conflict(_)) => Err(Failure::Outdated),
             Ok(Evicted::Refused(
                 Refusal::NotAllowed { message } | Refusal::Webhook { code: 400..=403 | 422, message },
-            )) => Err(Failure::Refused { reason: "NotAllowed", message: limited(message) }),
+            )) => Err(Failure::Refused { reason: RefusedWrite::NotAllowed, message: limited(message) }),
             Ok(Evicted::Refused(Refusal::Server { code: 400 | 413 | 422, message })) => {
-                Err(Failure::Refused { reason: "Invalid", message: limited(message) })
+                Err(Failure::Refused { reason: RefusedWrite::Invalid, message: limited(message) })
             }
             Ok(Evicted::Refused(refusal)) => Err(Failure::Later(refusal.reason().as_str().to_owned())),
             Err(why) => Err(failure_of_write(why)),

@@ -24,7 +24,7 @@ use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request};
 
 use crate::events::Events;
-use crate::requests::{Failure, breaks_only, failure_of, failure_of_write, remember};
+use crate::requests::{Failure, RefusedWrite, breaks_only, failure_of, failure_of_write, remember};
 use crate::{requesters, spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.
@@ -174,7 +174,7 @@ impl Maintenances {
                 Err(failure) => {
                     if let Failure::Refused { reason, message } = &failure {
                         let notice =
-                            refused("NodeNotWritten", reason, &format!("node {}", node.name), message);
+                            refused("NodeNotWritten", *reason, &format!("node {}", node.name), message);
                         self.tell(node_reference(node), &notice);
                         self.tell_maintenances(holders, &notice);
                     }
@@ -259,7 +259,7 @@ impl Maintenances {
             spans::end(&span, &done);
             if let Err(Failure::Refused { reason, message }) = &done {
                 let what = format!("eviction requests in namespace {}", pod.key.namespace);
-                let notice = refused("EvictionRequestNotWritten", reason, &what, message);
+                let notice = refused("EvictionRequestNotWritten", *reason, &what, message);
                 self.tell(pod_reference(pod), &notice);
                 self.tell_maintenances(holders, &notice);
             }
@@ -346,9 +346,9 @@ fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
     let kube::Error::Api(status) = why else { return None };
     let is_too_large = || TOO_LARGE.iter().any(|words| status.message.contains(words));
     let reason = match status.code {
-        413 => "StatusTooLarge",
-        500 if is_too_large() => "StatusTooLarge",
-        403 | 422 => "StatusRefused",
+        413 => RefusedWrite::StatusTooLarge,
+        500 if is_too_large() => RefusedWrite::StatusTooLarge,
+        403 | 422 => RefusedWrite::StatusRefused,
         _ => return None,
     };
     // An answer may repeat what was sent.
@@ -356,12 +356,17 @@ fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
 }
 
 /// The server does not take `what`, and says why.
-fn refused(told: &'static str, reason: &str, what: &str, message: &str) -> Notice {
+fn refused(told: &'static str, reason: RefusedWrite, what: &str, message: &str) -> Notice {
     let advice = match reason {
-        "NotAllowed" => {
+        RefusedWrite::NotAllowed => {
             "see whether Usher's account has its roles (deploy/), and whether a quota or a policy refuses it"
         }
-        _ => "see whether the definitions are those of this version, and whether a policy refuses it",
+        RefusedWrite::Invalid
+        | RefusedWrite::NoNamespace
+        | RefusedWrite::StatusTooLarge
+        | RefusedWrite::StatusRefused => {
+            "see whether the definitions are those of this version, and whether a policy refuses it"
+        }
     };
     let message = limited(format!("the API server refuses what Usher writes of {what}: {message}; {advice}"));
     Notice::warning(told, message)
@@ -412,26 +417,30 @@ mod tests {
     #[test]
     fn what_the_server_will_never_take_is_told_from_what_it_could_not_do_now() {
         let rows = [
-            (413, "Request entity too large: limit is 3145728", Some("StatusTooLarge")),
-            (500, "etcdserver: request is too large", Some("StatusTooLarge")),
+            (413, "Request entity too large: limit is 3145728", Some(RefusedWrite::StatusTooLarge)),
+            (500, "etcdserver: request is too large", Some(RefusedWrite::StatusTooLarge)),
             (
                 500,
                 "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2100000 vs. 2097152)",
-                Some("StatusTooLarge"),
+                Some(RefusedWrite::StatusTooLarge),
             ),
-            (422, "NodeMaintenance \"m\" is invalid: status.nodes: Invalid value", Some("StatusRefused")),
+            (
+                422,
+                "NodeMaintenance \"m\" is invalid: status.nodes: Invalid value",
+                Some(RefusedWrite::StatusRefused),
+            ),
             (500, "etcdserver: request timed out", None),
             (409, "the object has been modified", None),
-            (403, "forbidden", Some("StatusRefused")),
+            (403, "forbidden", Some(RefusedWrite::StatusRefused)),
             (401, "unauthorized", None),
         ];
         for (code, message, wanted) in rows {
             let status =
                 kube::core::Status { code, message: message.to_string(), ..kube::core::Status::default() };
             let found = refusal_of_write(&kube::Error::Api(Box::new(status)));
-            let reason = found.as_ref().map(|failure| match failure {
-                Failure::Refused { reason, .. } => *reason,
-                _ => "",
+            let reason = found.map(|failure| match failure {
+                Failure::Refused { reason, .. } => reason,
+                other => panic!("{other:?}"),
             });
             assert_eq!(reason, wanted, "{code} {message}");
         }

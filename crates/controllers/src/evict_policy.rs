@@ -163,7 +163,7 @@ impl Reconciler for Controller {
         match failure {
             Failure::Later(why) => tracing::warn!(pod = %key, why, "the server could not be written to"),
             Failure::Refused { reason, .. } => {
-                tracing::error!(pod = %key, reason, "the server refuses what is written");
+                tracing::error!(pod = %key, reason = reason.as_str(), "the server refuses what is written");
             }
             Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
         }

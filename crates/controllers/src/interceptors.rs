@@ -233,7 +233,7 @@ impl Reconciler for Controller {
         match failure {
             Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
             Failure::Refused { reason, .. } => {
-                tracing::error!(?item, reason, "the server refuses what is written")
+                tracing::error!(?item, reason = reason.as_str(), "the server refuses what is written")
             }
             Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
         }

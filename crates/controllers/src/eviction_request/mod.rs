@@ -234,7 +234,7 @@ impl Reconciler for Controller {
             Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
             // Its words are in an event; they may repeat what logs must not hold.
             Failure::Refused { reason, .. } => {
-                tracing::error!(?item, reason, "the server refuses what is written");
+                tracing::error!(?item, reason = reason.as_str(), "the server refuses what is written");
             }
             Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
         }

@@ -191,7 +191,7 @@ impl Reconciler for Controller {
             self.index.conflict_told(name);
         }
         if let (Item::Maintenance(name), Some(Failure::Refused { reason, message })) = (item, &done.failure) {
-            self.index.status_refused(name, reason, message.clone(), now);
+            self.index.status_refused(name, reason.as_str(), message.clone(), now);
         }
         done.failure.map_or(Ok(()), Err)
     }
@@ -201,7 +201,7 @@ impl Reconciler for Controller {
             Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
             // Its words are in an event, and those on a status in a condition too.
             Failure::Refused { reason, .. } => {
-                tracing::error!(?item, reason, "the server refuses what is written");
+                tracing::error!(?item, reason = reason.as_str(), "the server refuses what is written");
             }
             Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
         }
