@@ -148,7 +148,7 @@ impl Maintenances {
                     let annotations = json!({
                         NODE_HELD_BY_ANNOTATION: names.join(","),
                         NODE_WAS_UNSCHEDULABLE_ANNOTATION: was_unschedulable.to_string(),
-                        NODE_PHASE_ANNOTATION: phase,
+                        NODE_PHASE_ANNOTATION: phase.name(),
                     });
                     self.mark(node, &mut version, &annotations, Some(true)).await
                 }

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::watch;
 use usher_api::NodeMaintenance;
+use usher_api::interceptor_rules::{CONTROLLER_PRIORITY, CONTROLLER_ROLE};
 use usher_api::lenient::Lenient;
 use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, KUBELET_CLASS, NODE_AGENT_ANNOTATION};
 use usher_api::node_agent::NodeAgentMark;
@@ -558,9 +559,10 @@ impl Agent {
 
     /// Mirror pods name the agent as their interceptor, so that requests know it.
     async fn register(&mut self) {
+        let as_controller = format!("{CONTROLLER_PRIORITY}/{CONTROLLER_ROLE}");
         for key in self.unregistered.clone() {
             let Some(pod) = self.pods.pods.get(&key) else { continue };
-            match self.name_interceptor(pod, Some("10000/controller")).await {
+            match self.name_interceptor(pod, Some(&as_controller)).await {
                 Ok(()) => drop(self.unregistered.remove(&key)),
                 // Without it the agent acts all the same, once nobody else is left to.
                 Err(why) => {

@@ -8,6 +8,7 @@ use usher_api::NodeMaintenanceStatus;
 
 use super::waiting::{MaintenanceWait, NodeWait, PodWait};
 use crate::decision::Decision;
+use crate::snapshot::NodePhase;
 
 pub type MaintenanceDecision = Decision<Effect, MaintenanceWait>;
 pub type NodeDecision = Decision<NodeEffect, NodeWait>;
@@ -35,7 +36,7 @@ pub enum NodeEffect {
     Hold {
         held_by: BTreeSet<Arc<str>>,
         was_unschedulable: bool,
-        phase: &'static str,
+        phase: NodePhase,
     },
     /// Take all marks off, and leave it as it was before the first maintenance.
     Release {
