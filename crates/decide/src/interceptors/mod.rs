@@ -13,6 +13,7 @@ mod replica_set;
 mod samples;
 pub mod stateful_set;
 pub mod surge;
+mod waiting_report;
 
 pub use surge::NewHandOver;
 
