@@ -4,9 +4,8 @@ use usher_api::EvictionRequestCancellationPolicy;
 use usher_api::names::{NODE_MAINTENANCE_REQUESTER, REQUESTER_FINALIZER_PREFIX};
 
 use super::decision::PodEffect;
-use crate::eviction_request::BLOCKED_CONDITION;
 use crate::snapshot::{Pod, Request};
-use crate::waiting_on::{Unevictable, WaitingOn};
+use crate::waiting_on::Unevictable;
 
 /// The finalizer by which all maintenances request evictions. They share it: it stays until no maintenance targets the
 /// pod any more.
@@ -21,19 +20,12 @@ pub fn is_requested(request: &Request) -> bool {
 
 /// Whether nobody ends the pod of the request: it cannot be evicted, and no interceptor is left to end it.
 pub fn nothing_ends(request: &Request) -> bool {
-    let reasons = [Unevictable::DaemonSetPod, Unevictable::MirrorPod]
-        .map(|pod| WaitingOn::NotEvictable { pod }.reason());
-    request
-        .condition(BLOCKED_CONDITION)
-        .is_some_and(|blocked| blocked.status == "True" && reasons.contains(&blocked.reason.as_str()))
+    request.is_blocked_as(&[Unevictable::DaemonSetPod, Unevictable::MirrorPod])
 }
 
 /// Whether the pod stays because its workload says so: no drain waits for it.
 pub fn stays_by_choice(request: &Request) -> bool {
-    let reason = WaitingOn::NotEvictable { pod: Unevictable::DaemonSetStays }.reason();
-    request
-        .condition(BLOCKED_CONDITION)
-        .is_some_and(|blocked| blocked.status == "True" && blocked.reason == reason)
+    request.is_blocked_as(&[Unevictable::DaemonSetStays])
 }
 
 pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option<PodEffect> {
@@ -65,6 +57,7 @@ fn must_withdraw(request: &Request) -> bool {
 mod tests {
     use super::*;
     use crate::snapshot::{PodOnWire, RequestOnWire};
+    use crate::waiting_on::WaitingOn;
     use serde_json::json;
 
     fn pod(phase: &str) -> Pod {
@@ -85,6 +78,37 @@ mod tests {
             request["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
         Request::from(serde_json::from_value::<RequestOnWire>(request).unwrap())
+    }
+
+    #[test]
+    fn only_a_condition_that_is_true_says_why_nobody_ends_the_pod() {
+        let blocked = |status: &str, reason: &str| {
+            let mut request = request(&[&finalizer()], false, "Allow");
+            let condition = json!({
+                "type": "EvictionBlocked", "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            request.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+            request
+        };
+        let reason = |pod| WaitingOn::NotEvictable { pod }.reason();
+        let [daemon, stays, mirror] =
+            [Unevictable::DaemonSetPod, Unevictable::DaemonSetStays, Unevictable::MirrorPod].map(reason);
+        for (status, reason, ends, by_choice) in [
+            ("True", daemon, true, false),
+            ("True", mirror, true, false),
+            ("True", stays, false, true),
+            ("False", daemon, false, false),
+            ("False", stays, false, false),
+            ("True", "DisruptionBudget", false, false),
+        ] {
+            let request = blocked(status, reason);
+            assert_eq!(
+                (nothing_ends(&request), stays_by_choice(&request)),
+                (ends, by_choice),
+                "{status} {reason}"
+            );
+        }
     }
 
     #[test]
