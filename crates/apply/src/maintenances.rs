@@ -21,7 +21,7 @@ use usher_decide::admission::Rule;
 use usher_decide::decision::limited;
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
-use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request};
+use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Owner, Pod, Request};
 
 use crate::events::Events;
 use crate::requests::{Failure, RefusedWrite, breaks_only, failure_of, failure_of_write, remember};
@@ -252,10 +252,11 @@ impl Maintenances {
             let call = match effect {
                 PodEffect::Request => "create EvictionRequest",
                 PodEffect::Join | PodEffect::Withdraw => "write finalizers of EvictionRequest",
-                PodEffect::TellThatPodsComeBack => "tell that pods come back",
+                // Events are written by somebody else, later.
+                PodEffect::TellWorkload(..) => "tell workload",
             };
             let span = spans::about_pod(call, &pod.key, &pod.uid);
-            let done = self.about_pod(pod, request, *effect, holders).instrument(span.clone()).await;
+            let done = self.about_pod(pod, request, effect).instrument(span.clone()).await;
             spans::end(&span, &done);
             if let Err(Failure::Refused { reason, message }) = &done {
                 let what = format!("eviction requests in namespace {}", pod.key.namespace);
@@ -272,8 +273,7 @@ impl Maintenances {
         &self,
         pod: &Pod,
         request: Option<&Request>,
-        effect: PodEffect,
-        holders: &Holders,
+        effect: &PodEffect,
     ) -> Result<(), Failure> {
         match (effect, request) {
             (PodEffect::Request, _) => self.create(pod).await,
@@ -287,8 +287,9 @@ impl Maintenances {
                 withdrawn.map_err(failure_of_write)
             }
             (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
-            (PodEffect::TellThatPodsComeBack, _) => {
-                self.tell_that_pods_come_back(pod, holders);
+            (PodEffect::TellWorkload(workload, notice), _) => {
+                self.tell(workload_reference(workload, &pod.key.namespace), notice);
+                self.tell_maintenances(&notice.maintenances, notice);
                 Ok(())
             }
         }
@@ -306,27 +307,6 @@ impl Maintenances {
             created = requests.create(&no_options, ours).await;
         }
         created.map(drop).map_err(failure_of_write)
-    }
-
-    /// Pods come to a node which others like them were asked to leave, and are asked later each time.
-    fn tell_that_pods_come_back(&self, pod: &Pod, holders: &Holders) {
-        let Some(owner) = &pod.owner else { return };
-        let message = format!(
-            "pods of {} {}/{} come back to node {}, which is under maintenance, and are asked to leave later each time: see whether their \
-             template names the node or tolerates node.kubernetes.io/unschedulable",
-            owner.kind, pod.key.namespace, owner.name, pod.node
-        );
-        let notice = Notice::warning("PodsComeBack", message);
-        let workload = ObjectReference {
-            api_version: Some(owner.api_version.to_string()),
-            kind: Some(owner.kind.to_string()),
-            name: Some(owner.name.to_string()),
-            uid: Some(owner.uid.to_string()),
-            namespace: Some(pod.key.namespace.to_string()),
-            ..ObjectReference::default()
-        };
-        self.tell(workload, &notice);
-        self.tell_maintenances(holders, &notice);
     }
 
     fn tell_maintenances(&self, maintenances: &Holders, notice: &Notice) {
@@ -396,6 +376,17 @@ fn pod_reference(pod: &Pod) -> ObjectReference {
         name: Some(pod.key.name.to_string()),
         uid: Some(pod.uid.to_string()),
         namespace: Some(pod.key.namespace.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+fn workload_reference(workload: &Owner, namespace: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(workload.api_version.to_string()),
+        kind: Some(workload.kind.to_string()),
+        name: Some(workload.name.to_string()),
+        uid: Some(workload.uid.to_string()),
+        namespace: Some(namespace.to_string()),
         ..ObjectReference::default()
     }
 }

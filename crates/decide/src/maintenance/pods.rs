@@ -1,9 +1,12 @@
 //! One pod: its eviction is requested while a maintenance targets it, and the request withdrawn when none does.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use usher_api::EvictionRequestCancellationPolicy;
 use usher_api::names::{NODE_MAINTENANCE_REQUESTER, REQUESTER_FINALIZER_PREFIX};
 
-use super::decision::PodEffect;
+use super::decision::{Notice, PodEffect};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::Unevictable;
 
@@ -45,6 +48,19 @@ pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option
         Some(request) if is_targeted => (!is_requested(request)).then_some(PodEffect::Join),
         Some(request) => must_withdraw(request).then_some(PodEffect::Withdraw),
     }
+}
+
+/// The workload brings pods to a node which others like them were asked to leave: that is told to it, and to the maintenances that hold
+/// the node.
+pub fn come_back(pod: &Pod, holders: BTreeMap<Arc<str>, Arc<str>>) -> Option<PodEffect> {
+    let owner = pod.owner.as_ref()?;
+    let message = format!(
+        "pods of {} {}/{} come back to node {}, which is under maintenance, and are asked to leave later each time: see whether their \
+         template names the node or tolerates node.kubernetes.io/unschedulable",
+        owner.kind, pod.key.namespace, owner.name, pod.node
+    );
+    let notice = Notice { maintenances: holders, ..Notice::warning("PodsComeBack", message) };
+    Some(PodEffect::TellWorkload(owner.clone(), notice))
 }
 
 /// An eviction that cannot be stopped any more is left alone.
@@ -109,6 +125,30 @@ mod tests {
                 "{status} {reason}"
             );
         }
+    }
+
+    #[test]
+    fn that_pods_come_back_is_told_to_their_workload_and_to_who_holds_the_node() {
+        let holders: BTreeMap<Arc<str>, Arc<str>> = [("m".into(), "um".into())].into();
+        assert_eq!(come_back(&pod("Running"), holders.clone()), None, "nobody made it");
+        let made: PodOnWire = serde_json::from_value(json!({
+            "metadata": {"name": "web-1", "namespace": "shop", "uid": "u", "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true},
+            ]},
+            "spec": {"nodeName": "n1"}, "status": {"phase": "Running"},
+        }))
+        .unwrap();
+        let Some(PodEffect::TellWorkload(owner, notice)) = come_back(&Pod::from(made), holders.clone())
+        else {
+            panic!("it is told");
+        };
+        assert_eq!((&*owner.kind, &*owner.name, &*owner.uid), ("ReplicaSet", "web", "rs"));
+        assert!(notice.is_warning && notice.reason == "PodsComeBack" && notice.maintenances == holders);
+        assert!(
+            notice.message.starts_with("pods of ReplicaSet shop/web come back to node n1"),
+            "{}",
+            notice.message
+        );
     }
 
     #[test]
