@@ -47,11 +47,13 @@ pub struct Maintenances {
 pub struct MaintenanceApplied<T> {
     pub fresh: Option<T>,
     pub failure: Option<Failure>,
+    /// The server has taken the status of a maintenance, whatever failed after it.
+    pub status_taken: bool,
 }
 
 impl<T> MaintenanceApplied<T> {
     fn of(result: Result<(), Failure>, fresh: Option<T>) -> Self {
-        Self { fresh, failure: result.err() }
+        Self { fresh, failure: result.err(), status_taken: false }
     }
 }
 
@@ -66,7 +68,7 @@ impl Maintenances {
         effects: &[Effect],
     ) -> MaintenanceApplied<Maintenance> {
         let mut version = maintenance.resource_version.clone();
-        let mut fresh = None;
+        let (mut fresh, mut status_taken) = (None, false);
         for effect in effects {
             let done = match effect {
                 Effect::AddFinalizer => {
@@ -97,11 +99,19 @@ impl Maintenances {
                 }
             };
             match done {
-                Ok(written) => fresh = written.read().ok().map(Maintenance::from),
-                Err(failure) => return MaintenanceApplied::of(Err(failure), fresh),
+                Ok(written) => {
+                    status_taken |= matches!(effect, Effect::WriteStatus(_));
+                    fresh = written.read().ok().map(Maintenance::from);
+                }
+                Err(failure) => {
+                    return MaintenanceApplied {
+                        status_taken,
+                        ..MaintenanceApplied::of(Err(failure), fresh)
+                    };
+                }
             }
         }
-        MaintenanceApplied::of(Ok(()), fresh)
+        MaintenanceApplied { status_taken, ..MaintenanceApplied::of(Ok(()), fresh) }
     }
 
     async fn set(

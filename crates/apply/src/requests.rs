@@ -156,7 +156,7 @@ impl Requests {
             Effect::WriteStatus(status) => self.write_status(request, version, status).await,
             Effect::Delete => self.delete(request, version).await,
             Effect::KeepFinalizers(names) => self.keep_finalizers(request, version, names).await,
-            Effect::Tell(notice) => {
+            Effect::Tell(notice) | Effect::TellOfWithdrawal(notice) => {
                 self.events.tell(request, pod, notice);
                 Ok(())
             }
@@ -300,7 +300,7 @@ fn span_of(effect: &Effect, request: &Request) -> Span {
         Effect::Delete => "delete EvictionRequest",
         Effect::KeepFinalizers(_) => "write finalizers of EvictionRequest",
         // Events are written by somebody else, later.
-        Effect::Tell(_) => return Span::none(),
+        Effect::Tell(_) | Effect::TellOfWithdrawal(_) => return Span::none(),
     };
     spans::about_request(call, request)
 }

@@ -11,7 +11,6 @@ use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, RequestApplied, Requests, spans};
 use usher_decide::decision::Effect;
-use usher_decide::eviction_request::WITHDRAWN;
 use usher_decide::eviction_request::index::{Decided, Index};
 use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, Key, Namespace, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
@@ -216,8 +215,7 @@ impl Reconciler for Controller {
             return Err(failure);
         }
         if outcome.is_complete {
-            let is_withdrawal =
-                |it: &Effect| matches!(it, Effect::Tell(notice) if notice.reason == WITHDRAWN);
+            let is_withdrawal = |it: &Effect| matches!(it, Effect::TellOfWithdrawal(_));
             if decided.decision.effects.iter().any(is_withdrawal) {
                 self.observer.withdrawn(&decided.request);
             }

@@ -13,7 +13,7 @@ use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Maintenances, spans};
 use usher_decide::decision::Decision;
-use usher_decide::maintenance::decision::{Effect, NodeEffect};
+use usher_decide::maintenance::decision::NodeEffect;
 use usher_decide::maintenance::index::{Index, Item, PodWithRequest};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
 
@@ -226,9 +226,7 @@ impl Controller {
         let span = spans::work("reconcile NodeMaintenance", "", name);
         let work = async move {
             let outcome = apply.maintenance(&maintenance, &effects).await;
-            // The status comes first.
-            let status_taken =
-                matches!(effects.first(), Some(Effect::WriteStatus(_))) && outcome.fresh.is_some();
+            let status_taken = outcome.status_taken;
             let fresh = outcome.fresh.map(|fresh| Fresh::Maintenance(Box::new(fresh)));
             Done { fresh, failure: outcome.failure, status_taken, ..Done::default() }
         };
