@@ -16,7 +16,7 @@ use usher_client::requests::new_request;
 use usher_client::{Evicted, EvictionOptions, evict};
 use usher_decide::decision::limited;
 use usher_decide::snapshot::Request;
-use usher_descheduler::requester::{Asked, Memory, PodId, Way, Withdrawal};
+use usher_descheduler::requester::{AskOutcome, Memory, PodId, Way, Withdrawal};
 use usher_descheduler::{OwnerRef, PodRef, Policy, Proposal};
 
 use crate::events::Events;
@@ -65,7 +65,7 @@ impl Descheduling {
     }
 
     /// Asks a pod to leave, and tells of it.
-    pub async fn ask(&self, proposal: &Proposal, by: Way, policy: &Policy) -> Asked {
+    pub async fn ask(&self, proposal: &Proposal, by: Way, policy: &Policy) -> AskOutcome {
         let pod = &proposal.pod;
         let reason = limited(format!("{}: {}", proposal.plugin, proposal.reason));
         let asked = match by {
@@ -82,7 +82,7 @@ impl Descheduling {
             log(proposal, by, asked);
         }
         match &asked {
-            Ok(Asked::Requested | Asked::Evicted | Asked::InBackground) => {
+            Ok(AskOutcome::Requested | AskOutcome::Evicted | AskOutcome::InBackground) => {
                 let message = format!("asked to leave {}: {reason}", pod.node);
                 if let Some(owner) = &proposal.owner {
                     let owner = owner_reference(owner, &pod.namespace);
@@ -103,7 +103,7 @@ impl Descheduling {
         asked.unwrap_or_else(|(asked, _)| asked)
     }
 
-    async fn request(&self, pod: &PodRef, reason: &str) -> Result<Asked, (Asked, String)> {
+    async fn request(&self, pod: &PodRef, reason: &str) -> Result<AskOutcome, (AskOutcome, String)> {
         let mut request = new_request(&pod.namespace, &pod.name, &pod.uid, &finalizer(), None);
         let annotations = [
             (DESCHEDULER_REASON_ANNOTATION.to_owned(), reason.to_owned()),
@@ -114,9 +114,9 @@ impl Descheduling {
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match requests.create(&parameters, &request).await {
-            Ok(_) => Ok(Asked::Requested),
-            Err(Error::Api(status)) if status.code == 409 => Ok(Asked::ByOthers),
-            Err(Error::Api(status)) if says_that_there_is_no_pod(&status) => Ok(Asked::Gone),
+            Ok(_) => Ok(AskOutcome::Requested),
+            Err(Error::Api(status)) if status.code == 409 => Ok(AskOutcome::ByOthers),
+            Err(Error::Api(status)) if says_that_there_is_no_pod(&status) => Ok(AskOutcome::Gone),
             Err(why) => Err(not_asked(why)),
         }
     }
@@ -126,19 +126,21 @@ impl Descheduling {
         pod: &PodRef,
         in_background: bool,
         policy: &Policy,
-    ) -> Result<Asked, (Asked, String)> {
+    ) -> Result<AskOutcome, (AskOutcome, String)> {
         // The pod's own grace period holds, whatever the policy says.
         let options = EvictionOptions::default();
         match evict(self.client.clone(), &pod.namespace, &pod.name, &pod.uid, options).await {
-            Ok(Evicted::Accepted) => Ok(Asked::Evicted),
-            Ok(Evicted::Gone) => Ok(Asked::Gone),
+            Ok(Evicted::Accepted) => Ok(AskOutcome::Evicted),
+            Ok(Evicted::Gone) => Ok(AskOutcome::Gone),
             Ok(Evicted::Refused(refusal)) if in_background && is_promise(&refusal, policy) => {
-                Ok(Asked::InBackground)
+                Ok(AskOutcome::InBackground)
             }
             // It may have been evicted all the same.
-            Ok(Evicted::Refused(Refusal::Server { code: 500.., message })) => Err((Asked::Unknown, message)),
+            Ok(Evicted::Refused(Refusal::Server { code: 500.., message })) => {
+                Err((AskOutcome::Unknown, message))
+            }
             Ok(Evicted::Refused(refusal) | Evicted::Conflict(refusal)) => {
-                Err((Asked::Refused, refusal.to_string()))
+                Err((AskOutcome::Refused, refusal.to_string()))
             }
             Err(why) => Err(not_asked(why)),
         }
@@ -220,17 +222,17 @@ pub fn in_words(failure: &Failure) -> String {
 }
 
 /// A line for each pod that was asked, or would have been if somebody had not been faster.
-fn log(proposal: &Proposal, by: Way, asked: &Asked) {
+fn log(proposal: &Proposal, by: Way, asked: &AskOutcome) {
     let (namespace, pod, node) = (&proposal.pod.namespace, &proposal.pod.name, &proposal.pod.node);
     let (plugin, profile, reason) = (proposal.plugin, &proposal.profile, &proposal.reason);
     // A request has the name of its pod's UID.
     let request = matches!(by, Way::Request).then_some(proposal.pod.uid.as_str());
     let what = match asked {
-        Asked::Requested => "asked to leave by an EvictionRequest",
-        Asked::ByOthers => "asked to leave already by an EvictionRequest of somebody else",
-        Asked::Evicted => "evicted by the eviction API",
-        Asked::InBackground => "evicted by the eviction API, and is moved in the background",
-        Asked::Gone | Asked::Refused | Asked::Unknown => return,
+        AskOutcome::Requested => "asked to leave by an EvictionRequest",
+        AskOutcome::ByOthers => "asked to leave already by an EvictionRequest of somebody else",
+        AskOutcome::Evicted => "evicted by the eviction API",
+        AskOutcome::InBackground => "evicted by the eviction API, and is moved in the background",
+        AskOutcome::Gone | AskOutcome::Refused | AskOutcome::Unknown => return,
     };
     tracing::info!(namespace, pod, node, %plugin, profile, %reason, request, "{what}");
 }
@@ -256,10 +258,10 @@ fn says_that_there_is_no_pod(status: &Status) -> bool {
 }
 
 /// Why a pod was not asked, and whether it may have been all the same.
-fn not_asked(why: Error) -> (Asked, String) {
+fn not_asked(why: Error) -> (AskOutcome, String) {
     let asked = match &why {
-        Error::Api(status) if status.code < 500 => Asked::Refused,
-        _ => Asked::Unknown,
+        Error::Api(status) if status.code < 500 => AskOutcome::Refused,
+        _ => AskOutcome::Unknown,
     };
     let why = match why {
         Error::Api(status) if status.code == 404 => return (asked, limited(status.message.clone())),

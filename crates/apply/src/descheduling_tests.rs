@@ -29,7 +29,10 @@ fn only_who_says_that_there_is_no_pod_tells_that_it_is_gone() {
     ] {
         assert!(!says_that_there_is_no_pod(&status(other.clone())), "{other}");
         let (asked, why) = not_asked(Error::Api(Box::new(status(other))));
-        assert!(asked == Asked::Refused && why == "no such thing", "it is told, and tried later and later");
+        assert!(
+            asked == AskOutcome::Refused && why == "no such thing",
+            "it is told, and tried later and later"
+        );
     }
 }
 

@@ -93,7 +93,7 @@ pub async fn run_until(
         options,
         lock: None,
         node: None,
-        pods: Known::default(),
+        pods: NodePods::default(),
         unregistered: BTreeSet::new(),
         requests: HashMap::new(),
         following: HashMap::new(),
@@ -157,7 +157,7 @@ enum WatchEvent {
 
 /// The pods of the node.
 #[derive(Default)]
-struct Known {
+struct NodePods {
     pods: HashMap<Key, Arc<Pod>>,
     listed: BTreeSet<Key>,
     is_listed: bool,
@@ -181,7 +181,7 @@ struct Agent {
     lock: Option<Lock>,
     /// `None`: not told yet. The node may not be there.
     node: Option<Option<Node>>,
-    pods: Known,
+    pods: NodePods,
     /// Mirror pods that do not name the agent as their interceptor.
     unregistered: BTreeSet<Key>,
     requests: HashMap<Key, Arc<Request>>,

@@ -21,7 +21,7 @@ use usher_apply::usage::{Read as UsageRead, Sources};
 use usher_apply::{Clock, DeschedulerName, Descheduling, Events, Failure};
 use usher_decide::snapshot::{Key, Request, WatchEvent};
 use usher_descheduler::requester::{
-    Asked, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
+    AskOutcome, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
 };
 use usher_descheduler::schedule::{Schedule, Step};
 use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took, without_place};
@@ -62,7 +62,7 @@ pub trait Observer: QueueObserver {
         let _ = took;
     }
 
-    fn asked(&mut self, proposal: &Proposal, by: Way, asked: &Asked) {
+    fn asked(&mut self, proposal: &Proposal, by: Way, asked: &AskOutcome) {
         let _ = (proposal, by, asked);
     }
 
@@ -141,7 +141,7 @@ pub fn run_until<S: Future<Output = ()>>(
         cluster: Cluster::default(),
         planner: Planner::default(),
         policy: None,
-        known: Known::default(),
+        known: ObservedObjects::default(),
         kinds: streams.len(),
         told: BTreeSet::new(),
         schedule,
@@ -211,7 +211,7 @@ enum Done {
     /// The real usage that this policy goes by.
     Usage(Arc<Policy>, UsageRead),
     Asked {
-        outcomes: Vec<(Proposal, Way, Asked)>,
+        outcomes: Vec<(Proposal, Way, AskOutcome)>,
         not_asked: Vec<Proposal>,
         withdrawn: usize,
         not_withdrawn: Vec<Key>,
@@ -225,7 +225,7 @@ enum Done {
 
 /// What there is of each kind: a new list tells what is gone by what it does not have.
 #[derive(Default)]
-struct Known {
+struct ObservedObjects {
     /// With a hash of their taints.
     nodes: HashMap<Arc<str>, (Arc<str>, u64)>,
     /// With their UIDs.
@@ -246,7 +246,7 @@ struct Controller {
     planner: Planner,
     requester: Requester,
     policy: Option<Arc<Policy>>,
-    known: Known,
+    known: ObservedObjects,
     /// So many kinds of events there are, and of these the first has come, or a list is complete.
     kinds: usize,
     told: BTreeSet<&'static str>,
@@ -400,7 +400,7 @@ impl Controller {
     /// What came of asking and withdrawing. Whether somebody could not be asked.
     fn carried_out(
         &mut self,
-        outcomes: Vec<(Proposal, Way, Asked)>,
+        outcomes: Vec<(Proposal, Way, AskOutcome)>,
         withdrawn: usize,
         not_withdrawn: &[Key],
         now: Timestamp,
@@ -408,7 +408,7 @@ impl Controller {
         for request in not_withdrawn {
             self.requester.not_withdrawn(request);
         }
-        let has_failed = |asked: &Asked| matches!(asked, Asked::Refused | Asked::Unknown);
+        let has_failed = |asked: &AskOutcome| matches!(asked, AskOutcome::Refused | AskOutcome::Unknown);
         let failed = outcomes.iter().filter(|(_, _, asked)| has_failed(asked)).count();
         self.tally.send_modify(|tally| {
             tally.done += outcomes.len() - failed + withdrawn;
@@ -418,9 +418,9 @@ impl Controller {
         for (proposal, by, asked) in outcomes {
             self.requester.asked(&proposal, &asked, now);
             self.observer.asked(&proposal, by, &asked);
-            is_refused |= asked == Asked::Refused;
+            is_refused |= asked == AskOutcome::Refused;
             let pod = PodId::from(&proposal.pod);
-            if asked == Asked::InBackground {
+            if asked == AskOutcome::InBackground {
                 self.promised.insert(pod.clone(), proposal);
             }
             if self.known.pods.get(&pod.key) != Some(&pod) {
