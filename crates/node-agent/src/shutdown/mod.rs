@@ -115,6 +115,10 @@ impl Shutdown {
         }
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a timer between two looks at logind, by which nothing is decided"
+    )]
     async fn follow(
         &self,
         bus: &str,
