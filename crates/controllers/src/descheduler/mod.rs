@@ -4,7 +4,7 @@
 mod objects;
 pub mod policy_file;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -27,6 +27,7 @@ use usher_descheduler::schedule::{Schedule, Step};
 use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took, without_place};
 
 use crate::feeds::Feeds;
+use crate::listed::Listed;
 use crate::observer::{Nobody, QueueObserver};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{EventStream, Keyed, watch};
@@ -142,8 +143,7 @@ pub fn run_until<S: Future<Output = ()>>(
         planner: Planner::default(),
         policy: None,
         known: ObservedObjects::default(),
-        kinds: streams.len(),
-        told: BTreeSet::new(),
+        listed: Listed::out_of(streams.len()),
         schedule,
         is_under_way: false,
         promised: HashMap::new(),
@@ -247,9 +247,8 @@ struct Controller {
     requester: Requester,
     policy: Option<Arc<Policy>>,
     known: ObservedObjects,
-    /// So many kinds of events there are, and of these the first has come, or a list is complete.
-    kinds: usize,
-    told: BTreeSet<&'static str>,
+    /// A policy, and what is remembered, count as lists of one.
+    listed: Listed,
     schedule: Schedule,
     /// A part of a cycle has begun, and has not ended: who comes back to it was thrown out by a panic.
     is_under_way: bool,
@@ -461,9 +460,7 @@ impl Reconciler for Controller {
             Event::Policy(_) => ("policy", true),
             Event::Remembered(_) => ("cool-downs", true),
         };
-        if is_told {
-            self.told.insert(kind);
-        }
+        self.listed.observe(kind, is_told);
         let cluster = &mut self.cluster;
         match event {
             Event::Node(event) => self.observe_node(event, now),
@@ -521,7 +518,7 @@ impl Reconciler for Controller {
     }
 
     fn has_synced(&self) -> bool {
-        self.told.len() == self.kinds
+        self.listed.is_complete()
     }
 
     fn pending(&mut self, now: Timestamp) -> Pending<Cycle> {
