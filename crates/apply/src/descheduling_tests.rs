@@ -36,23 +36,6 @@ fn only_who_says_that_there_is_no_pod_tells_that_it_is_gone() {
     }
 }
 
-#[test]
-fn only_a_refusal_with_a_known_text_is_a_promise() {
-    let policy = Policy::read(
-        "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nevictionMessagePrefixes: [Migration begun]\n",
-    )
-    .unwrap();
-    let webhook_with = |code: u16, text: &str| Refusal::Webhook {
-        code,
-        message: format!("admission webhook \"v.example.com\" denied the request: {text}"),
-    };
-    let webhook = |text: &str| webhook_with(429, text);
-    assert!(is_promise(&webhook("Migration begun for vm-1"), &policy));
-    assert!(!is_promise(&webhook("no Migration begun"), &policy));
-    assert!(!is_promise(&webhook_with(403, "Migration begun, and may not be"), &policy));
-    assert!(!is_promise(&Refusal::Budget { message: "Migration begun".to_owned() }, &policy));
-}
-
 /// The lines of the log, each with its level and fields.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);

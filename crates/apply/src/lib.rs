@@ -26,7 +26,7 @@ mod status;
 pub mod usage;
 mod written;
 
-pub use descheduling::{DeschedulerName, Descheduling};
+pub use descheduling::{DeschedulerName, Descheduling, DeschedulingApplied};
 pub use events::Events;
 pub use evict_policies::EvictPolicies;
 pub use interceptions::{Counted, Interceptions};
