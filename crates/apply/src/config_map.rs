@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, PostParams};
 use kube::{Client, Error};
 
-use crate::requests::{Failure, failure_of_write};
+use crate::requests::{Failure, RefusedWrite, failure_of_write};
 
 pub async fn write(
     client: &Client,
@@ -37,7 +37,7 @@ pub async fn write(
                 Err(Error::Api(status)) if is_empty && [403, 404].contains(&status.code) => Ok(()),
                 Err(Error::Api(status)) if status.code == 404 => {
                     let message = format!("there is no namespace {namespace}");
-                    Err(Failure::Refused { reason: "NoNamespace", message })
+                    Err(Failure::Refused { reason: RefusedWrite::NoNamespace, message })
                 }
                 Err(why) => Err(failure_of_write(why)),
             }

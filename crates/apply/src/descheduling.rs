@@ -1,7 +1,9 @@
 //! What becomes of a descheduler's plan: requests, evictions that go on in the background, withdrawals, and what is remembered.
 
+use std::collections::HashMap;
 use std::fmt;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::api::{Api, PostParams};
 use kube::core::Status;
@@ -15,13 +17,16 @@ use usher_api::{EvictionRequest, Refusal};
 use usher_client::requests::new_request;
 use usher_client::{Evicted, EvictionOptions, evict};
 use usher_decide::decision::limited;
-use usher_decide::snapshot::Request;
-use usher_descheduler::requester::{Asked, Memory, PodId, Way, Withdrawal};
-use usher_descheduler::{OwnerRef, PodRef, Policy, Proposal};
+use usher_decide::snapshot::{Key, Request};
+use usher_descheduler::requester::{AskOutcome, Effect, Memory, PodId, Way, Withdrawal};
+use usher_descheduler::{Asks, CarryOut, OwnerRef, Place, PodRef, Policy, Proposal};
 
 use crate::events::Events;
-use crate::requests::{Failure, failure_of, failure_of_write, tells_that_the_pod_has_gone};
+use crate::requests::{Failure, RefusedWrite, failure_of, failure_of_write, tells_that_the_pod_has_gone};
 use crate::{config_map, requesters, spans};
+
+/// So many pods are asked at a time.
+const AT_A_TIME: usize = 16;
 
 /// The name under which the descheduler's writes appear in `managedFields`.
 const FIELD_MANAGER: &str = "usher-descheduler";
@@ -32,6 +37,20 @@ pub struct Descheduling {
     client: Client,
     events: Events,
     name: DeschedulerName,
+}
+
+/// What came of a cycle.
+#[derive(Debug, Default)]
+pub struct DeschedulingApplied {
+    pub outcomes: Vec<(Proposal, Way, AskOutcome)>,
+    pub not_asked: Vec<Proposal>,
+    pub withdrawn: usize,
+    pub not_withdrawn: Vec<Key>,
+    pub saved: Option<Memory>,
+    /// There was something to do, which was not tried as it could not be remembered.
+    pub is_dropped: bool,
+    /// What failed first, other than for a change that is coming.
+    pub failure: Option<Failure>,
 }
 
 /// Which descheduler it is, by the namespace and name of its lease.
@@ -64,8 +83,66 @@ impl Descheduling {
         self.events.flush().await;
     }
 
+    /// Remembers, withdraws and asks, in this order; what fails on the way decides about what comes after it.
+    pub async fn carry_out(
+        &self,
+        effects: Vec<Effect>,
+        policy: &Policy,
+        places: &HashMap<Key, Place>,
+    ) -> DeschedulingApplied {
+        let mut applied = DeschedulingApplied::default();
+        let mut carry_out = CarryOut::new(policy.limits, places);
+        let mut asks = Vec::new();
+        for effect in effects {
+            let done = match effect {
+                Effect::Remember(memory) => {
+                    let done = self.remember(&memory).await;
+                    match &done {
+                        Ok(()) => applied.saved = Some(memory),
+                        Err(failure) => {
+                            let what = self.not_saved(failure);
+                            tracing::warn!(
+                                "{what}; nothing is withdrawn or asked that would have to be remembered"
+                            );
+                            carry_out.not_remembered();
+                        }
+                    }
+                    done
+                }
+                Effect::Withdraw { request, why, gives_place } if carry_out.may_withdraw() => {
+                    let done = self.withdraw(&request, why).await;
+                    match &done {
+                        Ok(()) => applied.withdrawn += 1,
+                        Err(failure) => {
+                            let why = in_words(failure);
+                            tracing::warn!(request = %request.key, "a request could not be withdrawn: {why}");
+                            carry_out.not_withdrawn(&request.key, gives_place);
+                            applied.not_withdrawn.push(request.key.clone());
+                        }
+                    }
+                    done
+                }
+                Effect::Withdraw { .. } => Ok(()),
+                Effect::Ask { proposal, by } => {
+                    asks.push((*proposal, by));
+                    Ok(())
+                }
+            };
+            // Somebody else has changed the request: the next cycle looks again.
+            let failure = done.err().filter(|failure| *failure != Failure::Outdated);
+            applied.failure = applied.failure.or(failure);
+        }
+        let Asks { asks, not_asked, is_dropped } = carry_out.asks(asks);
+        let asked = futures::stream::iter(asks).map(|(proposal, by)| async move {
+            let asked = self.ask(&proposal, by, policy).await;
+            (proposal, by, asked)
+        });
+        let outcomes = asked.buffered(AT_A_TIME).collect().await;
+        DeschedulingApplied { outcomes, not_asked, is_dropped, ..applied }
+    }
+
     /// Asks a pod to leave, and tells of it.
-    pub async fn ask(&self, proposal: &Proposal, by: Way, policy: &Policy) -> Asked {
+    pub async fn ask(&self, proposal: &Proposal, by: Way, policy: &Policy) -> AskOutcome {
         let pod = &proposal.pod;
         let reason = limited(format!("{}: {}", proposal.plugin, proposal.reason));
         let asked = match by {
@@ -82,7 +159,7 @@ impl Descheduling {
             log(proposal, by, asked);
         }
         match &asked {
-            Ok(Asked::Requested | Asked::Evicted | Asked::InBackground) => {
+            Ok(AskOutcome::Requested | AskOutcome::Evicted | AskOutcome::InBackground) => {
                 let message = format!("asked to leave {}: {reason}", pod.node);
                 if let Some(owner) = &proposal.owner {
                     let owner = owner_reference(owner, &pod.namespace);
@@ -103,7 +180,7 @@ impl Descheduling {
         asked.unwrap_or_else(|(asked, _)| asked)
     }
 
-    async fn request(&self, pod: &PodRef, reason: &str) -> Result<Asked, (Asked, String)> {
+    async fn request(&self, pod: &PodRef, reason: &str) -> Result<AskOutcome, (AskOutcome, String)> {
         let mut request = new_request(&pod.namespace, &pod.name, &pod.uid, &finalizer(), None);
         let annotations = [
             (DESCHEDULER_REASON_ANNOTATION.to_owned(), reason.to_owned()),
@@ -114,9 +191,9 @@ impl Descheduling {
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match requests.create(&parameters, &request).await {
-            Ok(_) => Ok(Asked::Requested),
-            Err(Error::Api(status)) if status.code == 409 => Ok(Asked::ByOthers),
-            Err(Error::Api(status)) if says_that_there_is_no_pod(&status) => Ok(Asked::Gone),
+            Ok(_) => Ok(AskOutcome::Requested),
+            Err(Error::Api(status)) if status.code == 409 => Ok(AskOutcome::ByOthers),
+            Err(Error::Api(status)) if says_that_there_is_no_pod(&status) => Ok(AskOutcome::Gone),
             Err(why) => Err(not_asked(why)),
         }
     }
@@ -126,20 +203,22 @@ impl Descheduling {
         pod: &PodRef,
         in_background: bool,
         policy: &Policy,
-    ) -> Result<Asked, (Asked, String)> {
+    ) -> Result<AskOutcome, (AskOutcome, String)> {
         // The pod's own grace period holds, whatever the policy says.
         let options = EvictionOptions::default();
         match evict(self.client.clone(), &pod.namespace, &pod.name, &pod.uid, options).await {
-            Ok(Evicted::Accepted) => Ok(Asked::Evicted),
-            Ok(Evicted::Gone) => Ok(Asked::Gone),
-            Ok(Evicted::Refused(refusal)) if in_background && is_promise(&refusal, policy) => {
-                Ok(Asked::InBackground)
+            Ok(Evicted::Accepted) => Ok(AskOutcome::Evicted),
+            Ok(Evicted::Gone) => Ok(AskOutcome::Gone),
+            Ok(Evicted::Refused(refusal)) => {
+                match (AskOutcome::of_refusal(&refusal, in_background, policy), refusal) {
+                    (AskOutcome::InBackground, _) => Ok(AskOutcome::InBackground),
+                    (outcome @ AskOutcome::Unknown, Refusal::Server { message, .. }) => {
+                        Err((outcome, message))
+                    }
+                    (outcome, refusal) => Err((outcome, refusal.to_string())),
+                }
             }
-            // It may have been evicted all the same.
-            Ok(Evicted::Refused(Refusal::Server { code: 500.., message })) => Err((Asked::Unknown, message)),
-            Ok(Evicted::Refused(refusal) | Evicted::Conflict(refusal)) => {
-                Err((Asked::Refused, refusal.to_string()))
-            }
+            Ok(Evicted::Conflict(refusal)) => Err((AskOutcome::Refused, refusal.to_string())),
             Err(why) => Err(not_asked(why)),
         }
     }
@@ -184,7 +263,7 @@ impl Descheduling {
     /// That it was not saved, and what to do about it.
     pub fn not_saved(&self, failure: &Failure) -> String {
         let advice = match failure {
-            Failure::Refused { reason: "NotAllowed", .. } => {
+            Failure::Refused { reason: RefusedWrite::NotAllowed, .. } => {
                 "; let the descheduler create and update it, as the role in deploy/descheduler/role.yaml does"
             }
             _ => "",
@@ -220,33 +299,23 @@ pub fn in_words(failure: &Failure) -> String {
 }
 
 /// A line for each pod that was asked, or would have been if somebody had not been faster.
-fn log(proposal: &Proposal, by: Way, asked: &Asked) {
+fn log(proposal: &Proposal, by: Way, asked: &AskOutcome) {
     let (namespace, pod, node) = (&proposal.pod.namespace, &proposal.pod.name, &proposal.pod.node);
     let (plugin, profile, reason) = (proposal.plugin, &proposal.profile, &proposal.reason);
     // A request has the name of its pod's UID.
     let request = matches!(by, Way::Request).then_some(proposal.pod.uid.as_str());
     let what = match asked {
-        Asked::Requested => "asked to leave by an EvictionRequest",
-        Asked::ByOthers => "asked to leave already by an EvictionRequest of somebody else",
-        Asked::Evicted => "evicted by the eviction API",
-        Asked::InBackground => "evicted by the eviction API, and is moved in the background",
-        Asked::Gone | Asked::Refused | Asked::Unknown => return,
+        AskOutcome::Requested => "asked to leave by an EvictionRequest",
+        AskOutcome::ByOthers => "asked to leave already by an EvictionRequest of somebody else",
+        AskOutcome::Evicted => "evicted by the eviction API",
+        AskOutcome::InBackground => "evicted by the eviction API, and is moved in the background",
+        AskOutcome::Gone | AskOutcome::Refused | AskOutcome::Unknown => return,
     };
     tracing::info!(namespace, pod, node, %plugin, profile, %reason, request, "{what}");
 }
 
 fn finalizer() -> String {
     format!("{REQUESTER_FINALIZER_PREFIX}{DESCHEDULER_REQUESTER}")
-}
-
-const DENIED: &str = " denied the request: ";
-
-/// The refusal says that the eviction goes on in the background: with the code that asks to come back later, and in words that are known.
-fn is_promise(refusal: &Refusal, policy: &Policy) -> bool {
-    let Refusal::Webhook { code: 429, message } = refusal else { return false };
-    // The server says which webhook it was first.
-    let said = message.split_once(DENIED).map_or(message.as_str(), |(_, said)| said);
-    policy.eviction_message_prefixes.iter().any(|prefix| said.starts_with(prefix.as_str()))
 }
 
 /// It is the pod that is not there. Otherwise it is the namespace, or the cluster does not know eviction requests.
@@ -256,11 +325,12 @@ fn says_that_there_is_no_pod(status: &Status) -> bool {
 }
 
 /// Why a pod was not asked, and whether it may have been all the same.
-fn not_asked(why: Error) -> (Asked, String) {
-    let asked = match &why {
-        Error::Api(status) if status.code < 500 => Asked::Refused,
-        _ => Asked::Unknown,
+fn not_asked(why: Error) -> (AskOutcome, String) {
+    let code = match &why {
+        Error::Api(status) => Some(status.code),
+        _ => None,
     };
+    let asked = AskOutcome::of_failure(code);
     let why = match why {
         Error::Api(status) if status.code == 404 => return (asked, limited(status.message.clone())),
         why => failure_of_write(why),

@@ -29,25 +29,11 @@ fn only_who_says_that_there_is_no_pod_tells_that_it_is_gone() {
     ] {
         assert!(!says_that_there_is_no_pod(&status(other.clone())), "{other}");
         let (asked, why) = not_asked(Error::Api(Box::new(status(other))));
-        assert!(asked == Asked::Refused && why == "no such thing", "it is told, and tried later and later");
+        assert!(
+            asked == AskOutcome::Refused && why == "no such thing",
+            "it is told, and tried later and later"
+        );
     }
-}
-
-#[test]
-fn only_a_refusal_with_a_known_text_is_a_promise() {
-    let policy = Policy::read(
-        "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nevictionMessagePrefixes: [Migration begun]\n",
-    )
-    .unwrap();
-    let webhook_with = |code: u16, text: &str| Refusal::Webhook {
-        code,
-        message: format!("admission webhook \"v.example.com\" denied the request: {text}"),
-    };
-    let webhook = |text: &str| webhook_with(429, text);
-    assert!(is_promise(&webhook("Migration begun for vm-1"), &policy));
-    assert!(!is_promise(&webhook("no Migration begun"), &policy));
-    assert!(!is_promise(&webhook_with(403, "Migration begun, and may not be"), &policy));
-    assert!(!is_promise(&Refusal::Budget { message: "Migration begun".to_owned() }, &policy));
 }
 
 /// The lines of the log, each with its level and fields.
@@ -154,10 +140,10 @@ async fn what_cannot_be_saved_is_told_in_a_sentence() {
     let refused = |reason| Failure::Refused { reason, message: "configmaps is forbidden".to_owned() };
     for (failure, why) in [
         (
-            refused("NotAllowed"),
+            refused(RefusedWrite::NotAllowed),
             "configmaps is forbidden; let the descheduler create and update it, as the role in deploy/descheduler/role.yaml does",
         ),
-        (refused("NoNamespace"), "configmaps is forbidden"),
+        (refused(RefusedWrite::NoNamespace), "configmaps is forbidden"),
         (Failure::Later("the server did not answer".to_owned()), "the server did not answer"),
         (Failure::Outdated, "it has changed meanwhile, or is gone"),
     ] {

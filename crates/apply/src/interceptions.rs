@@ -28,7 +28,7 @@ use usher_decide::snapshot::{
 
 use crate::config_map;
 use crate::events::Events;
-use crate::requests::{Failure, failure_of_write, is_gone};
+use crate::requests::{Failure, RefusedWrite, failure_of_write, is_gone};
 use crate::spans;
 use crate::written::{Written, precondition};
 use usher_client::{Clock, Evicted, EvictionOptions, delete_pod, evict};
@@ -98,9 +98,9 @@ impl Interceptions {
                 let span = spans::work("write ConfigMap", &self.namespace, HELD_NODES_CONFIG_MAP);
                 self.hold_nodes(data).instrument(span).await
             }
-            Effect::Prefer { pod, cost } => {
+            Effect::Prefer { pod, cost, before } => {
                 let span = spans::work("mark Pod", &pod.key.namespace, &pod.key.name);
-                self.prefer(pod, *cost).instrument(span).await
+                self.prefer(pod, cost.as_deref(), before.as_deref()).instrument(span).await
             }
             Effect::Resize { deployment, replicas, surge } => {
                 let span = spans::work("scale Deployment", &deployment.key.namespace, &deployment.key.name);
@@ -212,17 +212,7 @@ impl Interceptions {
         Ok(Ok(()))
     }
 
-    /// The cost that its owner gave it is kept beside the new one.
-    async fn prefer(&self, pod: &Pod, cost: Option<i32>) -> Result<(), Failure> {
-        // What is there may be a mark of ours, or what its owner has written since.
-        let own = match pod.preferred().filter(|preferred| preferred.is_mark()) {
-            Some(marked) => marked.before.as_deref(),
-            None => pod.deletion_cost(),
-        };
-        let (cost, before) = match cost {
-            Some(cost) => (Some(cost.to_string()), Some(own.unwrap_or_default().to_owned())),
-            None => (own.map(str::to_owned), None),
-        };
+    async fn prefer(&self, pod: &Pod, cost: Option<&str>, before: Option<&str>) -> Result<(), Failure> {
         let patch = json!({"metadata": {
             "uid": &*pod.uid,
             "annotations": {POD_DELETION_COST_ANNOTATION: cost, DELETION_COST_BEFORE_ANNOTATION: before},
@@ -285,9 +275,9 @@ impl Interceptions {
             Ok(Evicted::Conflict(_)) => Err(Failure::Outdated),
             Ok(Evicted::Refused(
                 Refusal::NotAllowed { message } | Refusal::Webhook { code: 400..=403 | 422, message },
-            )) => Err(Failure::Refused { reason: "NotAllowed", message: limited(message) }),
+            )) => Err(Failure::Refused { reason: RefusedWrite::NotAllowed, message: limited(message) }),
             Ok(Evicted::Refused(Refusal::Server { code: 400 | 413 | 422, message })) => {
-                Err(Failure::Refused { reason: "Invalid", message: limited(message) })
+                Err(Failure::Refused { reason: RefusedWrite::Invalid, message: limited(message) })
             }
             Ok(Evicted::Refused(refusal)) => Err(Failure::Later(refusal.reason().as_str().to_owned())),
             Err(why) => Err(failure_of_write(why)),

@@ -26,10 +26,10 @@ mod status;
 pub mod usage;
 mod written;
 
-pub use descheduling::{DeschedulerName, Descheduling};
+pub use descheduling::{DeschedulerName, Descheduling, DeschedulingApplied};
 pub use events::Events;
 pub use evict_policies::EvictPolicies;
 pub use interceptions::{Counted, Interceptions};
 pub use maintenances::Maintenances;
-pub use requests::{Failure, RequestApplied, Requests};
+pub use requests::{Failure, RefusedWrite, RequestApplied, Requests};
 pub use usher_client::{Clock, kind_of, kubeconfig};

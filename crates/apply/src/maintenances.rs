@@ -21,10 +21,10 @@ use usher_decide::admission::Rule;
 use usher_decide::decision::limited;
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
 use usher_decide::maintenance::pods;
-use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, Request};
+use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Owner, Pod, Request};
 
 use crate::events::Events;
-use crate::requests::{Failure, breaks_only, failure_of, failure_of_write, remember};
+use crate::requests::{Failure, RefusedWrite, breaks_only, failure_of, failure_of_write, remember};
 use crate::{requesters, spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.
@@ -47,11 +47,13 @@ pub struct Maintenances {
 pub struct MaintenanceApplied<T> {
     pub fresh: Option<T>,
     pub failure: Option<Failure>,
+    /// The server has taken the status of a maintenance, whatever failed after it.
+    pub status_taken: bool,
 }
 
 impl<T> MaintenanceApplied<T> {
     fn of(result: Result<(), Failure>, fresh: Option<T>) -> Self {
-        Self { fresh, failure: result.err() }
+        Self { fresh, failure: result.err(), status_taken: false }
     }
 }
 
@@ -66,7 +68,7 @@ impl Maintenances {
         effects: &[Effect],
     ) -> MaintenanceApplied<Maintenance> {
         let mut version = maintenance.resource_version.clone();
-        let mut fresh = None;
+        let (mut fresh, mut status_taken) = (None, false);
         for effect in effects {
             let done = match effect {
                 Effect::AddFinalizer => {
@@ -97,11 +99,19 @@ impl Maintenances {
                 }
             };
             match done {
-                Ok(written) => fresh = written.read().ok().map(Maintenance::from),
-                Err(failure) => return MaintenanceApplied::of(Err(failure), fresh),
+                Ok(written) => {
+                    status_taken |= matches!(effect, Effect::WriteStatus(_));
+                    fresh = written.read().ok().map(Maintenance::from);
+                }
+                Err(failure) => {
+                    return MaintenanceApplied {
+                        status_taken,
+                        ..MaintenanceApplied::of(Err(failure), fresh)
+                    };
+                }
             }
         }
-        MaintenanceApplied::of(Ok(()), fresh)
+        MaintenanceApplied { status_taken, ..MaintenanceApplied::of(Ok(()), fresh) }
     }
 
     async fn set(
@@ -148,7 +158,7 @@ impl Maintenances {
                     let annotations = json!({
                         NODE_HELD_BY_ANNOTATION: names.join(","),
                         NODE_WAS_UNSCHEDULABLE_ANNOTATION: was_unschedulable.to_string(),
-                        NODE_PHASE_ANNOTATION: phase,
+                        NODE_PHASE_ANNOTATION: phase.name(),
                     });
                     self.mark(node, &mut version, &annotations, Some(true)).await
                 }
@@ -174,7 +184,7 @@ impl Maintenances {
                 Err(failure) => {
                     if let Failure::Refused { reason, message } = &failure {
                         let notice =
-                            refused("NodeNotWritten", reason, &format!("node {}", node.name), message);
+                            refused("NodeNotWritten", *reason, &format!("node {}", node.name), message);
                         self.tell(node_reference(node), &notice);
                         self.tell_maintenances(holders, &notice);
                     }
@@ -252,14 +262,15 @@ impl Maintenances {
             let call = match effect {
                 PodEffect::Request => "create EvictionRequest",
                 PodEffect::Join | PodEffect::Withdraw => "write finalizers of EvictionRequest",
-                PodEffect::TellThatPodsComeBack => "tell that pods come back",
+                // Events are written by somebody else, later.
+                PodEffect::TellWorkload(..) => "tell workload",
             };
             let span = spans::about_pod(call, &pod.key, &pod.uid);
-            let done = self.about_pod(pod, request, *effect, holders).instrument(span.clone()).await;
+            let done = self.about_pod(pod, request, effect).instrument(span.clone()).await;
             spans::end(&span, &done);
             if let Err(Failure::Refused { reason, message }) = &done {
                 let what = format!("eviction requests in namespace {}", pod.key.namespace);
-                let notice = refused("EvictionRequestNotWritten", reason, &what, message);
+                let notice = refused("EvictionRequestNotWritten", *reason, &what, message);
                 self.tell(pod_reference(pod), &notice);
                 self.tell_maintenances(holders, &notice);
             }
@@ -272,8 +283,7 @@ impl Maintenances {
         &self,
         pod: &Pod,
         request: Option<&Request>,
-        effect: PodEffect,
-        holders: &Holders,
+        effect: &PodEffect,
     ) -> Result<(), Failure> {
         match (effect, request) {
             (PodEffect::Request, _) => self.create(pod).await,
@@ -287,8 +297,9 @@ impl Maintenances {
                 withdrawn.map_err(failure_of_write)
             }
             (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
-            (PodEffect::TellThatPodsComeBack, _) => {
-                self.tell_that_pods_come_back(pod, holders);
+            (PodEffect::TellWorkload(workload, notice), _) => {
+                self.tell(workload_reference(workload, &pod.key.namespace), notice);
+                self.tell_maintenances(&notice.maintenances, notice);
                 Ok(())
             }
         }
@@ -308,27 +319,6 @@ impl Maintenances {
         created.map(drop).map_err(failure_of_write)
     }
 
-    /// Pods come to a node which others like them were asked to leave, and are asked later each time.
-    fn tell_that_pods_come_back(&self, pod: &Pod, holders: &Holders) {
-        let Some(owner) = &pod.owner else { return };
-        let message = format!(
-            "pods of {} {}/{} come back to node {}, which is under maintenance, and are asked to leave later each time: see whether their \
-             template names the node or tolerates node.kubernetes.io/unschedulable",
-            owner.kind, pod.key.namespace, owner.name, pod.node
-        );
-        let notice = Notice::warning("PodsComeBack", message);
-        let workload = ObjectReference {
-            api_version: Some(owner.api_version.to_string()),
-            kind: Some(owner.kind.to_string()),
-            name: Some(owner.name.to_string()),
-            uid: Some(owner.uid.to_string()),
-            namespace: Some(pod.key.namespace.to_string()),
-            ..ObjectReference::default()
-        };
-        self.tell(workload, &notice);
-        self.tell_maintenances(holders, &notice);
-    }
-
     fn tell_maintenances(&self, maintenances: &Holders, notice: &Notice) {
         for (name, uid) in maintenances {
             self.tell(maintenance_reference(name, uid), notice);
@@ -346,9 +336,9 @@ fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
     let kube::Error::Api(status) = why else { return None };
     let is_too_large = || TOO_LARGE.iter().any(|words| status.message.contains(words));
     let reason = match status.code {
-        413 => "StatusTooLarge",
-        500 if is_too_large() => "StatusTooLarge",
-        403 | 422 => "StatusRefused",
+        413 => RefusedWrite::StatusTooLarge,
+        500 if is_too_large() => RefusedWrite::StatusTooLarge,
+        403 | 422 => RefusedWrite::StatusRefused,
         _ => return None,
     };
     // An answer may repeat what was sent.
@@ -356,12 +346,17 @@ fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
 }
 
 /// The server does not take `what`, and says why.
-fn refused(told: &'static str, reason: &str, what: &str, message: &str) -> Notice {
+fn refused(told: &'static str, reason: RefusedWrite, what: &str, message: &str) -> Notice {
     let advice = match reason {
-        "NotAllowed" => {
+        RefusedWrite::NotAllowed => {
             "see whether Usher's account has its roles (deploy/), and whether a quota or a policy refuses it"
         }
-        _ => "see whether the definitions are those of this version, and whether a policy refuses it",
+        RefusedWrite::Invalid
+        | RefusedWrite::NoNamespace
+        | RefusedWrite::StatusTooLarge
+        | RefusedWrite::StatusRefused => {
+            "see whether the definitions are those of this version, and whether a policy refuses it"
+        }
     };
     let message = limited(format!("the API server refuses what Usher writes of {what}: {message}; {advice}"));
     Notice::warning(told, message)
@@ -395,6 +390,17 @@ fn pod_reference(pod: &Pod) -> ObjectReference {
     }
 }
 
+fn workload_reference(workload: &Owner, namespace: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(workload.api_version.to_string()),
+        kind: Some(workload.kind.to_string()),
+        name: Some(workload.name.to_string()),
+        uid: Some(workload.uid.to_string()),
+        namespace: Some(namespace.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
 fn node_reference(node: &Node) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".into()),
@@ -412,26 +418,30 @@ mod tests {
     #[test]
     fn what_the_server_will_never_take_is_told_from_what_it_could_not_do_now() {
         let rows = [
-            (413, "Request entity too large: limit is 3145728", Some("StatusTooLarge")),
-            (500, "etcdserver: request is too large", Some("StatusTooLarge")),
+            (413, "Request entity too large: limit is 3145728", Some(RefusedWrite::StatusTooLarge)),
+            (500, "etcdserver: request is too large", Some(RefusedWrite::StatusTooLarge)),
             (
                 500,
                 "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2100000 vs. 2097152)",
-                Some("StatusTooLarge"),
+                Some(RefusedWrite::StatusTooLarge),
             ),
-            (422, "NodeMaintenance \"m\" is invalid: status.nodes: Invalid value", Some("StatusRefused")),
+            (
+                422,
+                "NodeMaintenance \"m\" is invalid: status.nodes: Invalid value",
+                Some(RefusedWrite::StatusRefused),
+            ),
             (500, "etcdserver: request timed out", None),
             (409, "the object has been modified", None),
-            (403, "forbidden", Some("StatusRefused")),
+            (403, "forbidden", Some(RefusedWrite::StatusRefused)),
             (401, "unauthorized", None),
         ];
         for (code, message, wanted) in rows {
             let status =
                 kube::core::Status { code, message: message.to_string(), ..kube::core::Status::default() };
             let found = refusal_of_write(&kube::Error::Api(Box::new(status)));
-            let reason = found.as_ref().map(|failure| match failure {
-                Failure::Refused { reason, .. } => *reason,
-                _ => "",
+            let reason = found.map(|failure| match failure {
+                Failure::Refused { reason, .. } => reason,
+                other => panic!("{other:?}"),
             });
             assert_eq!(reason, wanted, "{code} {message}");
         }

@@ -54,11 +54,38 @@ pub enum Failure {
     /// What was to be made has the name of something else.
     NameTaken,
     /// The server does not take what was written, and will not the next time: too large, or not valid.
-    Refused {
-        /// One word, for machines.
-        reason: &'static str,
-        message: String,
-    },
+    Refused { reason: RefusedWrite, message: String },
+}
+
+/// Why the server does not take what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusedWrite {
+    /// Our account may not, or an admission policy denies it.
+    NotAllowed,
+    /// It breaks a rule of the API, or is too large.
+    Invalid,
+    /// What was to be written into it has no namespace.
+    NoNamespace,
+    /// A status of a maintenance that etcd does not take.
+    StatusTooLarge,
+    /// A status of a maintenance that is not allowed, or not valid.
+    StatusRefused,
+}
+
+impl RefusedWrite {
+    /// Those of a status of a maintenance.
+    pub const OF_STATUS: [Self; 2] = [Self::StatusTooLarge, Self::StatusRefused];
+
+    /// One word, for machines.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "NotAllowed",
+            Self::Invalid => "Invalid",
+            Self::NoNamespace => "NoNamespace",
+            Self::StatusTooLarge => "StatusTooLarge",
+            Self::StatusRefused => "StatusRefused",
+        }
+    }
 }
 
 impl Failure {
@@ -69,7 +96,7 @@ impl Failure {
             Self::Later(_) => "Server",
             Self::Panicked => "Panicked",
             Self::NameTaken => "NameTaken",
-            Self::Refused { reason, .. } => reason,
+            Self::Refused { reason, .. } => reason.as_str(),
         }
     }
 }
@@ -95,7 +122,7 @@ impl Requests {
             spans::end(&span, &done);
             if let Err(failure) = done {
                 if let Failure::Refused { reason, message } = &failure {
-                    self.events.tell(request, pod, &refused_write(reason, message));
+                    self.events.tell(request, pod, &refused_write(*reason, message));
                 }
                 outcome.failure = Some(failure);
                 return outcome;
@@ -129,7 +156,7 @@ impl Requests {
             Effect::WriteStatus(status) => self.write_status(request, version, status).await,
             Effect::Delete => self.delete(request, version).await,
             Effect::KeepFinalizers(names) => self.keep_finalizers(request, version, names).await,
-            Effect::Tell(notice) => {
+            Effect::Tell(notice) | Effect::TellOfWithdrawal(notice) => {
                 self.events.tell(request, pod, notice);
                 Ok(())
             }
@@ -273,7 +300,7 @@ fn span_of(effect: &Effect, request: &Request) -> Span {
         Effect::Delete => "delete EvictionRequest",
         Effect::KeepFinalizers(_) => "write finalizers of EvictionRequest",
         // Events are written by somebody else, later.
-        Effect::Tell(_) => return Span::none(),
+        Effect::Tell(_) | Effect::TellOfWithdrawal(_) => return Span::none(),
     };
     spans::about_request(call, request)
 }
@@ -300,8 +327,8 @@ pub(crate) fn failure_of_write(why: Error) -> Failure {
         return Failure::Outdated;
     }
     let reason = match status.code {
-        401 | 403 => "NotAllowed",
-        400 | 413 | 422 => "Invalid",
+        401 | 403 => RefusedWrite::NotAllowed,
+        400 | 413 | 422 => RefusedWrite::Invalid,
         _ => return failure_of(Error::Api(status)),
     };
     Failure::Refused { reason, message: limited(status.message.clone()) }
@@ -319,12 +346,17 @@ pub(crate) fn breaks_only(status: &Status, rules: &[Rule]) -> bool {
     !causes.is_empty() && causes.iter().all(|cause| is_one(&cause.reason))
 }
 
-fn refused_write(reason: &str, message: &str) -> Notice {
+fn refused_write(reason: RefusedWrite, message: &str) -> Notice {
     let advice = match reason {
-        "NotAllowed" => {
+        RefusedWrite::NotAllowed => {
             "give Usher's account its roles back (deploy/), and see whether an admission policy refuses it"
         }
-        _ => "see whether the definitions are those of this version, and who else writes this request",
+        RefusedWrite::Invalid
+        | RefusedWrite::NoNamespace
+        | RefusedWrite::StatusTooLarge
+        | RefusedWrite::StatusRefused => {
+            "see whether the definitions are those of this version, and who else writes this request"
+        }
     };
     Notice {
         about: &[About::Request, About::Pod],
@@ -361,11 +393,13 @@ mod tests {
         };
         assert_eq!(answered(409), Failure::Outdated);
         assert!(matches!(answered(500), Failure::Later(_)));
-        for (code, reason, advice) in [(403, "NotAllowed", "its roles back"), (422, "Invalid", "definitions")]
+        for (code, wanted, advice) in
+            [(403, RefusedWrite::NotAllowed, "its roles back"), (422, RefusedWrite::Invalid, "definitions")]
         {
             let failure = answered(code);
-            assert_eq!(failure.reason(), reason);
+            assert_eq!(failure.reason(), wanted.as_str());
             let Failure::Refused { reason, message } = failure else { panic!("{code}") };
+            assert_eq!(reason, wanted);
             let told = refused_write(reason, &message);
             assert!(told.is_warning && told.message.contains(advice), "{}", told.message);
         }

@@ -15,6 +15,7 @@ pub use usher_decide::evict_policy::{Options, TIMEOUT};
 use usher_decide::snapshot::{Key, Namespace, Pod, Request, TaintedNode, TaintedNodeOnWire};
 
 use crate::feeds::Feeds;
+use crate::listed::Listed;
 use crate::observer::{Nobody, QueueObserver};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
@@ -53,7 +54,7 @@ pub fn run_until<S: Future<Output = ()>>(
         apply: EvictPolicies::new(client, events_of, clock.clone(), options.interceptors_limit),
         observer,
         index: Index::new(options, interceptors),
-        listed: [false; 4],
+        listed: Listed::out_of(events.len()),
     };
     reconcile::run(controller, events, clock, stop)
 }
@@ -75,12 +76,23 @@ enum Event {
     Node(WatchEvent<TaintedNode, Arc<str>>),
 }
 
+impl Event {
+    /// Of which kind it is, and whether it ends a list of that.
+    fn listed(&self) -> (&'static str, bool) {
+        match self {
+            Self::Pod(event) => ("pods", event.is_listed()),
+            Self::Request(event) => ("requests", event.is_listed()),
+            Self::Namespace(event) => ("namespaces", event.is_listed()),
+            Self::Node(event) => ("nodes", event.is_listed()),
+        }
+    }
+}
+
 struct Controller {
     apply: EvictPolicies,
     observer: Box<dyn Observer>,
     index: Index,
-    /// What there is of each kind has been told.
-    listed: [bool; 4],
+    listed: Listed,
 }
 
 impl Reconciler for Controller {
@@ -90,29 +102,18 @@ impl Reconciler for Controller {
     type Done = (Vec<Effect>, Option<(Effect, Failure)>);
 
     fn observe(&mut self, event: Event, _: Timestamp) {
-        let [pods, requests, namespaces, nodes] = &mut self.listed;
+        let (kind, is_listed) = event.listed();
+        self.listed.observe(kind, is_listed);
         match event {
-            Event::Pod(event) => {
-                *pods |= event.is_listed();
-                self.index.pods_changed(event);
-            }
-            Event::Request(event) => {
-                *requests |= event.is_listed();
-                self.index.requests_changed(event);
-            }
-            Event::Namespace(event) => {
-                *namespaces |= event.is_listed();
-                self.index.namespaces_changed(event);
-            }
-            Event::Node(event) => {
-                *nodes |= event.is_listed();
-                self.index.nodes_changed(event);
-            }
+            Event::Pod(event) => self.index.pods_changed(event),
+            Event::Request(event) => self.index.requests_changed(event),
+            Event::Namespace(event) => self.index.namespaces_changed(event),
+            Event::Node(event) => self.index.nodes_changed(event),
         }
     }
 
     fn has_synced(&self) -> bool {
-        self.listed == [true; 4]
+        self.listed.is_complete()
     }
 
     fn pending(&mut self, _: Timestamp) -> Pending<Key> {
@@ -157,16 +158,6 @@ impl Reconciler for Controller {
             self.observer.fell_back();
         }
         failed.map_or(Ok(()), |(_, failure)| Err(failure))
-    }
-
-    fn tell_failure(&mut self, key: &Key, failure: &Failure) {
-        match failure {
-            Failure::Later(why) => tracing::warn!(pod = %key, why, "the server could not be written to"),
-            Failure::Refused { reason, .. } => {
-                tracing::error!(pod = %key, reason, "the server refuses what is written");
-            }
-            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
-        }
     }
 
     fn observer(&mut self) -> &mut dyn QueueObserver {

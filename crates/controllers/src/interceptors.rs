@@ -1,7 +1,6 @@
 //! The bundled interceptors, each a controller of its own on the shared watches: [`usher_decide::interceptors`] holds what they know and
 //! decides, and [`usher_apply::Interceptions`] carries it out.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::stream::SelectAll;
@@ -22,6 +21,7 @@ use usher_decide::snapshot::{
 };
 
 use crate::feeds::Feeds;
+use crate::listed::Listed;
 use crate::observer::{Nobody, QueueObserver};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{EventStream, watch_if_allowed};
@@ -92,7 +92,7 @@ pub fn run_until<S: Future<Output = ()>>(
     };
     let apply = apply(client, &clock, namespace);
     let controller =
-        Controller { apply, observer, which, interceptor, kinds: streams.len(), listed: BTreeSet::new() };
+        Controller { apply, observer, which, interceptor, listed: Listed::out_of(streams.len()) };
     let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
     reconcile::run(controller, events, clock, stop)
 }
@@ -114,8 +114,7 @@ pub fn release_held_until<S: Future<Output = ()>>(
         observer,
         which: BundledInterceptor::DaemonSet,
         interceptor: Box::new(DaemonSets::switched_off()),
-        kinds: streams.len(),
-        listed: BTreeSet::new(),
+        listed: Listed::out_of(streams.len()),
     };
     reconcile::run(controller, futures::stream::select_all(streams), clock, stop)
 }
@@ -130,10 +129,7 @@ struct Controller {
     observer: Box<dyn Observer>,
     which: BundledInterceptor,
     interceptor: Box<dyn WorkloadInterceptor>,
-    /// So many kinds are watched.
-    kinds: usize,
-    /// What there is of these has been told.
-    listed: BTreeSet<&'static str>,
+    listed: Listed,
 }
 
 /// What came of the effects.
@@ -149,14 +145,13 @@ impl Reconciler for Controller {
 
     fn observe(&mut self, event: Event, now: Timestamp) {
         // Of what must not be read there is nothing to wait for.
-        if event.is_listed() || matches!(event, Event::NotAllowed(_)) {
-            self.listed.insert(event.plural());
-        }
+        let is_listed = event.is_listed() || matches!(event, Event::NotAllowed(_));
+        self.listed.observe(event.plural(), is_listed);
         self.interceptor.observe(event, now);
     }
 
     fn has_synced(&self) -> bool {
-        self.listed.len() == self.kinds
+        self.listed.is_complete()
     }
 
     fn pending(&mut self, _: Timestamp) -> Pending<Item> {
@@ -227,16 +222,6 @@ impl Reconciler for Controller {
             self.interceptor.carried_out(effect, outcome, now);
         }
         done.failure.map_or(Ok(()), Err)
-    }
-
-    fn tell_failure(&mut self, item: &Item, failure: &Failure) {
-        match failure {
-            Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
-            Failure::Refused { reason, .. } => {
-                tracing::error!(?item, reason, "the server refuses what is written")
-            }
-            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
-        }
     }
 
     fn observer(&mut self) -> &mut dyn QueueObserver {

@@ -24,6 +24,7 @@ mod guard;
 pub mod interceptors;
 mod intern;
 pub mod leader;
+mod listed;
 pub mod maintenance;
 pub mod metrics;
 pub mod observer;

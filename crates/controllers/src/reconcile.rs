@@ -49,7 +49,16 @@ pub trait Reconciler: Send {
     fn finish(&mut self, item: &Self::Item, done: Self::Done, now: Timestamp) -> Result<(), Failure>;
 
     /// A failure that is worth a line in the log.
-    fn tell_failure(&mut self, item: &Self::Item, failure: &Failure);
+    fn tell_failure(&mut self, item: &Self::Item, failure: &Failure) {
+        match failure {
+            Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
+            // Its words are where people look, in an event or a condition; they may repeat what logs must not hold.
+            Failure::Refused { reason, .. } => {
+                tracing::error!(?item, reason = reason.as_str(), "the server refuses what is written");
+            }
+            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
+        }
+    }
 
     fn observer(&mut self) -> &mut dyn QueueObserver;
 

@@ -53,6 +53,8 @@ pub enum Effect {
     KeepFinalizers(Vec<String>),
     /// Tell people.
     Tell(Notice),
+    /// Tell people that somebody stopped asking and was taken off: such withdrawals are counted.
+    TellOfWithdrawal(Notice),
 }
 
 /// Whom an event is about. All of them carry the same text.

@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::plan::{OwnerRef, PodRef, Proposal};
-    use crate::requester::{Asked, Options, PodId, Requester};
+    use crate::requester::{AskOutcome, Options, PodId, Requester};
     use crate::testing::{cluster, node, now, pod, policy};
 
     /// What has become of the pod that was asked.
@@ -190,7 +190,7 @@ mod tests {
         let plan = crate::Plan { proposals: vec![proposal()], ..crate::Plan::default() };
         first.in_progress(now());
         first.decide(&plan, now());
-        first.asked(&proposal(), &Asked::Requested, now());
+        first.asked(&proposal(), &AskOutcome::Requested, now());
         first.unsaved().unwrap()
     }
 

@@ -12,13 +12,13 @@ use crate::{Cluster, PodRef};
 #[derive(Debug, Clone, Default)]
 pub struct InProgress {
     /// By namespace, name and UID: another pod of that name is another pod.
-    pods: BTreeMap<(String, String, String), Asked>,
+    pods: BTreeMap<(String, String, String), LeavingPod>,
     /// Pods that were asked in the same cycle before it went on with others.
     asked_in_cycle: Vec<PodRef>,
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct LeavingPod {
     pub by: Vec<String>,
     /// Since when it is leaving: what came later may be its replacement.
     pub since: Option<Timestamp>,
@@ -71,11 +71,11 @@ impl InProgress {
     }
 
     /// Namespace, name and UID of each pod, and what is known of it.
-    pub(crate) fn pods(&self) -> impl Iterator<Item = (&str, &str, &str, &Asked)> {
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (&str, &str, &str, &LeavingPod)> {
         self.pods.iter().map(|((namespace, name, uid), asked)| (&**namespace, &**name, &**uid, asked))
     }
 
-    fn entry(&mut self, namespace: &str, name: &str, uid: &str) -> &mut Asked {
+    fn entry(&mut self, namespace: &str, name: &str, uid: &str) -> &mut LeavingPod {
         self.pods.entry((namespace.to_owned(), name.to_owned(), uid.to_owned())).or_default()
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Cluster;
 use crate::policy::{PluginName, Policy};
-use crate::requester::{Asked, PodId, Requester};
+use crate::requester::{AskOutcome, PodId, Requester};
 use crate::testing::{cluster, node, now, plan_of, pod, policy, policy_with, proposed};
 
 fn leaving(pods: &[&str]) -> InProgress {
@@ -67,9 +67,9 @@ fn pods_that_were_asked_in_a_cycle_and_have_gone_keep_their_places_while_it_goes
             for proposal in &plan.proposals {
                 let pod = &proposal.pod;
                 if refused.contains(&&*pod.name) {
-                    requester.asked(proposal, &Asked::Refused, now());
+                    requester.asked(proposal, &AskOutcome::Refused, now());
                 } else {
-                    requester.asked(proposal, &Asked::Evicted, now());
+                    requester.asked(proposal, &AskOutcome::Evicted, now());
                     cluster.remove_pod(&pod.namespace, &pod.name);
                     requester.pod_gone(&PodId::from(pod), now());
                 }
@@ -506,7 +506,7 @@ mod loops {
                     }
                     Effect::Ask { proposal, .. } => {
                         self.asked.push(second);
-                        self.requester.asked(&proposal, &Asked::Evicted, at(second));
+                        self.requester.asked(&proposal, &AskOutcome::Evicted, at(second));
                         self.end(&proposal.pod.name, second);
                     }
                     Effect::Withdraw { .. } => unreachable!("there are no requests"),

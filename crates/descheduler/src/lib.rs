@@ -11,7 +11,9 @@
 //! - `evictor`: the filters that every proposal passes.
 //! - `plugins`: one file for each plugin.
 //! - [`requester`]: what becomes of a plan.
+//! - [`CarryOut`]: what may still be done of it when something fails.
 
+mod carry_out;
 pub mod cluster;
 mod cycle;
 mod emptied;
@@ -36,11 +38,12 @@ mod slots;
 #[cfg(test)]
 mod testing;
 
+pub use carry_out::{Asks, CarryOut};
 pub use cluster::{Cluster, Usage};
 pub use evictor::kept::Kept;
 pub use explain::{Explanation, PluginView, explain};
 pub use in_progress::InProgress;
-pub use places::{Place, without_place};
+pub use places::Place;
 pub use plan::{OwnerRef, Plan, PluginCount, PodRef, Problem, Proposal, Reason, Stop, Stopped};
 pub use planner::{Differences, Planner, Took, plan};
 pub use policy::Policy;

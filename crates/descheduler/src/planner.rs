@@ -49,11 +49,11 @@ impl Differences {
 #[derive(Debug, Default)]
 pub struct Planner {
     differences: Differences,
-    known: Option<Known>,
+    known: Option<PlanState>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct PlanState {
     policy: Policy,
     environment: Environment,
     profiles: Vec<ProfileState>,
@@ -143,7 +143,7 @@ impl Planner {
         });
         let mut known = match self.known.take() {
             Some(known) if fresh => known,
-            _ => Known::new(policy, environment, now),
+            _ => PlanState::new(policy, environment, now),
         };
         known.refresh(cluster, now);
         let (mut plan, seen) = known.cycle(cluster, in_progress, self.differences, watched, policy.limits);
@@ -190,7 +190,7 @@ fn environment(cluster: &Cluster, policy: &Policy) -> (Environment, Vec<Problem>
     (environment, problems)
 }
 
-impl Known {
+impl PlanState {
     fn new(policy: &Policy, environment: Environment, now: Timestamp) -> Self {
         let profiles =
             policy.profiles.iter().zip(&environment.thresholds).filter_map(|(profile, threshold)| {

@@ -213,7 +213,7 @@ pub enum Withdrawal {
 
 /// What came of asking a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum AskOutcome {
     /// There is a request of ours.
     Requested,
     /// Somebody else was faster, and the pod is asked.
@@ -664,23 +664,23 @@ impl Requester {
     }
 
     /// What came of it.
-    pub fn asked(&mut self, proposal: &Proposal, asked: &Asked, now: Timestamp) {
-        if matches!(asked, Asked::ByOthers | Asked::Gone | Asked::Refused) {
+    pub fn asked(&mut self, proposal: &Proposal, asked: &AskOutcome, now: Timestamp) {
+        if matches!(asked, AskOutcome::ByOthers | AskOutcome::Gone | AskOutcome::Refused) {
             self.not_asked(&proposal.pod);
         }
-        if !matches!(asked, Asked::Gone | Asked::Refused) {
+        if !matches!(asked, AskOutcome::Gone | AskOutcome::Refused) {
             self.asked_in_cycle.push(proposal.pod.clone());
         }
         let pod = PodId::from(&proposal.pod);
         match asked {
-            Asked::InBackground => {
+            AskOutcome::InBackground => {
                 let is_marked = self.marks.get(&pod).is_some_and(|marks| marks.in_progress);
                 let state = if is_marked { Moving::Marked } else { Moving::Promised };
                 self.background.insert(pod, Background { since: now, state });
                 self.is_unsaved = true;
             }
-            Asked::Refused | Asked::Unknown => {
-                if *asked == Asked::Unknown {
+            AskOutcome::Refused | AskOutcome::Unknown => {
+                if *asked == AskOutcome::Unknown {
                     self.unseen.insert(pod.clone(), now);
                 }
                 let (until, times) = self.failed.entry(pod).or_insert((now, 0));
@@ -688,17 +688,17 @@ impl Requester {
                 (*until, *times) = (later(now, pause.min(LONGEST_PAUSE)), times.saturating_add(1));
                 self.is_unsaved = true;
             }
-            Asked::Requested | Asked::ByOthers | Asked::Evicted => {
+            AskOutcome::Requested | AskOutcome::ByOthers | AskOutcome::Evicted => {
                 self.is_unsaved |=
                     self.background.remove(&pod).is_some() | self.failed.remove(&pod).is_some();
-                if *asked == Asked::Requested {
+                if *asked == AskOutcome::Requested {
                     let by = Some((proposal.plugin, proposal.profile.clone()));
                     self.asked.insert(pod.clone(), Requested { since: now, by });
                     self.is_unsaved = true;
                 }
                 self.unseen.insert(pod, now);
             }
-            Asked::Gone => drop(self.failed.remove(&pod)),
+            AskOutcome::Gone => drop(self.failed.remove(&pod)),
         }
     }
 

@@ -44,7 +44,7 @@ fn id(uid: &str) -> PodId {
 struct Counted(InProgress);
 
 impl Counted {
-    fn asked(&self, uid: &str) -> Option<&crate::in_progress::Asked> {
+    fn asked(&self, uid: &str) -> Option<&crate::in_progress::LeavingPod> {
         self.0.pods().find(|(_, _, of, _)| *of == uid).map(|(_, _, _, asked)| asked)
     }
 
@@ -119,17 +119,17 @@ fn requests_by_anybody_count_from_the_start_of_a_cycle() {
 #[test]
 fn a_request_that_no_watch_has_told_of_counts_all_the_same() {
     let mut requester = Requester::default();
-    requester.asked(&proposal("a"), &Asked::Requested, at(0));
+    requester.asked(&proposal("a"), &AskOutcome::Requested, at(0));
     assert!(in_progress(&mut requester, at(1)).0.is_leaving("a"));
     let key = Key::new("ns", "a");
     requester.request_changed(&key, Some(request("a", &[REQUESTER], 0, json!({}))), at(0));
     requester.request_changed(&key, None, at(0));
     assert!(!in_progress(&mut requester, at(2)).0.is_leaving("a"), "it came and went");
-    requester.asked(&proposal("b"), &Asked::Requested, at(0));
+    requester.asked(&proposal("b"), &AskOutcome::Requested, at(0));
     assert!(!in_progress(&mut requester, at(60)).0.is_leaving("b"), "nobody has seen it for a minute");
-    requester.asked(&proposal("c"), &Asked::Unknown, at(60));
+    requester.asked(&proposal("c"), &AskOutcome::Unknown, at(60));
     assert!(in_progress(&mut requester, at(61)).0.is_leaving("c"), "it may have been asked");
-    requester.asked(&proposal("d"), &Asked::Refused, at(60));
+    requester.asked(&proposal("d"), &AskOutcome::Refused, at(60));
     assert!(!in_progress(&mut requester, at(61)).0.is_leaving("d"));
 }
 
@@ -253,7 +253,7 @@ fn requests_of_another_descheduler_count_and_are_left_alone() {
 #[test]
 fn what_was_asked_and_is_there_is_not_paused_for_an_answer_that_was_lost() {
     let mut requester = Requester::default();
-    requester.asked(&proposal("a"), &Asked::Unknown, at(0));
+    requester.asked(&proposal("a"), &AskOutcome::Unknown, at(0));
     observe(&mut requester, request("a", &[REQUESTER], 0, json!({})));
     assert_eq!(in_progress(&mut requester, at(1)).0.cools_until("a"), None);
 }
@@ -313,11 +313,11 @@ fn pods_of_either_kind_are_asked_in_their_way() {
 fn an_eviction_in_the_background_counts_until_it_is_over_or_nobody_marks_the_pod_in_time() {
     let mut requester = Requester::default();
     requester.pod_changed(&id("a"), EVICT_ONLY, at(0));
-    requester.asked(&proposal("a"), &Asked::InBackground, at(0));
+    requester.asked(&proposal("a"), &AskOutcome::InBackground, at(0));
     assert!(in_progress(&mut requester, at(599)).0.is_leaving("a"));
     let mut marked = Requester::default();
     marked.pod_changed(&id("a"), EVICT_ONLY, at(0));
-    marked.asked(&proposal("a"), &Asked::InBackground, at(0));
+    marked.asked(&proposal("a"), &AskOutcome::InBackground, at(0));
     marked.pod_changed(&id("a"), MOVING, at(500));
     assert!(in_progress(&mut marked, at(3000)).0.is_leaving("a"), "it is confirmed, and takes its time");
     // Nobody has marked it.
@@ -364,7 +364,7 @@ fn a_promise_is_remembered_before_it_is_asked_for_and_outlives_a_restart() {
     assert_eq!(in_progress(&mut second, at(600)).0.cools_until("a"), None);
     let mut promised = Requester::default();
     promised.pod_changed(&id("a"), EVICT_ONLY, at(0));
-    promised.asked(&proposal("a"), &Asked::InBackground, at(0));
+    promised.asked(&proposal("a"), &AskOutcome::InBackground, at(0));
     let memory = memory_of(&promised.remember().into_iter().collect::<Vec<_>>());
     assert_eq!(memory.background, [(id("a"), (at(0), Moving::Promised))].into());
     second.remembered(memory.clone());
@@ -376,7 +376,7 @@ fn a_promise_is_remembered_before_it_is_asked_for_and_outlives_a_restart() {
     first.not_asked(&pod("a"));
     assert!(!in_progress(&mut first, at(1)).0.is_leaving("a"));
     let _ = first.decide(&one_proposal(), at(0));
-    first.asked(&proposal("a"), &Asked::Refused, at(0));
+    first.asked(&proposal("a"), &AskOutcome::Refused, at(0));
     assert!(!in_progress(&mut first, at(1)).0.is_leaving("a"));
 }
 
@@ -411,14 +411,14 @@ fn after_a_restart_marked_pods_are_known_and_they_too_are_given_up() {
         }
         let (told, _) = in_progress(&mut last, at(7200));
         assert!(!told.is_leaving("a") && told.cools_until("a").is_none());
-        last.asked(&proposal("a"), &Asked::InBackground, at(7200));
+        last.asked(&proposal("a"), &AskOutcome::InBackground, at(7200));
         assert!(in_progress(&mut last, at(7201)).0.is_leaving("a"));
     }
     let (told, _) = in_progress(&mut requester, at(3600));
     assert!(!told.is_leaving("a") && told.cools_until("a").is_some());
     // It stays so for as long as it is marked, and may be asked once more when the cool-down is over.
     assert!(!in_progress(&mut requester, at(7200)).0.is_leaving("a"));
-    requester.asked(&proposal("a"), &Asked::InBackground, at(7200));
+    requester.asked(&proposal("a"), &AskOutcome::InBackground, at(7200));
     assert!(in_progress(&mut requester, at(7201)).0.is_leaving("a"));
 }
 
@@ -434,13 +434,13 @@ fn a_pod_that_cannot_be_asked_is_tried_later_and_later() {
     let mut requester = Requester::default();
     let mut until = Vec::new();
     for _ in 0..9 {
-        requester.asked(&proposal("a"), &Asked::Refused, at(0));
+        requester.asked(&proposal("a"), &AskOutcome::Refused, at(0));
         until.push(
             in_progress(&mut requester, at(0)).0.cools_until("a").unwrap().duration_since(at(0)).as_mins(),
         );
     }
     assert_eq!(until, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-    requester.asked(&proposal("a"), &Asked::Requested, at(0));
+    requester.asked(&proposal("a"), &AskOutcome::Requested, at(0));
     assert_eq!(in_progress(&mut requester, at(0)).0.cools_until("a"), None);
 }
 
@@ -570,7 +570,7 @@ fn that_a_pod_was_moved_is_remembered_before_it_is_asked_and_as_long_as_its_repl
     assert_eq!(until(&mut after_a_restart, 3599), Some(at(3600)));
     assert_eq!(until(&mut after_a_restart, 3600), None);
     // It takes its time to leave, and only then its replacement comes. The request is written by another clock, that of pods.
-    requester.asked(&proposal("a"), &Asked::Requested, at(0));
+    requester.asked(&proposal("a"), &AskOutcome::Requested, at(0));
     observe(&mut requester, request("a", &[REQUESTER], 100, json!({})));
     let (told, _) = in_progress(&mut requester, at(3000));
     assert_eq!(told.asked("a").unwrap().moved.as_ref().unwrap().asked, at(100));
@@ -582,7 +582,7 @@ fn that_a_pod_was_moved_is_remembered_before_it_is_asked_and_as_long_as_its_repl
 
 #[test]
 fn nothing_is_remembered_of_pods_that_were_not_moved_or_whose_replacements_are_not_wanted_at_once() {
-    for asked in [Asked::Refused, Asked::Gone, Asked::ByOthers] {
+    for asked in [AskOutcome::Refused, AskOutcome::Gone, AskOutcome::ByOthers] {
         let mut requester = Requester::default();
         let _ = requester.decide(&owned("a", DUPLICATE), at(0));
         requester.asked(&proposal("a"), &asked, at(0));
@@ -611,7 +611,7 @@ fn how_long_a_request_takes_is_measured_by_one_clock() {
     // The server is five minutes ahead, and five minutes behind.
     for apart in [300, -300] {
         let mut requester = Requester::default();
-        requester.asked(&proposal("a"), &Asked::Requested, at(0));
+        requester.asked(&proposal("a"), &AskOutcome::Requested, at(0));
         let made = request("a", &[REQUESTER], apart, json!({}));
         requester.request_changed(&made.key.clone(), Some(made), at(1));
         assert!(withdrawn(&in_progress(&mut requester, at(3599)).1).is_empty(), "{apart}");
@@ -657,7 +657,7 @@ fn a_pod_that_is_over_is_neither_moved_nor_leaving() {
     requester.pod_changed(&id("a"), over(MOVING), at(0));
     requester.pod_changed(&id("b"), MOVING, at(0));
     requester.pod_changed(&id("c"), EVICT_ONLY, at(0));
-    requester.asked(&proposal("c"), &Asked::InBackground, at(0));
+    requester.asked(&proposal("c"), &AskOutcome::InBackground, at(0));
     observe(&mut requester, request("d", &[REQUESTER, "example.com"], 0, json!({})));
     let (told, _) = in_progress(&mut requester, at(1));
     assert_eq!(["a", "b", "c", "d"].map(|uid| told.is_leaving(uid)), [false, true, true, true]);
@@ -729,7 +729,7 @@ fn a_request_that_is_not_needed_is_tried_in_every_cycle_until_it_is_withdrawn_al
     };
     let mut requester = Requester::default();
     let made = request("a", &[REQUESTER], 0, json!({}));
-    requester.asked(&proposal("a"), &Asked::Requested, at(0));
+    requester.asked(&proposal("a"), &AskOutcome::Requested, at(0));
     observe(&mut requester, made.clone());
     assert_eq!([60, 120].map(|now| withdrawn(&cycle(&mut requester, now)).len()), [0, 1]);
     for now in [180, 240] {
@@ -745,7 +745,7 @@ fn a_request_that_is_not_needed_is_tried_in_every_cycle_until_it_is_withdrawn_al
     // It is withdrawn at last. When it is asked again nobody has counted yet.
     requester.request_changed(&made.key, None, at(300));
     requester.request_was(&made, at(300));
-    requester.asked(&proposal("a"), &Asked::Requested, at(4000));
+    requester.asked(&proposal("a"), &AskOutcome::Requested, at(4000));
     observe(&mut requester, request("a", &[REQUESTER], 4000, json!({})));
     assert_eq!([4060, 4120].map(|now| withdrawn(&cycle(&mut requester, now)).len()), [0, 1]);
 }
@@ -795,7 +795,7 @@ fn cycles_between_those_of_the_interval_do_not_count_for_what_is_not_needed() {
 fn a_request_that_somebody_withdrew_while_no_descheduler_ran_leaves_its_pod_alone_for_a_while() {
     let mut first = Requester::default();
     for uid in ["a", "b", "c", "d"] {
-        first.asked(&proposal(uid), &Asked::Requested, at(0));
+        first.asked(&proposal(uid), &AskOutcome::Requested, at(0));
     }
     let memory = memory_of(&first.remember().into_iter().collect::<Vec<_>>());
     // Of these one has its request still, one is gone and one is about to go.
@@ -818,12 +818,12 @@ fn a_request_that_somebody_withdrew_while_no_descheduler_ran_leaves_its_pod_alon
 #[test]
 fn that_a_pod_could_not_be_asked_outlives_a_restart() {
     let mut first = Requester::default();
-    first.asked(&proposal("a"), &Asked::Refused, at(0));
-    first.asked(&proposal("a"), &Asked::Refused, at(60));
+    first.asked(&proposal("a"), &AskOutcome::Refused, at(0));
+    first.asked(&proposal("a"), &AskOutcome::Refused, at(60));
     let mut second = Requester::default();
     second.remembered(memory_of(&first.remember().into_iter().collect::<Vec<_>>()));
     assert_eq!(in_progress(&mut second, at(61)).0.cools_until("a"), Some(at(180)));
-    second.asked(&proposal("a"), &Asked::Refused, at(180));
+    second.asked(&proposal("a"), &AskOutcome::Refused, at(180));
     assert_eq!(in_progress(&mut second, at(181)).0.cools_until("a"), Some(at(420)), "later and later");
 }
 
@@ -833,8 +833,8 @@ fn a_cycle_that_goes_on_asks_others_and_withdraws_nothing_twice() {
     observe(&mut requester, request("old", &[REQUESTER], 0, json!({})));
     let (_, effects) = in_progress(&mut requester, at(3600));
     assert_eq!(withdrawn(&effects).len(), 1);
-    requester.asked(&proposal("a"), &Asked::Requested, at(3600));
-    requester.asked(&proposal("b"), &Asked::Refused, at(3600));
+    requester.asked(&proposal("a"), &AskOutcome::Requested, at(3600));
+    requester.asked(&proposal("b"), &AskOutcome::Refused, at(3600));
     let told = Counted(requester.still_in_progress(at(3600)));
     assert!(told.is_leaving("a") && !told.is_leaving("b") && told.cools_until("b").is_some());
     let proposals = vec![proposal("c")];
@@ -903,7 +903,7 @@ fn a_problem_of_one_profile_or_plugin_keeps_only_its_own_requests_from_being_wit
     let withdrawn_with = |problems: Vec<Problem>| {
         let mut requester = Requester::new(Options { unwanted_cycles: 1, ..Options::default() });
         for proposal in [of("a", "one", utilization), of("b", "one", taints), of("c", "two", utilization)] {
-            requester.asked(&proposal, &Asked::Requested, at(0));
+            requester.asked(&proposal, &AskOutcome::Requested, at(0));
             observe(&mut requester, request(&proposal.pod.uid, &[REQUESTER], 0, json!({})));
         }
         // Of an older version, which did not say by whom.

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::watch;
 use usher_api::NodeMaintenance;
+use usher_api::interceptor_rules::{CONTROLLER_PRIORITY, CONTROLLER_ROLE};
 use usher_api::lenient::Lenient;
 use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, KUBELET_CLASS, NODE_AGENT_ANNOTATION};
 use usher_api::node_agent::NodeAgentMark;
@@ -92,7 +93,7 @@ pub async fn run_until(
         options,
         lock: None,
         node: None,
-        pods: Known::default(),
+        pods: NodePods::default(),
         unregistered: BTreeSet::new(),
         requests: HashMap::new(),
         following: HashMap::new(),
@@ -156,7 +157,7 @@ enum WatchEvent {
 
 /// The pods of the node.
 #[derive(Default)]
-struct Known {
+struct NodePods {
     pods: HashMap<Key, Arc<Pod>>,
     listed: BTreeSet<Key>,
     is_listed: bool,
@@ -180,7 +181,7 @@ struct Agent {
     lock: Option<Lock>,
     /// `None`: not told yet. The node may not be there.
     node: Option<Option<Node>>,
-    pods: Known,
+    pods: NodePods,
     /// Mirror pods that do not name the agent as their interceptor.
     unregistered: BTreeSet<Key>,
     requests: HashMap<Key, Arc<Request>>,
@@ -558,9 +559,10 @@ impl Agent {
 
     /// Mirror pods name the agent as their interceptor, so that requests know it.
     async fn register(&mut self) {
+        let as_controller = format!("{CONTROLLER_PRIORITY}/{CONTROLLER_ROLE}");
         for key in self.unregistered.clone() {
             let Some(pod) = self.pods.pods.get(&key) else { continue };
-            match self.name_interceptor(pod, Some("10000/controller")).await {
+            match self.name_interceptor(pod, Some(&as_controller)).await {
                 Ok(()) => drop(self.unregistered.remove(&key)),
                 // Without it the agent acts all the same, once nobody else is left to.
                 Err(why) => {

@@ -8,15 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::PodType;
 use usher_api::names::{KUBELET_CLASS, MOVE_CONTROL_PLANE_ANNOTATION};
 use usher_api::report::Report;
-use usher_decide::eviction_request::BLOCKED_CONDITION;
 use usher_decide::interceptors::{has_turn, next_beat};
 use usher_decide::maintenance::plan::PodClass;
 use usher_decide::snapshot::{Key, Maintenance, Pod, Request};
-use usher_decide::waiting_on::{Unevictable, WaitingOn};
+use usher_decide::waiting_on::Unevictable;
 
 use crate::folder::{
     Contents, ManifestState, PodName, Record, Step, Taken, forget, kept_name, put_back, take,
@@ -410,9 +408,7 @@ fn component_of(pod: &Pod, node: &str) -> Option<&'static str> {
 
 /// The turn is over or there never was one, and nobody else ends the pod.
 fn is_left(request: &Request) -> bool {
-    let reason = WaitingOn::NotEvictable { pod: Unevictable::MirrorPod }.reason();
-    let is_blocked = |it: &Condition| it.status == "True" && it.reason == reason;
-    request.requesters().next().is_some() && request.condition(BLOCKED_CONDITION).is_some_and(is_blocked)
+    request.requesters().next().is_some() && request.is_blocked_as(&[Unevictable::MirrorPod])
 }
 
 fn progress(request: &Arc<Request>, finish: Timestamp, message: String) -> Effect {

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_not_news_and_goes_only_by_a_later_end() {
+    fn what_was_answered_is_no_change_and_goes_only_by_a_later_end() {
         let mut view = View::default();
         let changes = |view: &mut View, lines: &[u8]| changed(view, Resource::Pods, lines).unwrap().len();
         assert!(view.written(Resource::Pods, &pod("a", 5), Source::Answer).unwrap().is_some());
@@ -225,7 +225,7 @@ mod tests {
         view.written(Resource::Pods, &pod("a", 5), Source::Answer).unwrap();
         listed(&mut view, Resource::Pods, &list(3, &[pod("b", 2)])).unwrap();
         assert_eq!(known(&view), pods);
-        // It is told again after the list, and is no news.
+        // It is told again after the list, and nothing changes.
         assert!(changed(&mut view, Resource::Pods, &line("ADDED", &pod("a", 5))).unwrap().is_empty());
         assert_eq!(known(&view), pods);
         listed(&mut view, Resource::Pods, &list(9, &[pod("b", 2)])).unwrap();

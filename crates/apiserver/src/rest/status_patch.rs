@@ -1,5 +1,5 @@
-//! Patches of nothing but a status, which are most of what happens in a cluster. Whatever is not plain (a refusal, a
-//! webhook, a warning, a deletion that ends with it) is left to the way that all writes can take, so there is one place
+//! The fast path of patches of nothing but a status, which are most of what happens in a cluster. Whatever needs more (a refusal, a
+//! webhook, a warning, a deletion that ends with it) is left to the path that all writes can take, so there is one place
 //! that words it.
 //!
 //! What it gains (2026-11): without it the `seeds` bench takes 36 % more instructions and the `life` bench 25 % more; user time
@@ -21,16 +21,16 @@ use crate::server::reset_fields;
 use crate::store::Object;
 use crate::{defaults, encoding, patch, validation};
 
-/// Patches the status strategically; `None` if nothing was done and the patch must take the usual way.
+/// Patches the status strategically; `None` if nothing was done and the patch cannot take the fast path.
 pub(crate) fn patch_status(call: &mut Call<'_>, document: &Value) -> Option<Arc<Object>> {
     let kind = call.kind.clone();
     let KindSchema::Builtin(schema) = &kind.schema else { return None };
-    let plain = call.subresource() == "status"
+    let may_be_fast = call.subresource() == "status"
         && kind.api_version() == kind.storage_api_version
         && !kind.is("apiextensions.k8s.io", "customresourcedefinitions")
         && kind.group != "rbac.authorization.k8s.io"
         && call.query.get("fieldValidation").is_none();
-    if !plain || call.server.is_asked_about(call, Operation::Update) {
+    if !may_be_fast || call.server.is_asked_about(call, Operation::Update) {
         return None;
     }
     let current = call.server.store.get(&kind.storage, &call.key())?;
@@ -82,12 +82,12 @@ fn wanted_of<'d>(document: &'d Value, metadata: &Metadata<'_>, revision: u64) ->
         _ => false,
     };
     for (name, value) in fields {
-        let plain = match name.as_str() {
+        let is_of_status = match name.as_str() {
             "metadata" => value.as_object()?.iter().all(|(name, value)| is_meant(name, value)),
             "status" => value.is_object(),
             _ => false,
         };
-        if !plain {
+        if !is_of_status {
             return None;
         }
     }

@@ -45,9 +45,9 @@ impl Both {
             _ => "application/json",
         };
         let mut answers = Vec::new();
-        for (cluster, is_long) in self.clusters.iter().zip([false, true]) {
+        for (cluster, is_kept_from_it) in self.clusters.iter().zip([false, true]) {
             // To ask for what is done anyway is all that keeps these from the fast path.
-            let query = if is_long && method == Method::PATCH { "?fieldValidation=Warn" } else { "" };
+            let query = if is_kept_from_it && method == Method::PATCH { "?fieldValidation=Warn" } else { "" };
             let request = Request::builder()
                 .method(method.clone())
                 .uri(format!("{path}{query}"))
@@ -58,8 +58,8 @@ impl Both {
             let answer = cluster.service().oneshot(request).await.unwrap();
             let code = answer.status().as_u16();
             let is_fast = answer.extensions().get::<StatusAlone>().is_some();
-            assert!(!(is_fast && is_long), "{body} was to take the other way");
-            if method == Method::PATCH && code == 200 && !is_long {
+            assert!(!(is_fast && is_kept_from_it), "{body} was to be kept from the fast path");
+            if method == Method::PATCH && code == 200 && !is_kept_from_it {
                 let (fast, other) = self.taken.get();
                 self.taken.set(if is_fast { (fast + 1, other) } else { (fast, other + 1) });
             }
@@ -75,8 +75,8 @@ impl Both {
         // Owners of fields are kept with the second of their last write.
         tokio::time::advance(Duration::from_secs(3)).await;
         let answer = self.ask(Method::PATCH, path, agent, patch).await;
-        let [short, long] = &self.clusters;
-        assert_eq!(short.store().revision(), long.store().revision(), "{patch}");
+        let [fast, other] = &self.clusters;
+        assert_eq!(fast.store().revision(), other.store().revision(), "{patch}");
         answer
     }
 }

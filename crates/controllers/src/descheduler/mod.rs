@@ -4,7 +4,7 @@
 mod objects;
 pub mod policy_file;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -18,22 +18,20 @@ use kube::{Client, ResourceExt as _};
 use tokio::sync::watch as signal;
 use usher_apply::descheduling::in_words;
 use usher_apply::usage::{Read as UsageRead, Sources};
-use usher_apply::{Clock, DeschedulerName, Descheduling, Events, Failure};
+use usher_apply::{Clock, DeschedulerName, Descheduling, DeschedulingApplied, Events, Failure};
 use usher_decide::snapshot::{Key, Request, WatchEvent};
 use usher_descheduler::requester::{
-    Asked, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
+    AskOutcome, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
 };
 use usher_descheduler::schedule::{Schedule, Step};
-use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took, without_place};
+use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took};
 
 use crate::feeds::Feeds;
+use crate::listed::Listed;
 use crate::observer::{Nobody, QueueObserver};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{EventStream, Keyed, watch};
 use objects::Whole;
-
-/// So many pods are asked at a time.
-const AT_A_TIME: usize = 16;
 
 /// How the descheduler runs.
 #[derive(Debug, Clone)]
@@ -62,7 +60,7 @@ pub trait Observer: QueueObserver {
         let _ = took;
     }
 
-    fn asked(&mut self, proposal: &Proposal, by: Way, asked: &Asked) {
+    fn asked(&mut self, proposal: &Proposal, by: Way, asked: &AskOutcome) {
         let _ = (proposal, by, asked);
     }
 
@@ -141,9 +139,8 @@ pub fn run_until<S: Future<Output = ()>>(
         cluster: Cluster::default(),
         planner: Planner::default(),
         policy: None,
-        known: Known::default(),
-        kinds: streams.len(),
-        told: BTreeSet::new(),
+        known: ObservedObjects::default(),
+        listed: Listed::out_of(streams.len()),
         schedule,
         is_under_way: false,
         promised: HashMap::new(),
@@ -210,22 +207,13 @@ struct Cycle;
 enum Done {
     /// The real usage that this policy goes by.
     Usage(Arc<Policy>, UsageRead),
-    Asked {
-        outcomes: Vec<(Proposal, Way, Asked)>,
-        not_asked: Vec<Proposal>,
-        withdrawn: usize,
-        not_withdrawn: Vec<Key>,
-        saved: Option<Memory>,
-        /// There was something to do, which was not tried as it could not be remembered.
-        is_dropped: bool,
-        failure: Option<Failure>,
-    },
+    Asked(DeschedulingApplied),
     Saved(Option<Memory>, Result<(), Failure>),
 }
 
 /// What there is of each kind: a new list tells what is gone by what it does not have.
 #[derive(Default)]
-struct Known {
+struct ObservedObjects {
     /// With a hash of their taints.
     nodes: HashMap<Arc<str>, (Arc<str>, u64)>,
     /// With their UIDs.
@@ -246,10 +234,9 @@ struct Controller {
     planner: Planner,
     requester: Requester,
     policy: Option<Arc<Policy>>,
-    known: Known,
-    /// So many kinds of events there are, and of these the first has come, or a list is complete.
-    kinds: usize,
-    told: BTreeSet<&'static str>,
+    known: ObservedObjects,
+    /// A policy, and what is remembered, count as lists of one.
+    listed: Listed,
     schedule: Schedule,
     /// A part of a cycle has begun, and has not ended: who comes back to it was thrown out by a panic.
     is_under_way: bool,
@@ -400,7 +387,7 @@ impl Controller {
     /// What came of asking and withdrawing. Whether somebody could not be asked.
     fn carried_out(
         &mut self,
-        outcomes: Vec<(Proposal, Way, Asked)>,
+        outcomes: Vec<(Proposal, Way, AskOutcome)>,
         withdrawn: usize,
         not_withdrawn: &[Key],
         now: Timestamp,
@@ -408,7 +395,7 @@ impl Controller {
         for request in not_withdrawn {
             self.requester.not_withdrawn(request);
         }
-        let has_failed = |asked: &Asked| matches!(asked, Asked::Refused | Asked::Unknown);
+        let has_failed = |asked: &AskOutcome| matches!(asked, AskOutcome::Refused | AskOutcome::Unknown);
         let failed = outcomes.iter().filter(|(_, _, asked)| has_failed(asked)).count();
         self.tally.send_modify(|tally| {
             tally.done += outcomes.len() - failed + withdrawn;
@@ -418,9 +405,9 @@ impl Controller {
         for (proposal, by, asked) in outcomes {
             self.requester.asked(&proposal, &asked, now);
             self.observer.asked(&proposal, by, &asked);
-            is_refused |= asked == Asked::Refused;
+            is_refused |= asked == AskOutcome::Refused;
             let pod = PodId::from(&proposal.pod);
-            if asked == Asked::InBackground {
+            if asked == AskOutcome::InBackground {
                 self.promised.insert(pod.clone(), proposal);
             }
             if self.known.pods.get(&pod.key) != Some(&pod) {
@@ -461,9 +448,7 @@ impl Reconciler for Controller {
             Event::Policy(_) => ("policy", true),
             Event::Remembered(_) => ("cool-downs", true),
         };
-        if is_told {
-            self.told.insert(kind);
-        }
+        self.listed.observe(kind, is_told);
         let cluster = &mut self.cluster;
         match event {
             Event::Node(event) => self.observe_node(event, now),
@@ -521,7 +506,7 @@ impl Reconciler for Controller {
     }
 
     fn has_synced(&self) -> bool {
-        self.told.len() == self.kinds
+        self.listed.is_complete()
     }
 
     fn pending(&mut self, now: Timestamp) -> Pending<Cycle> {
@@ -561,7 +546,7 @@ impl Reconciler for Controller {
         let effects = self.plan(&policy, now);
         let places = self.places_of(&effects);
         let apply = self.apply.clone();
-        let work = async move { carry_out(&apply, effects, &policy, &places).await };
+        let work = async move { Done::Asked(apply.carry_out(effects, &policy, &places).await) };
         Reconciled { again: self.schedule.next(), work: Some(work.boxed()) }
     }
 
@@ -580,7 +565,16 @@ impl Reconciler for Controller {
                 self.is_under_way = false;
                 Ok(())
             }
-            Done::Asked { outcomes, not_asked, withdrawn, not_withdrawn, saved, is_dropped, failure } => {
+            Done::Asked(applied) => {
+                let DeschedulingApplied {
+                    outcomes,
+                    not_asked,
+                    withdrawn,
+                    not_withdrawn,
+                    saved,
+                    is_dropped,
+                    failure,
+                } = applied;
                 if let Some(memory) = &saved {
                     self.requester.saved(memory);
                 }
@@ -637,71 +631,6 @@ impl Reconciler for Controller {
         };
         Some(save.boxed())
     }
-}
-
-/// Remembers, withdraws, and asks, in this order. What is not remembered is neither withdrawn nor asked, and what cannot be withdrawn leaves
-/// no place for others.
-async fn carry_out(
-    apply: &Descheduling,
-    effects: Vec<Effect>,
-    policy: &Policy,
-    places: &HashMap<Key, Place>,
-) -> Done {
-    let (mut asks, mut failure, mut is_saved, mut saved) = (Vec::new(), None, None, None);
-    let (mut lost, mut withdrawn, mut not_withdrawn) = (Vec::new(), 0, Vec::new());
-    let mut is_dropped = false;
-    for effect in effects {
-        let done = match effect {
-            Effect::Remember(memory) => {
-                let done = apply.remember(&memory).await;
-                if let Err(failure) = &done {
-                    let what = apply.not_saved(failure);
-                    tracing::warn!("{what}; nothing is withdrawn or asked that would have to be remembered");
-                }
-                is_saved = Some(done.is_ok());
-                saved = Some(memory).filter(|_| done.is_ok());
-                done
-            }
-            Effect::Withdraw { .. } if is_saved == Some(false) => {
-                is_dropped = true;
-                Ok(())
-            }
-            Effect::Withdraw { request, why, gives_place } => {
-                let done = apply.withdraw(&request, why).await;
-                if let Err(failure) = &done {
-                    let why = in_words(failure);
-                    tracing::warn!(request = %request.key, "a request could not be withdrawn: {why}");
-                    lost.extend(places.get(&request.key).filter(|_| gives_place).cloned());
-                    not_withdrawn.push(request.key.clone());
-                } else {
-                    withdrawn += 1;
-                }
-                done
-            }
-            Effect::Ask { proposal, by } => {
-                is_dropped |= is_saved == Some(false);
-                asks.push((*proposal, by));
-                Ok(())
-            }
-        };
-        // Somebody else has changed the request: the next cycle looks again.
-        failure = failure.or(done.err().filter(|failure| *failure != Failure::Outdated));
-    }
-    let proposals: Vec<&Proposal> = asks.iter().map(|(proposal, _)| proposal).collect();
-    let waiting = match is_saved {
-        Some(false) => proposals,
-        _ => without_place(&proposals, &lost, policy.limits),
-    };
-    let waiting: HashSet<String> = waiting.into_iter().map(|proposal| proposal.pod.uid.clone()).collect();
-    let (not_asked, asks): (Vec<_>, Vec<_>) =
-        asks.into_iter().partition(|(proposal, _)| waiting.contains(&proposal.pod.uid));
-    let not_asked = not_asked.into_iter().map(|(proposal, _)| proposal).collect();
-    let asked = futures::stream::iter(asks).map(|(proposal, by)| async move {
-        let asked = apply.ask(&proposal, by, policy).await;
-        (proposal, by, asked)
-    });
-    let outcomes = asked.buffered(AT_A_TIME).collect().await;
-    Done::Asked { outcomes, not_asked, withdrawn, not_withdrawn, saved, is_dropped, failure }
 }
 
 fn id_of(pod: &Pod) -> PodId {

@@ -11,7 +11,6 @@ use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, RequestApplied, Requests, spans};
 use usher_decide::decision::Effect;
-use usher_decide::eviction_request::WITHDRAWN;
 use usher_decide::eviction_request::index::{Decided, Index};
 use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, Key, Namespace, Pod, Request};
 use usher_decide::waiting_on::WaitingOn;
@@ -20,6 +19,7 @@ pub use crate::observer::Nobody;
 pub use observer::Observer;
 
 use crate::feeds::Feeds;
+use crate::listed::Listed;
 use crate::observer::QueueObserver;
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
@@ -66,7 +66,7 @@ pub fn run_until<S: Future<Output = ()>>(
         observer,
         index: Index::new(options.interceptors_limit).withdrawing_after(options.withdraw_after),
         pending: Pending::default(),
-        listed: Listed::default(),
+        listed: Listed::out_of(events.len()),
     };
     reconcile::run(controller, events, clock, stop)
 }
@@ -80,21 +80,24 @@ enum Event {
     Namespace(WatchEvent<Arc<Namespace>, Arc<str>>),
 }
 
+impl Event {
+    /// Of which kind it is, and whether it ends a list of that.
+    fn listed(&self) -> (&'static str, bool) {
+        match self {
+            Self::Pod(event) => ("pods", event.is_listed()),
+            Self::Request(event) => ("requests", event.is_listed()),
+            Self::Budget(event) => ("budgets", event.is_listed()),
+            Self::DaemonSet(event) => ("daemon sets", event.is_listed()),
+            Self::Namespace(event) => ("namespaces", event.is_listed()),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Item {
     Request(Key),
     /// A budget that is to be asked for room.
     Budget(Key),
-}
-
-/// What there is of these has been told.
-#[derive(Default)]
-struct Listed {
-    pods: bool,
-    requests: bool,
-    budgets: bool,
-    daemon_sets: bool,
-    namespaces: bool,
 }
 
 struct Done {
@@ -116,17 +119,15 @@ impl Reconciler for Controller {
     type Done = Done;
 
     fn observe(&mut self, event: Event, now: Timestamp) {
+        let (kind, is_listed) = event.listed();
+        self.listed.observe(kind, is_listed);
         let concerned = match event {
             Event::Pod(WatchEvent::Applied(pod)) => self.index.pod_seen(pod),
             Event::Pod(WatchEvent::Deleted(key)) => self.index.pod_gone(&key).into_iter().collect(),
-            Event::Pod(WatchEvent::Listed(there)) => {
-                self.listed.pods = true;
-                self.index.only_pods(&there)
-            }
+            Event::Pod(WatchEvent::Listed(there)) => self.index.only_pods(&there),
             Event::Request(WatchEvent::Applied(request)) => return self.request_seen(request, now),
             Event::Request(WatchEvent::Deleted(key)) => return self.request_gone(&key, now),
             Event::Request(WatchEvent::Listed(there)) => {
-                self.listed.requests = true;
                 for key in self.index.request_keys().into_iter().filter(|key| !there.contains(key)) {
                     self.request_gone(&key, now);
                 }
@@ -134,25 +135,15 @@ impl Reconciler for Controller {
             }
             Event::Budget(WatchEvent::Applied(budget)) => self.index.budget_seen(budget, now),
             Event::Budget(WatchEvent::Deleted(key)) => self.index.budget_gone(&key),
-            Event::Budget(WatchEvent::Listed(there)) => {
-                self.listed.budgets = true;
-                self.index.only_budgets(&there)
-            }
-            Event::DaemonSet(event) => {
-                self.listed.daemon_sets |= event.is_listed();
-                self.index.daemon_sets_changed(event)
-            }
-            Event::Namespace(event) => {
-                self.listed.namespaces |= event.is_listed();
-                self.index.namespaces_changed(event)
-            }
+            Event::Budget(WatchEvent::Listed(there)) => self.index.only_budgets(&there),
+            Event::DaemonSet(event) => self.index.daemon_sets_changed(event),
+            Event::Namespace(event) => self.index.namespaces_changed(event),
         };
         self.pending.now.extend(concerned.into_iter().map(Item::Request));
     }
 
     fn has_synced(&self) -> bool {
-        let Listed { pods, requests, budgets, daemon_sets, namespaces } = self.listed;
-        pods && requests && budgets && daemon_sets && namespaces
+        self.listed.is_complete()
     }
 
     fn pending(&mut self, _: Timestamp) -> Pending<Item> {
@@ -216,8 +207,7 @@ impl Reconciler for Controller {
             return Err(failure);
         }
         if outcome.is_complete {
-            let is_withdrawal =
-                |it: &Effect| matches!(it, Effect::Tell(notice) if notice.reason == WITHDRAWN);
+            let is_withdrawal = |it: &Effect| matches!(it, Effect::TellOfWithdrawal(_));
             if decided.decision.effects.iter().any(is_withdrawal) {
                 self.observer.withdrawn(&decided.request);
             }
@@ -227,17 +217,6 @@ impl Reconciler for Controller {
             self.observer.pod_left(&decided.request, now);
         }
         Ok(())
-    }
-
-    fn tell_failure(&mut self, item: &Item, failure: &Failure) {
-        match failure {
-            Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
-            // Its words are in an event; they may repeat what logs must not hold.
-            Failure::Refused { reason, .. } => {
-                tracing::error!(?item, reason, "the server refuses what is written");
-            }
-            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
-        }
     }
 
     fn observer(&mut self) -> &mut dyn QueueObserver {

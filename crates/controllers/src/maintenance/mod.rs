@@ -13,7 +13,7 @@ use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, Maintenances, spans};
 use usher_decide::decision::Decision;
-use usher_decide::maintenance::decision::{Effect, NodeEffect};
+use usher_decide::maintenance::decision::NodeEffect;
 use usher_decide::maintenance::index::{Index, Item, PodWithRequest};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
 
@@ -21,6 +21,7 @@ pub use crate::observer::Nobody;
 pub use observer::Observer;
 
 use crate::feeds::Feeds;
+use crate::listed::Listed;
 use crate::observer::QueueObserver;
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
@@ -44,7 +45,7 @@ pub fn run_until<S: Future<Output = ()>>(
         observer,
         index: Index::default(),
         has_changed: true,
-        listed: Listed::default(),
+        listed: Listed::out_of(events.len()),
     };
     reconcile::run(controller, events, clock, stop)
 }
@@ -57,13 +58,16 @@ enum Event {
     Request(WatchEvent<Arc<Request>, Key>),
 }
 
-/// What there is of these has been told.
-#[derive(Default)]
-struct Listed {
-    maintenances: bool,
-    nodes: bool,
-    pods: bool,
-    requests: bool,
+impl Event {
+    /// Of which kind it is, and whether it ends a list of that.
+    fn listed(&self) -> (&'static str, bool) {
+        match self {
+            Self::Maintenance(event) => ("maintenances", event.is_listed()),
+            Self::Node(event) => ("nodes", event.is_listed()),
+            Self::Pod(event) => ("pods", event.is_listed()),
+            Self::Request(event) => ("requests", event.is_listed()),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -98,12 +102,13 @@ impl Reconciler for Controller {
 
     fn observe(&mut self, event: Event, now: Timestamp) {
         self.has_changed = true;
+        let (kind, is_listed) = event.listed();
+        self.listed.observe(kind, is_listed);
         match event {
             Event::Maintenance(event) => match event {
                 WatchEvent::Applied(maintenance) => self.maintenance_seen(maintenance, now),
                 WatchEvent::Deleted(name) => self.maintenance_gone(&name, now),
                 WatchEvent::Listed(there) => {
-                    self.listed.maintenances = true;
                     for name in self.index.maintenance_names().iter().filter(|name| !there.contains(*name)) {
                         self.maintenance_gone(name, now);
                     }
@@ -113,7 +118,6 @@ impl Reconciler for Controller {
                 WatchEvent::Applied(node) => self.index.node_seen(node, now),
                 WatchEvent::Deleted(name) => self.index.node_gone(&name),
                 WatchEvent::Listed(there) => {
-                    self.listed.nodes = true;
                     for name in self.index.node_names().iter().filter(|name| !there.contains(*name)) {
                         self.index.node_gone(name);
                     }
@@ -123,7 +127,6 @@ impl Reconciler for Controller {
                 WatchEvent::Applied(pod) => self.index.pod_seen(pod),
                 WatchEvent::Deleted(key) => self.index.pod_gone(&key),
                 WatchEvent::Listed(there) => {
-                    self.listed.pods = true;
                     for key in self.index.pod_keys().iter().filter(|key| !there.contains(key)) {
                         self.index.pod_gone(key);
                     }
@@ -136,7 +139,6 @@ impl Reconciler for Controller {
                 }
                 WatchEvent::Deleted(key) => self.index.request_gone(&key),
                 WatchEvent::Listed(there) => {
-                    self.listed.requests = true;
                     for key in self.index.request_keys().iter().filter(|key| !there.contains(key)) {
                         self.index.request_gone(key);
                     }
@@ -146,8 +148,7 @@ impl Reconciler for Controller {
     }
 
     fn has_synced(&self) -> bool {
-        let Listed { maintenances, nodes, pods, requests } = self.listed;
-        maintenances && nodes && pods && requests
+        self.listed.is_complete()
     }
 
     fn pending(&mut self, now: Timestamp) -> Pending<Item> {
@@ -191,20 +192,9 @@ impl Reconciler for Controller {
             self.index.conflict_told(name);
         }
         if let (Item::Maintenance(name), Some(Failure::Refused { reason, message })) = (item, &done.failure) {
-            self.index.status_refused(name, reason, message.clone(), now);
+            self.index.status_refused(name, reason.as_str(), message.clone(), now);
         }
         done.failure.map_or(Ok(()), Err)
-    }
-
-    fn tell_failure(&mut self, item: &Item, failure: &Failure) {
-        match failure {
-            Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
-            // Its words are in an event, and those on a status in a condition too.
-            Failure::Refused { reason, .. } => {
-                tracing::error!(?item, reason, "the server refuses what is written");
-            }
-            Failure::Outdated | Failure::Panicked | Failure::NameTaken => {}
-        }
     }
 
     fn observer(&mut self) -> &mut dyn QueueObserver {
@@ -226,9 +216,7 @@ impl Controller {
         let span = spans::work("reconcile NodeMaintenance", "", name);
         let work = async move {
             let outcome = apply.maintenance(&maintenance, &effects).await;
-            // The status comes first.
-            let status_taken =
-                matches!(effects.first(), Some(Effect::WriteStatus(_))) && outcome.fresh.is_some();
+            let status_taken = outcome.status_taken;
             let fresh = outcome.fresh.map(|fresh| Fresh::Maintenance(Box::new(fresh)));
             Done { fresh, failure: outcome.failure, status_taken, ..Done::default() }
         };

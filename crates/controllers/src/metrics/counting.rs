@@ -26,7 +26,7 @@ pub fn errors() -> Errors {
 
 /// What a controller counts.
 pub trait Counted {
-    fn queue(&mut self) -> &mut QueueCounts;
+    fn queue(&self) -> &QueueCounts;
 
     /// Decisions that were not carried out.
     fn errors(&self) -> &Errors;

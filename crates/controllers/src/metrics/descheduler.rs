@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use usher_descheduler::requester::{Asked, Way};
+use usher_descheduler::requester::{AskOutcome, Way};
 use usher_descheduler::{Plan, Proposal, Stop, Took};
 
 use super::counting::{Counted, Counting, Errors, errors};
@@ -135,8 +135,8 @@ impl Counts {
 }
 
 impl Counted for Counts {
-    fn queue(&mut self) -> &mut QueueCounts {
-        &mut self.queue
+    fn queue(&self) -> &QueueCounts {
+        &self.queue
     }
 
     fn errors(&self) -> &Errors {
@@ -197,15 +197,15 @@ impl Observer for Counting<Counts> {
         }
     }
 
-    fn asked(&mut self, proposal: &Proposal, _: Way, asked: &Asked) {
+    fn asked(&mut self, proposal: &Proposal, _: Way, asked: &AskOutcome) {
         let counts = self.counts.lock();
         let result = match asked {
-            Asked::Requested | Asked::Evicted => "success",
-            Asked::InBackground => "background",
-            Asked::Gone | Asked::ByOthers => return,
-            Asked::Refused | Asked::Unknown => "error",
+            AskOutcome::Requested | AskOutcome::Evicted => "success",
+            AskOutcome::InBackground => "background",
+            AskOutcome::Gone | AskOutcome::ByOthers => return,
+            AskOutcome::Refused | AskOutcome::Unknown => "error",
         };
-        if matches!(asked, Asked::Requested | Asked::InBackground) {
+        if matches!(asked, AskOutcome::Requested | AskOutcome::InBackground) {
             counts.evacuations.inc();
         }
         counts.evicted.get_or_create(&Evicted::of(proposal, result)).inc();
@@ -263,12 +263,12 @@ mod tests {
         let counts = vec![count(PluginName::RemoveFailedPods)];
         observer.planned(&Plan { stops: vec![stopped], counts, ..Plan::default() }, &[took]);
         observer.cycled(Duration::from_millis(4));
-        observer.asked(&proposal, Way::Request, &Asked::Requested);
-        observer.asked(&proposal, Way::Request, &Asked::ByOthers);
-        observer.asked(&proposal, Way::Request, &Asked::Refused);
+        observer.asked(&proposal, Way::Request, &AskOutcome::Requested);
+        observer.asked(&proposal, Way::Request, &AskOutcome::ByOthers);
+        observer.asked(&proposal, Way::Request, &AskOutcome::Refused);
         // What is moved in the background is a success when it was.
-        observer.asked(&proposal, Way::Eviction { in_background: true }, &Asked::InBackground);
-        observer.asked(&proposal, Way::Eviction { in_background: true }, &Asked::InBackground);
+        observer.asked(&proposal, Way::Eviction { in_background: true }, &AskOutcome::InBackground);
+        observer.asked(&proposal, Way::Eviction { in_background: true }, &AskOutcome::InBackground);
         observer.moved(&proposal);
         observer.under_way(3);
         observer.policy(false);

@@ -56,8 +56,8 @@ impl Counts {
 }
 
 impl Counted for Counts {
-    fn queue(&mut self) -> &mut QueueCounts {
-        &mut self.queue
+    fn queue(&self) -> &QueueCounts {
+        &self.queue
     }
 
     fn errors(&self) -> &Errors {

@@ -34,8 +34,8 @@ impl Counts {
 }
 
 impl Counted for Counts {
-    fn queue(&mut self) -> &mut QueueCounts {
-        &mut self.queue
+    fn queue(&self) -> &QueueCounts {
+        &self.queue
     }
 
     fn errors(&self) -> &Errors {

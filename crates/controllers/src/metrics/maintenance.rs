@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::{NodeStatus, StageStatus};
+use usher_apply::RefusedWrite;
 use usher_decide::maintenance::waiting::MaintenanceWait;
 use usher_decide::snapshot::Maintenance;
 
@@ -37,9 +38,6 @@ struct ByStage {
 struct ByState {
     state: &'static str,
 }
-
-/// Why a status was not taken.
-const REFUSALS: [&str; 2] = ["StatusTooLarge", "StatusRefused"];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ByCause {
@@ -66,7 +64,7 @@ pub struct Counts {
     durations: Family<ByStage, Histogram, fn() -> Histogram>,
     pub waits: Waits<Arc<str>>,
     errors: Errors,
-    pub queue: QueueCounts,
+    queue: QueueCounts,
 }
 
 impl Counts {
@@ -108,7 +106,7 @@ impl Counts {
             counts.errors.clone(),
         );
         counts.begin();
-        for reason in REFUSALS {
+        for reason in RefusedWrite::OF_STATUS.map(RefusedWrite::as_str) {
             counts.errors.get_or_create_owned(&ByReason { reason });
         }
         for stage in STAGES {
@@ -182,8 +180,8 @@ impl Counts {
 }
 
 impl Counted for Counts {
-    fn queue(&mut self) -> &mut QueueCounts {
-        &mut self.queue
+    fn queue(&self) -> &QueueCounts {
+        &self.queue
     }
 
     fn errors(&self) -> &Errors {

@@ -162,6 +162,7 @@ impl Metrics {
         registry.register_collector(Box::new(AtRead {
             counts: counts.clone(),
             maintenances: maintenances.clone(),
+            queues: queues.clone(),
             clock: clock.clone(),
         }));
         Self {
@@ -294,8 +295,8 @@ impl Counts {
 }
 
 impl Counted for Counts {
-    fn queue(&mut self) -> &mut QueueCounts {
-        &mut self.queue
+    fn queue(&self) -> &QueueCounts {
+        &self.queue
     }
 
     fn errors(&self) -> &Errors {
@@ -317,6 +318,7 @@ const ACCEPTED: Evicted = Evicted { result: "accepted", reason: "Accepted" };
 struct AtRead {
     counts: Arc<Mutex<Counts>>,
     maintenances: Arc<Mutex<maintenance::Counts>>,
+    queues: Queues,
     clock: Clock,
 }
 
@@ -391,8 +393,8 @@ impl prometheus_client::collector::Collector for AtRead {
             None,
             MetricType::Gauge,
         )?;
-        for queue in [&counts.queue, &maintenances.queue] {
-            ConstGauge::new(queue.unfinished(now)).encode(unfinished.encode_family(&queue.name)?)?;
+        for (queue, seconds) in self.queues.unfinished(now) {
+            ConstGauge::new(seconds).encode(unfinished.encode_family(&queue)?)?;
         }
         Ok(())
     }

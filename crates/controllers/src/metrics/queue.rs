@@ -1,6 +1,10 @@
 //! Queues of controllers, by the names under which others count theirs.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,7 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub struct ByName {
     name: &'static str,
 }
@@ -21,6 +25,22 @@ pub struct Queues {
     retries: Family<ByName, Counter>,
     queued: Family<ByName, Histogram, fn() -> Histogram>,
     worked: Family<ByName, Histogram, fn() -> Histogram>,
+    /// Of every queue, also of one that is named by a run after this.
+    under_way: Arc<Mutex<BTreeMap<ByName, UnderWay>>>,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    busy: u32,
+    /// The sum of the times at which it began.
+    begun: f64,
+}
+
+impl UnderWay {
+    /// It grows without end where something hangs.
+    fn seconds(&self, now: Timestamp) -> f64 {
+        (f64::from(self.busy) * seconds(now) - self.begun).max(0.0)
+    }
 }
 
 fn short_times() -> Histogram {
@@ -39,6 +59,7 @@ impl Queues {
             retries: Family::default(),
             queued: Family::new_with_constructor(short_times),
             worked: Family::new_with_constructor(short_times),
+            under_way: Arc::default(),
         };
         registry.register("workqueue_depth", "Objects that wait to be looked at", queues.depth.clone());
         registry.register("workqueue_adds", "Objects that were to be looked at", queues.adds.clone());
@@ -68,17 +89,20 @@ impl Queues {
         self.retries.get_or_create_owned(&name);
         self.queued.get_or_create_owned(&name);
         self.worked.get_or_create_owned(&name);
-        QueueCounts { name, all: self.clone(), busy: 0, begun: 0.0 }
+        self.under_way.lock().entry(name.clone()).or_default();
+        QueueCounts { name, all: self.clone() }
+    }
+
+    /// The seconds of all work that is under way, by queue.
+    pub fn unfinished(&self, now: Timestamp) -> Vec<(ByName, f64)> {
+        self.under_way.lock().iter().map(|(name, work)| (name.clone(), work.seconds(now))).collect()
     }
 }
 
 /// The counts of one queue.
 pub struct QueueCounts {
-    pub name: ByName,
+    name: ByName,
     all: Queues,
-    busy: u32,
-    /// The sum of the times at which what is under way began.
-    begun: f64,
 }
 
 impl QueueCounts {
@@ -86,17 +110,21 @@ impl QueueCounts {
         self.all.adds.get_or_create(&self.name).inc();
     }
 
-    pub fn taken(&mut self, waited: SignedDuration, now: Timestamp) {
+    pub fn taken(&self, waited: SignedDuration, now: Timestamp) {
         self.all.queued.get_or_create(&self.name).observe(waited.as_secs_f64());
-        self.busy += 1;
-        self.begun += seconds(now);
+        let mut queues = self.all.under_way.lock();
+        let work = queues.entry(self.name.clone()).or_default();
+        work.busy += 1;
+        work.begun += seconds(now);
     }
 
-    pub fn done(&mut self, worked: SignedDuration, now: Timestamp) {
+    pub fn done(&self, worked: SignedDuration, now: Timestamp) {
         self.all.worked.get_or_create(&self.name).observe(worked.as_secs_f64());
-        self.busy = self.busy.saturating_sub(1);
+        let mut queues = self.all.under_way.lock();
+        let work = queues.entry(self.name.clone()).or_default();
+        work.busy = work.busy.saturating_sub(1);
         // With nothing under way the sum is nothing; that also ends what rounding has left.
-        self.begun = if self.busy == 0 { 0.0 } else { self.begun - (seconds(now) - worked.as_secs_f64()) };
+        work.begun = if work.busy == 0 { 0.0 } else { work.begun - (seconds(now) - worked.as_secs_f64()) };
     }
 
     pub fn retried(&self) {
@@ -107,14 +135,9 @@ impl QueueCounts {
         self.all.depth.get_or_create(&self.name).set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
-    /// The seconds of all work that is under way. It grows without end where something hangs.
-    pub fn unfinished(&self, now: Timestamp) -> f64 {
-        (f64::from(self.busy) * seconds(now) - self.begun).max(0.0)
-    }
-
     /// Its run is over; what was counted stays.
-    pub fn end(&mut self) {
+    pub fn end(&self) {
         self.depth(0);
-        (self.busy, self.begun) = (0, 0.0);
+        self.all.under_way.lock().insert(self.name.clone(), UnderWay::default());
     }
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
+use usher_api::workloads::BundledInterceptor;
 use usher_api::{EvictionRequestStatus, Interceptor};
 use usher_apply::Clock;
 use usher_decide::eviction_request::{Answer, Refusal};
@@ -9,6 +10,7 @@ use usher_decide::snapshot::{Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use super::Metrics;
+use crate::observer::QueueObserver;
 
 const START: i64 = 1_800_000_000;
 
@@ -127,7 +129,8 @@ fn work_under_way_grows_until_it_is_done() {
     let mut observer = metrics.observer(|| ());
     let unfinished = || {
         let text = metrics.text().unwrap();
-        let line = text.lines().find(|line| line.starts_with("workqueue_unfinished_work_seconds{")).unwrap();
+        let of_requests = "workqueue_unfinished_work_seconds{name=\"evictionrequests\"}";
+        let line = text.lines().find(|line| line.starts_with(of_requests)).unwrap();
         line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
     };
     observer.queue_taken(SignedDuration::ZERO);
@@ -140,4 +143,34 @@ fn work_under_way_grows_until_it_is_done() {
     observer.queue_done(SignedDuration::from_secs(5));
     second.fetch_add(5, Ordering::Relaxed);
     assert_eq!(unfinished(), 0.0);
+}
+
+#[test]
+fn what_hangs_in_any_queue_is_seen() {
+    let (clock, second) = clock();
+    let metrics = Metrics::new(clock);
+    let mut runs: Vec<(&str, Box<dyn QueueObserver>)> = vec![
+        ("evictionrequests", metrics.observer(|| ())),
+        ("nodemaintenances", metrics.maintenance_observer(|| ())),
+        ("descheduler", metrics.descheduler_observer(|| ())),
+        ("evictpolicy", metrics.evict_policy_observer(|| ())),
+    ];
+    for which in BundledInterceptor::ALL {
+        runs.push((which.class(), metrics.interceptor_observer(which, || ())));
+    }
+    let has = |name: &str, seconds: f64| {
+        let wanted = format!("workqueue_unfinished_work_seconds{{name=\"{name}\"}} {seconds:.1}");
+        let text = metrics.text().unwrap();
+        assert!(text.lines().any(|line| line == wanted), "{wanted} is not in:\n{text}");
+    };
+    for (name, run) in &mut runs {
+        has(name, 0.0);
+        run.queue_taken(SignedDuration::ZERO);
+        second.fetch_add(10, Ordering::Relaxed);
+        has(name, 10.0);
+    }
+    let names: Vec<_> = runs.iter().map(|(name, _)| *name).collect();
+    drop(runs);
+    // A run that has ended hangs no more.
+    names.into_iter().for_each(|name| has(name, 0.0));
 }

@@ -23,7 +23,6 @@ pub use refusal::{Answer, Attempt, LONGEST_PAUSE, SelectingBudget, recorded_refu
 pub(crate) use turn::overdue_at;
 pub use turn::{Left, Passing, Turn, is_nobodys, turn};
 pub use usher_api::{Refusal, RefusalReason};
-pub use withdrawal::WITHDRAWN;
 
 use message::GivenTurn;
 

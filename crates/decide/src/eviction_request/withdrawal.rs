@@ -6,7 +6,7 @@ use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::names::requester_of;
 
 use super::{Case, Decision, Target};
-use crate::decision::{About, Effect, Notice};
+use crate::decision::{About, Effect, Notice, limited};
 
 /// When each of those who ask through the gateway counts as silent.
 fn silent_at<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a str, Timestamp)> {
@@ -41,12 +41,13 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Option<Decision> {
     let who: Vec<&str> =
         silent.iter().map(|name| request.ask_of(name).map_or(*name, |ask| ask.by.as_str())).collect();
     let message = format!("{} tried no more to evict the pod for {after} seconds: withdrawn", who.join(", "));
-    let told = Notice::normal(&[About::Request, About::Pod], WITHDRAWN, message);
-    Some(Decision::default().act(Effect::KeepFinalizers(kept)).act(told))
+    let about = &[About::Request, About::Pod];
+    let notice = Notice { about, is_warning: false, reason: WITHDRAWN, message: limited(message) };
+    Some(Decision::default().act(Effect::KeepFinalizers(kept)).act(Effect::TellOfWithdrawal(notice)))
 }
 
 /// The reason of the event.
-pub const WITHDRAWN: &str = "RequesterWithdrawn";
+const WITHDRAWN: &str = "RequesterWithdrawn";
 
 #[cfg(test)]
 mod tests {
@@ -117,8 +118,12 @@ mod tests {
         let only_karpenter = ["nodemaintenance.k8s.io", "k.sa.gateway"].map(str::to_owned).to_vec();
         assert_eq!(left(&case, "2026-01-01T12:05:00Z"), Some(only_karpenter));
         assert_eq!(left(&case, "2026-01-01T12:07:00Z"), Some(vec!["nodemaintenance.k8s.io".to_owned()]));
-        let told = format!("{:?}", decide(&case, at("2026-01-01T12:07:00Z")).unwrap().effects);
-        assert!(told.contains("alice, karpenter tried no more to evict the pod for 300 seconds"), "{told}");
+        let effects = decide(&case, at("2026-01-01T12:07:00Z")).unwrap().effects;
+        let [Effect::KeepFinalizers(_), Effect::TellOfWithdrawal(told)] = &effects[..] else {
+            panic!("{effects:?}")
+        };
+        assert!(!told.is_warning && told.reason == "RequesterWithdrawn");
+        assert!(told.message.starts_with("alice, karpenter tried no more to evict the pod for 300 seconds"));
     }
 
     #[test]

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource as _;
 use usher_api::names::{DAEMON_SET_CLASS, HELD_NODES_CONFIG_MAP, MAINTENANCE_SCHEDULING_GATE};
 use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
@@ -18,10 +17,9 @@ use usher_api::{NodeMaintenance, PodType};
 
 use super::{Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, WorkloadInterceptor};
 use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, tell_unknown};
-use crate::eviction_request::BLOCKED_CONDITION;
 use crate::maintenance::plan::PodClass;
 use crate::snapshot::{DaemonSet, Key, Maintenance, Owner, Pod, Request};
-use crate::waiting_on::{Unevictable, WaitingOn};
+use crate::waiting_on::Unevictable;
 
 /// Between two writes of the nodes that are held, and before pods go or are let through: the API server needs a moment to know.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
@@ -134,13 +132,11 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
 /// The turn was completed because the DaemonSet had opted out, which it does not any more, or somebody has the interceptors skipped:
 /// nobody else ends the pod.
 fn is_left(request: &Request) -> bool {
-    let reason = WaitingOn::NotEvictable { pod: Unevictable::DaemonSetPod }.reason();
-    let is_blocked = |it: &Condition| it.status == "True" && it.reason == reason;
     let is_over = request.status.active_interceptor_class.as_deref() == Some(DAEMON_SET_CLASS)
         && request.status.active_interceptor_completed;
     (is_over || request.skips_interceptors().is_some())
         && request.requesters().next().is_some()
-        && request.condition(BLOCKED_CONDITION).is_some_and(is_blocked)
+        && request.is_blocked_as(&[Unevictable::DaemonSetPod])
 }
 
 fn waits(wait: Wait, recheck_at: Option<Timestamp>) -> Decision {

@@ -786,10 +786,10 @@ impl Deployments {
         let prefers = is_set && is_ours && is_on && !pod.is_terminating();
         match (pod.preferred(), prefers) {
             (None, true) => {
-                decision.effects.push(Effect::Prefer { pod: pod.clone(), cost: Some(i32::MIN) });
+                decision.effects.push(surge::prefer(pod, i32::MIN));
             }
             (Some(_), false) if !pod.is_terminating() => {
-                decision.effects.push(Effect::Prefer { pod: pod.clone(), cost: None });
+                decision.effects.push(surge::prefer_no_more(pod));
             }
             _ => {}
         }

@@ -152,7 +152,7 @@ fn a_mark_without_a_request_is_removed_also_from_a_pod_without_a_deployment() {
     let items = pending(&mut known, [web_pod("a", marked)]);
     assert_eq!(items, [Item::Request(key("a"))]);
     let decision = known.decide(&items[0], at(1));
-    assert!(matches!(&decision.effects[..], [Effect::Prefer { cost: None, .. }]), "{decision:?}");
+    assert!(matches!(&decision.effects[..], [Effect::Prefer { before: None, .. }]), "{decision:?}");
 }
 
 #[test]
@@ -736,6 +736,6 @@ fn a_request_for_a_pod_of_a_replication_controller_may_be_known_before_the_pod()
     let events = [Event::Request(applied(asked)), Event::Pod(applied(replicated))];
     for item in pending(&mut known, events) {
         let effects = known.decide(&item, at(1)).effects;
-        assert!(!effects.iter().any(|it| matches!(it, Effect::Prefer { cost: None, .. })), "{effects:?}");
+        assert!(!effects.iter().any(|it| matches!(it, Effect::Prefer { before: None, .. })), "{effects:?}");
     }
 }

@@ -13,6 +13,7 @@ mod replica_set;
 mod samples;
 pub mod stateful_set;
 pub mod surge;
+mod waiting_report;
 
 pub use surge::NewHandOver;
 
@@ -157,8 +158,9 @@ pub enum Effect {
     DeletePod { pod: Arc<Pod>, version: Option<String> },
     /// Tells admission which pods are kept off which nodes: all of it.
     HoldNodes(Arc<BTreeMap<String, String>>),
-    /// The ReplicaSet is to delete the pod of that UID before others, by this cost; without one, as its owner wants it.
-    Prefer { pod: Arc<Pod>, cost: Option<i32> },
+    /// The ReplicaSet is to delete the pod of that UID before others, or not any more: the cost of its deletion, and the one that its
+    /// owner gave it, kept beside a mark of ours. What is `None` is taken off.
+    Prefer { pod: Arc<Pod>, cost: Option<String>, before: Option<String> },
     /// Scales the Deployment, and remembers by how much that is more than its owner wants, in one write. Refused if it has changed since.
     Resize { deployment: Box<Deployment>, replicas: u32, surge: Option<Surge> },
     /// The same with the limits of an autoscaler.

@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use usher_api::names::REPLICA_SET_CLASS;
-use usher_api::report::Report;
 
 use super::at_a_time::{Asked, room};
 use super::availability::{asked_at, ready_at, why_unavailable};
-use super::{
-    Decision, Effect, Wait, complete, has_turn, is_first_report, is_wanted, next_beat, was_given_over,
-};
+use super::waiting_report::{Waiting, waiting_report};
+use super::{Decision, Wait, complete, has_turn, is_wanted, next_beat, was_given_over};
 use crate::eviction_request::message::is_of_condition;
 use crate::snapshot::{Pod, Request, SomeAtATime};
 
@@ -55,18 +53,10 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let message = format!(
             "{start} waits until those before it are replaced, at most {at_a_time} of {replicas} at a time"
         );
-        let is_first = is_first_report(request, now);
-        let is_told = request.status.message == message;
-        let since = request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0);
-        let progress = is_first
-            || ready_at(case.pods.iter().copied(), asked_at(case.requests.values().copied())) > since;
-        // What blocks the eviction is told already: nothing takes its place unless something moves.
-        let is_message_due = !is_told && !is_of_condition(request);
-        if is_first || is_message_due || (progress && now >= next_beat(request)) {
-            let report = Report { progress, message: Some(message), ..Report::default() };
-            let report = Box::new(report);
-            decision.effects.push(Effect::Report { request: (*request).clone(), report });
-        }
+        let moved = ready_at(case.pods.iter().copied(), asked_at(case.requests.values().copied()));
+        let is_urgent = message != request.status.message && !is_of_condition(request);
+        let waiting = Waiting { message: || message, finish: None, moved, is_urgent };
+        decision.effects.extend(waiting_report(request, waiting, now));
         decision.waiting_on = Some(Wait::Others);
         let beat = Some(next_beat(request)).filter(|beat| *beat > now);
         decision.recheck_at = decision.recheck_at.into_iter().chain(beat).min();

@@ -10,21 +10,20 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, STATEFUL_SET_CLASS};
-use usher_api::report::Report;
 use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 
 use super::at_a_time::{Asked, room};
 use super::availability::{
     Unavailable, asked_at, batch, later, moved_at, only_time_is_left, why_unavailable,
 };
+use super::waiting_report::{Waiting, waiting_report};
 use super::{
     AvailablePods, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, WorkloadInterceptor,
 };
 use super::{
-    Namespaces, complete, completion, has_turn, is_first_report, next_beat, owner_of, tell_unknown,
-    tell_unread, was_given_over,
+    Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
+    was_given_over,
 };
-use crate::eviction_request::message::is_of_condition;
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
 
 /// The label by which the StatefulSet controller tells revisions apart.
@@ -254,8 +253,7 @@ fn waits_for_set(recheck_at: Option<Timestamp>) -> Decision {
     Decision { waiting_on: Some(Wait::Others), recheck_at, ..Decision::default() }
 }
 
-/// What is said on a request that waits: at the beginning of its turn, and then with every sign of life. That there is progress is said
-/// only if there was any.
+/// What is said on a request that waits: at the beginning of its turn, and then with every sign of life.
 fn report(
     case: &Case<'_>,
     state: &SetState,
@@ -264,22 +262,11 @@ fn report(
     (moved, finish): (Timestamp, Timestamp),
     now: Timestamp,
 ) -> Option<Effect> {
-    let set = &case.set.key.name;
-    let start = format!("StatefulSet {set}: {} waits", pod.key.name);
-    let is_first = is_first_report(request, now);
-    if !is_first && now < next_beat(request) {
-        return None;
-    }
-    let message = format!("{start} until {}", waits_for(case, state));
-    let since = request.status.progress_timestamp.as_ref().map_or(request.created, |time| time.0);
-    let progress = is_first || moved > since;
-    // What blocks the eviction is told already: nothing takes its place unless something moves.
-    if !progress && (message == request.status.message || is_of_condition(request)) {
-        return None;
-    }
-    let finish = progress.then_some(finish);
-    let report = Report { progress, finish, message: Some(message), ..Report::default() };
-    Some(Effect::Report { request: request.clone(), report: Box::new(report) })
+    let message = || {
+        let waits_for = waits_for(case, state);
+        format!("StatefulSet {}: {} waits until {waits_for}", case.set.key.name, pod.key.name)
+    };
+    waiting_report(request, Waiting { message, finish: Some(finish), moved, is_urgent: false }, now)
 }
 
 fn waits_for(case: &Case<'_>, state: &SetState) -> String {

@@ -8,6 +8,7 @@ use usher_api::NodeMaintenanceStatus;
 
 use super::waiting::{MaintenanceWait, NodeWait, PodWait};
 use crate::decision::Decision;
+use crate::snapshot::{NodePhase, Owner};
 
 pub type MaintenanceDecision = Decision<Effect, MaintenanceWait>;
 pub type NodeDecision = Decision<NodeEffect, NodeWait>;
@@ -35,7 +36,7 @@ pub enum NodeEffect {
     Hold {
         held_by: BTreeSet<Arc<str>>,
         was_unschedulable: bool,
-        phase: &'static str,
+        phase: NodePhase,
     },
     /// Take all marks off, and leave it as it was before the first maintenance.
     Release {
@@ -53,7 +54,7 @@ pub enum NodeEffect {
 }
 
 /// A write to the eviction request of a pod, or word of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodEffect {
     /// Create it, with the finalizer of node maintenance.
     Request,
@@ -61,8 +62,8 @@ pub enum PodEffect {
     Join,
     /// Take the finalizer off; what becomes of the request is up to the others.
     Withdraw,
-    /// Its workload keeps bringing pods to the node that others of them were asked to leave: that is told.
-    TellThatPodsComeBack,
+    /// Tell people, on the workload of the pod and not on the pod itself, which has done nothing.
+    TellWorkload(Arc<Owner>, Notice),
 }
 
 /// An event on the subject of the decision, and on these maintenances too.

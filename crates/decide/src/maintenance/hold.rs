@@ -72,9 +72,8 @@ fn hold(case: &Case<'_>, now: Timestamp) -> NodeDecision {
     let node = case.node;
     let holders: BTreeSet<Arc<str>> = case.holders.keys().cloned().collect();
     let mut decision = Decision::default();
-    let is_marked = node.held_by.as_ref() == Some(&holders)
-        && node.remembers
-        && node.phase.as_deref() == Some(case.phase.name());
+    let is_marked =
+        node.held_by.as_ref() == Some(&holders) && node.remembers && node.phase == Some(case.phase);
     let is_in_conflict = node.is_touched() && !node.unschedulable;
     if is_in_conflict
         && let Some(at) = case.conflict.and_then(CordonConflict::answer_at)
@@ -87,7 +86,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> NodeDecision {
             held_by: holders.clone(),
             // Once it is touched the cordon is ours, whichever marks somebody has taken away.
             was_unschedulable: if node.is_touched() { node.was_unschedulable } else { node.unschedulable },
-            phase: case.phase.name(),
+            phase: case.phase,
         });
     }
     // Right after the write that cordons: if the next one fails, nobody sees any more that this was the first.
@@ -188,7 +187,7 @@ mod tests {
             unschedulable: true,
             held_by: Some(held(names)),
             remembers: true,
-            phase: Some("Cordoned".into()),
+            phase: Some(NodePhase::Cordoned),
             condition: shows("Cordoned", &format!("held by {}", names.join(", "))),
             ..node()
         }
@@ -213,14 +212,21 @@ mod tests {
     fn a_node_is_cordoned_once_and_remembers_what_it_was() {
         for was in [false, true] {
             let decision = decided(&Node { unschedulable: was, ..node() }, &["a"], None, 0);
-            let hold = NodeEffect::Hold { held_by: held(&["a"]), was_unschedulable: was, phase: "Cordoned" };
+            let hold = NodeEffect::Hold {
+                held_by: held(&["a"]),
+                was_unschedulable: was,
+                phase: NodePhase::Cordoned,
+            };
             assert_eq!(writes(&decision), [&hold]);
         }
         assert_eq!(decided(&marked(&["a"]), &["a"], None, 0), Decision::default());
         // A second maintenance joins: what the node was before the first one still counts.
         let decision = decided(&marked(&["a"]), &["a", "b"], None, 0);
-        let hold =
-            NodeEffect::Hold { held_by: held(&["a", "b"]), was_unschedulable: false, phase: "Cordoned" };
+        let hold = NodeEffect::Hold {
+            held_by: held(&["a", "b"]),
+            was_unschedulable: false,
+            phase: NodePhase::Cordoned,
+        };
         assert_eq!(writes(&decision), [&hold]);
     }
 
@@ -231,13 +237,18 @@ mod tests {
             let whole = Node { was_unschedulable: was, ..marked(&["a"]) };
             let bare = Node { held_by: None, ..whole.clone() };
             let decision = decided(&bare, &["a"], None, 0);
-            let hold = NodeEffect::Hold { held_by: held(&["a"]), was_unschedulable: was, phase: "Cordoned" };
+            let hold = NodeEffect::Hold {
+                held_by: held(&["a"]),
+                was_unschedulable: was,
+                phase: NodePhase::Cordoned,
+            };
             assert_eq!(decision.effects, [hold], "nothing is told: it was cordoned before");
             assert_eq!(writes(&decided(&bare, &[], None, 0)), [&NodeEffect::Release { unschedulable: was }]);
         }
         let stripped = Node { held_by: None, remembers: false, phase: None, ..marked(&["a"]) };
         let decision = decided(&stripped, &["a"], None, 0);
-        let hold = NodeEffect::Hold { held_by: held(&["a"]), was_unschedulable: false, phase: "Cordoned" };
+        let hold =
+            NodeEffect::Hold { held_by: held(&["a"]), was_unschedulable: false, phase: NodePhase::Cordoned };
         assert_eq!(decision.effects, [hold]);
         // The condition is all that is left, so it goes last.
         let effects = decided(&stripped, &[], None, 0).effects;

@@ -1,12 +1,14 @@
 //! One pod: its eviction is requested while a maintenance targets it, and the request withdrawn when none does.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use usher_api::EvictionRequestCancellationPolicy;
 use usher_api::names::{NODE_MAINTENANCE_REQUESTER, REQUESTER_FINALIZER_PREFIX};
 
-use super::decision::PodEffect;
-use crate::eviction_request::BLOCKED_CONDITION;
+use super::decision::{Notice, PodEffect};
 use crate::snapshot::{Pod, Request};
-use crate::waiting_on::{Unevictable, WaitingOn};
+use crate::waiting_on::Unevictable;
 
 /// The finalizer by which all maintenances request evictions. They share it: it stays until no maintenance targets the
 /// pod any more.
@@ -21,19 +23,12 @@ pub fn is_requested(request: &Request) -> bool {
 
 /// Whether nobody ends the pod of the request: it cannot be evicted, and no interceptor is left to end it.
 pub fn nothing_ends(request: &Request) -> bool {
-    let reasons = [Unevictable::DaemonSetPod, Unevictable::MirrorPod]
-        .map(|pod| WaitingOn::NotEvictable { pod }.reason());
-    request
-        .condition(BLOCKED_CONDITION)
-        .is_some_and(|blocked| blocked.status == "True" && reasons.contains(&blocked.reason.as_str()))
+    request.is_blocked_as(&[Unevictable::DaemonSetPod, Unevictable::MirrorPod])
 }
 
 /// Whether the pod stays because its workload says so: no drain waits for it.
 pub fn stays_by_choice(request: &Request) -> bool {
-    let reason = WaitingOn::NotEvictable { pod: Unevictable::DaemonSetStays }.reason();
-    request
-        .condition(BLOCKED_CONDITION)
-        .is_some_and(|blocked| blocked.status == "True" && blocked.reason == reason)
+    request.is_blocked_as(&[Unevictable::DaemonSetStays])
 }
 
 pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option<PodEffect> {
@@ -55,6 +50,19 @@ pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option
     }
 }
 
+/// The workload brings pods to a node which others like them were asked to leave: that is told to it, and to the maintenances that hold
+/// the node.
+pub fn come_back(pod: &Pod, holders: BTreeMap<Arc<str>, Arc<str>>) -> Option<PodEffect> {
+    let owner = pod.owner.as_ref()?;
+    let message = format!(
+        "pods of {} {}/{} come back to node {}, which is under maintenance, and are asked to leave later each time: see whether their \
+         template names the node or tolerates node.kubernetes.io/unschedulable",
+        owner.kind, pod.key.namespace, owner.name, pod.node
+    );
+    let notice = Notice { maintenances: holders, ..Notice::warning("PodsComeBack", message) };
+    Some(PodEffect::TellWorkload(owner.clone(), notice))
+}
+
 /// An eviction that cannot be stopped any more is left alone.
 fn must_withdraw(request: &Request) -> bool {
     let policy = request.status.eviction_request_cancellation_policy;
@@ -65,6 +73,7 @@ fn must_withdraw(request: &Request) -> bool {
 mod tests {
     use super::*;
     use crate::snapshot::{PodOnWire, RequestOnWire};
+    use crate::waiting_on::WaitingOn;
     use serde_json::json;
 
     fn pod(phase: &str) -> Pod {
@@ -85,6 +94,61 @@ mod tests {
             request["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
         Request::from(serde_json::from_value::<RequestOnWire>(request).unwrap())
+    }
+
+    #[test]
+    fn only_a_condition_that_is_true_says_why_nobody_ends_the_pod() {
+        let blocked = |status: &str, reason: &str| {
+            let mut request = request(&[&finalizer()], false, "Allow");
+            let condition = json!({
+                "type": "EvictionBlocked", "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            request.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+            request
+        };
+        let reason = |pod| WaitingOn::NotEvictable { pod }.reason();
+        let [daemon, stays, mirror] =
+            [Unevictable::DaemonSetPod, Unevictable::DaemonSetStays, Unevictable::MirrorPod].map(reason);
+        for (status, reason, ends, by_choice) in [
+            ("True", daemon, true, false),
+            ("True", mirror, true, false),
+            ("True", stays, false, true),
+            ("False", daemon, false, false),
+            ("False", stays, false, false),
+            ("True", "DisruptionBudget", false, false),
+        ] {
+            let request = blocked(status, reason);
+            assert_eq!(
+                (nothing_ends(&request), stays_by_choice(&request)),
+                (ends, by_choice),
+                "{status} {reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn that_pods_come_back_is_told_to_their_workload_and_to_who_holds_the_node() {
+        let holders: BTreeMap<Arc<str>, Arc<str>> = [("m".into(), "um".into())].into();
+        assert_eq!(come_back(&pod("Running"), holders.clone()), None, "nobody made it");
+        let made: PodOnWire = serde_json::from_value(json!({
+            "metadata": {"name": "web-1", "namespace": "shop", "uid": "u", "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true},
+            ]},
+            "spec": {"nodeName": "n1"}, "status": {"phase": "Running"},
+        }))
+        .unwrap();
+        let Some(PodEffect::TellWorkload(owner, notice)) = come_back(&Pod::from(made), holders.clone())
+        else {
+            panic!("it is told");
+        };
+        assert_eq!((&*owner.kind, &*owner.name, &*owner.uid), ("ReplicaSet", "web", "rs"));
+        assert!(notice.is_warning && notice.reason == "PodsComeBack" && notice.maintenances == holders);
+        assert!(
+            notice.message.starts_with("pods of ReplicaSet shop/web come back to node n1"),
+            "{}",
+            notice.message
+        );
     }
 
     #[test]

@@ -23,6 +23,13 @@ pub enum Phase {
 }
 
 impl Phase {
+    const ALL: [Self; 3] = [Self::Cordoned, Self::Draining, Self::Drained];
+
+    /// Any other word says nothing, and is written anew by who holds the node.
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Cordoned => "Cordoned",
@@ -47,7 +54,7 @@ pub struct Node {
     /// Its annotation says what it was before.
     pub remembers: bool,
     /// The phase that its annotation shows.
-    pub phase: Option<String>,
+    pub phase: Option<Phase>,
     /// Status, reason and message of its condition.
     pub condition: Option<(String, String, String)>,
 }
@@ -130,7 +137,7 @@ impl From<NodeOnWire> for Node {
                 .get(NODE_WAS_UNSCHEDULABLE_ANNOTATION)
                 .is_some_and(|text| text == "true"),
             remembers: annotations.contains_key(NODE_WAS_UNSCHEDULABLE_ANNOTATION),
-            phase: annotations.get(NODE_PHASE_ANNOTATION).cloned(),
+            phase: annotations.get(NODE_PHASE_ANNOTATION).and_then(|name| Phase::parse(name)),
             condition: conditions
                 .find(|condition| condition.kind == NODE_MAINTENANCE_CONDITION)
                 .map(|condition| (condition.status, condition.reason, condition.message)),
@@ -160,10 +167,19 @@ mod tests {
         let node = Node::from(node);
         assert!(node.unschedulable && node.was_unschedulable && node.is_held_by("a") && node.is_held_by("b"));
         assert_eq!(node.held_by.as_ref().map(BTreeSet::len), Some(2));
+        assert_eq!(node.phase, Some(Phase::Draining));
         assert_eq!(node.condition.as_ref().map(|c| c.1.as_str()), Some("Draining"));
         let plain: NodeOnWire = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
         let plain = Node::from(plain);
         assert!(!plain.is_touched());
         assert_eq!((plain.unschedulable, plain.held_by), (false, None));
+    }
+
+    #[test]
+    fn a_phase_is_read_as_it_is_written_and_other_words_say_nothing() {
+        for phase in Phase::ALL {
+            assert_eq!(Phase::parse(phase.name()), Some(phase));
+        }
+        assert_eq!((Phase::parse("drained"), Phase::parse("")), (None, None));
     }
 }

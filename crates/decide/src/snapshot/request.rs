@@ -15,6 +15,7 @@ use usher_api::{EvictionRequestStatus, Interceptor};
 use super::wire::RequestOnWire;
 use super::{Key, Pod};
 use crate::eviction_request::BLOCKED_CONDITION;
+use crate::waiting_on::{Unevictable, WaitingOn};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -149,6 +150,13 @@ impl Request {
 
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.status.conditions.iter().find(|condition| condition.type_ == kind)
+    }
+
+    /// Its condition says that the eviction API must not evict the pod, because it is one of these.
+    pub fn is_blocked_as(&self, pods: &[Unevictable]) -> bool {
+        let Some(blocked) = self.condition(BLOCKED_CONDITION) else { return false };
+        let reasons = || pods.iter().map(|pod| WaitingOn::NotEvictable { pod: *pod }.reason());
+        blocked.status == "True" && reasons().any(|reason| reason == blocked.reason)
     }
 }
 

@@ -33,7 +33,7 @@ pub struct AntiAffinity {
     /// Domains in which somebody carries a term that matches somebody else.
     contested: Set<Domain>,
     /// What was learned of each pod.
-    known: Slots<Known>,
+    known: Slots<CountedPod>,
     members: Map<u64, BTreeSet<u32>>,
     values: Values,
 }
@@ -69,7 +69,7 @@ struct Residents {
 }
 
 #[derive(Debug)]
-struct Known {
+struct CountedPod {
     generation: u64,
     node: u32,
     matched: SmallVec<[Domain; 2]>,
@@ -78,7 +78,7 @@ struct Known {
     labels: Option<Arc<Labels>>,
 }
 
-impl Known {
+impl CountedPod {
     /// It is as it was learned.
     fn is(&self, generation: u64, node: u32, labels: Option<&Arc<Labels>>) -> bool {
         let same_labels = match (&self.labels, labels) {
@@ -212,7 +212,7 @@ impl Plugin for AntiAffinity {
             self.change(*domain, |residents| residents.matched.insert(slot));
         }
         let carried = SmallVec::new();
-        let known = Known { generation: info.generation, node: index, matched, carried, labels };
+        let known = CountedPod { generation: info.generation, node: index, matched, carried, labels };
         self.known.insert(slot, known);
         self.members.entry(info.generation).or_default().insert(slot);
         let mut carried = SmallVec::new();

@@ -32,7 +32,7 @@ pub struct TopologySpread {
     of_selector: Map<u32, Vec<u32>>,
     of_shape: Map<u64, Vec<u32>>,
     members: Map<u64, BTreeSet<u32>>,
-    known: Slots<Known>,
+    known: Slots<CountedPod>,
     values: Values,
     /// The domains that are there, by what decides on them, until nodes change.
     domains: Map<DomainRule, Set<u32>>,
@@ -67,7 +67,7 @@ struct Constraint {
 }
 
 #[derive(Debug)]
-struct Known {
+struct CountedPod {
     generation: u64,
     node: u32,
     labels: Arc<Labels>,
@@ -364,7 +364,7 @@ impl Plugin for TopologySpread {
             return self.forget(slot);
         };
         let is_same =
-            |it: &Known| it.generation == info.generation && Arc::ptr_eq(&it.labels, &object.labels);
+            |it: &CountedPod| it.generation == info.generation && Arc::ptr_eq(&it.labels, &object.labels);
         if self.known.get(slot).is_some_and(is_same) {
             return;
         }
@@ -386,7 +386,7 @@ impl Plugin for TopologySpread {
         }
         self.members.entry(info.generation).or_default().insert(slot);
         let (generation, labels) = (info.generation, object.labels.clone());
-        self.known.insert(slot, Known { generation, node, labels, counted });
+        self.known.insert(slot, CountedPod { generation, node, labels, counted });
     }
 
     fn forget(&mut self, slot: u32) {

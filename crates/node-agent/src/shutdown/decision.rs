@@ -11,6 +11,7 @@ use usher_api::names::{
 use usher_api::{
     DrainPlanEntry, NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage as Stage, PodType,
 };
+use usher_decide::snapshot::NodePhase;
 
 use super::{ANSWER_WITHIN, Options};
 use crate::kubelet::GracePeriod;
@@ -55,7 +56,7 @@ pub enum Observed {
         since: Timestamp,
     },
     Cluster {
-        phase: Option<String>,
+        phase: Option<NodePhase>,
         own: Option<Own>,
     },
 }
@@ -117,11 +118,11 @@ pub enum Step {
 pub fn decide(seen: &Observed, under_way: &UnderWay, now: Timestamp) -> Step {
     let is_long = |since: Timestamp| now.duration_since(since) >= under_way.patience();
     match seen {
-        Observed::Cluster { phase: Some(phase), .. } if phase == "Drained" => Step::Done,
+        Observed::Cluster { phase: Some(NodePhase::Drained), .. } => Step::Done,
         _ if now >= under_way.until => Step::GiveUp,
         Observed::Nothing { since } if is_long(*since) => Step::EndAlone,
         Observed::Nothing { .. } => Step::Wait,
-        Observed::Cluster { phase: Some(phase), .. } if phase == "Draining" => Step::Wait,
+        Observed::Cluster { phase: Some(NodePhase::Draining), .. } => Step::Wait,
         Observed::Cluster { own: Some(own), .. } if own.is_active => Step::Wait,
         Observed::Cluster { own: Some(own), .. } if own.is_deleting => Step::Wait,
         Observed::Cluster { own: Some(_), .. } => Step::Remove,

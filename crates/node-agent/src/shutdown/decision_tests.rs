@@ -12,18 +12,18 @@ fn own(is_active: bool, is_deleting: bool) -> Option<Own> {
 
 #[test]
 fn a_shutdown_makes_a_maintenance_or_joins_one_and_waits_until_all_pods_have_ended() {
-    let seen = |phase: Option<&str>, own| Observed::Cluster { phase: phase.map(str::to_owned), own };
+    let seen = |phase, own| Observed::Cluster { phase, own };
     let create = Step::Create { is_alone: false };
     for (seen, now, wanted) in [
         (seen(None, None), 0, create),
-        (seen(Some("Cordoned"), None), 0, create),
-        (seen(Some("Draining"), None), 0, Step::Wait),
+        (seen(Some(NodePhase::Cordoned), None), 0, create),
+        (seen(Some(NodePhase::Draining), None), 0, Step::Wait),
         (seen(None, own(true, false)), 0, Step::Wait),
         (seen(None, own(false, true)), 0, Step::Wait),
         (seen(None, own(false, false)), 0, Step::Remove),
-        (seen(Some("Drained"), own(true, false)), 0, Step::Done),
-        (seen(Some("Drained"), None), 100, Step::Done),
-        (seen(Some("Draining"), None), 60, Step::GiveUp),
+        (seen(Some(NodePhase::Drained), own(true, false)), 0, Step::Done),
+        (seen(Some(NodePhase::Drained), None), 100, Step::Done),
+        (seen(Some(NodePhase::Draining), None), 60, Step::GiveUp),
         (seen(None, None), 60, Step::GiveUp),
         (Observed::Nothing { since: at(40) }, 60, Step::GiveUp),
     ] {

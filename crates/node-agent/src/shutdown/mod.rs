@@ -16,7 +16,7 @@ use usher_api::names::{NODE_AGENT_BOOT_ANNOTATION, NODE_AGENT_CAUSE_ANNOTATION};
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
 use usher_apply::{Clock, Events, Interceptions, kind_of};
 use usher_decide::interceptors::Effect;
-use usher_decide::snapshot::{Node, NodeOnWire, Owner, Pod, PodOnWire};
+use usher_decide::snapshot::{Node, NodeOnWire, NodePhase, Owner, Pod, PodOnWire};
 
 use crate::kubelet::GracePeriod;
 use crate::logind::{Inhibitor, Logind, LogindError};
@@ -115,6 +115,10 @@ impl Shutdown {
         }
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a timer between two looks at logind, by which nothing is decided"
+    )]
     async fn follow(
         &self,
         bus: &str,
@@ -265,7 +269,7 @@ impl Shutdown {
     }
 
     /// What the node says, and its own maintenance. `None` if that is not told.
-    async fn see(&self, within: Duration) -> Option<(Option<String>, Option<Own>)> {
+    async fn see(&self, within: Duration) -> Option<(Option<NodePhase>, Option<Own>)> {
         let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
         let both =
             async { Ok::<_, kube::Error>((nodes.get_opt(&self.options.node).await?, self.own().await?)) };
@@ -339,7 +343,7 @@ impl Shutdown {
     /// Whether the node is drained, as far as is known.
     pub async fn is_drained(&self) -> bool {
         let seen = self.see(ANSWER_WITHIN).await;
-        seen.and_then(|(phase, _)| phase).is_some_and(|phase| phase == "Drained")
+        seen.and_then(|(phase, _)| phase).is_some_and(|phase| phase == NodePhase::Drained)
     }
 
     /// Whether there is no maintenance of this node, as far as is known.

@@ -144,7 +144,7 @@ pub(crate) fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     })
 }
 
-/// A plain selector and a required affinity, where given.
+/// A node selector and a required affinity, where given.
 pub(crate) fn matches_selectors(
     selector: &BTreeMap<String, String>,
     required: Option<&NodeSelector>,

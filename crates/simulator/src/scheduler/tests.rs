@@ -147,7 +147,7 @@ fn gated_pods_and_those_of_other_schedulers_are_left_alone() {
 }
 
 /// A waiting pod with these fields in its spec.
-fn wishing(spec: Value) -> Value {
+fn waiting_with(spec: Value) -> Value {
     waiting(|pod| {
         for (field, value) in spec.as_object().unwrap() {
             pod["spec"][field] = value.clone();
@@ -175,7 +175,7 @@ fn spread(when: &str, more: Value) -> Value {
 fn required_spread_keeps_the_skew() {
     let nodes = [in_zone("a", "x"), in_zone("b", "y"), in_zone("c", "y")];
     let with = |more: Value, others: &[Value]| {
-        let pod = wishing(spread("DoNotSchedule", more));
+        let pod = waiting_with(spread("DoNotSchedule", more));
         outcome(&[&nodes[..], others, &[pod]].concat())
     };
     assert_eq!(with(json!({}), &[pod("q", "a")]), "b");
@@ -198,7 +198,7 @@ fn required_spread_keeps_the_skew() {
         )
     );
     let only_y = json!({"nodeSelector": {"zone": "y"}});
-    let mut selecting = wishing(spread("DoNotSchedule", json!({})));
+    let mut selecting = waiting_with(spread("DoNotSchedule", json!({})));
     selecting["spec"]["nodeSelector"] = only_y["nodeSelector"].clone();
     let full = [pod("q", "b"), pod("r", "b")];
     assert_eq!(
@@ -211,10 +211,10 @@ fn required_spread_keeps_the_skew() {
 }
 
 #[test]
-fn match_label_keys_narrow_the_crowd() {
+fn match_label_keys_narrow_the_pods_that_are_counted() {
     let mut old = pod("q", "a");
     old["metadata"]["labels"]["hash"] = "1".into();
-    let mut new = wishing(spread("DoNotSchedule", json!({"matchLabelKeys": ["hash"]})));
+    let mut new = waiting_with(spread("DoNotSchedule", json!({"matchLabelKeys": ["hash"]})));
     new["metadata"]["labels"]["hash"] = "2".into();
     let nodes = [
         in_zone("a", "x"),
@@ -232,7 +232,7 @@ fn preferences_outweigh_room() {
     busy["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
     busy["metadata"]["labels"]["app"] = "db".into();
     let with = |spec: Value, nodes: [Value; 2], others: &[Value]| {
-        outcome(&[&nodes[..], others, &[busy.clone(), wishing(spec)]].concat())
+        outcome(&[&nodes[..], others, &[busy.clone(), waiting_with(spec)]].concat())
     };
     let nodes = || [in_zone("a", "x"), in_zone("b", "y")];
     assert_eq!(with(json!({}), nodes(), &[]), "a");
@@ -271,7 +271,7 @@ fn a_large_cluster_is_looked_at_in_part_and_pods_spread_over_it() {
 
 #[test]
 fn a_pod_that_names_its_node_is_told_about_that_one() {
-    let named = wishing(
+    let named = waiting_with(
         json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}],
         }}}}),
@@ -292,7 +292,7 @@ fn pods_that_are_alike_get_one_answer_until_something_helps() {
     let mut small = node("a");
     small["status"]["allocatable"]["cpu"] = "0".into();
     let wants = |name: &str, uid: &str| {
-        let mut pod = wishing(
+        let mut pod = waiting_with(
             json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}),
         );
         pod["metadata"]["name"] = name.into();

@@ -61,7 +61,7 @@ pub(crate) enum Resource {
 }
 
 impl Resource {
-    /// All that are followed, in the order in which news of them are taken in.
+    /// All that are followed, in the order in which events of them are taken in.
     pub(crate) const FOLLOWED: [Self; 12] = [
         Self::Nodes,
         Self::Pods,
@@ -173,7 +173,7 @@ pub(crate) enum Change {
     },
 }
 
-/// Where news come from: the watch tells all in order, an answer may be ahead of it.
+/// Where a change was heard of: the watch tells all in order, an answer may be ahead of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Watch,
@@ -224,7 +224,7 @@ impl View {
         }
     }
 
-    /// Takes in an object as it is now; `None` if that is no news.
+    /// Takes in an object as it is now; `None` if nothing has changed by that.
     pub(crate) fn written(
         &mut self,
         resource: Resource,

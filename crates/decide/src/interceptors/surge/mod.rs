@@ -40,6 +40,7 @@ pub(super) use limits::{left_behind, restored};
 use limits::{release_limit, remember};
 use max_unavailable::let_go;
 use preference::{called_off, comes_first, is_below_marks, mark_of, preferences};
+pub(super) use preference::{prefer, prefer_no_more};
 use size::{accept, lower, max_surge, raise, resize};
 use state::{SurgeState, state};
 pub(super) use telling::stuck;
@@ -180,7 +181,7 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
     let declines = declines(case, &state, now);
     let called_off = called_off(case, &state);
     let mut preferences = preferences(case, &state, &called_off, declines.is_none());
-    let is_undone = |effect: &Effect| matches!(effect, Effect::Prefer { cost: None, .. });
+    let is_undone = |effect: &Effect| matches!(effect, Effect::Prefer { before: None, .. });
     let is_settled = !preferences.iter().any(is_undone);
     if state.is_shrinking {
         // Without its mark it would stay for another one that is needed.

@@ -18,6 +18,25 @@ pub(super) fn mark_of(pod: &Pod) -> Option<i32> {
     pod.preferred().filter(|preferred| preferred.is_mark()).map(|preferred| preferred.cost)
 }
 
+/// The cost that its owner gave it: what is there may be a mark of ours, or what the owner has written since.
+fn own_cost(pod: &Pod) -> Option<&str> {
+    match pod.preferred().filter(|preferred| preferred.is_mark()) {
+        Some(marked) => marked.before.as_deref(),
+        None => pod.deletion_cost(),
+    }
+}
+
+/// It goes before others, in the order of these marks. What its owner wants is kept beside, also that it wants nothing.
+pub(in super::super) fn prefer(pod: &Arc<Pod>, mark: i32) -> Effect {
+    let before = own_cost(pod).unwrap_or_default().to_owned();
+    Effect::Prefer { pod: pod.clone(), cost: Some(mark.to_string()), before: Some(before) }
+}
+
+/// It goes as its owner wants it.
+pub(in super::super) fn prefer_no_more(pod: &Arc<Pod>) -> Effect {
+    Effect::Prefer { pod: pod.clone(), cost: own_cost(pod).map(str::to_owned), before: None }
+}
+
 /// As the ReplicaSet reads it.
 fn cost_of(pod: &Pod) -> i32 {
     pod.deletion_cost().and_then(|cost| cost.parse().ok()).unwrap_or(0)
@@ -57,7 +76,7 @@ pub(super) fn preferences(
     let present = || case.pods.values().filter(|pod| !pod.is_terminating());
     let undo = present()
         .filter(|pod| pod.preferred().is_some() && !is_preferred(pod) && !is_called_off(pod))
-        .map(|pod| Effect::Prefer { pod: pod.clone(), cost: None });
+        .map(prefer_no_more);
 
     // Those that go, those that go next, those that wait, and those that are nobody's of these any more or came for nothing.
     // Where pods are handed over, one that has no new pod waits for it, but not while its ReplicaSet is about to delete it for that one.
@@ -103,7 +122,7 @@ pub(super) fn preferences(
         }
         for (pod, cost) in new.into_iter().zip(free.by_ref()) {
             last = Some(cost);
-            set.push(Effect::Prefer { pod: pod.clone(), cost: Some(cost) });
+            set.push(prefer(pod, cost));
         }
     }
     undo.chain(set).collect()
@@ -139,4 +158,45 @@ pub(super) fn comes_first(case: &Case<'_>, state: &SurgeState<'_>) -> bool {
         .values()
         .filter(|pod| !pod.is_terminating() && pod.is_ready() && !going.contains_key(&pod.key));
     ready.iter().all(|pod| mark_of(pod).is_some()) && others.all(|pod| cost_of(pod) > highest)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::super::samples;
+    use super::*;
+
+    const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+    const BEFORE: &str = usher_api::names::DELETION_COST_BEFORE_ANNOTATION;
+
+    fn pod(annotations: Value) -> Arc<Pod> {
+        samples::pod("a", "ReplicaSet", "web", "n1", json!({"metadata": {"annotations": annotations}}))
+    }
+
+    /// The cost, and the one before it.
+    fn written(effect: Effect) -> (Option<String>, Option<String>) {
+        match effect {
+            Effect::Prefer { cost, before, .. } => (cost, before),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_its_owner_wants_is_kept_beside_a_mark_and_given_back() {
+        let mark = i32::MIN.to_string();
+        for (annotations, owner) in [
+            (json!({}), None),
+            (json!({COST: "7"}), Some("7")),
+            (json!({COST: mark, BEFORE: ""}), None),
+            (json!({COST: mark, BEFORE: "7"}), Some("7")),
+            // Its owner has written another one since it was marked.
+            (json!({COST: "9", BEFORE: "7"}), Some("9")),
+        ] {
+            let (pod, owner) = (pod(annotations), owner.map(str::to_owned));
+            let kept = owner.clone().unwrap_or_default();
+            assert_eq!(written(prefer(&pod, -5)), (Some("-5".to_owned()), Some(kept)), "{pod:?}");
+            assert_eq!(written(prefer_no_more(&pod)), (owner, None), "{pod:?}");
+        }
+    }
 }

@@ -8,12 +8,12 @@ use usher_api::report::Report;
 use usher_api::workloads::Strategy;
 
 use super::super::availability::{Unavailable, batch, later, only_time_is_left, why_unavailable};
-use super::super::{Effect, has_turn, is_first_report, next_beat};
+use super::super::waiting_report::{Waiting, waiting_report};
+use super::super::{Effect, has_turn, next_beat};
 use super::hand_over::{awaited, replacement};
 use super::state::{SurgeState, state};
 use super::{Case, PATIENCE, ends_after_autoscaler, paused_until, place, progress_of};
 use crate::decision::limited;
-use crate::eviction_request::message::is_of_condition;
 use crate::eviction_request::overdue_at;
 use crate::snapshot::Request;
 
@@ -119,33 +119,18 @@ fn is_settling(case: &Case<'_>, state: &SurgeState<'_>, until: Timestamp, now: T
     state.missing == 0 && now <= until && only_time_is_left(unavailable)
 }
 
-/// What is said at the beginning of the turn, when it changes what is waited for, and with every sign of life. That there is progress
-/// is said only if there was any.
+/// What is said at the beginning of the turn, when it changes what is waited for, and with every sign of life.
 pub(super) fn report(
     case: &Case<'_>,
     request: &Arc<Request>,
     (words, finish, moved): (&str, Option<Timestamp>, Timestamp),
     now: Timestamp,
 ) -> Option<Effect> {
-    let is_first = is_first_report(request, now);
     let message = limited(format!("Deployment {}: {words}", case.deployment.key.name));
-    let since = progress_of(request);
-    let has_moved = moved > since;
-    let is_told = message == request.status.message;
-    let is_other = is_other(&message, &request.status.message) && now >= later(since, SETTLE);
-    let is_due = is_other || (!is_told && case.refused.is_some());
-    if !is_first && !is_due && now < next_beat(request) {
-        return None;
-    }
-    let progress = is_first || has_moved;
-    let has_no_estimate = finish.is_none() && request.status.expected_interceptor_finish_time.is_some();
-    // What blocks the eviction is told already: nothing takes its place unless something moves.
-    if !progress && (is_of_condition(request) || (is_told && !has_no_estimate)) {
-        return None;
-    }
-    let finish = finish.filter(|_| progress);
-    let report = Report { progress, finish, has_no_estimate, message: Some(message), ..Report::default() };
-    Some(Effect::Report { request: request.clone(), report: Box::new(report) })
+    let before = &request.status.message;
+    let is_other = is_other(&message, before) && now >= later(progress_of(request), SETTLE);
+    let is_urgent = is_other || (message != *before && case.refused.is_some());
+    waiting_report(request, Waiting { message: || message, finish, moved, is_urgent }, now)
 }
 
 /// Whether something else is said. Only figures that differ, such as those of nodes without room, can wait for the next sign of life.
@@ -174,8 +159,8 @@ pub(super) fn tell_what_is_missing(case: &Case<'_>, state: &SurgeState<'_>, now:
             let (deployment, pod) = (&case.deployment.key.name, &pod.key.name);
             let message = limited(format!("Deployment {deployment}: {pod} waits until {words}"));
             let report = Report { message: Some(message), ..Report::default() };
-            let is_other = is_other(report.message.as_deref()?, &request.status.message);
-            is_other.then(|| Effect::Report { request: (*request).clone(), report: Box::new(report) })
+            let is_news = is_other(report.message.as_deref()?, &request.status.message);
+            is_news.then(|| Effect::Report { request: (*request).clone(), report: Box::new(report) })
         })
         .collect()
 }

@@ -147,8 +147,9 @@ fn words(effect: &Effect) -> String {
             assert!(report.completed);
             format!("completes {} if {at_least} are available", request.pod_name)
         }
-        Effect::Prefer { pod, cost } => {
-            let offset = cost.map(|cost| i64::from(cost) - i64::from(i32::MIN));
+        Effect::Prefer { pod, cost, before } => {
+            let mark = before.as_ref().and(cost.as_ref()).map(|mark| mark.parse::<i32>().unwrap());
+            let offset = mark.map(|cost| i64::from(cost) - i64::from(i32::MIN));
             format!("prefers {} {offset:?}", pod.key.name)
         }
         Effect::Resize { replicas, surge, .. } => {
@@ -654,12 +655,15 @@ mod marks {
         let effects = scene.decide().effects;
         let mut count = 0;
         for effect in effects {
-            if let Effect::Prefer { pod, cost } = effect {
+            if let Effect::Prefer { pod, cost, before } = effect {
                 count += 1;
                 let mut pod = Pod::clone(&pod);
                 let rare = pod.rare.get_or_insert_default();
-                rare.deletion_cost = cost.map(|cost| cost.to_string().into());
-                rare.preferred = cost.map(|cost| PreferredForDeletion { cost, before: None });
+                rare.preferred = before.map(|before| PreferredForDeletion {
+                    cost: cost.as_ref().unwrap().parse().unwrap(),
+                    before: Some(before).filter(|it| !it.is_empty()),
+                });
+                rare.deletion_cost = cost.map(Into::into);
                 scene.pods.insert(pod.key.clone(), Arc::new(pod));
             }
         }

@@ -210,7 +210,7 @@ impl Index {
         let is_asked = effect == PodEffect::Request;
         let decision = match self.held_back_until(&subject.pod, now).filter(|_| is_asked) {
             Some(until) => Decision {
-                effects: vec![PodEffect::TellThatPodsComeBack],
+                effects: pods::come_back(&subject.pod, self.holders(&subject.pod.node)).into_iter().collect(),
                 waiting_on: Some(PodWait::CameBack { until }),
                 recheck_at: Some(until),
             },

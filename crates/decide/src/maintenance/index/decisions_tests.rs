@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::decision::Decision;
 use crate::maintenance::decision::{Effect, NodeDecision, NodeEffect, PodEffect};
+use crate::maintenance::pods;
 use crate::maintenance::waiting::{MaintenanceWait, NodeWait, PodWait};
 use crate::snapshot::{Key, Node, Pod, Request};
 
@@ -129,7 +130,9 @@ fn a_pod_is_asked_to_leave_when_its_turn_is_written_and_later_if_it_came_back() 
         (
             1001,
             Decision {
-                effects: vec![PodEffect::TellThatPodsComeBack],
+                effects: pods::come_back(&made("again", 100, 1001), index.holders("n1"))
+                    .into_iter()
+                    .collect(),
                 waiting_on: Some(PodWait::CameBack { until }),
                 recheck_at: Some(until),
             },

@@ -510,10 +510,7 @@ impl Index {
             let mut concerned: BTreeSet<Number> = BTreeSet::new();
             for node in &changes.nodes {
                 concerned.extend(self.board.covered_by(node));
-                if self
-                    .nodes
-                    .get(node)
-                    .is_some_and(|indexed| indexed.node.phase.as_deref() != Some(self.phase(indexed).name()))
+                if self.nodes.get(node).is_some_and(|indexed| indexed.node.phase != Some(self.phase(indexed)))
                 {
                     self.now.insert(Item::Node(node.clone()));
                 }
