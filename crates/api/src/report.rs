@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::{EvictionRequestCancellationPolicy, EvictionRequestStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 /// The longest message the definition accepts, in characters.
 const MESSAGE_MAX_LENGTH: usize = 32_768;
@@ -49,32 +50,44 @@ pub struct ConditionReport {
 impl Report {
     /// The merge patch of the status that makes it so.
     pub fn patch(&self, status: &EvictionRequestStatus, now: Timestamp) -> Value {
-        let mut patch = Map::new();
-        let mut set = |field: &str, value: Value| patch.insert(field.to_owned(), value);
-        if self.progress {
-            // The controller's clock may be ahead of ours: time in a status does not go back.
-            let before = status.progress_timestamp.as_ref().map_or(now, |Time(at)| *at);
-            set("progressTimestamp", json!(Time(now.max(before))));
-        }
-        if let Some(message) = &self.message {
-            set("message", message.chars().take(MESSAGE_MAX_LENGTH).collect::<String>().into());
-        }
-        if let Some(finish) = self.finish {
-            set("expectedInterceptorFinishTime", json!(Time(finish)));
-        } else if self.has_no_estimate {
-            set("expectedInterceptorFinishTime", Value::Null);
-        }
-        if let Some(policy) = self.policy {
-            set("evictionRequestCancellationPolicy", json!(policy));
-        }
-        if self.completed {
-            set("activeInterceptorCompleted", true.into());
-        }
-        if let Some(condition) = &self.condition {
-            set("conditions", json!(with_condition(&status.conditions, condition, now)));
-        }
-        Value::Object(patch)
+        // It holds nothing that JSON cannot have.
+        serde_json::to_value(self.change(status, now)).unwrap_or_default()
     }
+
+    fn change<'a>(&'a self, status: &EvictionRequestStatus, now: Timestamp) -> StatusChange<'a> {
+        // The controller's clock may be ahead of ours: time in a status does not go back.
+        let before = status.progress_timestamp.as_ref().map_or(now, |Time(at)| *at);
+        let finish = self.finish.map(|finish| Some(Time(finish)));
+        StatusChange {
+            progress_timestamp: self.progress.then(|| Time(now.max(before))),
+            message: self.message.as_ref().map(|message| message.chars().take(MESSAGE_MAX_LENGTH).collect()),
+            expected_interceptor_finish_time: finish.or(self.has_no_estimate.then_some(None)),
+            eviction_request_cancellation_policy: self.policy.as_ref(),
+            active_interceptor_completed: self.completed.then_some(true),
+            conditions: self
+                .condition
+                .as_ref()
+                .map(|condition| with_condition(&status.conditions, condition, now)),
+        }
+    }
+}
+
+/// What changes of [`EvictionRequestStatus`]. What is absent stays as it is, and null takes away what is there.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusChange<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress_timestamp: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_interceptor_finish_time: Option<Option<Time>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eviction_request_cancellation_policy: Option<&'a EvictionRequestCancellationPolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active_interceptor_completed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conditions: Option<Vec<Condition>>,
 }
 
 /// A merge patch replaces lists, so that the others are repeated. The time changes only with the status.
@@ -110,6 +123,7 @@ pub fn until_beat(last: Option<Timestamp>, now: Timestamp, interval: Duration) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -141,6 +155,35 @@ mod tests {
         }
         let late = Report { progress: true, ..Report::default() }.patch(&status, at(40));
         assert_eq!(late["progressTimestamp"], "1970-01-01T00:01:40Z", "time does not go back");
+    }
+
+    #[test]
+    fn all_that_a_report_can_change_are_fields_of_the_definition() {
+        let all = Report {
+            progress: true,
+            message: Some("m".into()),
+            finish: Some(at(0)),
+            has_no_estimate: false,
+            policy: Some(EvictionRequestCancellationPolicy::Forbid),
+            completed: true,
+            condition: Some(ConditionReport {
+                type_: "Copied".into(),
+                status: ConditionStatus::True,
+                reason: "Done".into(),
+                message: String::new(),
+            }),
+        };
+        let patch = all.patch(&EvictionRequestStatus::default(), at(0));
+        let (_, definition) =
+            crate::crd::crds().into_iter().find(|(_, crd)| crd.spec.names.kind == "EvictionRequest").unwrap();
+        let definition = serde_json::to_value(definition).unwrap();
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let fields = schema["properties"]["status"]["properties"].as_object().unwrap();
+        let named = patch.as_object().unwrap();
+        assert_eq!(named.len(), 6, "{patch}");
+        for field in named.keys() {
+            assert!(fields.contains_key(field), "{field} is no field of the status");
+        }
     }
 
     #[test]
