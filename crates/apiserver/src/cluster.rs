@@ -103,11 +103,7 @@ impl Cluster {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let registry = self.server.registry();
         let row = registry.by_kind(group, version, kind)?;
-        Some(ServedKind {
-            plural: row.plural.clone(),
-            namespaced: row.namespaced,
-            storage: row.storage.to_string(),
-        })
+        Some(ServedKind { plural: row.plural.clone(), namespaced: row.namespaced })
     }
 }
 
@@ -116,8 +112,6 @@ impl Cluster {
 pub struct ServedKind {
     pub plural: String,
     pub namespaced: bool,
-    /// What the store calls it.
-    pub storage: String,
 }
 
 pub(crate) fn administrator() -> User {

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 
 pub(crate) use rule::Asked;
-pub use rule::{Fault, Matcher, Outage, Pick, Refusal, Rule, When, Window};
+pub use rule::{Fault, Matcher, Outage, Refusal, Rule, When};
 pub use service::{ClientService, NoAnswer};
 
 use crate::clock::Clock;

@@ -32,10 +32,10 @@ impl fmt::Display for Asked<'_> {
 /// Which requests a rule is about; what is not given may be anything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Matcher {
-    pub client: Option<String>,
-    pub verb: Option<String>,
-    pub resource: Option<String>,
-    pub namespace: Option<String>,
+    client: Option<String>,
+    verb: Option<String>,
+    resource: Option<String>,
+    namespace: Option<String>,
 }
 
 impl Matcher {
@@ -75,7 +75,7 @@ impl Matcher {
 
 /// From a time on, up to but not including another, on the cluster's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub(crate) struct Window {
     pub from: Timestamp,
     pub until: Timestamp,
 }
@@ -90,13 +90,13 @@ impl Window {
 #[derive(Debug, Clone, PartialEq)]
 pub struct When {
     /// Only in these; at any time if there are none.
-    pub during: Vec<Window>,
-    pub pick: Pick,
+    during: Vec<Window>,
+    pick: Pick,
 }
 
 /// Which of the requests at such a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pick {
+pub(crate) enum Pick {
     Every,
     /// Only this one, counted from 1.
     Nth(u64),

@@ -44,7 +44,7 @@ pub(crate) enum WriteError {
 /// The log no longer reaches back to the revision asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
-    pub oldest: u64,
+    pub(crate) oldest: u64,
 }
 
 struct Resource {

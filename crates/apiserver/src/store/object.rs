@@ -31,11 +31,11 @@ impl Key {
 /// What selectors and garbage collection look at.
 #[derive(Debug, Default)]
 pub struct Meta {
-    pub labels: Box<[(Arc<str>, Arc<str>)]>,
+    pub(crate) labels: Box<[(Arc<str>, Arc<str>)]>,
     /// Values of the resource's selectable fields, in its order.
-    pub fields: Box<[Arc<str>]>,
+    pub(crate) fields: Box<[Arc<str>]>,
     /// Uids of the owners.
-    pub owners: Box<[Arc<str>]>,
+    pub(crate) owners: Box<[Arc<str>]>,
 }
 
 impl Meta {
