@@ -1,7 +1,7 @@
 //! The files of `deploy/` on a test cluster.
 
 use crate::TestCluster;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -19,6 +19,23 @@ pub fn objects(file: &str) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(folder().join(file)).with_context(|| file.to_owned())?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(|| file.to_owned())?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// The files of the bundled interceptors that end so, in the order of their names, by paths relative to `deploy/`.
+///
+/// # Errors
+/// The folder cannot be read, or has none.
+pub fn of_workloads(endings: &[&str]) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder().join("workloads"))? {
+        let file = entry?.file_name().to_string_lossy().into_owned();
+        if endings.iter().any(|ending| file.ends_with(ending)) {
+            files.push(format!("workloads/{file}"));
+        }
+    }
+    ensure!(!files.is_empty(), "deploy/workloads has no files {endings:?}");
+    files.sort();
+    Ok(files)
 }
 
 /// Where an object is created, as its kind and namespace say.

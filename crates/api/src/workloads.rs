@@ -15,15 +15,6 @@ pub const POD_TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 pub const DEPLOYMENT_ROLE: &str = "deployment-controller";
 pub const DEPLOYMENT_PRIORITY: i32 = CONTROLLER_PRIORITY + 1;
 
-/// An interceptor that comes with Usher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BundledInterceptor {
-    DaemonSet,
-    StatefulSet,
-    /// Of Deployments, and of the ReplicaSets that they or others have.
-    Deployment,
-}
-
 /// What is particular to each.
 struct Row {
     /// Of the workload that it answers for. All are of the group `apps`.
@@ -41,47 +32,59 @@ struct Row {
     strategies: &'static [Strategy],
 }
 
-const DAEMON_SET: Row = Row {
-    kind: "DaemonSet",
-    controller_kind: "DaemonSet",
-    controller_class: DAEMON_SET_CLASS,
-    name: "daemonset",
-    class: DAEMON_SET_CLASS,
-    is_of_maintenances: true,
-    strategies: &[Strategy::Off],
-};
+/// One row makes an interceptor known: there is no other list of them in the code.
+macro_rules! bundled_interceptors {
+    ($($(#[$about:meta])* $one:ident: $row:expr,)*) => {
+        /// An interceptor that comes with Usher.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum BundledInterceptor {
+            $($(#[$about])* $one,)*
+        }
 
-const STATEFUL_SET: Row = Row {
-    kind: "StatefulSet",
-    controller_kind: "StatefulSet",
-    controller_class: STATEFUL_SET_CLASS,
-    name: "statefulset",
-    class: STATEFUL_SET_CLASS,
-    is_of_maintenances: false,
-    strategies: &[Strategy::MaxUnavailable, Strategy::Off],
-};
+        impl BundledInterceptor {
+            pub const ALL: [Self; [$(Self::$one),*].len()] = [$(Self::$one),*];
 
-const DEPLOYMENT: Row = Row {
-    kind: "Deployment",
-    controller_kind: "ReplicaSet",
-    controller_class: REPLICA_SET_CLASS,
-    name: "deployment",
-    class: DEPLOYMENT_CLASS,
-    is_of_maintenances: false,
-    strategies: &[Strategy::Surge, Strategy::HandOver, Strategy::MaxUnavailable, Strategy::Off],
-};
+            const fn row(self) -> &'static Row {
+                match self {
+                    $(Self::$one => &$row,)*
+                }
+            }
+        }
+    };
+}
+
+bundled_interceptors! {
+    DaemonSet: Row {
+        kind: "DaemonSet",
+        controller_kind: "DaemonSet",
+        controller_class: DAEMON_SET_CLASS,
+        name: "daemonset",
+        class: DAEMON_SET_CLASS,
+        is_of_maintenances: true,
+        strategies: &[Strategy::Off],
+    },
+    StatefulSet: Row {
+        kind: "StatefulSet",
+        controller_kind: "StatefulSet",
+        controller_class: STATEFUL_SET_CLASS,
+        name: "statefulset",
+        class: STATEFUL_SET_CLASS,
+        is_of_maintenances: false,
+        strategies: &[Strategy::MaxUnavailable, Strategy::Off],
+    },
+    /// Of Deployments, and of the ReplicaSets that they or others have.
+    Deployment: Row {
+        kind: "Deployment",
+        controller_kind: "ReplicaSet",
+        controller_class: REPLICA_SET_CLASS,
+        name: "deployment",
+        class: DEPLOYMENT_CLASS,
+        is_of_maintenances: false,
+        strategies: &[Strategy::Surge, Strategy::HandOver, Strategy::MaxUnavailable, Strategy::Off],
+    },
+}
 
 impl BundledInterceptor {
-    pub const ALL: [Self; 3] = [Self::DaemonSet, Self::StatefulSet, Self::Deployment];
-
-    const fn row(self) -> &'static Row {
-        match self {
-            Self::DaemonSet => &DAEMON_SET,
-            Self::StatefulSet => &STATEFUL_SET,
-            Self::Deployment => &DEPLOYMENT,
-        }
-    }
-
     /// The kind of the workload that it answers for. All are of the group `apps`.
     pub fn kind(self) -> &'static str {
         self.row().kind

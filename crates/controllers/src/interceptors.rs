@@ -11,10 +11,8 @@ use tracing::Instrument as _;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::{Clock, Counted, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::daemon_set::DaemonSets;
-use usher_decide::interceptors::deployment::Deployments;
 pub use usher_decide::interceptors::deployment::HandOver;
-use usher_decide::interceptors::stateful_set::StatefulSets;
-use usher_decide::interceptors::{Effect, EffectOutcome, Event, Item, Wait, WorkloadInterceptor};
+use usher_decide::interceptors::{Effect, EffectOutcome, Event, Item, Wait, Watch, WorkloadInterceptor};
 use usher_decide::snapshot::{
     Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, ReplicaSet, ReplicaSetOnWire, StatefulSet,
     StatefulSetOnWire,
@@ -55,45 +53,9 @@ pub fn run_until<S: Future<Output = ()>>(
     observer: Box<dyn Observer>,
     stop: S,
 ) -> impl Future<Output = ()> + use<S> {
-    let Chosen { which, hand_over } = which;
-    let mut streams: Vec<EventStream<Event>> = vec![
-        feeds.pods().map(Event::Pod).boxed(),
-        feeds.requests().map(Event::Request).boxed(),
-        feeds.namespaces().map(Event::Namespace).boxed(),
-    ];
-    let interceptor: Box<dyn WorkloadInterceptor> = match which {
-        BundledInterceptor::DaemonSet => {
-            streams.push(feeds.daemon_sets().map(Event::DaemonSet).boxed());
-            streams.push(feeds.maintenances().map(Event::Maintenance).boxed());
-            Box::new(DaemonSets::default())
-        }
-        BundledInterceptor::StatefulSet => {
-            let sets = watch_if_allowed::<StatefulSetOnWire, StatefulSet>(client.clone());
-            streams.push(
-                sets.map(|it| it.map_or(Event::NotAllowed("statefulsets"), Event::StatefulSet)).boxed(),
-            );
-            Box::new(StatefulSets::default())
-        }
-        BundledInterceptor::Deployment => {
-            let deployments = watch_if_allowed::<DeploymentOnWire, Deployment>(client.clone());
-            streams.push(
-                deployments.map(|it| it.map_or(Event::NotAllowed("deployments"), Event::Deployment)).boxed(),
-            );
-            let sets = watch_if_allowed::<ReplicaSetOnWire, ReplicaSet>(client.clone());
-            streams
-                .push(sets.map(|it| it.map_or(Event::NotAllowed("replicasets"), Event::ReplicaSet)).boxed());
-            let autoscalers = watch_if_allowed::<AutoscalerOnWire, Autoscaler>(client.clone());
-            let kind = "horizontalpodautoscalers";
-            streams.push(
-                autoscalers.map(move |it| it.map_or(Event::NotAllowed(kind), Event::Autoscaler)).boxed(),
-            );
-            Box::new(Deployments::new(hand_over))
-        }
-    };
-    let apply = apply(client, &clock, namespace);
-    let controller =
-        Controller { apply, observer, which, interceptor, listed: Listed::out_of(streams.len()) };
-    let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
+    let interceptor = usher_decide::interceptors::of(which.which, which.hand_over);
+    let controller = Controller::new(which.which, interceptor, apply(&client, &clock, namespace), observer);
+    let events = controller.events(feeds, &client);
     reconcile::run(controller, events, clock, stop)
 }
 
@@ -107,21 +69,40 @@ pub fn release_held_until<S: Future<Output = ()>>(
     observer: Box<dyn Observer>,
     stop: S,
 ) -> impl Future<Output = ()> + use<S> {
-    let streams: [EventStream<Event>; 2] =
-        [feeds.pods().map(Event::Pod).boxed(), feeds.daemon_sets().map(Event::DaemonSet).boxed()];
-    let controller = Controller {
-        apply: apply(client, &clock, namespace),
-        observer,
-        which: BundledInterceptor::DaemonSet,
-        interceptor: Box::new(DaemonSets::switched_off()),
-        listed: Listed::out_of(streams.len()),
-    };
-    reconcile::run(controller, futures::stream::select_all(streams), clock, stop)
+    let interceptor = Box::new(DaemonSets::switched_off());
+    let apply = apply(&client, &clock, namespace);
+    let controller = Controller::new(BundledInterceptor::DaemonSet, interceptor, apply, observer);
+    let events = controller.events(feeds, &client);
+    reconcile::run(controller, events, clock, stop)
 }
 
-fn apply(client: Client, clock: &Clock, namespace: &str) -> Interceptions {
+fn apply(client: &Client, clock: &Clock, namespace: &str) -> Interceptions {
     let events = Events::start(client.clone(), clock.clone());
-    Interceptions::new(client, events, clock.clone(), namespace.to_owned())
+    Interceptions::new(client.clone(), events, clock.clone(), namespace.to_owned())
+}
+
+/// What others look at too is watched once; the rest only where the interceptor's role allows it.
+fn stream(watch: Watch, feeds: &mut Feeds, client: &Client) -> EventStream<Event> {
+    let client = client.clone();
+    match watch {
+        Watch::Pods => feeds.pods().map(Event::Pod).boxed(),
+        Watch::Requests => feeds.requests().map(Event::Request).boxed(),
+        Watch::Namespaces => feeds.namespaces().map(Event::Namespace).boxed(),
+        Watch::Maintenances => feeds.maintenances().map(Event::Maintenance).boxed(),
+        Watch::DaemonSets => feeds.daemon_sets().map(Event::DaemonSet).boxed(),
+        Watch::StatefulSets => watch_if_allowed::<StatefulSetOnWire, StatefulSet>(client)
+            .map(|it| it.map_or(Event::NotAllowed("statefulsets"), Event::StatefulSet))
+            .boxed(),
+        Watch::Deployments => watch_if_allowed::<DeploymentOnWire, Deployment>(client)
+            .map(|it| it.map_or(Event::NotAllowed("deployments"), Event::Deployment))
+            .boxed(),
+        Watch::ReplicaSets => watch_if_allowed::<ReplicaSetOnWire, ReplicaSet>(client)
+            .map(|it| it.map_or(Event::NotAllowed("replicasets"), Event::ReplicaSet))
+            .boxed(),
+        Watch::Autoscalers => watch_if_allowed::<AutoscalerOnWire, Autoscaler>(client)
+            .map(|it| it.map_or(Event::NotAllowed("horizontalpodautoscalers"), Event::Autoscaler))
+            .boxed(),
+    }
 }
 
 struct Controller {
@@ -130,6 +111,24 @@ struct Controller {
     which: BundledInterceptor,
     interceptor: Box<dyn WorkloadInterceptor>,
     listed: Listed,
+}
+
+impl Controller {
+    fn new(
+        which: BundledInterceptor,
+        interceptor: Box<dyn WorkloadInterceptor>,
+        apply: Interceptions,
+        observer: Box<dyn Observer>,
+    ) -> Self {
+        let listed = Listed::out_of(interceptor.watches().len());
+        Self { apply, observer, which, interceptor, listed }
+    }
+
+    fn events(&self, feeds: &mut Feeds, client: &Client) -> SelectAll<EventStream<Event>> {
+        futures::stream::select_all(
+            self.interceptor.watches().iter().map(|watch| stream(*watch, feeds, client)),
+        )
+    }
 }
 
 /// What came of the effects.

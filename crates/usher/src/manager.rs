@@ -10,6 +10,7 @@ mod scrapers;
 mod traces;
 mod webhook;
 
+use std::fmt::{self, Display};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -75,10 +76,10 @@ pub struct Arguments {
     /// to evict. Then the policy falls back to Default.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     evict_policy_timeout: SignedDuration,
-    /// The interceptors that answer for the pods of workloads, separated by commas: daemonset, statefulset, deployment (which
-    /// also answers for ReplicaSets and HorizontalPodAutoscalers). An empty list
+    /// The interceptors that answer for the pods of workloads, separated by commas, all of them by default; that of Deployments also
+    /// answers for ReplicaSets and HorizontalPodAutoscalers. An empty list
     /// switches all of them off; their pods are then left to other interceptors and the eviction API.
-    #[arg(long, value_name = "NAMES", default_value = "daemonset,statefulset,deployment", value_parser = interceptors)]
+    #[arg(long, value_name = "NAMES", default_value_t, value_parser = interceptors)]
     interceptors: Interceptors,
     /// Where the interceptor of Deployments makes new pods beside their replicas, and hands these over to the ReplicaSet: nowhere,
     /// where it is allowed (by annotation, and where somebody keeps setting replicas back), or always. It needs the role in
@@ -161,8 +162,21 @@ impl From<HandOverSwitch> for HandOver {
 }
 
 /// The bundled interceptors that are on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interceptors(pub Vec<BundledInterceptor>);
+
+impl Default for Interceptors {
+    fn default() -> Self {
+        Self(BundledInterceptor::ALL.to_vec())
+    }
+}
+
+impl Display for Interceptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|it| it.name()).collect();
+        f.write_str(&names.join(","))
+    }
+}
 
 fn interceptors(text: &str) -> Result<Interceptors, String> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());

@@ -127,6 +127,25 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn the_sandbox_has_the_policies_and_limits_of_all_interceptors() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/workloads");
+        let files = std::fs::read_dir(folder).unwrap();
+        let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        // Those of handing over belong to a choice of the administrator, and to no interceptor.
+        let of_interceptors = |file: &String| {
+            let is_rule = file.ends_with("-policies.yaml") || file.ends_with("-limits.yaml");
+            is_rule && file != "hand-over-limits.yaml"
+        };
+        let mut count = 0;
+        for file in files.filter(of_interceptors) {
+            count += 1;
+            let path = format!("deploy/workloads/{file}");
+            assert!(POLICIES.iter().any(|(listed, _)| *listed == path), "{path} is missing in POLICIES");
+        }
+        assert!(count >= BundledInterceptor::ALL.len(), "{count}");
+    }
+
     #[tokio::test]
     async fn the_policies_of_an_installation_hold_in_the_sandbox_as_well() {
         let cluster = Cluster::new(Options::default());

@@ -374,27 +374,23 @@ async fn listen_again(address: SocketAddr) -> Result<TcpListener> {
 async fn as_the_manager(which: Controllers, plane: &TestCluster) -> Result<kube::Client> {
     let kubectl = Kubectl::new(plane).await?;
     let deploy = crds::folder().with_file_name("");
+    let of_interceptors = manifests::of_workloads(&["-role.yaml", "-limits.yaml"])?;
+    let of_evict_policy: &[&str] = match which {
+        Controllers::EvictPolicy => &["evict-policy/role.yaml", "evict-policy/policies.yaml"],
+        _ => &[],
+    };
     for file in [
-        "base/namespace",
-        "base/service-account",
-        "base/cluster-role",
-        "base/role",
-        "workloads/daemonset-role",
-        "workloads/statefulset-role",
-        "workloads/deployment-role",
-        "workloads/deployment-limits",
-        "workloads/hand-over-role",
-        "workloads/hand-over-limits",
-        "descheduler/role",
+        "base/namespace.yaml",
+        "base/service-account.yaml",
+        "base/cluster-role.yaml",
+        "base/role.yaml",
+        "descheduler/role.yaml",
     ]
     .into_iter()
-    .chain(
-        (which == Controllers::EvictPolicy)
-            .then_some(["evict-policy/role", "evict-policy/policies"])
-            .into_iter()
-            .flatten(),
-    ) {
-        let text = std::fs::read_to_string(deploy.join(format!("{file}.yaml")))?;
+    .chain(of_interceptors.iter().map(String::as_str))
+    .chain(of_evict_policy.iter().copied())
+    {
+        let text = std::fs::read_to_string(deploy.join(file))?;
         kubectl.ok_with("apply --server-side -f -", &text).await?;
     }
     let token = kubectl.ok(&format!("create token usher-manager -n {NAMESPACE}")).await?;

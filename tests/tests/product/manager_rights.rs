@@ -24,21 +24,15 @@ use usher_tests::living::{
     BUDGETS, DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, STATEFUL_SETS, bare_pod, workload,
 };
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
+use usher_tests::manifests;
 use usher_tests::rights::{Right, Roles};
 use usher_tests::scenario::beside::answer_inside;
 use usher_webhook::configurations::{NAMESPACE, SECRET, manager_user};
 use usher_webhook::{Keeper, ServingCertificate};
 
-const ROLES: [&str; 8] = [
-    "base/cluster-role.yaml",
-    "base/role.yaml",
-    "base/certificates-role.yaml",
-    "workloads/daemonset-role.yaml",
-    "workloads/statefulset-role.yaml",
-    "workloads/deployment-role.yaml",
-    "workloads/hand-over-role.yaml",
-    "descheduler/role.yaml",
-];
+/// Beside those of the interceptors.
+const ROLES: [&str; 4] =
+    ["base/cluster-role.yaml", "base/role.yaml", "base/certificates-role.yaml", "descheduler/role.yaml"];
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/usher-system/leases/usher-manager";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
@@ -133,7 +127,9 @@ const NEEDED: [(&str, &str); 59] = [
 ];
 
 fn roles() -> Roles {
-    Roles::of(&ROLES).unwrap()
+    let of_interceptors = manifests::of_workloads(&["-role.yaml"]).unwrap();
+    let of_interceptors = of_interceptors.iter().map(String::as_str);
+    Roles::of(&ROLES.into_iter().chain(of_interceptors).collect::<Vec<_>>()).unwrap()
 }
 
 struct Scene {

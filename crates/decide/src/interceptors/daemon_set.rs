@@ -15,7 +15,7 @@ use usher_api::names::{DAEMON_SET_CLASS, HELD_NODES_CONFIG_MAP, MAINTENANCE_SCHE
 use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 use usher_api::{NodeMaintenance, PodType};
 
-use super::{Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, WorkloadInterceptor};
+use super::{Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, Watch, WorkloadInterceptor};
 use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, tell_unknown};
 use crate::maintenance::plan::PodClass;
 use crate::snapshot::{DaemonSet, Key, Maintenance, Owner, Pod, Request};
@@ -218,6 +218,14 @@ impl Default for DaemonSets {
 }
 
 impl WorkloadInterceptor for DaemonSets {
+    fn watches(&self) -> &'static [Watch] {
+        if self.is_on {
+            &[Watch::Pods, Watch::Requests, Watch::Namespaces, Watch::DaemonSets, Watch::Maintenances]
+        } else {
+            &[Watch::Pods, Watch::DaemonSets]
+        }
+    }
+
     fn observe(&mut self, event: Event, _: Timestamp) {
         match event {
             Event::Pod(event) => {

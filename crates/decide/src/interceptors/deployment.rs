@@ -20,7 +20,7 @@ use super::records::Records;
 use super::replica_set;
 use super::surge::{self, Case};
 use super::{
-    Decision, Effect, EffectOutcome, Event, Item, Namespaces, Pending, WorkloadInterceptor, complete,
+    Decision, Effect, EffectOutcome, Event, Item, Namespaces, Pending, Watch, WorkloadInterceptor, complete,
     has_turn, is_wanted,
 };
 use super::{Wait, owner_of, say, tell_once, tell_unknown, tell_unread};
@@ -180,6 +180,17 @@ fn unknown_priority(autoscaler: &Autoscaler) -> Option<(Owner, String)> {
 }
 
 impl WorkloadInterceptor for Deployments {
+    fn watches(&self) -> &'static [Watch] {
+        &[
+            Watch::Pods,
+            Watch::Requests,
+            Watch::Namespaces,
+            Watch::Deployments,
+            Watch::ReplicaSets,
+            Watch::Autoscalers,
+        ]
+    }
+
     fn observe(&mut self, event: Event, now: Timestamp) {
         self.now = now;
         if event.is_listed() && self.unread.remove(event.plural()) && self.unread.is_empty() {

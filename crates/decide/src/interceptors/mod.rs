@@ -27,6 +27,9 @@ use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::report::{Report, beat_interval};
 use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 
+use self::daemon_set::DaemonSets;
+use self::deployment::{Deployments, HandOver};
+use self::stateful_set::StatefulSets;
 use crate::decision;
 use crate::eviction_request::message::said_in_turn;
 use crate::eviction_request::overdue_at;
@@ -88,6 +91,20 @@ impl Event {
     }
 }
 
+/// What there are watches of for interceptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    Pods,
+    Requests,
+    Namespaces,
+    Maintenances,
+    DaemonSets,
+    StatefulSets,
+    Deployments,
+    ReplicaSets,
+    Autoscalers,
+}
+
 /// What is decided on, one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
@@ -117,8 +134,20 @@ impl From<BTreeSet<Item>> for Pending {
     }
 }
 
+/// A bundled interceptor that knows nothing yet.
+pub fn of(which: BundledInterceptor, hand_over: HandOver) -> Box<dyn WorkloadInterceptor> {
+    match which {
+        BundledInterceptor::DaemonSet => Box::<DaemonSets>::default(),
+        BundledInterceptor::StatefulSet => Box::<StatefulSets>::default(),
+        BundledInterceptor::Deployment => Box::new(Deployments::new(hand_over)),
+    }
+}
+
 /// A bundled interceptor: what it knows, and what it decides by it.
 pub trait WorkloadInterceptor: Send {
+    /// What it has to be told of.
+    fn watches(&self) -> &'static [Watch];
+
     fn observe(&mut self, event: Event, now: Timestamp);
 
     /// What has become worth a look since the last call.

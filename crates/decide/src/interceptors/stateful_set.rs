@@ -18,7 +18,7 @@ use super::availability::{
 };
 use super::waiting_report::{Waiting, waiting_report};
 use super::{
-    AvailablePods, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, WorkloadInterceptor,
+    AvailablePods, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, Watch, WorkloadInterceptor,
 };
 use super::{
     Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
@@ -310,6 +310,10 @@ pub struct StatefulSets {
 }
 
 impl WorkloadInterceptor for StatefulSets {
+    fn watches(&self) -> &'static [Watch] {
+        &[Watch::Pods, Watch::Requests, Watch::Namespaces, Watch::StatefulSets]
+    }
+
     fn observe(&mut self, event: Event, _: Timestamp) {
         if event.is_listed() && self.unread.remove(event.plural()) {
             self.pending.extend(self.requests.keys().cloned().map(Item::Request));

@@ -7,6 +7,7 @@ use std::process::Output;
 
 use serde_json::Value;
 use tokio::process::Command;
+use usher_api::workloads::BundledInterceptor;
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").canonicalize().unwrap()
@@ -231,6 +232,11 @@ async fn values_are_checked_and_reach_the_manager() {
     let container =
         &chart["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], "usher:9.9.9");
+    let fewer = rendered(&["--set", "interceptors={statefulset,deployment}"]).await;
+    let arguments =
+        &fewer["Deployment usher-system usher-manager"]["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert_eq!(arguments[1], "--interceptors=statefulset,deployment");
+    assert!(!fewer.contains_key("ClusterRole - usher-interceptor-daemonset"));
     let digest = format!("sha256:{}", "0a".repeat(32));
     let by_digest = rendered(&["--set", &format!("image.digest={digest}")]).await;
     let image =
@@ -240,7 +246,8 @@ async fn values_are_checked_and_reach_the_manager() {
         container["args"][0],
         "--feature-gates=DeclarativeNodeMaintenance=true,EvictionRequestAPI=false"
     );
-    assert_eq!(container["args"][4], "--otlp-endpoint=http://c:4318");
+    assert_eq!(container["args"][3], "--otlp-endpoint=http://c:4318");
+    assert!(!container["args"].to_string().contains("--interceptors"), "all of them, as it comes");
     let account = &chart["ServiceAccount usher-system usher-manager"];
     assert_eq!(account["metadata"]["annotations"]["a"], "b");
 }
@@ -313,6 +320,77 @@ async fn a_policy_of_the_descheduler_that_is_given_takes_the_place_of_the_one_to
         "apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "maxNoOfPodsToEvictTotal": 3,
     });
     assert_eq!(policy, wanted, "nothing of the other one is left");
+}
+
+#[test]
+fn each_bundled_interceptor_is_installed_with_its_role_and_its_policies() {
+    let yaml = |path: &str| -> Value {
+        let text = std::fs::read_to_string(deploy().join(path));
+        serde_saphyr::from_str(&text.unwrap_or_else(|why| panic!("deploy/{path}: {why}"))).unwrap()
+    };
+    let strings = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    };
+    let folder = std::fs::read_dir(deploy().join("workloads")).unwrap();
+    let files = folder.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let files: Vec<String> = files.filter(|file| file != "kustomization.yaml").collect();
+    for file in &files {
+        let linked = deploy().join("helm/usher/workloads").join(file).canonicalize();
+        assert_eq!(
+            linked.ok(),
+            Some(deploy().join("workloads").join(file)),
+            "{file} is not linked in the chart"
+        );
+    }
+    let installed = strings(&yaml("workloads/kustomization.yaml")["resources"]);
+    for each in BundledInterceptor::ALL {
+        for part in ["role", "policies"] {
+            let file = format!("{}-{part}.yaml", each.name());
+            assert!(files.contains(&file), "there is no deploy/workloads/{file}");
+            assert!(installed.contains(&file), "{file} is not in deploy/workloads/kustomization.yaml");
+        }
+        let limits = format!("{}-limits.yaml", each.name());
+        assert_eq!(files.contains(&limits), installed.contains(&limits), "{limits} in the kustomization");
+        let class = each.class();
+        assert!(usher_api::names::PROJECT_CLASSES.contains(&class), "{class} is no class of the project");
+    }
+    let names = BundledInterceptor::ALL.map(|it| it.name().to_owned());
+    assert_eq!(strings(&yaml("helm/usher/values.yaml")["interceptors"]), names, "the values of the chart");
+    let schema = yaml("helm/usher/values.schema.json");
+    assert_eq!(
+        strings(&schema["properties"]["interceptors"]["items"]["enum"]),
+        names,
+        "the schema of the values"
+    );
+    // The chart gives the manager the flag where it has fewer names than there are such files.
+    let policies = files.iter().filter(|file| file.ends_with("-policies.yaml"));
+    assert_eq!(policies.count(), names.len(), "{files:?}");
+}
+
+#[test]
+fn uninstalling_finds_what_gives_rights_by_its_label() {
+    let mut found = 0;
+    let mut folders = vec![deploy()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && file != "helm" {
+                folders.push(path);
+            } else if file.ends_with(".yaml") && file != "kustomization.yaml" && !path.is_dir() {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let rights = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"];
+                for (key, object) in objects(&text) {
+                    if rights.iter().any(|kind| object["kind"] == *kind) {
+                        found += 1;
+                        let label = &object["metadata"]["labels"]["app.kubernetes.io/name"];
+                        assert_eq!(label, "usher", "{key} of {}", path.display());
+                    }
+                }
+            }
+        }
+    }
+    assert!(found > 20, "{found}");
 }
 
 #[test]
