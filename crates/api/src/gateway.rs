@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::is_subdomain;
 use crate::names::{
-    ASK_ANNOTATION_PREFIX, QUALIFIED_NAME_MAX_LENGTH, REQUESTER_FINALIZER_PREFIX, requester_finalizer,
+    ASK_ANNOTATION_PREFIX, QUALIFIED_NAME_MAX_LENGTH, REQUESTER_FINALIZER_PREFIX, RequesterName,
+    requester_finalizer,
 };
 
 /// What becomes of a plain eviction of a pod that has interceptors.
@@ -58,7 +59,12 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const DIGITS: usize = 12;
 
 /// The requester in whose name the gateway asks for this user. Different users have different ones, and each has the same every time.
-pub fn requester_of_user(user: &str) -> String {
+pub fn requester_of_user(user: &str) -> RequesterName {
+    RequesterName(name_of_user(user))
+}
+
+/// Names are such that a finalizer can have them.
+fn name_of_user(user: &str) -> String {
     let account = user.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':'));
     if let Some((namespace, name)) = account {
         let requester = format!("{name}.{namespace}{OF_SERVICE_ACCOUNTS}");
@@ -135,6 +141,17 @@ impl Ask {
     }
 }
 
+/// How somebody's [`Ask`] gets onto the request of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WayToAsk {
+    /// There is no request: make one.
+    Create,
+    /// Others have asked: join them.
+    Join,
+    /// It has asked: remember that it still does.
+    Remember,
+}
+
 /// What kind of caller asks, as far as its name tells. A label of metrics, so there are few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CallerClass {
@@ -200,7 +217,7 @@ mod tests {
             ("system:serviceaccount:b:a.c", "a.c.b.sa.gateway"),
         ];
         for (user, wanted) in exact {
-            assert_eq!(requester_of_user(user), wanted);
+            assert_eq!(requester_of_user(user).as_str(), wanted);
         }
         let long = "x".repeat(300);
         let users = [
@@ -220,13 +237,13 @@ mod tests {
             "system:serviceaccount:user:x",
             "system:serviceaccount:sa:user",
         ];
-        let names: BTreeSet<String> = users.iter().map(|user| requester_of_user(user)).collect();
+        let names: BTreeSet<String> = users.iter().map(|user| name_of_user(user)).collect();
         assert_eq!(names.len(), users.len(), "{names:?}");
         for name in &names {
-            assert!(requester_finalizer(name).is_ok(), "{name}");
+            assert_eq!(requester_finalizer(name), Ok(RequesterName(name.clone()).finalizer()), "{name}");
             assert!(is_of_gateway(name), "{name}");
         }
-        assert!(requester_of_user("alice@example.com").starts_with("alice-example-com-"));
+        assert!(name_of_user("alice@example.com").starts_with("alice-example-com-"));
         assert!(!is_of_gateway("nodemaintenance.k8s.io"));
     }
 

@@ -113,6 +113,11 @@ pub const EVICTION_REQUEST_IN_PROGRESS_CONDITION: &str = "EvictionRequestInProgr
 pub const DESCHEDULER_REQUESTER: &str = "descheduler.sigs.k8s.io";
 /// Requester name of node maintenance.
 pub const NODE_MAINTENANCE_REQUESTER: &str = NODE_MAINTENANCE_GROUP;
+/// Their finalizers, as [`requester_finalizer`] makes them.
+pub const DESCHEDULER_FINALIZER: &str =
+    "requester.evictionrequest.coordination.k8s.io/name_descheduler.sigs.k8s.io";
+pub const NODE_MAINTENANCE_FINALIZER: &str =
+    "requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io";
 
 /// On a Deployment or HorizontalPodAutoscaler: by how much it is larger than its owner wants it, for pods that are about to leave.
 pub const SURGE_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/surge";
@@ -197,6 +202,22 @@ pub fn requester_finalizer(subdomain: &str) -> Result<String, RequesterNameError
     Ok(format!("{REQUESTER_FINALIZER_PREFIX}{subdomain}"))
 }
 
+/// The name of a requester that a finalizer can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequesterName(pub(crate) String);
+
+impl RequesterName {
+    /// The name itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Its finalizer, as [`requester_finalizer`] makes it.
+    pub fn finalizer(&self) -> String {
+        format!("{REQUESTER_FINALIZER_PREFIX}{}", self.0)
+    }
+}
+
 /// The requester behind a finalizer, or nothing if the finalizer is not a requester's. The name is not checked: whatever has the
 /// prefix counts as a requester and is removed with the others once the pod is gone.
 pub fn requester_of(finalizer: &str) -> Option<&str> {
@@ -218,6 +239,8 @@ mod tests {
         let finalizer = requester_finalizer(NODE_MAINTENANCE_REQUESTER).unwrap();
         assert_eq!(finalizer, "requester.evictionrequest.coordination.k8s.io/name_nodemaintenance.k8s.io");
         assert_eq!(requester_of(&finalizer), Some("nodemaintenance.k8s.io"));
+        assert_eq!(finalizer, NODE_MAINTENANCE_FINALIZER);
+        assert_eq!(requester_finalizer(DESCHEDULER_REQUESTER).as_deref(), Ok(DESCHEDULER_FINALIZER));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use kube::core::Status;
 use kube::{Client, Error};
 use tracing::Instrument as _;
 use usher_api::names::{
-    DESCHEDULER_CONFIG_MAP_SUFFIX, DESCHEDULER_INSTANCE_ANNOTATION, DESCHEDULER_REASON_ANNOTATION,
-    DESCHEDULER_REQUESTER, REQUESTER_FINALIZER_PREFIX,
+    DESCHEDULER_CONFIG_MAP_SUFFIX, DESCHEDULER_FINALIZER, DESCHEDULER_INSTANCE_ANNOTATION,
+    DESCHEDULER_REASON_ANNOTATION,
 };
 use usher_api::{EvictionRequest, Refusal};
 use usher_client::requests::new_request;
@@ -181,7 +181,7 @@ impl Descheduling {
     }
 
     async fn request(&self, pod: &PodRef, reason: &str) -> Result<AskOutcome, (AskOutcome, String)> {
-        let mut request = new_request(&pod.namespace, &pod.name, &pod.uid, &finalizer(), None);
+        let mut request = new_request(&pod.namespace, &pod.name, &pod.uid, DESCHEDULER_FINALIZER, None);
         let annotations = [
             (DESCHEDULER_REASON_ANNOTATION.to_owned(), reason.to_owned()),
             (DESCHEDULER_INSTANCE_ANNOTATION.to_owned(), self.name.to_string()),
@@ -228,7 +228,8 @@ impl Descheduling {
     /// # Errors
     /// It was changed meanwhile, or the server did not take it: the next cycle looks again.
     pub async fn withdraw(&self, request: &Request, why: Withdrawal) -> Result<(), Failure> {
-        let withdrawn = requesters::withdraw(&self.client, FIELD_MANAGER, request, &finalizer()).await;
+        let withdrawn =
+            requesters::withdraw(&self.client, FIELD_MANAGER, request, DESCHEDULER_FINALIZER).await;
         withdrawn.map_err(failure_of)?;
         let message = match why {
             Withdrawal::NotNeeded => {
@@ -312,10 +313,6 @@ fn log(proposal: &Proposal, by: Way, asked: &AskOutcome) {
         AskOutcome::Gone | AskOutcome::Refused | AskOutcome::Unknown => return,
     };
     tracing::info!(namespace, pod, node, %plugin, profile, %reason, request, "{what}");
-}
-
-fn finalizer() -> String {
-    format!("{REQUESTER_FINALIZER_PREFIX}{DESCHEDULER_REQUESTER}")
 }
 
 /// It is the pod that is not there. Otherwise it is the namespace, or the cluster does not know eviction requests.

@@ -13,8 +13,8 @@ use tracing::Instrument as _;
 use usher_api::gateway::Ask;
 use usher_api::lenient::Lenient;
 use usher_api::names::{EVICT_WANTED_ANNOTATION, FIELD_MANAGER, POD_EVICT_WANTED_ANNOTATION};
-use usher_client::{Asking, Clock, delete_pod};
-use usher_decide::admission::gateway::WayToAsk;
+use usher_client::{Asking, Clock, ReadRequest, delete_pod};
+use usher_decide::admission::gateway::way_to_ask;
 use usher_decide::evict_policy::{Effect, is_at_work, taint_requester};
 use usher_decide::snapshot::{Pod, Request, RequestOnWire};
 
@@ -115,12 +115,9 @@ impl EvictPolicies {
             requester: &requester,
             ask: ask.clone(),
         };
-        let written = match (WayToAsk::of(request, &requester), request) {
-            (WayToAsk::Create, _) | (_, None) => asking.create().await,
-            (WayToAsk::Join, Some(known)) => asking.join(requesters::version(known), &known.finalizers).await,
-            (WayToAsk::Remember, Some(known)) => asking.remember(&known.uid).await,
-        };
-        written.map_err(failure_of_write)
+        let read = request
+            .map(|known| ReadRequest { version: requesters::version(known), finalizers: &known.finalizers });
+        asking.write(way_to_ask(request, requester.as_str()), read).await.map_err(failure_of_write)
     }
 
     /// A watch may be late: nobody is deleted past an interceptor that has just begun, nor one that has changed, as each pod has whose

@@ -28,9 +28,11 @@ use usher_decide::snapshot::{
 
 use crate::config_map;
 use crate::events::Events;
+use crate::requesters::version;
 use crate::requests::{Failure, RefusedWrite, failure_of_write, is_gone};
 use crate::spans;
 use crate::written::{Written, precondition};
+use usher_client::requests;
 use usher_client::{Clock, Evicted, EvictionOptions, delete_pod, evict};
 
 /// Carries out effects with this client.
@@ -183,25 +185,21 @@ impl Interceptions {
     }
 
     async fn report(&self, request: &Request, report: &Report) -> Result<(), Failure> {
-        let patch = json!({
-            "metadata": {"uid": &*request.uid, "resourceVersion": request.resource_version},
-            "status": report.patch(&request.status, self.clock.now()),
-        });
         let requests: Api<Lenient<RequestOnWire>> =
             Api::namespaced(self.client.clone(), &request.key.namespace);
         let parameters = PatchParams::apply(INTERCEPTOR_FIELD_MANAGER);
-        self.once(&patch, requests.patch_status(&request.key.name, &parameters, &Patch::Merge(&patch)))
-            .await
-            .map_err(failure_of_write)?
+        let status = report.patch(&request.status, self.clock.now());
+        let read = version(request);
+        let write = requests::report(&requests, &request.key.name, read, status, &parameters);
+        self.once(Some((read.uid, read.resource_version)), write).await.map_err(failure_of_write)?
     }
 
     /// Writes, unless what it was decided on was written over here already.
     async fn once<W: kube::Resource>(
         &self,
-        patch: &Value,
+        read: Option<(&str, &str)>,
         write: impl Future<Output = Result<W, Error>>,
     ) -> Result<Result<(), Failure>, Error> {
-        let read = precondition(patch);
         if read.is_some_and(|read| self.written.is_outdated(read)) {
             return Ok(Err(Failure::Outdated));
         }
@@ -230,7 +228,10 @@ impl Interceptions {
     {
         let objects: Api<Lenient<W>> = Api::namespaced(self.client.clone(), &key.namespace);
         let parameters = PatchParams::apply(INTERCEPTOR_FIELD_MANAGER);
-        match self.once(patch, objects.patch(&key.name, &parameters, &Patch::Merge(patch))).await {
+        match self
+            .once(precondition(patch), objects.patch(&key.name, &parameters, &Patch::Merge(patch)))
+            .await
+        {
             Ok(written) => written,
             Err(Error::Api(status)) if status.code == 404 => Ok(()),
             Err(why) => Err(failure_of_write(why)),

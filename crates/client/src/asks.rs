@@ -6,10 +6,17 @@ use kube::core::PartialObjectMeta;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use usher_api::EvictionRequest;
-use usher_api::gateway::Ask;
-use usher_api::names::requester_finalizer;
+use usher_api::gateway::{Ask, WayToAsk};
+use usher_api::names::RequesterName;
 
 use crate::requests::{Version, new_request};
+
+/// The request of the pod, as it was read.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadRequest<'a> {
+    pub version: Version<'a>,
+    pub finalizers: &'a [String],
+}
 
 /// One ask, as it is written.
 pub struct Asking<'a> {
@@ -19,51 +26,49 @@ pub struct Asking<'a> {
     /// The name of the pod, and its UID.
     pub pod: &'a str,
     pub uid: &'a str,
-    pub requester: &'a str,
+    pub requester: &'a RequesterName,
     pub ask: Ask,
 }
 
 impl Asking<'_> {
-    /// Names of the gateway are such that a finalizer can have them.
-    fn finalizer(&self) -> String {
-        requester_finalizer(self.requester).unwrap_or_default()
-    }
-
-    /// Makes the request.
+    /// Writes it in this way. Whose request was not read makes one.
     ///
     /// # Errors
-    /// There is one already, or the server does not take it.
-    pub async fn create(&self) -> Result<(), Error> {
+    /// The request is not the one that was read any more, there is one already, or the server does not take it.
+    pub async fn write(&self, way: WayToAsk, read: Option<ReadRequest<'_>>) -> Result<(), Error> {
+        match (way, read) {
+            (WayToAsk::Create, _) | (_, None) => self.create().await,
+            (WayToAsk::Join, Some(read)) => self.join(read).await,
+            (WayToAsk::Remember, Some(read)) => self.remember(read.version.uid).await,
+        }
+    }
+
+    async fn create(&self) -> Result<(), Error> {
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), self.namespace);
-        let mut request = new_request(self.namespace, self.pod, self.uid, &self.finalizer(), None);
-        request.metadata.annotations = Some([self.ask.annotation(self.requester)].into());
+        let mut request = new_request(self.namespace, self.pod, self.uid, &self.requester.finalizer(), None);
+        request.metadata.annotations = Some([self.ask.annotation(self.requester.as_str())].into());
         let parameters = PostParams { dry_run: false, field_manager: Some(self.field_manager.to_owned()) };
         requests.create(&parameters, &request).await.map(drop)
     }
 
-    /// Joins those who ask already.
-    ///
-    /// # Errors
-    /// The request is not the one that was read any more, or the server does not take it.
-    pub async fn join(&self, read: Version<'_>, finalizers: &[String]) -> Result<(), Error> {
-        let finalizers: Vec<String> = finalizers.iter().cloned().chain([self.finalizer()]).collect();
+    async fn join(&self, read: ReadRequest<'_>) -> Result<(), Error> {
+        let ReadRequest { version: Version { uid, resource_version }, finalizers } = read;
+        let finalizers: Vec<String> =
+            finalizers.iter().cloned().chain([self.requester.finalizer()]).collect();
         self.patch(json!({
-            "uid": read.uid, "resourceVersion": read.resource_version, "finalizers": finalizers,
+            "uid": uid, "resourceVersion": resource_version, "finalizers": finalizers,
             "annotations": self.annotations(),
         }))
         .await
     }
 
-    /// Remembers that it is still asked.
-    ///
-    /// # Errors
-    /// The request of this UID is gone, or the server does not take it.
-    pub async fn remember(&self, uid: &str) -> Result<(), Error> {
+    /// Whatever else has changed of the request: nobody reads it for this.
+    async fn remember(&self, uid: &str) -> Result<(), Error> {
         self.patch(json!({"uid": uid, "annotations": self.annotations()})).await
     }
 
     fn annotations(&self) -> Value {
-        let (key, value) = self.ask.annotation(self.requester);
+        let (key, value) = self.ask.annotation(self.requester.as_str());
         json!({key: value})
     }
 

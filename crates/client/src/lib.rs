@@ -3,6 +3,7 @@
 //! - [`eviction`]: evicts or deletes the very pod that was meant, and [`refusal`] tells apart what the server answers.
 //! - [`requests`]: asks that a pod leaves, joins those who ask already, and takes it back, whoever else writes at the same time.
 //! - [`asks`]: the same for somebody who asks by plain evictions.
+//! - [`retry`]: how often and when a write is tried again after somebody else was faster.
 //! - [`clock`]: the time, so that it can be virtual.
 //! - [`failure`]: what may be told of a call that failed, and [`kubeconfig`] of a file that cannot be used.
 //!
@@ -15,8 +16,9 @@ pub mod failure;
 pub mod kubeconfig;
 pub mod refusal;
 pub mod requests;
+pub mod retry;
 
-pub use asks::Asking;
+pub use asks::{Asking, ReadRequest};
 pub use clock::Clock;
 pub use eviction::{Evicted, EvictionOptions, delete_pod, evict};
 pub use failure::kind_of;

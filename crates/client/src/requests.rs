@@ -1,21 +1,15 @@
 //! Asking that a pod leaves, and taking it back: writes to EvictionRequests that hold when others write at the same time.
 
 use std::fmt::Debug;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
 
 use k8s_openapi::serde::Serialize;
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Error, ResourceExt};
-use serde_json::json;
-use tokio::time::sleep;
+use serde_json::{Value, json};
 use usher_api::{EvictionRequest, EvictionRequestSpec};
 
-/// How often a write is tried again after somebody else was faster, and how long the first wait is. Together about 13 seconds, so that a
-/// request that is just going away can be made anew.
-const ATTEMPTS: u32 = 8;
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+use crate::retry::{ATTEMPTS, pause};
 
 /// The request of somebody, who is told by the finalizer, that a pod leaves.
 #[must_use]
@@ -48,6 +42,22 @@ pub async fn set_finalizers<K: Clone + DeserializeOwned + Debug>(
     let metadata =
         json!({"uid": read.uid, "resourceVersion": read.resource_version, "finalizers": finalizers});
     requests.patch(name, parameters, &Patch::Merge(json!({"metadata": metadata}))).await
+}
+
+/// Reports on the turn on a request, if the request is still the one that was read.
+///
+/// # Errors
+/// It was changed meanwhile or is gone, or the server did not take it.
+pub async fn report<K: Clone + DeserializeOwned + Debug>(
+    requests: &Api<K>,
+    name: &str,
+    read: Version<'_>,
+    status: Value,
+    parameters: &PatchParams,
+) -> Result<K, Error> {
+    let metadata = json!({"uid": read.uid, "resourceVersion": read.resource_version});
+    let patch = json!({"metadata": metadata, "status": status});
+    requests.patch_status(name, parameters, &Patch::Merge(patch)).await
 }
 
 /// The object that was read, and as what.
@@ -207,12 +217,4 @@ impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
             Err(other) => Err(other.into()),
         }
     }
-}
-
-/// Those who were in each other's way wait for different times, each always for the same.
-async fn pause(who: &str, attempt: u32) {
-    let mut hasher = DefaultHasher::new();
-    (who, attempt).hash(&mut hasher);
-    let whole = FIRST_PAUSE * 2_u32.pow(attempt);
-    sleep(whole / 2 + whole.mul_f64((hasher.finish() % 1000) as f64 / 1000.0)).await;
 }

@@ -8,6 +8,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use usher_api::{AnnotationError, Interceptor, annotation_of, interceptors_of};
+use usher_client::retry::{ATTEMPTS, pause};
 
 /// An interceptor class that can be used: a DNS subdomain of 54 characters at most, in a domain of your own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,9 +35,6 @@ pub enum RegistrationError {
     #[error("the pod could not be annotated: {0}")]
     Api(#[from] kube::Error),
 }
-
-/// How often a write is tried again after somebody else was faster.
-const ATTEMPTS: usize = 5;
 
 impl InterceptorClass {
     /// # Errors
@@ -106,7 +104,7 @@ impl InterceptorClass {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         let (key, value) = self.annotation(priority, role);
         let mut current = pod.clone();
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             self.on(current.annotations(), priority, role)?;
             if current.annotations().get(&key) == Some(&value) {
                 return Ok(current);
@@ -125,6 +123,7 @@ impl InterceptorClass {
                 Some(found) if found.uid().as_ref() == Some(&uid) => current = found,
                 _ => return Err(RegistrationError::PodGone(name)),
             }
+            pause(self.as_str(), attempt).await;
         }
         match pods.get_opt(&name).await? {
             Some(found) if found.uid().as_ref() == Some(&uid) => Err(RegistrationError::Contended(name)),

@@ -84,4 +84,6 @@ pub use turn::{Turn, TurnError};
 pub use turn_state::Lost;
 pub use usher_api::report::ConditionStatus;
 pub use usher_api::{Refusal, RefusalReason};
+/// The protocol without a runner: eviction with its refusals told apart, requests, joining and withdrawing.
+pub use usher_client as client;
 pub use usher_client::Clock;

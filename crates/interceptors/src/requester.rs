@@ -16,7 +16,7 @@ use usher_api::names::{RequesterNameError, requester_finalizer};
 use usher_api::{EvictionRequest, LocalPodReference};
 use usher_client::requests::{AskError, Requests, new_request};
 
-use crate::result::{Outcome, OwnAsk, Progress, Sighting, Update, end_of_pod, own_ask};
+use crate::result::{Outcome, OwnAsk, Progress, Update, WatchedObject, end_of_pod, own_ask};
 
 /// The wait before an ask that could not be renewed is renewed again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -169,7 +169,7 @@ impl RequestHandle {
                 if let Some(outcome) = handle.outcome(&followed).await {
                     return Some((Update::Ended(outcome), None));
                 }
-                let Sighting::There(request) = &followed.request else { continue };
+                let WatchedObject::There(request) = &followed.request else { continue };
                 let progress = Progress::of(request);
                 if last.as_ref() != Some(&progress) {
                     last = Some(progress.clone());
@@ -263,11 +263,11 @@ impl RequestHandle {
             Some((FollowedEvent::Withdrawn, withdrawn))
         });
         let seen = [
-            pods.filter_map(|found| ready(sighting(found).map(FollowedEvent::Pod))).boxed(),
-            requests.filter_map(|found| ready(sighting(found).map(FollowedEvent::Request))).boxed(),
+            pods.filter_map(|found| ready(watched(found).map(FollowedEvent::Pod))).boxed(),
+            requests.filter_map(|found| ready(watched(found).map(FollowedEvent::Request))).boxed(),
             withdrawn.boxed(),
         ];
-        let followed = Followed { pod: Sighting::Unread, request: Sighting::Unread };
+        let followed = Followed { pod: WatchedObject::Unread, request: WatchedObject::Unread };
         Following { seen: stream::select_all(seen).boxed(), followed }
     }
 
@@ -283,13 +283,13 @@ impl RequestHandle {
 /// What is known of the request and its pod.
 #[derive(Clone)]
 struct Followed {
-    pod: Sighting<Pod>,
-    request: Sighting<EvictionRequest>,
+    pod: WatchedObject<Pod>,
+    request: WatchedObject<EvictionRequest>,
 }
 
 enum FollowedEvent {
-    Pod(Sighting<Pod>),
-    Request(Sighting<EvictionRequest>),
+    Pod(WatchedObject<Pod>),
+    Request(WatchedObject<EvictionRequest>),
     Withdrawn,
 }
 
@@ -312,9 +312,9 @@ impl Following {
     }
 }
 
-fn sighting<K>(found: Result<Option<K>, watcher::Error>) -> Option<Sighting<K>> {
+fn watched<K>(found: Result<Option<K>, watcher::Error>) -> Option<WatchedObject<K>> {
     found
         .inspect_err(|error| tracing::warn!(%error, "a request cannot be followed, trying again"))
         .ok()
-        .map(Sighting::from)
+        .map(WatchedObject::from)
 }

@@ -53,13 +53,13 @@ pub enum Update {
 
 /// One object that is watched. What was not read yet is neither there nor gone.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Sighting<K> {
+pub(crate) enum WatchedObject<K> {
     Unread,
     Gone,
     There(Box<K>),
 }
 
-impl<K> From<Option<K>> for Sighting<K> {
+impl<K> From<Option<K>> for WatchedObject<K> {
     fn from(found: Option<K>) -> Self {
         found.map_or(Self::Gone, |object| Self::There(Box::new(object)))
     }
@@ -90,13 +90,13 @@ impl Progress {
 }
 
 /// How the pod of this UID has ended, if it has.
-pub(crate) fn end_of_pod(pod: &Sighting<Pod>, uid: &str) -> Option<Outcome> {
+pub(crate) fn end_of_pod(pod: &WatchedObject<Pod>, uid: &str) -> Option<Outcome> {
     match pod {
-        Sighting::Unread => None,
-        Sighting::There(pod) if pod.uid().as_deref() == Some(uid) => {
+        WatchedObject::Unread => None,
+        WatchedObject::There(pod) if pod.uid().as_deref() == Some(uid) => {
             has_ended(pod).then_some(Outcome::PodTerminal)
         }
-        Sighting::There(_) | Sighting::Gone => Some(Outcome::PodGone),
+        WatchedObject::There(_) | WatchedObject::Gone => Some(Outcome::PodGone),
     }
 }
 
@@ -113,13 +113,15 @@ pub(crate) enum OwnAsk {
     Deleted,
 }
 
-pub(crate) fn own_ask(request: &Sighting<EvictionRequest>, finalizer: &str) -> OwnAsk {
+pub(crate) fn own_ask(request: &WatchedObject<EvictionRequest>, finalizer: &str) -> OwnAsk {
     match request {
-        Sighting::Unread => OwnAsk::Unknown,
-        Sighting::Gone => OwnAsk::Deleted,
-        Sighting::There(request) if request.finalizers().iter().any(|f| f == finalizer) => OwnAsk::Stands,
-        Sighting::There(request) if request.metadata.deletion_timestamp.is_some() => OwnAsk::Deleted,
-        Sighting::There(_) => OwnAsk::Removed,
+        WatchedObject::Unread => OwnAsk::Unknown,
+        WatchedObject::Gone => OwnAsk::Deleted,
+        WatchedObject::There(request) if request.finalizers().iter().any(|f| f == finalizer) => {
+            OwnAsk::Stands
+        }
+        WatchedObject::There(request) if request.metadata.deletion_timestamp.is_some() => OwnAsk::Deleted,
+        WatchedObject::There(_) => OwnAsk::Removed,
     }
 }
 
@@ -128,12 +130,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn pod(uid: &str, phase: &str) -> Sighting<Pod> {
+    fn pod(uid: &str, phase: &str) -> WatchedObject<Pod> {
         let pod = json!({"metadata": {"name": "p-1", "uid": uid}, "status": {"phase": phase}});
         Some(serde_json::from_value(pod).unwrap()).into()
     }
 
-    fn request(finalizers: &[&str], deleting: bool) -> Sighting<EvictionRequest> {
+    fn request(finalizers: &[&str], deleting: bool) -> WatchedObject<EvictionRequest> {
         let deleted = deleting.then_some("2026-01-01T00:00:00Z");
         let request = json!({
             "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
@@ -146,13 +148,13 @@ mod tests {
     #[test]
     fn the_pod_decides_how_it_ended() {
         for (seen, expected) in [
-            (Sighting::Unread, None),
+            (WatchedObject::Unread, None),
             (pod("p", "Running"), None),
             (pod("p", "Succeeded"), Some(Outcome::PodTerminal)),
             (pod("p", "Failed"), Some(Outcome::PodTerminal)),
             (pod("q", "Running"), Some(Outcome::PodGone)),
             (pod("q", "Failed"), Some(Outcome::PodGone)),
-            (Sighting::Gone, Some(Outcome::PodGone)),
+            (WatchedObject::Gone, Some(Outcome::PodGone)),
         ] {
             assert_eq!(end_of_pod(&seen, "p"), expected, "{seen:?}");
         }
@@ -161,8 +163,8 @@ mod tests {
     #[test]
     fn a_wish_is_a_finalizer_on_a_request() {
         for (seen, expected) in [
-            (Sighting::Unread, OwnAsk::Unknown),
-            (Sighting::Gone, OwnAsk::Deleted),
+            (WatchedObject::Unread, OwnAsk::Unknown),
+            (WatchedObject::Gone, OwnAsk::Deleted),
             (request(&["a/mine", "a/other"], false), OwnAsk::Stands),
             (request(&["a/mine"], true), OwnAsk::Stands),
             (request(&["a/other"], false), OwnAsk::Removed),

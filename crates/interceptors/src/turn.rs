@@ -8,9 +8,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Patch, PatchParams};
+use kube::api::PatchParams;
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use usher_api::lenient::Lenient;
@@ -23,10 +22,8 @@ use crate::latest::Latest;
 use crate::turn_state::{Lost, PodState, TurnState, judge};
 use usher_api::report::{ConditionReport, ConditionStatus, Report, beat_interval, until_beat};
 use usher_client::Clock;
-
-/// How often a write is tried again after somebody else was faster, and how long the first wait is.
-const ATTEMPTS: u32 = 6;
-const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+use usher_client::requests::{Version, report as report_on};
+use usher_client::retry::{ATTEMPTS, pause};
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
@@ -322,11 +319,10 @@ impl Turn {
             let request = self.request();
             self.settle(Some(&request)).await?;
             let status = request.status.clone().unwrap_or_default();
-            let patch = json!({
-                "metadata": {"resourceVersion": request.resource_version()},
-                "status": report.patch(&status, self.now()),
-            });
-            match requests.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+            let version = request.resource_version().unwrap_or_default();
+            let read_as = Version { uid: &self.held.uid, resource_version: &version };
+            let status = report.patch(&status, self.now());
+            match report_on(&requests, name, read_as, status, &PatchParams::default()).await {
                 Ok(written) => {
                     self.held.latest.set(Arc::new(read(written)?));
                     return Ok(());
@@ -339,7 +335,7 @@ impl Turn {
             if let Some(fresh) = fresh {
                 self.held.latest.set(Arc::new(fresh));
             }
-            sleep(CONFLICT_PAUSE * 2_u32.pow(attempt)).await;
+            pause(self.held.class.as_str(), attempt).await;
         }
         Err(TurnError::Contended(name.clone()))
     }

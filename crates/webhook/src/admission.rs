@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use usher_api::EvictionRequest;
 use usher_api::names::{MANAGER_NAMESPACE, NODE_HELD_BY_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION};
 use usher_api::workloads::BundledInterceptor;
-use usher_api::{EvictionRequest, annotation_of};
 use usher_decide::admission::workload_pods::{self, NewPod};
 use usher_decide::admission::{
     Access, FoundPod, Verdict, eviction_request, node_cordon, pods as pod_verdicts,
@@ -303,19 +303,6 @@ impl Admission {
         review::answer(&uid, &verdict)
     }
 
-    /// A bundled interceptor that is switched off answers to nobody, also where a policy has written it on the pod.
-    fn without_those_that_are_off(&self, mut pod: FoundPod) -> FoundPod {
-        for off in BundledInterceptor::ALL.into_iter().filter(|it| !self.interceptors.contains(it)) {
-            for (key, value) in off.interceptors(&pod.labels).iter().map(annotation_of) {
-                if pod.annotations.get(&key) == Some(&value) {
-                    pod.annotations.remove(&key);
-                }
-            }
-            pod.bundled = pod.bundled.filter(|it| *it != off);
-        }
-        pod
-    }
-
     /// The pod, where the verdict depends on it.
     async fn pod_for(
         &self,
@@ -345,7 +332,7 @@ impl Admission {
         with_autoscaler: bool,
     ) -> kube::Result<Option<FoundPod>> {
         let found = pods::find(&self.client, namespace, name).await?;
-        let mut found = found.map(|pod| self.without_those_that_are_off(pod));
+        let mut found = found.map(|pod| pod.with_only(&self.interceptors));
         if with_autoscaler
             && let Some(pod) =
                 found.as_mut().filter(|pod| pod.bundled == Some(BundledInterceptor::Deployment))

@@ -19,14 +19,14 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use usher_api::LocalPodReference;
 use usher_api::evict_policy::{EvictPolicy, EvictWanted, policy_annotation};
-use usher_api::gateway::{Ask, CallerClass, GatewayMode, requester_of_user};
+use usher_api::gateway::{Ask, CallerClass, GatewayMode, WayToAsk, requester_of_user};
 use usher_api::lenient::Lenient;
 use usher_api::names::GATEWAY_MODE_LABEL;
 use usher_client::requests::Version;
-use usher_client::{Asking, kind_of};
+use usher_client::{Asking, ReadRequest, kind_of};
 use usher_decide::admission::gateway::{
-    Answer, CallerRight, Case, Effect, Judgement, Pass, PlainEviction, WayToAsk, WriteFailure, judge, passes,
-    retry_after_seconds,
+    Answer, CallerRight, Case, ClusterSetting, Effect, Judgement, Pass, PlainEviction, WriteFailure, judge,
+    passes, retry_after_seconds,
 };
 use usher_decide::admission::{Changes, Verdict};
 use usher_decide::evict_policy::eviction::{self, time_to_take_over};
@@ -143,6 +143,11 @@ impl GatewayOptions {
     pub fn in_mode(mode: GatewayMode) -> Self {
         Self { mode, ..Self::default() }
     }
+
+    fn setting(&self) -> ClusterSetting<'_> {
+        let Self { mode, exempt_users, exempt_groups, .. } = self;
+        ClusterSetting { mode: *mode, exempt_users, exempt_groups }
+    }
 }
 
 pub(crate) struct Gateway {
@@ -164,7 +169,7 @@ struct Said {
 }
 
 /// A caller, and the pod that it means.
-struct Asked<'a> {
+struct PodToEvict<'a> {
     caller: &'a Caller,
     namespace: &'a str,
     name: &'a str,
@@ -212,8 +217,12 @@ impl Gateway {
                 *self.late_at.lock() = Some(Instant::now());
             }
             let _place = place.ok()?;
-            let asked =
-                Asked { caller: &user_info, namespace: &namespace, name: &pod.name, eviction: &eviction };
+            let asked = PodToEvict {
+                caller: &user_info,
+                namespace: &namespace,
+                name: &pod.name,
+                eviction: &eviction,
+            };
             Some(self.settle(admission, &asked).await)
         });
         let (answer, counted) = match judged.await {
@@ -249,7 +258,7 @@ impl Gateway {
     }
 
     /// Judges, carries out the effect, and says what came of it.
-    async fn settle(&self, admission: &Admission, asked: &Asked<'_>) -> (Answer, Counted) {
+    async fn settle(&self, admission: &Admission, asked: &PodToEvict<'_>) -> (Answer, Counted) {
         let judged = match self.judge(admission, asked).await {
             Ok(judged) => judged,
             Err(answer) => {
@@ -280,15 +289,16 @@ impl Gateway {
     }
 
     /// The judgement, or the answer if there is nothing to judge.
-    async fn judge(&self, admission: &Admission, asked: &Asked<'_>) -> Result<Judged, Answer> {
-        let Asked { caller, namespace, name, eviction } = *asked;
+    async fn judge(&self, admission: &Admission, asked: &PodToEvict<'_>) -> Result<Judged, Answer> {
+        let PodToEvict { caller, namespace, name, eviction } = *asked;
         let said = self.said_by(namespace).await;
-        let mode = said.mode.unwrap_or(self.options.mode);
-        if mode == GatewayMode::Off || !admission.enabled.load(Ordering::Relaxed) {
+        if !admission.enabled.load(Ordering::Relaxed) {
             return Err(Answer::Pass(Pass::Off));
         }
+        let setting = self.options.setting();
+        let mode = setting.mode_for(said.mode, &caller.username, &caller.groups).map_err(Answer::Pass)?;
         // The API server does not ask about the manager. Should somebody have removed that condition, it must not wait for itself.
-        if self.is_exempt(caller) || admission.rights.is_manager(caller).await {
+        if admission.rights.is_manager(caller).await {
             return Err(Answer::Pass(Pass::Exempt));
         }
         let found = admission.find_pod(namespace, name, true).await;
@@ -319,13 +329,14 @@ impl Gateway {
         }
         let requests: Api<Lenient<RequestOnWire>> = Api::namespaced(admission.client.clone(), namespace);
         let request = find_request(&requests, &pod.uid).await.map_err(Answer::Failed)?;
+        let requester = requester_of_user(&caller.username);
         let case = Case {
             mode,
             eviction,
             pod: &path,
             interceptors: &interceptors,
             request: request.as_ref(),
-            requester: &requester_of_user(&caller.username),
+            requester: requester.as_str(),
             interceptors_limit: self.options.interceptors_limit,
         };
         let judgement = judge(&case, now);
@@ -341,11 +352,6 @@ impl Gateway {
             }
         }
         Ok(Judged { judgement, uid: pod.uid, ask, request })
-    }
-
-    fn is_exempt(&self, caller: &Caller) -> bool {
-        self.options.exempt_users.contains(&caller.username)
-            || caller.groups.iter().any(|group| self.options.exempt_groups.contains(group))
     }
 
     /// What the namespace says. Nothing, if it cannot be read.
@@ -406,7 +412,7 @@ async fn find_request(
 }
 
 /// Carries out the effect of a judgement.
-async fn carry_out(client: &Client, asked: &Asked<'_>, judged: &Judged) -> Result<(), WriteFailure> {
+async fn carry_out(client: &Client, asked: &PodToEvict<'_>, judged: &Judged) -> Result<(), WriteFailure> {
     let written = match &judged.judgement.effect {
         None => Ok(()),
         Some(Effect::Ask(way)) => write_ask(client, asked, judged, *way).await,
@@ -420,7 +426,12 @@ async fn carry_out(client: &Client, asked: &Asked<'_>, judged: &Judged) -> Resul
     })
 }
 
-async fn write_ask(client: &Client, asked: &Asked<'_>, judged: &Judged, way: WayToAsk) -> Result<(), Error> {
+async fn write_ask(
+    client: &Client,
+    asked: &PodToEvict<'_>,
+    judged: &Judged,
+    way: WayToAsk,
+) -> Result<(), Error> {
     let asking = Asking {
         client,
         field_manager: FIELD_MANAGER,
@@ -430,18 +441,20 @@ async fn write_ask(client: &Client, asked: &Asked<'_>, judged: &Judged, way: Way
         requester: &requester_of_user(&asked.caller.username),
         ask: judged.ask.clone(),
     };
-    match (way, &judged.request) {
-        (WayToAsk::Create, _) | (_, None) => asking.create().await,
-        (WayToAsk::Join, Some(known)) => {
-            let read = Version { uid: &known.uid, resource_version: &known.resource_version };
-            asking.join(read, &known.finalizers).await
-        }
-        (WayToAsk::Remember, Some(known)) => asking.remember(&known.uid).await,
-    }
+    let read = judged.request.as_ref().map(|known| ReadRequest {
+        version: Version { uid: &known.uid, resource_version: &known.resource_version },
+        finalizers: &known.finalizers,
+    });
+    asking.write(way, read).await
 }
 
 /// Marks the pod, so that its workload takes over.
-async fn mark_pod(client: &Client, asked: &Asked<'_>, uid: &str, mark: &EvictWanted) -> Result<(), Error> {
+async fn mark_pod(
+    client: &Client,
+    asked: &PodToEvict<'_>,
+    uid: &str,
+    mark: &EvictWanted,
+) -> Result<(), Error> {
     let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(client.clone(), asked.namespace);
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let annotations: HashMap<&str, String> = mark.annotations().into_iter().collect();

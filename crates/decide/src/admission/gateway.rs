@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use usher_api::Interceptor;
 use usher_api::evict_policy::EvictWanted;
-use usher_api::gateway::GatewayMode;
+use usher_api::gateway::{GatewayMode, WayToAsk};
 
 use super::FoundPod;
 use crate::decision::limited;
@@ -58,6 +58,38 @@ pub enum Pass {
     WorkloadHadItsTime,
 }
 
+/// What an administrator sets for the whole cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct ClusterSetting<'a> {
+    /// Where the namespace does not say otherwise.
+    pub mode: GatewayMode,
+    /// Whose evictions pass.
+    pub exempt_users: &'a [String],
+    pub exempt_groups: &'a [String],
+}
+
+impl ClusterSetting<'_> {
+    /// The mode in which an eviction of this caller is judged, in a namespace that says this.
+    ///
+    /// # Errors
+    /// It is not judged, and passes.
+    pub fn mode_for(
+        &self,
+        said: Option<GatewayMode>,
+        user: &String,
+        groups: &[String],
+    ) -> Result<GatewayMode, Pass> {
+        let mode = said.unwrap_or(self.mode);
+        let is_exempt =
+            self.exempt_users.contains(user) || groups.iter().any(|group| self.exempt_groups.contains(group));
+        match mode {
+            GatewayMode::Off => Err(Pass::Off),
+            GatewayMode::Block | GatewayMode::Request if is_exempt => Err(Pass::Exempt),
+            GatewayMode::Block | GatewayMode::Request => Ok(mode),
+        }
+    }
+}
+
 /// Whether the pod is the gateway's concern at all.
 pub fn passes(eviction: &PlainEviction, pod: Option<&FoundPod>) -> Option<Pass> {
     let Some(pod) = pod else { return Some(Pass::NoPod) };
@@ -98,24 +130,12 @@ pub enum Effect {
     MarkPod(EvictWanted),
 }
 
-/// How somebody's ask gets onto the request of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WayToAsk {
-    /// There is no request: make one.
-    Create,
-    /// Others have asked: join them.
-    Join,
-    /// It has asked: remember that it still does.
-    Remember,
-}
-
-impl WayToAsk {
-    pub fn of(request: Option<&Request>, requester: &str) -> Self {
-        match request {
-            None => Self::Create,
-            Some(known) if known.requesters().any(|name| name == requester) => Self::Remember,
-            Some(_) => Self::Join,
-        }
+/// How this requester's ask gets onto the request of a pod, if there is one.
+pub fn way_to_ask(request: Option<&Request>, requester: &str) -> WayToAsk {
+    match request {
+        None => WayToAsk::Create,
+        Some(known) if known.requesters().any(|name| name == requester) => WayToAsk::Remember,
+        Some(_) => WayToAsk::Join,
     }
 }
 
@@ -233,7 +253,7 @@ pub fn judge(case: &Case<'_>, now: Timestamp) -> Judgement {
 
 /// How the caller's ask is written, if it is to be.
 fn ask_of(case: &Case<'_>, request: &Request, silent: bool, now: Timestamp) -> Option<WayToAsk> {
-    let way = WayToAsk::of(Some(request), case.requester);
+    let way = way_to_ask(Some(request), case.requester);
     let is_fresh = || {
         request.ask_of(case.requester).is_some_and(|ask| {
             now.duration_since(ask.at.0) < REMEMBERED_FOR
@@ -307,6 +327,26 @@ mod tests {
     use crate::snapshot::RequestOnWire;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_namespace_says_whether_evictions_are_judged_before_the_cluster_does() {
+        use GatewayMode::{Block, Off, Request};
+        let users = ["root".to_owned()];
+        let groups = ["system:nodes".to_owned()];
+        for (cluster, said, user, group, wanted) in [
+            (Off, None, "alice", "people", Err(Pass::Off)),
+            (Request, None, "alice", "people", Ok(Request)),
+            (Request, Some(Off), "alice", "people", Err(Pass::Off)),
+            (Off, Some(Block), "alice", "people", Ok(Block)),
+            (Request, None, "root", "people", Err(Pass::Exempt)),
+            (Request, Some(Block), "alice", "system:nodes", Err(Pass::Exempt)),
+            (Off, None, "root", "people", Err(Pass::Off)),
+        ] {
+            let setting = ClusterSetting { mode: cluster, exempt_users: &users, exempt_groups: &groups };
+            let is = setting.mode_for(said, &user.to_owned(), &[group.to_owned()]);
+            assert_eq!(is, wanted, "{cluster:?} {said:?} {user} {group}");
+        }
+    }
 
     const NOW: &str = "2026-01-01T12:00:00Z";
     const ME: &str = "karpenter.kube-system.sa.gateway";

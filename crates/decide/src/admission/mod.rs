@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use usher_api::workloads::BundledInterceptor;
-use usher_api::{DrainPlanEntry, Interceptor};
+use usher_api::{DrainPlanEntry, Interceptor, annotation_of};
 
 pub use rules::{Refusal, Rule};
 
@@ -164,6 +164,21 @@ impl FoundPod {
         let mut bundled = self.bundled.map(|bundled| bundled.interceptors(&self.labels)).unwrap_or_default();
         bundled.extend(self.autoscaler.clone());
         resolve::resolve_with(&self.annotations, &bundled)
+    }
+
+    /// As it is where only these bundled interceptors are on: one that is switched off answers to nobody, also where a policy has written
+    /// it on the pod.
+    #[must_use]
+    pub fn with_only(mut self, on: &[BundledInterceptor]) -> Self {
+        for off in BundledInterceptor::ALL.into_iter().filter(|it| !on.contains(it)) {
+            for (key, value) in off.interceptors(&self.labels).iter().map(annotation_of) {
+                if self.annotations.get(&key) == Some(&value) {
+                    self.annotations.remove(&key);
+                }
+            }
+            self.bundled = self.bundled.filter(|it| *it != off);
+        }
+        self
     }
 
     /// Whether its containers have ended for good.

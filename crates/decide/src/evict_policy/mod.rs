@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use usher_api::EvictionRequestCancellationPolicy as Cancellation;
 use usher_api::evict_policy::{EvictPolicy, EvictWanted, TAINT_EVICTION_USER};
 use usher_api::gateway::{Ask, requester_of_user};
-use usher_api::names::requester_of;
+use usher_api::names::{RequesterName, requester_of};
 
 use crate::decision;
 use crate::eviction_request::is_nobodys;
@@ -104,7 +104,7 @@ impl Wait {
 }
 
 /// The requester in whose name it is asked for pods of tainted nodes.
-pub fn taint_requester() -> String {
+pub fn taint_requester() -> RequesterName {
     requester_of_user(TAINT_EVICTION_USER)
 }
 
@@ -128,13 +128,13 @@ fn tell_wanted(pod: &Arc<Pod>, wanted: &EvictWanted) -> Effect {
 }
 
 fn is_its(finalizer: &str) -> bool {
-    requester_of(finalizer).is_some_and(|name| name == taint_requester())
+    requester_of(finalizer).is_some_and(|name| name == taint_requester().as_str())
 }
 
 /// What was asked for is remembered at least three times before it counts as withdrawn.
 fn renewed_at(case: &Case<'_>, request: &Request) -> Option<Timestamp> {
     let after = case.options.withdraw_after?;
-    let asked = request.ask_of(&taint_requester()).map_or(Timestamp::MIN, |ask| ask.at.0);
+    let asked = request.ask_of(taint_requester().as_str()).map_or(Timestamp::MIN, |ask| ask.at.0);
     Some(later(asked, after / 3))
 }
 
@@ -167,8 +167,9 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let kept = request.finalizers.iter().filter(|it| !is_its(it)).cloned().collect();
         decision.effects.push(Effect::Withdraw { request: request.clone(), finalizers: kept });
     }
-    let by_request =
-        request.is_some_and(|request| request.requesters().any(|name| by_taint || name != taint_requester()));
+    let by_request = request.is_some_and(|request| {
+        request.requesters().any(|name| by_taint || name != taint_requester().as_str())
+    });
     let asked_until =
         wanted.and_then(|wanted| wanted.asked.as_ref()).map(|ask| match case.options.withdraw_after {
             Some(after) => later(ask.at.0, after),

@@ -96,7 +96,7 @@ impl Scene {
             let request = json!({
                 "metadata": {
                     "name": "u", "namespace": "shop", "uid": "r", "creationTimestamp": NOON, "finalizers": finalizers,
-                    "annotations": {format!("gateway.evictionrequest.coordination.k8s.io/{}", taint_requester()): ask},
+                    "annotations": {format!("gateway.evictionrequest.coordination.k8s.io/{}", taint_requester().as_str()): ask},
                 },
                 "spec": {"podRef": {"name": "web", "uid": "u"}, "interceptors": [{"interceptorClass": "a.io", "priority": 1}]},
                 "status": status,
@@ -206,7 +206,7 @@ fn a_pod_with_interceptors_gets_the_request_and_the_mark_shows_it() {
         let requesters = requesters.iter().map(|it| (*it).to_owned()).collect();
         Scene { request: Some((requesters, status)), ..both.clone() }
     };
-    let ours = taint_requester();
+    let ours = taint_requester().as_str().to_owned();
     assert_eq!(ours, "node-controller.kube-system.sa.gateway");
     assert_eq!(asked(&["a.user.gateway"], at_work()).does(1), ["ask"], "others have asked: it is joined");
     assert!(asked(&[&ours], at_work()).does(99).is_empty());
@@ -228,7 +228,7 @@ fn a_pod_with_interceptors_gets_the_request_and_the_mark_shows_it() {
 fn a_pod_is_not_deleted_while_an_interceptor_is_at_work() {
     let with = |status: Value| Scene {
         interceptors: true,
-        request: Some((vec![taint_requester()], status)),
+        request: Some((vec![taint_requester().as_str().to_owned()], status)),
         ..driven_off()
     };
     assert_eq!(with(at_work()).decide(90).waiting_on, Some(Wait::Interceptor));
@@ -260,7 +260,7 @@ fn what_was_asked_for_is_taken_back_when_the_node_is_healthy_again() {
         )),
         ..driven_off()
     };
-    let ours = taint_requester();
+    let ours = taint_requester().as_str().to_owned();
     assert_eq!(back("Allow", &[&ours]).does(30), ["withdraw", "unmark"]);
     assert_eq!(back("Allow", &[&ours, "a.user.gateway"]).does(30), ["withdraw"], "others want it gone");
     let withdrawn = back("Allow", &[&ours, "a.user.gateway"]).decide(30).effects;
@@ -344,7 +344,10 @@ fn scenes() -> impl Strategy<Value = (Scene, i64)> {
     let policy = || prop::sample::select(vec![None, Some("Default"), TAKES_OVER, Some("whatever")]);
     let marked = prop::option::of((-100..100_i64, prop::option::of(-400..100_i64)));
     let status = prop::sample::select(vec![json!({}), at_work(), completed()]);
-    let names = prop::sample::subsequence(vec![taint_requester(), "a.user.gateway".to_owned()], 0..=2);
+    let names = prop::sample::subsequence(
+        vec![taint_requester().as_str().to_owned(), "a.user.gateway".to_owned()],
+        0..=2,
+    );
     let request = prop::option::of((names, status));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.1));
     (policy(), policy(), flags, marked, request, -10..400_i64).prop_map(
@@ -415,7 +418,7 @@ proptest! {
 /// What is left after a manager has done the first so many effects of its decision.
 fn after(mut scene: Scene, seconds: i64, done: usize) -> Scene {
     for effect in scene.decide(seconds).effects.into_iter().take(done) {
-        let ours = taint_requester();
+        let ours = taint_requester().as_str().to_owned();
         match effect {
             Effect::Mark { .. } => scene.marked = Some((seconds, None)),
             Effect::Unmark { .. } => scene.marked = None,

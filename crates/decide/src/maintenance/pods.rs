@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use usher_api::EvictionRequestCancellationPolicy;
-use usher_api::names::{NODE_MAINTENANCE_REQUESTER, REQUESTER_FINALIZER_PREFIX};
+use usher_api::names::{NODE_MAINTENANCE_FINALIZER, NODE_MAINTENANCE_REQUESTER};
 
 use super::decision::{Notice, PodEffect};
 use crate::snapshot::{Pod, Request};
@@ -13,7 +13,7 @@ use crate::waiting_on::Unevictable;
 /// The finalizer by which all maintenances request evictions. They share it: it stays until no maintenance targets the
 /// pod any more.
 pub fn finalizer() -> String {
-    format!("{REQUESTER_FINALIZER_PREFIX}{NODE_MAINTENANCE_REQUESTER}")
+    NODE_MAINTENANCE_FINALIZER.to_owned()
 }
 
 /// Whether node maintenance stands behind the request.
