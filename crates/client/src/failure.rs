@@ -5,22 +5,27 @@
 
 /// The kind of failure in a few words.
 pub fn kind_of(why: &kube::Error) -> String {
+    kind_of_answer(why, "the API server")
+}
+
+/// The same of another server, which these words name.
+pub fn kind_of_answer(why: &kube::Error, who: &str) -> String {
     use kube::Error;
     match why {
         Error::Api(status) => match reason(&status.reason) {
-            "" => format!("the API server answered {}", status.code),
-            reason => format!("the API server answered {} {reason}", status.code),
+            "" => format!("{who} answered {}", status.code),
+            reason => format!("{who} answered {} {reason}", status.code),
         },
-        Error::SerdeError(_) | Error::FromUtf8(_) => "the answer of the API server cannot be read".to_owned(),
+        Error::SerdeError(_) | Error::FromUtf8(_) => format!("the answer of {who} cannot be read"),
         Error::HyperError(_)
         | Error::Service(_)
         | Error::ReadEvents(_)
         | Error::LinesCodecMaxLineLengthExceeded => {
-            "the API server cannot be reached, or the connection broke".to_owned()
+            format!("{who} cannot be reached, or the connection broke")
         }
-        Error::Auth(_) => "there are no credentials for the API server".to_owned(),
-        Error::RustlsTls(_) => "there is no TLS session with the API server".to_owned(),
-        _ => "the API server could not be asked".to_owned(),
+        Error::Auth(_) => format!("there are no credentials for {who}"),
+        Error::RustlsTls(_) => format!("there is no TLS session with {who}"),
+        _ => format!("{who} could not be asked"),
     }
 }
 

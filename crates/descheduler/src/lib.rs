@@ -11,6 +11,7 @@
 //! - `evictor`: the filters that every proposal passes.
 //! - `plugins`: one file for each plugin.
 //! - [`requester`]: what becomes of a plan.
+//! - [`usage`]: what nodes and pods really use, as far as their sources say.
 //! - [`CarryOut`]: what may still be done of it when something fails.
 
 mod carry_out;
@@ -37,6 +38,7 @@ pub mod selector;
 mod slots;
 #[cfg(test)]
 mod testing;
+pub mod usage;
 
 pub use carry_out::{Asks, CarryOut};
 pub use cluster::{Cluster, Usage};

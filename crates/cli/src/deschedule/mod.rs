@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use usher_api::names::{
     DESCHEDULER_LEASE, DESCHEDULER_POLICY_CONFIG_MAP, DESCHEDULER_POLICY_KEY, MANAGER_NAMESPACE,
 };
-use usher_apply::usage::Sources;
+use usher_descheduler::usage::UsageSources;
 use usher_descheduler::{Explanation, Policy, explain, plan};
 
 use crate::arguments::{Connection, pod_name};
@@ -118,7 +118,7 @@ impl Source {
             (None, Some(connected)) => connected.namespace.clone(),
             (None, None) => "default".to_owned(),
         };
-        let sources = Sources::of(&policy);
+        let sources = UsageSources::of(&policy);
         let mut read = match (&self.dump, &connected) {
             (Some(path), _) => {
                 let mut read = read::dump(&text_of(path, "dump")?, &path.display().to_string())?;
@@ -132,8 +132,8 @@ impl Source {
                 let name = (self.descheduler_namespace.as_str(), self.descheduler_name.as_str());
                 let mut read = read::cluster(&connected.client, name).await?;
                 if !sources.is_empty() {
-                    let usage = sources.read(connected.client.clone()).await;
-                    read.unknown_usage = usage.tell(&mut read.cluster);
+                    let usage = usher_apply::usage::read(sources, connected.client.clone()).await;
+                    read.unknown_usage = usage.set_in(&mut read.cluster);
                 }
                 read
             }

@@ -17,13 +17,13 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch as signal;
 use usher_apply::descheduling::in_words;
-use usher_apply::usage::{Read as UsageRead, Sources};
 use usher_apply::{Clock, DeschedulerName, Descheduling, DeschedulingApplied, Events, Failure};
 use usher_decide::snapshot::{Key, Request, WatchEvent};
 use usher_descheduler::requester::{
     AskOutcome, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
 };
 use usher_descheduler::schedule::{Schedule, Step};
+use usher_descheduler::usage::{UsageReading, UsageSources};
 use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took};
 
 use crate::feeds::Feeds;
@@ -206,7 +206,7 @@ struct Cycle;
 /// What came of it.
 enum Done {
     /// The real usage that this policy goes by.
-    Usage(Arc<Policy>, UsageRead),
+    Usage(Arc<Policy>, UsageReading),
     Asked(DeschedulingApplied),
     Saved(Option<Memory>, Result<(), Failure>),
 }
@@ -525,7 +525,7 @@ impl Reconciler for Controller {
             self.ended.send_replace(true);
             return Reconciled::waits(None);
         }
-        let sources = Sources::of(&policy);
+        let sources = UsageSources::of(&policy);
         let step = self.schedule.step(!sources.is_empty(), now);
         match step {
             Step::Wait(again) => return Reconciled::waits(again),
@@ -536,7 +536,7 @@ impl Reconciler for Controller {
         self.begun.get_or_insert_with(std::time::Instant::now);
         if step == Step::ReadUsage {
             let client = self.client.clone();
-            let work = async move { Done::Usage(policy, sources.read(client).await) };
+            let work = async move { Done::Usage(policy, usher_apply::usage::read(sources, client).await) };
             return Reconciled { again: None, work: Some(work.boxed()) };
         }
         if step == (Step::Plan { is_first: true }) {
@@ -554,10 +554,10 @@ impl Reconciler for Controller {
         match done {
             Done::Usage(policy, read) => {
                 // Another policy that has come meanwhile may go by other usage, which is read then.
-                let is_its = |current: &Arc<Policy>| Sources::of(current) == Sources::of(&policy);
+                let is_its = |current: &Arc<Policy>| UsageSources::of(current) == UsageSources::of(&policy);
                 let is_current = self.policy.as_ref().is_some_and(is_its);
                 if is_current {
-                    for why in read.tell(&mut self.cluster) {
+                    for why in read.set_in(&mut self.cluster) {
                         tracing::warn!("{why}; plugins that go by it do nothing in this cycle");
                     }
                 }

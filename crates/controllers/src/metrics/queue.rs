@@ -61,21 +61,21 @@ impl Queues {
             worked: Family::new_with_constructor(short_times),
             under_way: Arc::default(),
         };
-        registry.register("workqueue_depth", "Objects that wait to be looked at", queues.depth.clone());
-        registry.register("workqueue_adds", "Objects that were to be looked at", queues.adds.clone());
+        registry.register("workqueue_depth", "Items that wait in the queue", queues.depth.clone());
+        registry.register("workqueue_adds", "Items added to the queue", queues.adds.clone());
         registry.register(
             "workqueue_retries",
-            "Objects that are looked at again after a failure",
+            "Items added to the queue again after a failure",
             queues.retries.clone(),
         );
         registry.register(
             "workqueue_queue_duration_seconds",
-            "Seconds that objects waited to be looked at",
+            "Seconds that an item waited in the queue",
             queues.queued.clone(),
         );
         registry.register(
             "workqueue_work_duration_seconds",
-            "Seconds that the work on an object took",
+            "Seconds that reconciling an item took",
             queues.worked.clone(),
         );
         queues

@@ -99,7 +99,7 @@ impl Health {
             State::Acting(reading) if reading.is_empty() => Ok("ok: acting"),
             State::Acting(reading) => {
                 let names: Vec<String> = reading.iter().map(|controller| controller.name()).collect();
-                Err(format!("the watches have not told yet what there is, for {}", names.join(" and ")))
+                Err(format!("waiting for the watches to sync: {}", names.join(", ")))
             }
         }
     }

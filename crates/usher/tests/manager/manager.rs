@@ -168,7 +168,7 @@ async fn it_acts_as_its_service_account_can_be_switched_off_and_on_and_survives_
     scene.gone("pod", "b").await;
     scene.gone(REQUEST, &b).await;
 
-    // A node is emptied by a maintenance, and given back.
+    // A node is emptied by a maintenance, and uncordoned.
     scene.kubectl(&["delete", "pod", "d", "--wait=false"], None).await;
     scene.pod("e").await;
     let node = scene.get("pod", "e").await["spec"]["nodeName"].as_str().unwrap().to_owned();
