@@ -26,7 +26,7 @@ use crate::watch::{EventStream, watch_if_allowed};
 
 /// A bundled interceptor, and how it is to go about it.
 #[derive(Debug, Clone, Copy)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     pub which: BundledInterceptor,
     /// Where Deployments hand over.
     pub hand_over: HandOver,
@@ -44,7 +44,7 @@ impl Observer for Nobody {}
 
 /// Subscribes, and returns what runs the interceptor until it is asked to stop; the calls under way are given a while to finish. The
 /// namespace is the manager's.
-pub fn run_until<S: Future<Output = ()>>(
+pub(crate) fn run_until<S: Future<Output = ()>>(
     which: Chosen,
     feeds: &mut Feeds,
     client: Client,
@@ -61,7 +61,7 @@ pub fn run_until<S: Future<Output = ()>>(
 
 /// The same for a manager without the interceptor of DaemonSets, which another before it may have had: no node is held any more, and
 /// pods that wait behind the gate are let through.
-pub fn release_held_until<S: Future<Output = ()>>(
+pub(crate) fn release_held_until<S: Future<Output = ()>>(
     feeds: &mut Feeds,
     client: Client,
     clock: Clock,

@@ -46,7 +46,7 @@ pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
 }
 
 /// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub fn run_until<S: Future<Output = ()>>(
+pub(crate) fn run_until<S: Future<Output = ()>>(
     feeds: &mut Feeds,
     client: Client,
     clock: Clock,
