@@ -83,7 +83,7 @@ struct Controller {
     apply: EvictPolicies,
     observer: Box<dyn Observer>,
     index: Index,
-    listed: Listed,
+    listed: Listed<&'static str>,
 }
 
 impl Reconciler for Controller {

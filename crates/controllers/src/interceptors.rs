@@ -13,10 +13,7 @@ use usher_apply::{Clock, Counted, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::daemon_set::DaemonSets;
 pub use usher_decide::interceptors::deployment::HandOver;
 use usher_decide::interceptors::{Effect, EffectOutcome, Event, Item, Wait, Watch, WorkloadInterceptor};
-use usher_decide::snapshot::{
-    Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, ReplicaSet, ReplicaSetOnWire, StatefulSet,
-    StatefulSetOnWire,
-};
+use usher_decide::snapshot::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire, StatefulSetOnWire};
 
 use crate::feeds::Feeds;
 use crate::listed::Listed;
@@ -90,27 +87,36 @@ fn stream(watch: Watch, feeds: &mut Feeds, client: &Client) -> EventStream<Event
         Watch::Namespaces => feeds.namespaces().map(Event::Namespace).boxed(),
         Watch::Maintenances => feeds.maintenances().map(Event::Maintenance).boxed(),
         Watch::DaemonSets => feeds.daemon_sets().map(Event::DaemonSet).boxed(),
-        Watch::StatefulSets => watch_if_allowed::<StatefulSetOnWire, StatefulSet>(client)
-            .map(|it| it.map_or(Event::NotAllowed("statefulsets"), Event::StatefulSet))
-            .boxed(),
-        Watch::Deployments => watch_if_allowed::<DeploymentOnWire, Deployment>(client)
-            .map(|it| it.map_or(Event::NotAllowed("deployments"), Event::Deployment))
-            .boxed(),
-        Watch::ReplicaSets => watch_if_allowed::<ReplicaSetOnWire, ReplicaSet>(client)
-            .map(|it| it.map_or(Event::NotAllowed("replicasets"), Event::ReplicaSet))
-            .boxed(),
-        Watch::Autoscalers => watch_if_allowed::<AutoscalerOnWire, Autoscaler>(client)
-            .map(|it| it.map_or(Event::NotAllowed("horizontalpodautoscalers"), Event::Autoscaler))
-            .boxed(),
+        Watch::StatefulSets => {
+            if_allowed(watch, watch_if_allowed::<StatefulSetOnWire, _>(client), Event::StatefulSet)
+        }
+        Watch::Deployments => {
+            if_allowed(watch, watch_if_allowed::<DeploymentOnWire, _>(client), Event::Deployment)
+        }
+        Watch::ReplicaSets => {
+            if_allowed(watch, watch_if_allowed::<ReplicaSetOnWire, _>(client), Event::ReplicaSet)
+        }
+        Watch::Autoscalers => {
+            if_allowed(watch, watch_if_allowed::<AutoscalerOnWire, _>(client), Event::Autoscaler)
+        }
     }
 }
+/// What a watch tells, also that there is nothing to be told.
+fn if_allowed<T: 'static>(
+    watch: Watch,
+    told: EventStream<Option<T>>,
+    event: impl Fn(T) -> Event + Send + 'static,
+) -> EventStream<Event> {
+    told.map(move |told| told.map_or(Event::NotAllowed(watch), &event)).boxed()
+}
+
 
 struct Controller {
     apply: Interceptions,
     observer: Box<dyn Observer>,
     which: BundledInterceptor,
     interceptor: Box<dyn WorkloadInterceptor>,
-    listed: Listed,
+    listed: Listed<Watch>,
 }
 
 impl Controller {
@@ -145,7 +151,7 @@ impl Reconciler for Controller {
     fn observe(&mut self, event: Event, now: Timestamp) {
         // Of what must not be read there is nothing to wait for.
         let is_listed = event.is_listed() || matches!(event, Event::NotAllowed(_));
-        self.listed.observe(event.plural(), is_listed);
+        self.listed.observe(event.watch(), is_listed);
         self.interceptor.observe(event, now);
     }
 

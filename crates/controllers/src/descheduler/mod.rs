@@ -236,7 +236,7 @@ struct Controller {
     policy: Option<Arc<Policy>>,
     known: ObservedObjects,
     /// A policy, and what is remembered, count as lists of one.
-    listed: Listed,
+    listed: Listed<&'static str>,
     schedule: Schedule,
     /// A part of a cycle has begun, and has not ended: who comes back to it was thrown out by a panic.
     is_under_way: bool,

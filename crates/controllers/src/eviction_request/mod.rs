@@ -110,7 +110,7 @@ struct Controller {
     observer: Box<dyn Observer>,
     index: Index,
     pending: Pending<Item>,
-    listed: Listed,
+    listed: Listed<&'static str>,
 }
 
 impl Reconciler for Controller {

@@ -92,7 +92,7 @@ struct Controller {
     index: Index,
     /// Something was learned that plans may depend on.
     has_changed: bool,
-    listed: Listed,
+    listed: Listed<&'static str>,
 }
 
 impl Reconciler for Controller {

@@ -53,24 +53,24 @@ pub enum Event {
     Autoscaler(WatchEvent<Autoscaler, Key>),
     Namespace(WatchEvent<Arc<Namespace>, Arc<str>>),
     Maintenance(WatchEvent<Arc<Maintenance>, Arc<str>>),
-    /// The manager must not read objects of this kind, in the plural.
-    NotAllowed(&'static str),
+    /// The manager must not read what there is to watch.
+    NotAllowed(Watch),
 }
 
 impl Event {
-    /// The kind that it is about, in the plural.
-    pub fn plural(&self) -> &'static str {
+    /// What it is told by.
+    pub fn watch(&self) -> Watch {
         match self {
-            Self::Pod(_) => "pods",
-            Self::Request(_) => "evictionrequests",
-            Self::DaemonSet(_) => "daemonsets",
-            Self::StatefulSet(_) => "statefulsets",
-            Self::Deployment(_) => "deployments",
-            Self::ReplicaSet(_) => "replicasets",
-            Self::Autoscaler(_) => "horizontalpodautoscalers",
-            Self::Namespace(_) => "namespaces",
-            Self::Maintenance(_) => "nodemaintenances",
-            Self::NotAllowed(plural) => plural,
+            Self::Pod(_) => Watch::Pods,
+            Self::Request(_) => Watch::Requests,
+            Self::DaemonSet(_) => Watch::DaemonSets,
+            Self::StatefulSet(_) => Watch::StatefulSets,
+            Self::Deployment(_) => Watch::Deployments,
+            Self::ReplicaSet(_) => Watch::ReplicaSets,
+            Self::Autoscaler(_) => Watch::Autoscalers,
+            Self::Namespace(_) => Watch::Namespaces,
+            Self::Maintenance(_) => Watch::Maintenances,
+            Self::NotAllowed(watch) => *watch,
         }
     }
 
@@ -92,7 +92,7 @@ impl Event {
 }
 
 /// What there are watches of for interceptors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watch {
     Pods,
     Requests,
@@ -107,6 +107,23 @@ pub enum Watch {
 
 /// What is decided on, one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+impl Watch {
+    /// The kind, as roles name it.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::Requests => "evictionrequests",
+            Self::Namespaces => "namespaces",
+            Self::Maintenances => "nodemaintenances",
+            Self::DaemonSets => "daemonsets",
+            Self::StatefulSets => "statefulsets",
+            Self::Deployments => "deployments",
+            Self::ReplicaSets => "replicasets",
+            Self::Autoscalers => "horizontalpodautoscalers",
+        }
+    }
+}
+
 pub enum Item {
     /// Which pods of DaemonSets are kept off which nodes.
     HeldNodes,
@@ -287,11 +304,12 @@ pub fn has_turn(request: &Request, class: &str) -> bool {
 /// The manager has the interceptor, and not its role: nothing can be done, and the deadline passes the turn on.
 fn tell_unread(
     request: Option<&Arc<Request>>,
-    unread: &BTreeSet<&str>,
+    unread: &BTreeSet<Watch>,
     which: BundledInterceptor,
 ) -> Decision {
     let Some(request) = request else { return Decision::default() };
-    let kinds: Vec<&str> = unread.iter().copied().collect();
+    let mut kinds: Vec<&str> = unread.iter().map(|watch| watch.plural()).collect();
+    kinds.sort_unstable();
     let name = which.name();
     let message = format!(
         "Usher's account may not list {}, so that nothing is done before the pod leaves: give it the role in \
