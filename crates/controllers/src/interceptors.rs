@@ -1,8 +1,6 @@
 //! The bundled interceptors, each a controller of its own on the shared watches: [`usher_decide::interceptors`] holds what they know and
 //! decides, and [`usher_apply::Interceptions`] carries it out.
 
-use std::sync::Arc;
-
 use futures::stream::SelectAll;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
@@ -10,6 +8,7 @@ use kube::Client;
 use tracing::Instrument as _;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::{Clock, Counted, Events, Failure, Interceptions, spans};
+use usher_decide::interceptors::carry_out::CarryOut;
 use usher_decide::interceptors::daemon_set::DaemonSets;
 pub use usher_decide::interceptors::deployment::HandOver;
 use usher_decide::interceptors::{Effect, EffectOutcome, Event, Item, Wait, Watch, WorkloadInterceptor};
@@ -101,6 +100,7 @@ fn stream(watch: Watch, feeds: &mut Feeds, client: &Client) -> EventStream<Event
         }
     }
 }
+
 /// What a watch tells, also that there is nothing to be told.
 fn if_allowed<T: 'static>(
     watch: Watch,
@@ -109,7 +109,6 @@ fn if_allowed<T: 'static>(
 ) -> EventStream<Event> {
     told.map(move |told| told.map_or(Event::NotAllowed(watch), &event)).boxed()
 }
-
 
 struct Controller {
     apply: Interceptions,
@@ -191,31 +190,23 @@ impl Reconciler for Controller {
         let span = spans::work("intercept", namespace, name);
         let work = async move {
             let mut done = Done { outcomes: Vec::new(), failure: None };
-            // What was not reported on a pod is not done to it either; others go on.
-            let mut failed: Vec<Option<Arc<str>>> = Vec::new();
+            let mut carry_out = CarryOut::default();
             let mut counted = Counted::default();
             for effect in decision.effects {
-                let pod = effect.pod_uid().cloned();
-                if failed.contains(&pod) {
+                let depends = effect.depends();
+                if !carry_out.may_try(&depends) {
                     continue;
                 }
-                match apply.carry_out_with(&effect, &mut counted).await {
-                    Ok(()) => done.outcomes.push((effect, EffectOutcome::Done)),
-                    Err(failure) => {
-                        // A mark says whom a ReplicaSet gives up first, and nothing about the turn.
-                        if !matches!(effect, Effect::Prefer { .. }) {
-                            failed.push(pod);
-                        }
-                        match &failure {
-                            Failure::Refused { message, .. } => {
-                                done.outcomes.push((effect, EffectOutcome::Refused(message.clone())));
-                            }
-                            Failure::NameTaken => done.outcomes.push((effect, EffectOutcome::NameTaken)),
-                            Failure::Outdated | Failure::Later(_) | Failure::Panicked => {}
-                        }
-                        done.failure.get_or_insert(failure);
-                    }
-                }
+                let failure = apply.carry_out_with(&effect, &mut counted).await.err();
+                carry_out.tried(depends, failure.is_none());
+                let outcome = match &failure {
+                    None => Some(EffectOutcome::Done),
+                    Some(Failure::Refused { message, .. }) => Some(EffectOutcome::Refused(message.clone())),
+                    Some(Failure::NameTaken) => Some(EffectOutcome::NameTaken),
+                    Some(Failure::Outdated | Failure::Later(_) | Failure::Panicked) => None,
+                };
+                done.outcomes.extend(outcome.map(|outcome| (effect, outcome)));
+                done.failure = done.failure.or(failure);
             }
             done
         };

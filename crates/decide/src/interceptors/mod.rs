@@ -5,6 +5,7 @@
 
 mod at_a_time;
 pub mod availability;
+pub mod carry_out;
 pub mod daemon_set;
 pub mod deployment;
 mod records;
@@ -27,6 +28,7 @@ use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::report::{Report, beat_interval};
 use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 
+use self::carry_out::Depends;
 use self::daemon_set::DaemonSets;
 use self::deployment::{Deployments, HandOver};
 use self::stateful_set::StatefulSets;
@@ -105,8 +107,6 @@ pub enum Watch {
     Autoscalers,
 }
 
-/// What is decided on, one at a time.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 impl Watch {
     /// The kind, as roles name it.
     pub fn plural(self) -> &'static str {
@@ -124,6 +124,8 @@ impl Watch {
     }
 }
 
+/// What is decided on, one at a time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
     /// Which pods of DaemonSets are kept off which nodes.
     HeldNodes,
@@ -241,17 +243,22 @@ impl AvailablePods {
 }
 
 impl Effect {
-    /// The pod that it is about.
-    pub fn pod_uid(&self) -> Option<&Arc<str>> {
+    /// On what it depends: what was not reported on a pod is not done to it either, and others go on. What is about no pod goes together.
+    pub fn depends(&self) -> Depends<Option<Arc<str>>> {
         match self {
-            Self::Report { request, .. } | Self::ReportIfAvailable { request, .. } => Some(&request.pod_uid),
-            Self::DeletePod { pod, .. } | Self::Prefer { pod, .. } => Some(&pod.uid),
-            Self::HandOver { pod, .. } | Self::DropHandOver { pod } => Some(&pod.uid),
+            Self::Report { request, .. } | Self::ReportIfAvailable { request, .. } => {
+                Depends::On(Some(request.pod_uid.clone()))
+            }
+            Self::DeletePod { pod, .. } | Self::HandOver { pod, .. } | Self::DropHandOver { pod } => {
+                Depends::On(Some(pod.uid.clone()))
+            }
+            // A mark says whom a ReplicaSet gives up first, and nothing about the turn.
+            Self::Prefer { pod, .. } => Depends::Beside(Some(pod.uid.clone())),
             Self::HoldNodes(_)
             | Self::Resize { .. }
             | Self::Limit { .. }
             | Self::MakeHandOver(_)
-            | Self::Tell { .. } => None,
+            | Self::Tell { .. } => Depends::On(None),
         }
     }
 }
