@@ -28,6 +28,7 @@ mod plan;
 mod planner;
 mod plugins;
 pub mod policy;
+mod promises;
 pub mod quantity;
 mod replacements;
 mod replicas;
@@ -38,7 +39,7 @@ mod slots;
 #[cfg(test)]
 mod testing;
 
-pub use carry_out::{Asks, CarryOut};
+pub use carry_out::{Asks, CarriedOut, CarryOut};
 pub use cluster::{Cluster, Usage};
 pub use evictor::kept::Kept;
 pub use explain::{Explanation, PluginView, explain};
