@@ -154,7 +154,7 @@ impl Requests {
                 evicted
             }
             Effect::WriteStatus(status) => self.write_status(request, version, status).await,
-            Effect::Delete => self.delete(request, version).await,
+            Effect::Delete(_) => self.delete(request, version).await,
             Effect::KeepFinalizers(names) => self.keep_finalizers(request, version, names).await,
             Effect::Tell(notice) | Effect::TellOfWithdrawal(notice) => {
                 self.events.tell(request, pod, notice);
@@ -297,7 +297,7 @@ fn span_of(effect: &Effect, request: &Request) -> Span {
         Effect::Confirm => "get EvictionRequest",
         Effect::Evict => "evict Pod",
         Effect::WriteStatus(_) => "write status of EvictionRequest",
-        Effect::Delete => "delete EvictionRequest",
+        Effect::Delete(_) => "delete EvictionRequest",
         Effect::KeepFinalizers(_) => "write finalizers of EvictionRequest",
         // Events are written by somebody else, later.
         Effect::Tell(_) | Effect::TellOfWithdrawal(_) => return Span::none(),

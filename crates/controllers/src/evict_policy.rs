@@ -34,7 +34,7 @@ pub trait Observer: QueueObserver {
 impl Observer for Nobody {}
 
 /// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub fn run_until<S: Future<Output = ()>>(
+pub(crate) fn run_until<S: Future<Output = ()>>(
     feeds: &mut Feeds,
     client: Client,
     clock: Clock,
@@ -57,15 +57,6 @@ pub fn run_until<S: Future<Output = ()>>(
         listed: Listed::out_of(events.len()),
     };
     reconcile::run(controller, events, clock, stop)
-}
-
-/// The controller alone on watches of its own, with nobody to measure it, until the future is dropped.
-pub async fn run(client: Client, clock: Clock, options: Options, interceptors: Vec<BundledInterceptor>) {
-    let mut feeds = Feeds::default();
-    let (on, nobody) = (client.clone(), Box::new(Nobody));
-    let running = run_until(&mut feeds, on, clock, options, interceptors, nobody, std::future::pending());
-    let _watches = feeds.start(&client);
-    running.await;
 }
 
 /// What the watches tell.
@@ -92,7 +83,7 @@ struct Controller {
     apply: EvictPolicies,
     observer: Box<dyn Observer>,
     index: Index,
-    listed: Listed,
+    listed: Listed<&'static str>,
 }
 
 impl Reconciler for Controller {

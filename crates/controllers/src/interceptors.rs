@@ -1,8 +1,6 @@
 //! The bundled interceptors, each a controller of its own on the shared watches: [`usher_decide::interceptors`] holds what they know and
 //! decides, and [`usher_apply::Interceptions`] carries it out.
 
-use std::sync::Arc;
-
 use futures::stream::SelectAll;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
@@ -10,13 +8,11 @@ use kube::Client;
 use tracing::Instrument as _;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::{Clock, Counted, Events, Failure, Interceptions, spans};
+use usher_decide::interceptors::carry_out::CarryOut;
 use usher_decide::interceptors::daemon_set::DaemonSets;
 pub use usher_decide::interceptors::deployment::HandOver;
 use usher_decide::interceptors::{Effect, EffectOutcome, Event, Item, Wait, Watch, WorkloadInterceptor};
-use usher_decide::snapshot::{
-    Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, ReplicaSet, ReplicaSetOnWire, StatefulSet,
-    StatefulSetOnWire,
-};
+use usher_decide::snapshot::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire, StatefulSetOnWire};
 
 use crate::feeds::Feeds;
 use crate::listed::Listed;
@@ -26,7 +22,7 @@ use crate::watch::{EventStream, watch_if_allowed};
 
 /// A bundled interceptor, and how it is to go about it.
 #[derive(Debug, Clone, Copy)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     pub which: BundledInterceptor,
     /// Where Deployments hand over.
     pub hand_over: HandOver,
@@ -44,7 +40,7 @@ impl Observer for Nobody {}
 
 /// Subscribes, and returns what runs the interceptor until it is asked to stop; the calls under way are given a while to finish. The
 /// namespace is the manager's.
-pub fn run_until<S: Future<Output = ()>>(
+pub(crate) fn run_until<S: Future<Output = ()>>(
     which: Chosen,
     feeds: &mut Feeds,
     client: Client,
@@ -61,7 +57,7 @@ pub fn run_until<S: Future<Output = ()>>(
 
 /// The same for a manager without the interceptor of DaemonSets, which another before it may have had: no node is held any more, and
 /// pods that wait behind the gate are let through.
-pub fn release_held_until<S: Future<Output = ()>>(
+pub(crate) fn release_held_until<S: Future<Output = ()>>(
     feeds: &mut Feeds,
     client: Client,
     clock: Clock,
@@ -90,19 +86,28 @@ fn stream(watch: Watch, feeds: &mut Feeds, client: &Client) -> EventStream<Event
         Watch::Namespaces => feeds.namespaces().map(Event::Namespace).boxed(),
         Watch::Maintenances => feeds.maintenances().map(Event::Maintenance).boxed(),
         Watch::DaemonSets => feeds.daemon_sets().map(Event::DaemonSet).boxed(),
-        Watch::StatefulSets => watch_if_allowed::<StatefulSetOnWire, StatefulSet>(client)
-            .map(|it| it.map_or(Event::NotAllowed("statefulsets"), Event::StatefulSet))
-            .boxed(),
-        Watch::Deployments => watch_if_allowed::<DeploymentOnWire, Deployment>(client)
-            .map(|it| it.map_or(Event::NotAllowed("deployments"), Event::Deployment))
-            .boxed(),
-        Watch::ReplicaSets => watch_if_allowed::<ReplicaSetOnWire, ReplicaSet>(client)
-            .map(|it| it.map_or(Event::NotAllowed("replicasets"), Event::ReplicaSet))
-            .boxed(),
-        Watch::Autoscalers => watch_if_allowed::<AutoscalerOnWire, Autoscaler>(client)
-            .map(|it| it.map_or(Event::NotAllowed("horizontalpodautoscalers"), Event::Autoscaler))
-            .boxed(),
+        Watch::StatefulSets => {
+            if_allowed(watch, watch_if_allowed::<StatefulSetOnWire, _>(client), Event::StatefulSet)
+        }
+        Watch::Deployments => {
+            if_allowed(watch, watch_if_allowed::<DeploymentOnWire, _>(client), Event::Deployment)
+        }
+        Watch::ReplicaSets => {
+            if_allowed(watch, watch_if_allowed::<ReplicaSetOnWire, _>(client), Event::ReplicaSet)
+        }
+        Watch::Autoscalers => {
+            if_allowed(watch, watch_if_allowed::<AutoscalerOnWire, _>(client), Event::Autoscaler)
+        }
     }
+}
+
+/// What a watch tells, also that there is nothing to be told.
+fn if_allowed<T: 'static>(
+    watch: Watch,
+    told: EventStream<Option<T>>,
+    event: impl Fn(T) -> Event + Send + 'static,
+) -> EventStream<Event> {
+    told.map(move |told| told.map_or(Event::NotAllowed(watch), &event)).boxed()
 }
 
 struct Controller {
@@ -110,7 +115,7 @@ struct Controller {
     observer: Box<dyn Observer>,
     which: BundledInterceptor,
     interceptor: Box<dyn WorkloadInterceptor>,
-    listed: Listed,
+    listed: Listed<Watch>,
 }
 
 impl Controller {
@@ -145,7 +150,7 @@ impl Reconciler for Controller {
     fn observe(&mut self, event: Event, now: Timestamp) {
         // Of what must not be read there is nothing to wait for.
         let is_listed = event.is_listed() || matches!(event, Event::NotAllowed(_));
-        self.listed.observe(event.plural(), is_listed);
+        self.listed.observe(event.watch(), is_listed);
         self.interceptor.observe(event, now);
     }
 
@@ -185,31 +190,23 @@ impl Reconciler for Controller {
         let span = spans::work("intercept", namespace, name);
         let work = async move {
             let mut done = Done { outcomes: Vec::new(), failure: None };
-            // What was not reported on a pod is not done to it either; others go on.
-            let mut failed: Vec<Option<Arc<str>>> = Vec::new();
+            let mut carry_out = CarryOut::default();
             let mut counted = Counted::default();
             for effect in decision.effects {
-                let pod = effect.pod_uid().cloned();
-                if failed.contains(&pod) {
+                let depends = effect.depends();
+                if !carry_out.may_try(&depends) {
                     continue;
                 }
-                match apply.carry_out_with(&effect, &mut counted).await {
-                    Ok(()) => done.outcomes.push((effect, EffectOutcome::Done)),
-                    Err(failure) => {
-                        // A mark says whom a ReplicaSet gives up first, and nothing about the turn.
-                        if !matches!(effect, Effect::Prefer { .. }) {
-                            failed.push(pod);
-                        }
-                        match &failure {
-                            Failure::Refused { message, .. } => {
-                                done.outcomes.push((effect, EffectOutcome::Refused(message.clone())));
-                            }
-                            Failure::NameTaken => done.outcomes.push((effect, EffectOutcome::NameTaken)),
-                            Failure::Outdated | Failure::Later(_) | Failure::Panicked => {}
-                        }
-                        done.failure.get_or_insert(failure);
-                    }
-                }
+                let failure = apply.carry_out_with(&effect, &mut counted).await.err();
+                carry_out.tried(depends, failure.is_none());
+                let outcome = match &failure {
+                    None => Some(EffectOutcome::Done),
+                    Some(Failure::Refused { message, .. }) => Some(EffectOutcome::Refused(message.clone())),
+                    Some(Failure::NameTaken) => Some(EffectOutcome::NameTaken),
+                    Some(Failure::Outdated | Failure::Later(_) | Failure::Panicked) => None,
+                };
+                done.outcomes.extend(outcome.map(|outcome| (effect, outcome)));
+                done.failure = done.failure.or(failure);
             }
             done
         };

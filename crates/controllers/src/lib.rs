@@ -1,5 +1,6 @@
 //! Controllers: watches, snapshots and queues around the decisions of `usher-decide`.
 //!
+//! - [`Controllers`]: which of them run in a manager, on the same watches: start reading there.
 //! - [`descheduler`]: plans in cycles, and asks pods to leave.
 //! - [`evict_policy`]: pods that Kubernetes wants to evict, and whose workloads take over.
 //! - [`eviction_request`]: the eviction request controller.
@@ -16,6 +17,7 @@
 //! What becomes of pods, requests, nodes and maintenances is decided in `usher-decide` and `usher-descheduler`. What is decided here is
 //! only who acts ([`leader`]), and when ([`queue`]).
 
+mod all;
 pub mod descheduler;
 pub mod evict_policy;
 pub mod eviction_request;
@@ -34,40 +36,4 @@ pub mod queue;
 pub mod reconcile;
 pub mod watch;
 
-use std::future::pending;
-
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use usher_api::names::MANAGER_NAMESPACE;
-use usher_api::workloads::BundledInterceptor;
-use usher_apply::Clock;
-
-/// The controllers of requests and maintenances and these interceptors on the same watches, with nobody to measure them, until the future
-/// is dropped. They are those of a manager in its usual namespace, which may hand over pods.
-pub async fn run_all(client: kube::Client, clock: Clock, interceptors: &[BundledInterceptor]) {
-    let mut feeds = feeds::Feeds::default();
-    let nobody = || Box::new(observer::Nobody);
-    let options = eviction_request::Options {
-        withdraw_after: Some(eviction_request::WITHDRAW_AFTER),
-        ..eviction_request::Options::default()
-    };
-    let (on, at) = (|| client.clone(), || clock.clone());
-    let requests = eviction_request::run_until(&mut feeds, on(), at(), options, nobody(), pending());
-    let maintenances = maintenance::run_until(&mut feeds, on(), at(), nobody(), pending());
-    let mut answers: Vec<BoxFuture<'static, ()>> = Vec::new();
-    for which in interceptors {
-        let namespace = MANAGER_NAMESPACE;
-        let chosen = interceptors::Chosen { which: *which, hand_over: interceptors::HandOver::Allowed };
-        answers.push(
-            interceptors::run_until(chosen, &mut feeds, on(), at(), namespace, nobody(), pending()).boxed(),
-        );
-    }
-    if !interceptors.contains(&BundledInterceptor::DaemonSet) {
-        let namespace = MANAGER_NAMESPACE;
-        let releases =
-            interceptors::release_held_until(&mut feeds, on(), at(), namespace, nobody(), pending());
-        answers.push(releases.boxed());
-    }
-    let _watches = feeds.start(&client);
-    futures::future::join3(requests, maintenances, futures::future::join_all(answers)).await;
-}
+pub use all::{Controller, Controllers, Observers, run_all};

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 /// The kinds of which all there is has been told, out of so many.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct Listed<K> {
     kinds: usize,
-    told: BTreeSet<&'static str>,
+    told: BTreeSet<K>,
 }
 
-impl Listed {
+impl<K: Ord> Listed<K> {
     /// For a controller that watches so many kinds.
     pub fn out_of(kinds: usize) -> Self {
         Self { kinds, told: BTreeSet::new() }
     }
 
     /// A list of this kind is complete, if an event says so. It may be listed again, which changes nothing.
-    pub fn observe(&mut self, kind: &'static str, is_listed: bool) {
+    pub fn observe(&mut self, kind: K, is_listed: bool) {
         if is_listed {
             self.told.insert(kind);
         }

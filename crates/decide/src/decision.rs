@@ -47,14 +47,23 @@ pub enum Effect {
     Confirm,
     /// Evict the pod through the eviction API.
     Evict,
-    /// Delete the request.
-    Delete,
+    /// Delete the request: this is how it ends.
+    Delete(Ending),
     /// Leave only these finalizers on the request.
     KeepFinalizers(Vec<String>),
     /// Tell people.
     Tell(Notice),
     /// Tell people that somebody stopped asking and was taken off: such withdrawals are counted.
     TellOfWithdrawal(Notice),
+}
+
+/// How a request ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The pod is gone, or has come to its end.
+    PodLeft,
+    /// Nobody wants it to go any more.
+    Withdrawn,
 }
 
 /// Whom an event is about. All of them carry the same text.

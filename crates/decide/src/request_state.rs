@@ -198,7 +198,7 @@ impl RequestWait {
 fn step(decision: &Decision) -> Option<ManagerStep> {
     decision.effects.iter().find_map(|effect| match effect {
         Effect::Evict => Some(ManagerStep::Evict),
-        Effect::Delete | Effect::KeepFinalizers(_) => Some(ManagerStep::EndRequest),
+        Effect::Delete(_) | Effect::KeepFinalizers(_) => Some(ManagerStep::EndRequest),
         Effect::WriteStatus(_) if decision.waiting_on.is_some() => Some(ManagerStep::Report),
         Effect::WriteStatus(_) => Some(ManagerStep::GiveTurn),
         Effect::LookUpPod | Effect::Confirm | Effect::Tell(_) | Effect::TellOfWithdrawal(_) => None,

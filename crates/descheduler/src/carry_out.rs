@@ -68,7 +68,43 @@ impl<'a> CarryOut<'a> {
     }
 }
 
+/// What came of all cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CarriedOut {
+    /// Pods that were asked, and requests that were withdrawn.
+    pub done: usize,
+    pub failed: usize,
+}
+
+impl CarriedOut {
+    pub fn asked(&mut self, outcome: &AskOutcome) {
+        match outcome {
+            AskOutcome::Refused | AskOutcome::Unknown => self.failed += 1,
+            AskOutcome::Requested
+            | AskOutcome::ByOthers
+            | AskOutcome::Evicted
+            | AskOutcome::InBackground
+            | AskOutcome::Gone => self.done += 1,
+        }
+    }
+
+    pub fn withdrawn(&mut self, done: usize, failed: usize) {
+        self.done += done;
+        self.failed += failed;
+    }
+
+    /// There was something to do, which was not tried, or of which nobody knows what came of it.
+    pub fn dropped(&mut self) {
+        self.failed += 1;
+    }
+}
+
 impl AskOutcome {
+    /// Others may have the place of the pod in the same cycle: it stays. One of which nobody knows may be leaving.
+    pub fn gives_place(&self) -> bool {
+        *self == Self::Refused
+    }
+
     /// What a refusal of the eviction API means. It is no refusal where somebody moves the pod in the background, and after a failure
     /// within the server the pod may have been evicted all the same.
     pub fn of_refusal(refusal: &Refusal, in_background: bool, policy: &Policy) -> Self {
@@ -179,6 +215,28 @@ mod tests {
         ] {
             assert_eq!(AskOutcome::of_refusal(&refusal, in_background, &policy), wanted, "{refusal:?}");
         }
+    }
+
+    #[test]
+    fn who_had_no_answer_was_not_asked_and_gives_no_place_to_others() {
+        for (outcome, wanted) in [
+            (AskOutcome::Requested, (1, 0, false)),
+            (AskOutcome::ByOthers, (1, 0, false)),
+            (AskOutcome::Evicted, (1, 0, false)),
+            (AskOutcome::InBackground, (1, 0, false)),
+            (AskOutcome::Gone, (1, 0, false)),
+            (AskOutcome::Refused, (0, 1, true)),
+            (AskOutcome::Unknown, (0, 1, false)),
+        ] {
+            let mut carried_out = CarriedOut::default();
+            carried_out.asked(&outcome);
+            let CarriedOut { done, failed } = carried_out;
+            assert_eq!((done, failed, outcome.gives_place()), wanted, "{outcome:?}");
+        }
+        let mut carried_out = CarriedOut { done: 1, failed: 1 };
+        carried_out.withdrawn(2, 3);
+        carried_out.dropped();
+        assert_eq!(carried_out, CarriedOut { done: 3, failed: 5 });
     }
 
     #[test]

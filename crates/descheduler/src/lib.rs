@@ -29,6 +29,7 @@ mod plan;
 mod planner;
 mod plugins;
 pub mod policy;
+mod promises;
 pub mod quantity;
 mod replacements;
 mod replicas;
@@ -40,7 +41,7 @@ mod slots;
 mod testing;
 pub mod usage;
 
-pub use carry_out::{Asks, CarryOut};
+pub use carry_out::{Asks, CarriedOut, CarryOut};
 pub use cluster::{Cluster, Usage};
 pub use evictor::kept::Kept;
 pub use explain::{Explanation, PluginView, explain};

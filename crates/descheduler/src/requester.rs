@@ -22,6 +22,8 @@ use usher_decide::snapshot::{Key, Request};
 
 use crate::cluster::pod::Phase;
 pub use crate::memory::{Memory, Moved, Moving, Requested};
+pub use crate::promises::MoveChange;
+use crate::promises::Promises;
 use crate::{InProgress, Plan, PodRef, Problem, Proposal};
 
 /// On a pod whose eviction only begins something: somebody moves it in the background.
@@ -71,6 +73,20 @@ impl Default for Options {
             cool_down: SignedDuration::from_hours(1),
             unwanted_cycles: 2,
             interval: SignedDuration::ZERO,
+        }
+    }
+}
+
+impl Options {
+    /// For cycles that begin so long after each other. Without that there is one cycle: the next one may be hours away, and begins with
+    /// nothing.
+    #[must_use]
+    pub fn in_cycles(self, interval: Option<SignedDuration>) -> Self {
+        Self {
+            unwanted_cycles: if interval.is_none() { 1 } else { self.unwanted_cycles },
+            // Cycles that changes call for come in between.
+            interval: interval.unwrap_or_default(),
+            ..self
         }
     }
 }
@@ -237,6 +253,7 @@ pub struct Requester {
     /// Pods with a mark.
     marks: HashMap<PodId, PodMarks>,
     background: BTreeMap<PodId, Background>,
+    promises: Promises,
     /// In how many cycles nobody has wanted a pod that was asked, and when that was counted.
     unwanted: HashMap<PodId, (u32, Timestamp)>,
     /// Pods that were given up, and until when they are not asked.
@@ -361,7 +378,13 @@ impl Requester {
     }
 
     /// A pod has come or changed.
-    pub fn pod_changed(&mut self, pod: &PodId, marks: PodMarks, now: Timestamp) {
+    pub fn pod_changed(&mut self, pod: &PodId, marks: PodMarks, now: Timestamp) -> MoveChange {
+        let was_moving = self.is_in_background(pod);
+        self.marks_changed(pod, marks, now);
+        self.promises.pod_changed(pod, was_moving, self.is_in_background(pod), marks.is_over)
+    }
+
+    fn marks_changed(&mut self, pod: &PodId, marks: PodMarks, now: Timestamp) {
         if marks == PodMarks::default() {
             self.marks.remove(pod);
         } else {
@@ -391,7 +414,8 @@ impl Requester {
         self.is_unsaved = true;
     }
 
-    pub fn pod_gone(&mut self, pod: &PodId, now: Timestamp) {
+    pub fn pod_gone(&mut self, pod: &PodId, now: Timestamp) -> MoveChange {
+        let was_moving = self.is_in_background(pod);
         self.marks.remove(pod);
         self.background.remove(pod);
         self.unwanted.remove(pod);
@@ -404,6 +428,7 @@ impl Requester {
             moved.until = moved.until.max(later(now, self.options.cool_down));
             self.is_unsaved = true;
         }
+        self.promises.pod_gone(pod, was_moving)
     }
 
     /// What counts as under way in a cycle that begins, after giving up on what took too long.
@@ -674,6 +699,7 @@ impl Requester {
         let pod = PodId::from(&proposal.pod);
         match asked {
             AskOutcome::InBackground => {
+                self.promises.made(proposal);
                 let is_marked = self.marks.get(&pod).is_some_and(|marks| marks.in_progress);
                 let state = if is_marked { Moving::Marked } else { Moving::Promised };
                 self.background.insert(pod, Background { since: now, state });
@@ -703,7 +729,7 @@ impl Requester {
     }
 
     /// Somebody moves it in the background, or has promised to.
-    pub fn is_in_background(&self, pod: &PodId) -> bool {
+    fn is_in_background(&self, pod: &PodId) -> bool {
         self.background.get(pod).is_some_and(|it| it.state != Moving::GivenUp)
     }
 

@@ -938,3 +938,42 @@ fn what_is_remarked_of_a_policy_keeps_no_request_from_being_withdrawn() {
         assert_eq!(withdraws, is_withdrawn, "{problem}");
     }
 }
+
+#[test]
+fn a_promise_is_kept_if_the_pod_goes_or_ends_while_somebody_moves_it() {
+    let kept = |uid: &str| MoveChange::Ended { kept: Some(Box::new(proposal(uid))) };
+    let promised = |uid: &str| {
+        let mut requester = Requester::default();
+        requester.asked(&proposal(uid), &AskOutcome::InBackground, at(0));
+        requester
+    };
+    assert_eq!(promised("a").pod_gone(&id("a"), at(1)), kept("a"));
+    let over = PodMarks { is_over: true, ..EVICT_ONLY };
+    assert_eq!(promised("a").pod_changed(&id("a"), over, at(1)), kept("a"));
+    let mut failed = promised("a");
+    assert_eq!(failed.pod_changed(&id("a"), MOVING, at(1)), MoveChange::Unchanged, "it was promised before");
+    assert_eq!(failed.pod_changed(&id("a"), EVICT_ONLY, at(2)), MoveChange::Ended { kept: None });
+    assert_eq!(failed.pod_gone(&id("a"), at(3)), MoveChange::Unchanged);
+    let mut late = promised("a");
+    in_progress(&mut late, at(3600));
+    assert_eq!(late.pod_gone(&id("a"), at(3601)), MoveChange::Unchanged, "nobody has kept it in time");
+    let mut unasked = Requester::default();
+    assert_eq!(unasked.pod_changed(&id("a"), MOVING, at(0)), MoveChange::Began);
+    assert_eq!(
+        unasked.pod_gone(&id("a"), at(1)),
+        MoveChange::Ended { kept: None },
+        "nobody has asked for it"
+    );
+}
+
+#[test]
+fn a_single_cycle_does_not_wait_for_another_one_to_withdraw() {
+    let set = || Options { unwanted_cycles: 3, ..Options::default() };
+    for (interval, wanted) in [
+        (None, (1, SignedDuration::ZERO)),
+        (Some(SignedDuration::from_secs(60)), (3, SignedDuration::from_secs(60))),
+    ] {
+        let options = set().in_cycles(interval);
+        assert_eq!((options.unwanted_cycles, options.interval), wanted);
+    }
+}

@@ -1,6 +1,9 @@
 //! When cycles begin, what each of them begins with, and when what is to be remembered is saved.
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
 
 use crate::requester::later;
 
@@ -15,6 +18,8 @@ const ROUNDS: usize = 256;
 pub struct Schedule {
     /// How long after the beginning of a cycle the next one begins. Nothing: there is one cycle.
     interval: Option<SignedDuration>,
+    /// A cycle also begins soon after a taint of a node has changed.
+    on_change: bool,
     /// When the last cycle began.
     last: Option<Timestamp>,
     /// A cycle is wanted at this time, before the interval is over.
@@ -25,6 +30,19 @@ pub struct Schedule {
     usage_at: Option<Timestamp>,
     /// How often the cycle that is under way has gone on with others. 0: it has not, or none is.
     round: usize,
+}
+
+/// The taints of a node, as far as one can tell whether they change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taints(u64);
+
+impl Taints {
+    pub fn of(node: &Node) -> Self {
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+        let taints: Vec<_> =
+            taints.into_iter().flatten().map(|it| (&it.key, &it.value, &it.effect)).collect();
+        Self(BuildHasherDefault::<DefaultHasher>::default().hash_one(taints))
+    }
 }
 
 /// What is to be done now.
@@ -44,8 +62,8 @@ pub enum Step {
 }
 
 impl Schedule {
-    pub fn new(interval: Option<SignedDuration>) -> Self {
-        Self { interval, last: None, wanted: None, save_at: None, usage_at: None, round: 0 }
+    pub fn new(interval: Option<SignedDuration>, on_change: bool) -> Self {
+        Self { interval, on_change, last: None, wanted: None, save_at: None, usage_at: None, round: 0 }
     }
 
     /// There is one cycle and no other.
@@ -66,9 +84,11 @@ impl Schedule {
         }
     }
 
-    /// A taint has changed: a cycle begins soon, unless there is only one.
-    pub fn node_changed(&mut self, now: Timestamp) {
-        if !self.is_single() {
+    /// A node has come, changed or gone. One that is gone or has other taints calls for a cycle soon, unless there is only one; one that is
+    /// new has no pods yet.
+    pub fn node_changed(&mut self, before: Option<Taints>, after: Option<Taints>, now: Timestamp) {
+        let matters = before.is_some() && before != after;
+        if matters && self.on_change && !self.is_single() {
             self.wanted.get_or_insert(later(now, GATHERED_FOR));
         }
     }
@@ -152,10 +172,13 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    const FREE: Option<Taints> = Some(Taints(0));
+    const TAINTED: Option<Taints> = Some(Taints(1));
+
     const PLAN: Step = Step::Plan { is_first: false };
 
     fn begun(interval: Option<i64>) -> Schedule {
-        let mut schedule = Schedule::new(interval.map(SignedDuration::from_secs));
+        let mut schedule = Schedule::new(interval.map(SignedDuration::from_secs), true);
         schedule.policy_read(true);
         assert!(schedule.due().is_some_and(|due| due <= at(0)));
         assert_eq!(schedule.step(false, at(0)), Step::Plan { is_first: true });
@@ -174,16 +197,53 @@ mod tests {
     #[test]
     fn changes_of_nodes_begin_a_cycle_after_they_were_gathered() {
         let mut schedule = begun(Some(60));
-        schedule.node_changed(at(10));
-        schedule.node_changed(at(14));
+        schedule.node_changed(TAINTED, FREE, at(10));
+        schedule.node_changed(FREE, TAINTED, at(14));
         assert_eq!(schedule.due(), Some(at(15)));
         assert_eq!(schedule.step(false, at(14)), Step::Wait(Some(at(15))));
         assert_eq!(schedule.step(false, at(15)), PLAN);
         assert_eq!(schedule.due(), None);
         // Where there is only one cycle, there is no other.
         let mut single = begun(None);
-        single.node_changed(at(10));
+        single.node_changed(TAINTED, FREE, at(10));
         assert_eq!(single.step(false, at(20)), Step::Save { again: None });
+    }
+
+    #[test]
+    fn a_node_that_is_new_and_one_whose_taints_are_the_same_begin_no_cycle() {
+        for (before, after, on_change, wanted) in [
+            (FREE, TAINTED, true, true),
+            (TAINTED, FREE, true, true),
+            (FREE, None, true, true),
+            (FREE, FREE, true, false),
+            (None, TAINTED, true, false),
+            (FREE, TAINTED, false, false),
+        ] {
+            let mut schedule = Schedule { on_change, ..begun(Some(60)) };
+            schedule.node_changed(before, after, at(10));
+            assert_eq!(schedule.due().is_some(), wanted, "{before:?} to {after:?}, {on_change}");
+        }
+    }
+
+    #[test]
+    fn taints_change_with_their_keys_values_and_effects() {
+        let taints = |taints: serde_json::Value, labels: serde_json::Value| {
+            let node = serde_json::json!({"metadata": {"labels": labels}, "spec": {"taints": taints}});
+            Taints::of(&serde_json::from_value(node).unwrap())
+        };
+        let none = serde_json::json!({});
+        let one =
+            taints(serde_json::json!([{"key": "k", "value": "v", "effect": "NoSchedule"}]), none.clone());
+        let same = serde_json::json!([{"key": "k", "value": "v", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]);
+        assert_eq!(taints(same, serde_json::json!({"a": "b"})), one);
+        for other in [
+            serde_json::json!([]),
+            serde_json::json!([{"key": "l", "value": "v", "effect": "NoSchedule"}]),
+            serde_json::json!([{"key": "k", "value": "w", "effect": "NoSchedule"}]),
+            serde_json::json!([{"key": "k", "value": "v", "effect": "NoExecute"}]),
+        ] {
+            assert_ne!(taints(other.clone(), none.clone()), one, "{other}");
+        }
     }
 
     #[test]
@@ -208,7 +268,7 @@ mod tests {
 
     #[test]
     fn usage_is_read_once_for_each_cycle_and_again_for_another_policy() {
-        let mut schedule = Schedule::new(Some(SignedDuration::from_secs(60)));
+        let mut schedule = Schedule::new(Some(SignedDuration::from_secs(60)), true);
         schedule.policy_read(true);
         assert_eq!(schedule.step(true, at(0)), Step::ReadUsage);
         schedule.usage_read(false, at(1));

@@ -24,7 +24,7 @@ use usher_api::lenient::Lenient;
 use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, KUBELET_CLASS, NODE_AGENT_ANNOTATION};
 use usher_api::node_agent::NodeAgentMark;
 use usher_apply::{Clock, Events, Failure, Interceptions, kind_of};
-use usher_decide::interceptors;
+use usher_decide::interceptors::{self, carry_out::CarryOut};
 use usher_decide::snapshot::{
     Key, Maintenance, Node, NodeOnWire, Owner, Pod, PodOnWire, Request, RequestOnWire,
 };
@@ -376,19 +376,15 @@ impl Agent {
                 decision = self.decide(&contents, maintenances.as_deref(), others);
             }
         }
-        let mut failed: BTreeSet<Key> = BTreeSet::new();
         let (mut has_moved, mut has_failed) = (false, maintenances.is_none());
-        let mut was_done = true;
+        let mut carry_out = CarryOut::default();
         for effect in decision.effects {
-            let pod = effect.pod();
-            // What is told is about the effect before it.
-            let is_told = matches!(effect, Effect::Tell { .. });
-            if pod.as_ref().is_some_and(|pod| failed.contains(pod)) || (is_told && !was_done) {
-                was_done = false;
+            let depends = effect.depends();
+            if !carry_out.may_try(&depends) {
                 continue;
             }
             let done = self.carry_out(effect, &contents).await;
-            was_done = done.is_ok();
+            carry_out.tried(depends, done.is_ok());
             match done {
                 Ok(moved) => {
                     has_moved |= moved;
@@ -399,7 +395,6 @@ impl Agent {
                 Err(why) => {
                     tracing::warn!(%why, "not done, and tried again");
                     has_failed = true;
-                    failed.extend(pod);
                 }
             }
         }

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::PodType;
 use usher_api::names::{KUBELET_CLASS, MOVE_CONTROL_PLANE_ANNOTATION};
 use usher_api::report::Report;
+use usher_decide::interceptors::carry_out::Depends;
 use usher_decide::interceptors::{has_turn, next_beat};
 use usher_decide::maintenance::plan::PodClass;
 use usher_decide::snapshot::{Key, Maintenance, Pod, Request};
@@ -93,12 +94,12 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The pod that it is about.
-    pub fn pod(&self) -> Option<Key> {
+    /// What was not reported on a pod is not done, and what was not done is not told.
+    pub fn depends(&self) -> Depends<Key> {
         match self {
-            Self::Report { request, .. } => Some(request.pod_key()),
-            Self::Move { pod, .. } => pod.clone(),
-            Self::Tell { .. } => None,
+            Self::Report { request, .. } => Depends::On(request.pod_key()),
+            Self::Move { pod, .. } => pod.clone().map_or(Depends::OnNothing, Depends::On),
+            Self::Tell { .. } => Depends::OnPrevious,
         }
     }
 }

@@ -18,8 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::Client;
 use tokio::net::TcpListener;
@@ -33,12 +31,12 @@ use usher_controllers::feeds::Feeds;
 use usher_controllers::interceptors::HandOver;
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{descheduler, evict_policy, eviction_request, interceptors, maintenance};
+use usher_controllers::{Controller, Controllers, descheduler, eviction_request};
 use usher_webhook::Clients;
 
 use crate::interruption::interruption;
 use gates::{Gate, Gates};
-use health::{Controller, Health};
+use health::Health;
 use scrapers::Scrapers;
 use traces::Traces;
 
@@ -120,13 +118,10 @@ impl Arguments {
         eviction_request::Options { interceptors_limit: limit, withdraw_after }
     }
 
-    /// What the Pod Evict Policy goes by, if it is on.
-    fn evict_policy_options(&self) -> Option<evict_policy::Options> {
-        let eviction_request::Options { interceptors_limit, withdraw_after } = self.request_options();
-        let options =
-            evict_policy::Options { timeout: self.evict_policy_timeout, withdraw_after, interceptors_limit };
+    /// So long workloads have to take over, if the Pod Evict Policy is on.
+    fn evict_timeout(&self) -> Option<SignedDuration> {
         let gates = [Gate::PodEvictPolicy, Gate::EvictionRequestApi];
-        gates.into_iter().all(|gate| self.feature_gates.is_on(gate)).then_some(options)
+        gates.into_iter().all(|gate| self.feature_gates.is_on(gate)).then_some(self.evict_policy_timeout)
     }
 
     /// Those that requests are given. Requests that are made while nobody acts on them have their
@@ -137,10 +132,17 @@ impl Arguments {
         self.interceptors.0.iter().copied().filter(is_on).collect()
     }
 
-    /// Those that act.
-    fn interceptors(&self) -> Vec<BundledInterceptor> {
-        let is_on = self.feature_gates.is_on(Gate::EvictionRequestApi);
-        self.interceptors_of_requests().into_iter().filter(|_| is_on).collect()
+    /// Those whose gates are on.
+    fn controllers(&self) -> Controllers {
+        let gates = &self.feature_gates;
+        Controllers {
+            namespace: self.namespace.clone(),
+            requests: gates.is_on(Gate::EvictionRequestApi).then(|| self.request_options()),
+            maintenances: gates.is_on(Gate::DeclarativeNodeMaintenance),
+            interceptors: self.interceptors_of_requests(),
+            hand_over: self.hand_over.into(),
+            evict_timeout: self.evict_timeout(),
+        }
     }
 }
 
@@ -383,61 +385,13 @@ impl Parts {
 
     /// The controllers whose gates are on, until they are to stop.
     async fn act(&self) {
-        let _leading = Leading::begin(self);
-        let mut feeds = Feeds::default();
-        let running: Vec<_> = self.controllers().into_iter().map(|it| self.start(it, &mut feeds)).collect();
-        let _watches = feeds.start(&self.client);
-        self.health.pulse().beside(futures::future::join_all(running)).await;
-    }
-
-    fn controllers(&self) -> Vec<Controller> {
-        let gates = &self.arguments.feature_gates;
-        let all = [
-            (Gate::EvictionRequestApi, Controller::EvictionRequests),
-            (Gate::DeclarativeNodeMaintenance, Controller::NodeMaintenances),
-        ];
-        let controllers =
-            all.into_iter().filter(|(gate, _)| gates.is_on(*gate)).map(|(_, controller)| controller);
-        let interceptors = self.arguments.interceptors();
-        let is_without = !interceptors.contains(&BundledInterceptor::DaemonSet);
-        let interceptors = interceptors.into_iter().map(Controller::Interceptor);
-        let evict_policy = self.arguments.evict_policy_options().map(|_| Controller::EvictPolicy);
-        let held = is_without.then_some(Controller::HeldPods);
-        controllers.chain(interceptors).chain(held).chain(evict_policy).collect()
-    }
-
-    fn start(&self, controller: Controller, feeds: &mut Feeds) -> BoxFuture<'static, ()> {
-        let (client, clock, stop) = (self.client.clone(), self.clock.clone(), self.stopped());
+        let controllers = self.arguments.controllers();
+        let _leading = Leading::begin(self, controllers.list());
         let health = self.health.clone();
-        let synced = move || health.synced(controller);
-        match controller {
-            Controller::EvictionRequests => {
-                let options = self.arguments.request_options();
-                let observer = self.metrics.observer(synced);
-                eviction_request::run_until(feeds, client, clock, options, observer, stop).boxed()
-            }
-            Controller::NodeMaintenances => {
-                let observer = self.metrics.maintenance_observer(synced);
-                maintenance::run_until(feeds, client, clock, observer, stop).boxed()
-            }
-            Controller::Interceptor(which) => {
-                let observer = self.metrics.interceptor_observer(which, synced);
-                let namespace = &self.arguments.namespace;
-                let which = interceptors::Chosen { which, hand_over: self.arguments.hand_over.into() };
-                interceptors::run_until(which, feeds, client, clock, namespace, observer, stop).boxed()
-            }
-            Controller::EvictPolicy => {
-                let options = self.arguments.evict_policy_options().unwrap_or_default();
-                let interceptors = self.arguments.interceptors();
-                let observer = self.metrics.evict_policy_observer(synced);
-                evict_policy::run_until(feeds, client, clock, options, interceptors, observer, stop).boxed()
-            }
-            Controller::HeldPods => {
-                let observer = self.metrics.interceptor_observer(BundledInterceptor::DaemonSet, synced);
-                let namespace = &self.arguments.namespace;
-                interceptors::release_held_until(feeds, client, clock, namespace, observer, stop).boxed()
-            }
-        }
+        let observers = self.metrics.observers(move |controller| health.synced(controller));
+        let (client, clock) = (self.client.clone(), self.clock.clone());
+        let running = controllers.run_until(client, clock, &observers, || self.stopped());
+        self.health.pulse().beside(running).await;
     }
 
     fn stopped(&self) -> impl Future<Output = ()> + use<> {
@@ -453,9 +407,9 @@ impl Parts {
 struct Leading<'a>(&'a Parts);
 
 impl<'a> Leading<'a> {
-    fn begin(parts: &'a Parts) -> Self {
+    fn begin(parts: &'a Parts, controllers: Vec<Controller>) -> Self {
         parts.metrics.leads(&parts.arguments.lease_name, true);
-        parts.health.acts(parts.controllers());
+        parts.health.acts(controllers);
         Self(parts)
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use usher_api::gateway::GatewayMode;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_controllers::{evict_policy, eviction_request, run_all};
+use usher_controllers::{Controllers, evict_policy};
 use usher_webhook::configurations::{self, Target};
 use usher_webhook::{Admission, Endpoint, GatewayOptions};
 
@@ -80,12 +80,12 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     let client = Client::new(cluster.service_as(manager), "default");
     let clock = clock_of(cluster);
     let gateway = GatewayMode::Request;
-    let evicting = evict_policy::Options {
-        withdraw_after: Some(eviction_request::WITHDRAW_AFTER),
-        ..evict_policy::Options::default()
+    let controllers = Controllers {
+        evict_timeout: Some(evict_policy::TIMEOUT),
+        ..Controllers::with(&BundledInterceptor::ALL)
     };
     let options =
-        GatewayOptions { evict_timeout: Some(evicting.timeout), ..GatewayOptions::in_mode(gateway) };
+        GatewayOptions { evict_timeout: controllers.evict_timeout, ..GatewayOptions::in_mode(gateway) };
     let admission = Admission::new(client.clone()).with_clock(clock.clone()).with_gateway(options);
     let admission = Arc::new(admission);
     for endpoint in Endpoint::ALL {
@@ -107,14 +107,8 @@ pub async fn move_in(cluster: &Cluster) -> anyhow::Result<Resident> {
     ] {
         manifests::create(cluster, &configuration).await.context("the webhook cannot be registered")?;
     }
-    let interceptors = &BundledInterceptor::ALL;
-    let takeovers = evict_policy::run(client.clone(), clock.clone(), evicting, interceptors.to_vec());
-    let all = run_all(client, clock, interceptors);
-    Ok(Resident {
-        running: tokio::spawn(async {
-            tokio::join!(all, takeovers);
-        }),
-    })
+    let running = tokio::spawn(controllers.run(client, clock));
+    Ok(Resident { running })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use embedded_apiserver::{Cluster, Options};
-use futures::future::{join_all, join3, pending};
+use futures::future::pending;
 use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -20,9 +20,8 @@ use tower::ServiceExt as _;
 use usher_api::names::MANAGER_NAMESPACE;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_controllers::feeds::Feeds;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{eviction_request, interceptors, maintenance};
+use usher_controllers::{Controller, Controllers};
 use usher_tests::crds;
 use usher_tests::living::{DAEMON_SETS, NODES, node, workload};
 use usher_tests::requests::DRAIN;
@@ -225,7 +224,7 @@ async fn send(cluster: &Cluster, method: Method, path: &str, body: &Value) -> Re
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// The process that is weighed: both controllers with their metrics, as in the manager. It prints its figures.
+/// The process that is weighed: all controllers with their metrics, as in the manager. It prints its figures.
 pub async fn control(url: &str) -> Result<()> {
     let mut config = kube::Config::new(url.parse()?);
     config.default_retry = false;
@@ -233,21 +232,14 @@ pub async fn control(url: &str) -> Result<()> {
     let metrics = Metrics::new(Clock::system());
     let synced = Arc::new(AtomicBool::new(false));
     let tell = synced.clone();
-    let observer = metrics.observer(move || tell.store(true, Ordering::Release));
-    let begun = Instant::now();
-    let mut feeds = Feeds::default();
-    let (on, at) = (|| client.clone(), Clock::system);
-    let options = eviction_request::Options::default();
-    let requests = eviction_request::run_until(&mut feeds, on(), at(), options, observer, pending());
-    let maintenances =
-        maintenance::run_until(&mut feeds, on(), at(), metrics.maintenance_observer(|| ()), pending());
-    let answers = BundledInterceptor::ALL.map(|which| {
-        let observer = metrics.interceptor_observer(which, || ());
-        let which = interceptors::Chosen { which, hand_over: interceptors::HandOver::Allowed };
-        interceptors::run_until(which, &mut feeds, on(), at(), MANAGER_NAMESPACE, observer, pending())
+    let observers = metrics.observers(move |controller| {
+        if controller == Controller::EvictionRequests {
+            tell.store(true, Ordering::Release);
+        }
     });
-    let _watches = feeds.start(&client);
-    let controllers = tokio::spawn(join3(requests, maintenances, join_all(answers)));
+    let begun = Instant::now();
+    let all = Controllers::with(&BundledInterceptor::ALL);
+    let controllers = tokio::spawn(all.run_until(client, Clock::system(), &observers, pending));
     until(begun, || synced.load(Ordering::Acquire)).await?;
     let told = begun.elapsed();
     // It has caught up when it has seen to all of them once, and nobody waits any more.

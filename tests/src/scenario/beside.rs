@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use usher_api::gateway::GatewayMode;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
-use usher_controllers::{descheduler, evict_policy, eviction_request, run_all};
+use usher_controllers::{descheduler, eviction_request};
 use usher_descheduler::{Policy, requester};
 use usher_webhook::configurations::{self, NAMESPACE, Target};
 use usher_webhook::{Admission, Endpoint, GatewayOptions, ServingCertificate};
@@ -77,8 +77,12 @@ impl Controllers {
     }
 
     fn gateway_options(self) -> GatewayOptions {
-        let evict_timeout = (self == Self::EvictPolicy).then_some(EVICT_TIMEOUT);
-        GatewayOptions { evict_timeout, ..GatewayOptions::in_mode(self.gateway()) }
+        GatewayOptions { evict_timeout: self.evict_timeout(), ..GatewayOptions::in_mode(self.gateway()) }
+    }
+
+    /// So long workloads have to take over, where they may.
+    fn evict_timeout(self) -> Option<SignedDuration> {
+        (self == Self::EvictPolicy).then_some(EVICT_TIMEOUT)
     }
 }
 
@@ -138,26 +142,14 @@ impl Usher {
     pub fn restart(&self) {
         let mut controllers = JoinSet::new();
         let (client, clock) = (self.client.clone(), self.clock.clone());
-        match self.which {
-            Controllers::Requests => {
-                controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)))
-            }
-            Controllers::RequestsAndMaintenances
-            | Controllers::All
-            | Controllers::Gateway
-            | Controllers::EvictPolicy => {
-                controllers.spawn(run_all(client, clock, self.which.interceptors()))
-            }
-        };
-        if self.which == Controllers::EvictPolicy {
-            let (client, clock) = (self.client.clone(), self.clock.clone());
-            let options = evict_policy::Options {
-                timeout: EVICT_TIMEOUT,
-                withdraw_after: Some(eviction_request::WITHDRAW_AFTER),
-                interceptors_limit: None,
+        if self.which == Controllers::Requests {
+            controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)));
+        } else {
+            let all = usher_controllers::Controllers {
+                evict_timeout: self.which.evict_timeout(),
+                ..usher_controllers::Controllers::with(self.which.interceptors())
             };
-            let interceptors = self.which.interceptors().to_vec();
-            controllers.spawn(evict_policy::run(client, clock, options, interceptors));
+            controllers.spawn(all.run(client, clock));
         }
         if let Some((policy, options)) = self.descheduling.lock().clone() {
             let (client, clock) = (self.client.clone(), self.clock.clone());

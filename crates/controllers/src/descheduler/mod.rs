@@ -19,10 +19,11 @@ use tokio::sync::watch as signal;
 use usher_apply::descheduling::in_words;
 use usher_apply::{Clock, DeschedulerName, Descheduling, DeschedulingApplied, Events, Failure};
 use usher_decide::snapshot::{Key, Request, WatchEvent};
+pub use usher_descheduler::CarriedOut;
 use usher_descheduler::requester::{
-    AskOutcome, Effect, Memory, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
+    AskOutcome, Effect, Memory, MoveChange, Options as RequesterOptions, PodId, PodMarks, Requester, Way,
 };
-use usher_descheduler::schedule::{Schedule, Step};
+use usher_descheduler::schedule::{Schedule, Step, Taints};
 use usher_descheduler::usage::{UsageReading, UsageSources};
 use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took};
 
@@ -85,14 +86,6 @@ impl Observer for Nobody {}
 /// The policy, and each that takes its place, or why it is refused. It does not end.
 pub type Policies = EventStream<Result<Policy, String>>;
 
-/// What came of all cycles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CarriedOut {
-    /// Pods that were asked, and requests that were withdrawn.
-    pub done: usize,
-    pub failed: usize,
-}
-
 /// Subscribes, and returns what runs the descheduler until it is asked to stop, or after its only cycle.
 pub fn run_until<S: Future<Output = ()>>(
     feeds: &mut Feeds,
@@ -122,15 +115,11 @@ pub fn run_until<S: Future<Output = ()>>(
     }
     let (ended, mut end) = signal::channel(false);
     let (tally, carried_out) = signal::channel(CarriedOut::default());
-    let schedule = Schedule::new(options.interval);
+    let schedule = Schedule::new(options.interval, options.on_change);
     let controller = Controller {
         requester: Requester::new(RequesterOptions {
             instance: options.name.to_string(),
-            // The next one may be hours away, and begins with nothing.
-            unwanted_cycles: if options.interval.is_none() { 1 } else { options.requester.unwanted_cycles },
-            // Cycles that changes call for come in between.
-            interval: options.interval.unwrap_or_default(),
-            ..options.requester.clone()
+            ..options.requester.clone().in_cycles(options.interval)
         }),
         options,
         client,
@@ -143,7 +132,6 @@ pub fn run_until<S: Future<Output = ()>>(
         listed: Listed::out_of(streams.len()),
         schedule,
         is_under_way: false,
-        promised: HashMap::new(),
         begun: None,
         tally,
         ended,
@@ -214,8 +202,7 @@ enum Done {
 /// What there is of each kind: a new list tells what is gone by what it does not have.
 #[derive(Default)]
 struct ObservedObjects {
-    /// With a hash of their taints.
-    nodes: HashMap<Arc<str>, (Arc<str>, u64)>,
+    nodes: HashMap<Arc<str>, (Arc<str>, Taints)>,
     /// With their UIDs.
     pods: HashMap<Key, PodId>,
     namespaces: HashMap<Arc<str>, Arc<str>>,
@@ -236,12 +223,10 @@ struct Controller {
     policy: Option<Arc<Policy>>,
     known: ObservedObjects,
     /// A policy, and what is remembered, count as lists of one.
-    listed: Listed,
+    listed: Listed<&'static str>,
     schedule: Schedule,
     /// A part of a cycle has begun, and has not ended: who comes back to it was thrown out by a panic.
     is_under_way: bool,
-    /// Pods that somebody has promised to move in the background.
-    promised: HashMap<PodId, Proposal>,
     /// When the cycle that is under way began: for the metric of that name, and decides nothing.
     begun: Option<std::time::Instant>,
     tally: signal::Sender<CarriedOut>,
@@ -253,15 +238,14 @@ impl Controller {
         if let WatchEvent::Applied(Whole(node)) = &event {
             self.cluster.set_node(node);
         }
-        let nodes = event.map(|node| (node.key(), hash_of_taints(&node.0)));
+        let nodes = event.map(|node| (node.key(), Taints::of(&node.0)));
         for (name, before) in nodes.store(&mut self.known.nodes, |(name, _)| name.clone()) {
             let after = self.known.nodes.get(&name);
             if after.is_none() {
                 self.cluster.remove_node(&name);
             }
-            if self.options.on_change && before.is_some() && before.as_ref() != after {
-                self.schedule.node_changed(now);
-            }
+            let taints = |node: Option<&(Arc<str>, Taints)>| node.map(|(_, taints)| *taints);
+            self.schedule.node_changed(taints(before.as_ref()), taints(after), now);
         }
     }
 
@@ -269,13 +253,8 @@ impl Controller {
         if let WatchEvent::Applied(Whole(pod)) = &event {
             self.cluster.set_pod(pod);
             let (id, marks) = (id_of(pod), PodMarks::of(pod));
-            let was_moving = self.requester.is_in_background(&id);
-            self.requester.pod_changed(&id, marks, now);
-            match (was_moving, self.requester.is_in_background(&id)) {
-                (true, false) => self.promise_ended(&id, marks.is_over),
-                (false, true) => self.observer.under_way(self.requester.under_way()),
-                _ => {}
-            }
+            let change = self.requester.pod_changed(&id, marks, now);
+            self.tell_of_move(change);
         }
         for (key, before) in event.map(|pod| id_of(&pod.0)).store(&mut self.known.pods, |pod| pod.key.clone())
         {
@@ -290,19 +269,15 @@ impl Controller {
     }
 
     fn pod_gone(&mut self, pod: &PodId, now: Timestamp) {
-        let was_moving = self.requester.is_in_background(pod);
-        self.requester.pod_gone(pod, now);
-        match was_moving {
-            true => self.promise_ended(pod, true),
-            // Nobody has kept the promise in time.
-            false => drop(self.promised.remove(pod)),
-        }
+        let change = self.requester.pod_gone(pod, now);
+        self.tell_of_move(change);
     }
 
-    /// Nobody moves the pod in the background any more.
-    fn promise_ended(&mut self, pod: &PodId, was_moved: bool) {
-        if let Some(proposal) = self.promised.remove(pod).filter(|_| was_moved) {
-            self.observer.moved(&proposal);
+    fn tell_of_move(&mut self, change: MoveChange) {
+        match change {
+            MoveChange::Unchanged => return,
+            MoveChange::Began => {}
+            MoveChange::Ended { kept } => kept.iter().for_each(|proposal| self.observer.moved(proposal)),
         }
         self.observer.under_way(self.requester.under_way());
     }
@@ -395,21 +370,16 @@ impl Controller {
         for request in not_withdrawn {
             self.requester.not_withdrawn(request);
         }
-        let has_failed = |asked: &AskOutcome| matches!(asked, AskOutcome::Refused | AskOutcome::Unknown);
-        let failed = outcomes.iter().filter(|(_, _, asked)| has_failed(asked)).count();
         self.tally.send_modify(|tally| {
-            tally.done += outcomes.len() - failed + withdrawn;
-            tally.failed += failed + not_withdrawn.len();
+            outcomes.iter().for_each(|(_, _, asked)| tally.asked(asked));
+            tally.withdrawn(withdrawn, not_withdrawn.len());
         });
         let mut is_refused = false;
         for (proposal, by, asked) in outcomes {
             self.requester.asked(&proposal, &asked, now);
             self.observer.asked(&proposal, by, &asked);
-            is_refused |= asked == AskOutcome::Refused;
+            is_refused |= asked.gives_place();
             let pod = PodId::from(&proposal.pod);
-            if asked == AskOutcome::InBackground {
-                self.promised.insert(pod.clone(), proposal);
-            }
             if self.known.pods.get(&pod.key) != Some(&pod) {
                 // It has gone before the answer came, and nobody tells of that again.
                 self.pod_gone(&pod, now);
@@ -521,7 +491,7 @@ impl Reconciler for Controller {
         let Some(policy) = self.policy.clone() else { return Reconciled::waits(None) };
         if self.is_under_way && self.options.interval.is_none() {
             // There is only one cycle, and another try would end in the same way.
-            self.tally.send_modify(|tally| tally.failed += 1);
+            self.tally.send_modify(CarriedOut::dropped);
             self.ended.send_replace(true);
             return Reconciled::waits(None);
         }
@@ -586,7 +556,9 @@ impl Reconciler for Controller {
                 if let Some(begun) = self.begun.take_if(|_| has_ended) {
                     self.observer.cycled(begun.elapsed());
                 }
-                self.tally.send_modify(|tally| tally.failed += usize::from(is_dropped));
+                if is_dropped {
+                    self.tally.send_modify(CarriedOut::dropped);
+                }
                 // The next cycle looks again: nothing is tried in between.
                 if let Some(failure) = failure {
                     tracing::warn!("not all of a cycle could be carried out: {}", in_words(&failure));
@@ -636,13 +608,6 @@ impl Reconciler for Controller {
 fn id_of(pod: &Pod) -> PodId {
     let uid = pod.uid().unwrap_or_default();
     PodId::new(&pod.namespace().unwrap_or_default(), &pod.name_any(), &uid)
-}
-
-fn hash_of_taints(node: &Node) -> u64 {
-    use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    let taints: Vec<_> = taints.into_iter().flatten().map(|it| (&it.key, &it.value, &it.effect)).collect();
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(taints)
 }
 
 /// Makes it so in what is known, and tells what is gone.

@@ -10,10 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tracing::Instrument as _;
 use usher_apply::{Clock, Events, Failure, RequestApplied, Requests, spans};
-use usher_decide::decision::Effect;
+use usher_decide::decision::{Effect, Ending};
 use usher_decide::eviction_request::index::{Decided, Index};
 use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, Key, Namespace, Pod, Request};
-use usher_decide::waiting_on::WaitingOn;
 
 pub use crate::observer::Nobody;
 pub use observer::Observer;
@@ -46,7 +45,7 @@ pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
 }
 
 /// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub fn run_until<S: Future<Output = ()>>(
+pub(crate) fn run_until<S: Future<Output = ()>>(
     feeds: &mut Feeds,
     client: Client,
     clock: Clock,
@@ -110,7 +109,7 @@ struct Controller {
     observer: Box<dyn Observer>,
     index: Index,
     pending: Pending<Item>,
-    listed: Listed,
+    listed: Listed<&'static str>,
 }
 
 impl Reconciler for Controller {
@@ -213,7 +212,7 @@ impl Reconciler for Controller {
             }
             self.index.carried_out(&decided);
         }
-        if decided.decision.effects.contains(&Effect::Delete) && is_over(&decided) {
+        if decided.ending() == Some(Ending::PodLeft) {
             self.observer.pod_left(&decided.request, now);
         }
         Ok(())
@@ -243,11 +242,4 @@ impl Controller {
         self.index.request_gone(key);
         self.pending.gone.push(Item::Request(key.clone()));
     }
-}
-
-/// Whether the request was deleted because its pod has left, and not because it was withdrawn.
-fn is_over(decided: &Decided) -> bool {
-    let alive = |pod: &Arc<Pod>| pod.uid == decided.request.pod_uid && !pod.phase.is_terminal();
-    !decided.pod.as_ref().is_some_and(alive)
-        && !matches!(decided.decision.waiting_on, Some(WaitingOn::PodLookup))
 }

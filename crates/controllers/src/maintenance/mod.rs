@@ -27,7 +27,7 @@ use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
 
 /// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub fn run_until<S: Future<Output = ()>>(
+pub(crate) fn run_until<S: Future<Output = ()>>(
     feeds: &mut Feeds,
     client: Client,
     clock: Clock,
@@ -92,7 +92,7 @@ struct Controller {
     index: Index,
     /// Something was learned that plans may depend on.
     has_changed: bool,
-    listed: Listed,
+    listed: Listed<&'static str>,
 }
 
 impl Reconciler for Controller {

@@ -10,12 +10,12 @@ mod descheduler;
 mod evict_policy;
 mod interceptor;
 mod maintenance;
+mod observers;
 mod queue;
 pub mod tally;
 pub mod text;
 mod waits;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -26,7 +26,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_decide::eviction_request::Answer;
 use usher_decide::snapshot::{Key, Request};
@@ -188,57 +187,6 @@ impl Metrics {
     /// A plain eviction came to the gateway.
     pub fn plain_eviction(&self, answer: &'static str, caller: &'static str) {
         self.plain_evictions.get_or_create(&PlainEvictions { answer, caller }).inc();
-    }
-
-    /// Counts for a run of the controller. What there is, as opposed to what has happened, is forgotten with it.
-    /// `synced` is called when the watches have told what there is.
-    pub fn observer(&self, synced: impl Fn() + Send + 'static) -> Box<dyn Observer> {
-        let (counts, clock) = (self.counts.clone(), self.clock.clone());
-        Box::new(Counting { counts, clock, synced: Box::new(synced) })
-    }
-
-    /// The same for a run of the Pod Evict Policy.
-    pub fn evict_policy_observer(
-        &self,
-        synced: impl Fn() + Send + 'static,
-    ) -> Box<dyn crate::evict_policy::Observer> {
-        let (counts, clock) = (self.evict_policy.clone(), self.clock.clone());
-        Box::new(Counting { counts, clock, synced: Box::new(synced) })
-    }
-
-    /// The same for a run of the node maintenance controller.
-    pub fn maintenance_observer(
-        &self,
-        synced: impl Fn() + Send + 'static,
-    ) -> Box<dyn crate::maintenance::Observer> {
-        let (counts, clock) = (self.maintenances.clone(), self.clock.clone());
-        Box::new(Counting { counts, clock, synced: Box::new(synced) })
-    }
-
-    /// The same for a run of the descheduler.
-    pub fn descheduler_observer(
-        &self,
-        synced: impl Fn() + Send + 'static,
-    ) -> Box<dyn crate::descheduler::Observer> {
-        let (counts, clock) = (self.descheduler.clone(), self.clock.clone());
-        Box::new(Counting { counts, clock, synced: Box::new(synced) })
-    }
-
-    /// The same for a run of a bundled interceptor.
-    pub fn interceptor_observer(
-        &self,
-        which: BundledInterceptor,
-        synced: impl Fn() + Send + 'static,
-    ) -> Box<dyn crate::interceptors::Observer> {
-        let counts = interceptor::Counts {
-            class: which.class(),
-            errors: self.interceptor_errors.clone(),
-            queue: self.queues.named(which.class()),
-            waiting: self.interceptors_waiting.clone(),
-            waits: HashMap::new(),
-        };
-        let (counts, clock) = (Arc::new(Mutex::new(counts)), self.clock.clone());
-        Box::new(Counting { counts, clock, synced: Box::new(synced) })
     }
 
     /// What a scrape gets; see [`text::CONTENT_TYPE`].

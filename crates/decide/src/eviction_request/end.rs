@@ -4,15 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::EvictionRequestCancellationPolicy as Policy;
 
 use super::{BLOCKED_CONDITION, Decision};
-use crate::decision::{About, Effect, Notice};
+use crate::decision::{About, Effect, Ending, Notice};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::WaitingOn;
-
-#[derive(Debug, Clone, Copy)]
-pub enum Ending<'a> {
-    Gone,
-    Terminal(&'a Pod),
-}
 
 /// The finalizers by which the garbage collector holds what is deleted with others.
 const OF_THE_GARBAGE_COLLECTOR: [&str; 2] = ["foregroundDeletion", "orphan"];
@@ -25,8 +19,9 @@ fn held_by(request: &Request) -> Vec<String> {
     others
 }
 
-/// The pod has left. The request goes, with the requesters' finalizers; what others put there still holds it.
-pub fn finish(request: &Request, ending: Ending<'_>) -> Decision {
+/// The pod has left: it is gone, or this one has ended and is still there. The request goes, with the requesters' finalizers; what others
+/// put there still holds it.
+pub fn finish(request: &Request, ended: Option<&Pod>) -> Decision {
     let mut decision = Decision::default();
     // A pod in a terminal phase still exists, and Forbid would keep the request as long as it does. Who holds the request by
     // another finalizer reads what came of it.
@@ -45,8 +40,8 @@ pub fn finish(request: &Request, ending: Ending<'_>) -> Decision {
         decision = decision.act(Effect::WriteStatus(Box::new(status)));
     }
     if !request.is_deleting {
-        decision = decision.act(Effect::Delete);
-        if let Ending::Terminal(pod) = ending {
+        decision = decision.act(Effect::Delete(Ending::PodLeft));
+        if let Some(pod) = ended {
             let phase = pod.phase;
             let message = if pod.is_terminating() {
                 format!(
@@ -88,7 +83,7 @@ pub fn withdraw(request: &Request, now: Timestamp) -> Decision {
         ));
     }
     if !request.is_deleting {
-        decision = decision.act(Effect::Delete).act(Notice::normal(
+        decision = decision.act(Effect::Delete(Ending::Withdrawn)).act(Notice::normal(
             &[About::Pod, About::Owner],
             "EvictionRequestCancelled",
             "withdrawn: no requesters remain".to_string(),

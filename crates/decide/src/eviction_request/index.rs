@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::budgets::{Ledger, PATIENCE, WaitingRequest};
-use crate::decision::Effect;
+use crate::decision::{Effect, Ending};
 use crate::eviction_request::{
     Answer, Attempt, Case, Claim, Decision, Refusal, Room, SelectingBudget, Target, decide,
 };
@@ -60,6 +60,14 @@ pub struct Decided {
 impl Decided {
     fn evicts(&self) -> bool {
         self.decision.effects.contains(&Effect::Evict)
+    }
+
+    /// How the request ends, if that was decided.
+    pub fn ending(&self) -> Option<Ending> {
+        self.decision.effects.iter().find_map(|effect| match effect {
+            Effect::Delete(ending) => Some(*ending),
+            _ => None,
+        })
     }
 }
 
@@ -271,7 +279,7 @@ impl Index {
     pub fn carried_out(&mut self, decided: &Decided) {
         let Some(entry) = self.requests.get_mut(&decided.request.key) else { return };
         let effects = &decided.decision.effects;
-        let is_deleted = decided.request.is_deleting || effects.contains(&Effect::Delete);
+        let is_deleted = decided.request.is_deleting || decided.ending().is_some();
         let kept = effects.iter().find_map(|effect| match effect {
             Effect::KeepFinalizers(names) => Some(&names[..]),
             _ => None,

@@ -91,7 +91,8 @@ fn nothing_is_decided_on_a_request_that_is_deleted_until_the_watch_tells() {
     let (mut index, [a, ..]) = three(1);
     index.pod_gone(&a_pod());
     let decided = index.decide(&a, at(1)).unwrap();
-    assert_eq!(decided.decision.effects, [Effect::Delete, Effect::KeepFinalizers(Vec::new())]);
+    let ended = [Effect::Delete(Ending::PodLeft), Effect::KeepFinalizers(Vec::new())];
+    assert_eq!((&decided.decision.effects[..], decided.ending()), (&ended[..], Some(Ending::PodLeft)));
     index.carried_out(&decided);
     index.request_seen(request("a", "a", true), at(0));
     assert!(index.decide(&a, at(1)).is_none(), "an old event of the watch changes nothing");

@@ -101,10 +101,10 @@ fn decide_turn(case: &Case<'_>, room: &mut dyn Room, now: Timestamp) -> Decision
     let request = case.request;
     let pod = match case.pod {
         Target::NeverSeen => return Decision::wait(WaitingOn::PodLookup).act(Effect::LookUpPod),
-        Target::Gone => return end::finish(request, end::Ending::Gone),
-        Target::Found(pod) if pod.uid != request.pod_uid => return end::finish(request, end::Ending::Gone),
+        Target::Gone => return end::finish(request, None),
+        Target::Found(pod) if pod.uid != request.pod_uid => return end::finish(request, None),
         Target::Found(pod) if pod.phase.is_terminal() => {
-            return end::finish(request, end::Ending::Terminal(pod));
+            return end::finish(request, Some(pod));
         }
         Target::Found(pod) => pod,
     };

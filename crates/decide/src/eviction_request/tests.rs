@@ -12,6 +12,7 @@ use usher_api::names::{REQUESTER_FINALIZER_PREFIX, requester_finalizer};
 use usher_api::{EvictionRequestCancellationPolicy as Policy, EvictionRequestStatus, Interceptor};
 
 use super::*;
+use crate::decision::Ending;
 use crate::snapshot::{BudgetRule, Key, Owner, Phase, UnhealthyPolicy};
 use crate::waiting_on::Unevictable;
 
@@ -765,7 +766,7 @@ mod garbage_collection {
         request.finalizers = ["notify.example.com/hear".into()].into();
         assert_eq!(
             effects(&request, Target::Found(&pod())),
-            [Effect::Delete],
+            [Effect::Delete(Ending::Withdrawn)],
             "the other finalizer is respected"
         );
         request.is_deleting = true;
@@ -801,7 +802,10 @@ mod garbage_collection {
         {
             assert_eq!(
                 effects(&request, target),
-                [Effect::Delete, Effect::KeepFinalizers(vec!["notify.example.com/hear".into()])],
+                [
+                    Effect::Delete(Ending::PodLeft),
+                    Effect::KeepFinalizers(vec!["notify.example.com/hear".into()])
+                ],
                 "{target:?}"
             );
         }
@@ -816,7 +820,7 @@ mod garbage_collection {
             let kept =
                 |names: &[&str]| Effect::KeepFinalizers(names.iter().copied().map(str::to_owned).collect());
             let left = kept(&["notify.example.com/hear"]);
-            assert_eq!(effects(&request, Target::Gone), [Effect::Delete, left]);
+            assert_eq!(effects(&request, Target::Gone), [Effect::Delete(Ending::PodLeft), left]);
             request.is_deleting = true;
             let left = kept(&[garbage, "notify.example.com/hear"]);
             assert_eq!(
@@ -865,7 +869,7 @@ mod garbage_collection {
         let effects = effects(&request, Target::Gone);
         assert!(matches!(&effects[0], Effect::WriteStatus(status)
             if status.eviction_request_cancellation_policy == Policy::Allow));
-        assert_eq!(effects[1..], [Effect::Delete, Effect::KeepFinalizers(Vec::new())]);
+        assert_eq!(effects[1..], [Effect::Delete(Ending::PodLeft), Effect::KeepFinalizers(Vec::new())]);
     }
 
     #[test]

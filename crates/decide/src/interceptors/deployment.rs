@@ -127,7 +127,7 @@ pub struct Deployments {
     /// Those whose new pods do not come, and the UID of the request for which that was told.
     told_stuck: HashMap<Key, Arc<str>>,
     /// Kinds that the manager must not read.
-    unread: BTreeSet<&'static str>,
+    unread: BTreeSet<Watch>,
 }
 
 /// How many new pods of a Deployment were ready at most since the first of those was asked to leave that wait now. New ones that are
@@ -193,13 +193,13 @@ impl WorkloadInterceptor for Deployments {
 
     fn observe(&mut self, event: Event, now: Timestamp) {
         self.now = now;
-        if event.is_listed() && self.unread.remove(event.plural()) && self.unread.is_empty() {
+        if event.is_listed() && self.unread.remove(&event.watch()) && self.unread.is_empty() {
             let all: Vec<Item> = self.requests.values().map(|request| self.item_of(request)).collect();
             self.pending.extend(all.into_iter().chain(self.deployments.keys().cloned().map(Item::Workload)));
         }
         match event {
-            Event::NotAllowed(kind) => {
-                self.unread.insert(kind);
+            Event::NotAllowed(watch) => {
+                self.unread.insert(watch);
                 self.pending.extend(self.requests.keys().cloned().map(Item::Request));
             }
             Event::Pod(event) => {

@@ -480,7 +480,7 @@ fn a_deployment_of_very_many_pods_is_not_looked_at_whole_for_each_of_its_events(
 fn a_request_says_so_if_the_manager_has_the_interceptor_and_not_its_role() {
     let mut known = Deployments::default();
     let listed = || Event::Deployment(crate::snapshot::WatchEvent::Listed(Arc::new([key("web")].into())));
-    pending(&mut known, [Event::NotAllowed("deployments"), Event::NotAllowed("replicasets")]);
+    pending(&mut known, [Event::NotAllowed(Watch::Deployments), Event::NotAllowed(Watch::ReplicaSets)]);
     let start = [web_pod("a", json!({})), Event::Request(applied(request("a", DEPLOYMENT_CLASS, json!({}))))];
     assert!(pending(&mut known, start).contains(&Item::Request(key("a"))));
     let effects = known.decide(&Item::Request(key("a")), at(1)).effects;

@@ -5,6 +5,7 @@
 
 mod at_a_time;
 pub mod availability;
+pub mod carry_out;
 pub mod daemon_set;
 pub mod deployment;
 mod records;
@@ -27,6 +28,7 @@ use usher_api::EvictionRequestCancellationPolicy as Policy;
 use usher_api::report::{Report, beat_interval};
 use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 
+use self::carry_out::Depends;
 use self::daemon_set::DaemonSets;
 use self::deployment::{Deployments, HandOver};
 use self::stateful_set::StatefulSets;
@@ -53,24 +55,24 @@ pub enum Event {
     Autoscaler(WatchEvent<Autoscaler, Key>),
     Namespace(WatchEvent<Arc<Namespace>, Arc<str>>),
     Maintenance(WatchEvent<Arc<Maintenance>, Arc<str>>),
-    /// The manager must not read objects of this kind, in the plural.
-    NotAllowed(&'static str),
+    /// The manager must not read what there is to watch.
+    NotAllowed(Watch),
 }
 
 impl Event {
-    /// The kind that it is about, in the plural.
-    pub fn plural(&self) -> &'static str {
+    /// What it is told by.
+    pub fn watch(&self) -> Watch {
         match self {
-            Self::Pod(_) => "pods",
-            Self::Request(_) => "evictionrequests",
-            Self::DaemonSet(_) => "daemonsets",
-            Self::StatefulSet(_) => "statefulsets",
-            Self::Deployment(_) => "deployments",
-            Self::ReplicaSet(_) => "replicasets",
-            Self::Autoscaler(_) => "horizontalpodautoscalers",
-            Self::Namespace(_) => "namespaces",
-            Self::Maintenance(_) => "nodemaintenances",
-            Self::NotAllowed(plural) => plural,
+            Self::Pod(_) => Watch::Pods,
+            Self::Request(_) => Watch::Requests,
+            Self::DaemonSet(_) => Watch::DaemonSets,
+            Self::StatefulSet(_) => Watch::StatefulSets,
+            Self::Deployment(_) => Watch::Deployments,
+            Self::ReplicaSet(_) => Watch::ReplicaSets,
+            Self::Autoscaler(_) => Watch::Autoscalers,
+            Self::Namespace(_) => Watch::Namespaces,
+            Self::Maintenance(_) => Watch::Maintenances,
+            Self::NotAllowed(watch) => *watch,
         }
     }
 
@@ -92,7 +94,7 @@ impl Event {
 }
 
 /// What there are watches of for interceptors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watch {
     Pods,
     Requests,
@@ -103,6 +105,23 @@ pub enum Watch {
     Deployments,
     ReplicaSets,
     Autoscalers,
+}
+
+impl Watch {
+    /// The kind, as roles name it.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::Requests => "evictionrequests",
+            Self::Namespaces => "namespaces",
+            Self::Maintenances => "nodemaintenances",
+            Self::DaemonSets => "daemonsets",
+            Self::StatefulSets => "statefulsets",
+            Self::Deployments => "deployments",
+            Self::ReplicaSets => "replicasets",
+            Self::Autoscalers => "horizontalpodautoscalers",
+        }
+    }
 }
 
 /// What is decided on, one at a time.
@@ -224,17 +243,22 @@ impl AvailablePods {
 }
 
 impl Effect {
-    /// The pod that it is about.
-    pub fn pod_uid(&self) -> Option<&Arc<str>> {
+    /// On what it depends: what was not reported on a pod is not done to it either, and others go on. What is about no pod goes together.
+    pub fn depends(&self) -> Depends<Option<Arc<str>>> {
         match self {
-            Self::Report { request, .. } | Self::ReportIfAvailable { request, .. } => Some(&request.pod_uid),
-            Self::DeletePod { pod, .. } | Self::Prefer { pod, .. } => Some(&pod.uid),
-            Self::HandOver { pod, .. } | Self::DropHandOver { pod } => Some(&pod.uid),
+            Self::Report { request, .. } | Self::ReportIfAvailable { request, .. } => {
+                Depends::On(Some(request.pod_uid.clone()))
+            }
+            Self::DeletePod { pod, .. } | Self::HandOver { pod, .. } | Self::DropHandOver { pod } => {
+                Depends::On(Some(pod.uid.clone()))
+            }
+            // A mark says whom a ReplicaSet gives up first, and nothing about the turn.
+            Self::Prefer { pod, .. } => Depends::Beside(Some(pod.uid.clone())),
             Self::HoldNodes(_)
             | Self::Resize { .. }
             | Self::Limit { .. }
             | Self::MakeHandOver(_)
-            | Self::Tell { .. } => None,
+            | Self::Tell { .. } => Depends::On(None),
         }
     }
 }
@@ -287,11 +311,12 @@ pub fn has_turn(request: &Request, class: &str) -> bool {
 /// The manager has the interceptor, and not its role: nothing can be done, and the deadline passes the turn on.
 fn tell_unread(
     request: Option<&Arc<Request>>,
-    unread: &BTreeSet<&str>,
+    unread: &BTreeSet<Watch>,
     which: BundledInterceptor,
 ) -> Decision {
     let Some(request) = request else { return Decision::default() };
-    let kinds: Vec<&str> = unread.iter().copied().collect();
+    let mut kinds: Vec<&str> = unread.iter().map(|watch| watch.plural()).collect();
+    kinds.sort_unstable();
     let name = which.name();
     let message = format!(
         "Usher's account may not list {}, so that nothing is done before the pod leaves: give it the role in \

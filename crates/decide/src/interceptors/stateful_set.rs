@@ -306,7 +306,7 @@ pub struct StatefulSets {
     /// Requests in this one's turn whose pods have lost their set, and when that was seen.
     orphaned: HashMap<Key, Timestamp>,
     /// Kinds that the manager must not read.
-    unread: BTreeSet<&'static str>,
+    unread: BTreeSet<Watch>,
 }
 
 impl WorkloadInterceptor for StatefulSets {
@@ -315,13 +315,13 @@ impl WorkloadInterceptor for StatefulSets {
     }
 
     fn observe(&mut self, event: Event, _: Timestamp) {
-        if event.is_listed() && self.unread.remove(event.plural()) {
+        if event.is_listed() && self.unread.remove(&event.watch()) {
             self.pending.extend(self.requests.keys().cloned().map(Item::Request));
             self.pending.extend(self.sets.keys().cloned().map(Item::Workload));
         }
         match event {
-            Event::NotAllowed(kind) => {
-                self.unread.insert(kind);
+            Event::NotAllowed(watch) => {
+                self.unread.insert(watch);
                 self.pending.extend(self.requests.keys().cloned().map(Item::Request));
             }
             Event::Pod(event) => {

@@ -103,7 +103,7 @@ fn without_opt_in_it_declines_at_once_and_on_delete_is_never_supported() {
 #[test]
 fn a_request_says_so_if_the_manager_has_the_interceptor_and_not_its_role() {
     let mut known = StatefulSets::default();
-    known.observe(Event::NotAllowed("statefulsets"), at(0));
+    known.observe(Event::NotAllowed(Watch::StatefulSets), at(0));
     known.observe(Event::Pod(applied(replica(0, json!({})))), at(0));
     known.observe(Event::Request(applied(request("db-0", CLASS, json!({})))), at(0));
     let item = Item::Request(Key::new("ns", "db-0"));

@@ -5,37 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use usher_api::workloads::BundledInterceptor;
+use usher_controllers::Controller;
 use usher_controllers::pulse::Pulse;
 use usher_webhook::ServingCertificate;
 
 /// A loop that is silent for so long is stuck. Its longest step, over 150,000 requests, takes a fraction of that.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
-
-/// The controllers that act in the replica that leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Controller {
-    EvictionRequests,
-    NodeMaintenances,
-    Interceptor(BundledInterceptor),
-    /// Without the interceptor of DaemonSets: lets through what one before has held.
-    HeldPods,
-    /// Pods that are wanted gone, and whose workloads take over.
-    EvictPolicy,
-}
-
-impl Controller {
-    fn name(self) -> String {
-        let name = match self {
-            Self::EvictionRequests => "eviction requests",
-            Self::NodeMaintenances => "node maintenances",
-            Self::Interceptor(which) => return format!("the interceptor of {}s", which.kind()),
-            Self::HeldPods => "pods that are held for no one",
-            Self::EvictPolicy => "the Pod Evict Policy",
-        };
-        name.to_owned()
-    }
-}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum State {
@@ -98,7 +73,7 @@ impl Health {
             State::StandingBy => Ok("ok: standing by"),
             State::Acting(reading) if reading.is_empty() => Ok("ok: acting"),
             State::Acting(reading) => {
-                let names: Vec<String> = reading.iter().map(|controller| controller.name()).collect();
+                let names: Vec<String> = reading.iter().map(ToString::to_string).collect();
                 Err(format!("waiting for the watches to sync: {}", names.join(", ")))
             }
         }
@@ -128,7 +103,7 @@ mod tests {
             health.acts(both);
             assert!(health.ready().unwrap_err().contains("watches"));
             health.synced(first);
-            assert!(health.ready().unwrap_err().ends_with(&second.name()));
+            assert!(health.ready().unwrap_err().ends_with(&second.to_string()));
             health.synced(second);
             assert_eq!(health.ready(), Ok("ok: acting"));
         }

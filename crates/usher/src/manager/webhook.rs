@@ -76,7 +76,7 @@ pub async fn run(parts: &Parts, listener: TcpListener) -> anyhow::Result<()> {
         exempt_users: arguments.webhook.gateway_exempt_users.clone(),
         exempt_groups: arguments.webhook.gateway_exempt_groups.clone(),
         interceptors_limit: arguments.request_options().interceptors_limit,
-        evict_timeout: arguments.evict_policy_options().map(|options| options.timeout),
+        evict_timeout: arguments.evict_timeout(),
         observer: Some(Arc::new(move |answer, caller| {
             metrics.plain_eviction(answer.as_str(), caller.as_str())
         })),
