@@ -9,7 +9,7 @@ use kube::{Error, ResourceExt};
 use serde_json::{Value, json};
 use usher_api::{EvictionRequest, EvictionRequestSpec};
 
-use crate::retry::{ATTEMPTS, pause};
+use crate::retry::Attempts;
 
 /// The request of somebody, who is told by the finalizer, that a pod leaves.
 #[must_use]
@@ -133,7 +133,8 @@ impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
         let parameters =
             PostParams { dry_run: self.dry_run, field_manager: self.field_manager.map(str::to_owned) };
         let mut is_deleting = false;
-        for attempt in 0..ATTEMPTS {
+        let mut attempts = Attempts::of(finalizer);
+        loop {
             if !is_wanted() {
                 return Err(AskError::NotWanted);
             }
@@ -146,7 +147,10 @@ impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
             }
             let Some(known) = self.get(name).await? else {
                 exists = false;
-                continue;
+                if attempts.again_at_once() {
+                    continue;
+                }
+                break;
             };
             if known.finalizers().iter().any(|one| one == finalizer) {
                 return Ok(Asked::Already(known));
@@ -160,7 +164,9 @@ impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
                     return Ok(Asked::Joined(joined));
                 }
             }
-            pause(finalizer, attempt).await;
+            if !attempts.again().await {
+                break;
+            }
         }
         Err(if is_deleting { AskError::OlderRequestRemains } else { AskError::Contended })
     }
@@ -176,7 +182,8 @@ impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
         who: &str,
         whose: impl Fn(&str) -> bool,
     ) -> Result<Withdrawn, AskError<E>> {
-        for attempt in 0..ATTEMPTS {
+        let mut attempts = Attempts::of(who);
+        loop {
             let Some(known) = self.get(name).await? else { return Ok(Withdrawn::NoRequest) };
             let kept: Vec<String> = known.finalizers().iter().filter(|one| !whose(one)).cloned().collect();
             if kept.len() == known.finalizers().len() {
@@ -185,9 +192,10 @@ impl<K: Clone + DeserializeOwned + Serialize + Debug, E> Requests<K, E> {
             if let Some(now) = self.write(&known, &kept).await? {
                 return Ok(Withdrawn::Now(now));
             }
-            pause(who, attempt).await;
+            if !attempts.again().await {
+                return Err(AskError::Contended);
+            }
         }
-        Err(AskError::Contended)
     }
 
     async fn get(&self, name: &str) -> Result<Option<Box<EvictionRequest>>, AskError<E>> {
