@@ -13,14 +13,13 @@ use tracing::Instrument as _;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
     FIELD_MANAGER, MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
-    NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
+    NODE_MAINTENANCE_FINALIZER, NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
 use usher_api::{EvictionRequest, NodeMaintenance};
 use usher_client::requests::new_request;
 use usher_decide::admission::Rule;
 use usher_decide::decision::limited;
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
-use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Owner, Pod, Request};
 
 use crate::events::Events;
@@ -288,12 +287,14 @@ impl Maintenances {
         match (effect, request) {
             (PodEffect::Request, _) => self.create(pod).await,
             (PodEffect::Join, Some(request)) => {
-                let joined = requesters::join(&self.client, FIELD_MANAGER, request, pods::finalizer()).await;
+                let joined =
+                    requesters::join(&self.client, FIELD_MANAGER, request, NODE_MAINTENANCE_FINALIZER).await;
                 joined.map_err(failure_of_write)
             }
             (PodEffect::Withdraw, Some(request)) => {
-                let ours = pods::finalizer();
-                let withdrawn = requesters::withdraw(&self.client, FIELD_MANAGER, request, &ours).await;
+                let withdrawn =
+                    requesters::withdraw(&self.client, FIELD_MANAGER, request, NODE_MAINTENANCE_FINALIZER)
+                        .await;
                 withdrawn.map_err(failure_of_write)
             }
             (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
@@ -306,7 +307,8 @@ impl Maintenances {
     }
 
     async fn create(&self, pod: &Pod) -> Result<(), Failure> {
-        let request = new_request(&pod.key.namespace, &pod.key.name, &pod.uid, &pods::finalizer(), None);
+        let request =
+            new_request(&pod.key.namespace, &pod.key.name, &pod.uid, NODE_MAINTENANCE_FINALIZER, None);
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.key.namespace);
         let (no_options, ours) = (PostParams::default(), &request);
         let mut created = requests.create(&no_options, ours).await;

@@ -11,8 +11,8 @@ pub fn version(request: &Request) -> Version<'_> {
 }
 
 /// Adds this requester's finalizer.
-pub async fn join(client: &Client, writer: &str, request: &Request, finalizer: String) -> Result<(), Error> {
-    let names: Vec<String> = request.finalizers.iter().cloned().chain([finalizer]).collect();
+pub async fn join(client: &Client, writer: &str, request: &Request, finalizer: &str) -> Result<(), Error> {
+    let names: Vec<String> = request.finalizers.iter().cloned().chain([finalizer.to_owned()]).collect();
     keep(client, writer, request, &names).await
 }
 

@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{sleep, timeout};
 use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
-use usher_api::names::{RequesterNameError, requester_finalizer};
+use usher_api::names::{RequesterName, RequesterNameError};
 use usher_api::{EvictionRequest, LocalPodReference};
 use usher_client::requests::{AskError, Requests, new_request};
 
@@ -62,7 +62,7 @@ impl Requester {
     /// # Errors
     /// The name is no DNS subdomain, or too long.
     pub fn new(client: Client, name: &str) -> Result<Self, RequestError> {
-        let finalizer = requester_finalizer(name)?.into();
+        let finalizer = RequesterName::new(name)?.finalizer().into();
         Ok(Self { client, finalizer, progress_deadline_seconds: PROGRESS_DEADLINE_SECONDS_DEFAULT })
     }
 
