@@ -5,7 +5,7 @@
 //! - [`asks`]: the same for somebody who asks by plain evictions.
 //! - [`retry`]: how often and when a write is tried again after somebody else was faster.
 //! - [`clock`]: the time, so that it can be virtual.
-//! - [`failure`]: what may be told of a call that failed, and [`kubeconfig`] of a file that cannot be used.
+//! - [`failure`]: what may be told of a call that failed.
 //!
 //! It depends on the types of the API and on a client. It decides nothing.
 
@@ -13,7 +13,6 @@ pub mod asks;
 pub mod clock;
 pub mod eviction;
 pub mod failure;
-pub mod kubeconfig;
 pub mod refusal;
 pub mod requests;
 pub mod retry;
