@@ -78,11 +78,6 @@ impl AskOutcome {
             _ => Self::Refused,
         }
     }
-
-    /// What it means that a call failed: with this code, or without an answer.
-    pub fn of_failure(code: Option<u16>) -> Self {
-        if code.is_some_and(|code| code < 500) { Self::Refused } else { Self::Unknown }
-    }
 }
 
 const DENIED: &str = " denied the request: ";
@@ -179,12 +174,5 @@ mod tests {
         ] {
             assert_eq!(AskOutcome::of_refusal(&refusal, in_background, &policy), wanted, "{refusal:?}");
         }
-    }
-
-    #[test]
-    fn who_had_no_answer_may_have_been_asked() {
-        assert_eq!(AskOutcome::of_failure(Some(404)), AskOutcome::Refused);
-        assert_eq!(AskOutcome::of_failure(Some(503)), AskOutcome::Unknown);
-        assert_eq!(AskOutcome::of_failure(None), AskOutcome::Unknown);
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::PatchParams;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
@@ -21,9 +20,8 @@ use crate::class::InterceptorClass;
 use crate::latest::Latest;
 use crate::turn_state::{Lost, PodState, TurnState, judge};
 use usher_api::report::{ConditionReport, ConditionStatus, Report, beat_interval, until_beat};
-use usher_client::Clock;
-use usher_client::requests::{Version, report as report_on};
 use usher_client::retry::{Attempts, this_process};
+use usher_client::{Clock, FailureClass, Version, Writer};
 
 /// How often a report is tried, for about 2 seconds: all other reports of the turn wait meanwhile.
 const REPORT_ATTEMPTS: u32 = 6;
@@ -327,12 +325,12 @@ impl Turn {
             let version = request.resource_version().unwrap_or_default();
             let read_as = Version { uid: &self.held.uid, resource_version: &version };
             let status = report.patch(&status, self.now());
-            match report_on(&requests, name, read_as, status, &PatchParams::default()).await {
+            match Writer::default().report(&requests, name, read_as, status).await {
                 Ok(written) => {
                     self.held.latest.set(Arc::new(read(written)?));
                     return Ok(());
                 }
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {}
+                Err(why) if FailureClass::of(&why).is_outdated() => {}
                 Err(other) => return Err(other.into()),
             }
             let is_another = attempts.again().await;
