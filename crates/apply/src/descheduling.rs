@@ -320,8 +320,7 @@ fn says_that_there_is_no_pod(status: &Status) -> bool {
 
 /// Why a pod was not asked, and whether it may have been all the same.
 fn not_asked(why: Error) -> (AskOutcome, String) {
-    let may_be_asked = FailureClass::of(&why).may_be_done();
-    let asked = if may_be_asked { AskOutcome::Unknown } else { AskOutcome::Refused };
+    let asked = AskOutcome::of_failure(FailureClass::of(&why).may_be_done());
     let why = match why {
         Error::Api(status) if status.code == 404 => return (asked, limited(status.message.clone())),
         why => failure_of_write(why),

@@ -78,6 +78,11 @@ impl AskOutcome {
             _ => Self::Refused,
         }
     }
+
+    /// What it means that a call failed. Where nobody knows what came of it, the pod may have been asked all the same.
+    pub fn of_failure(may_be_done: bool) -> Self {
+        if may_be_done { Self::Unknown } else { Self::Refused }
+    }
 }
 
 const DENIED: &str = " denied the request: ";
@@ -174,5 +179,11 @@ mod tests {
         ] {
             assert_eq!(AskOutcome::of_refusal(&refusal, in_background, &policy), wanted, "{refusal:?}");
         }
+    }
+
+    #[test]
+    fn who_had_no_answer_may_have_been_asked() {
+        assert_eq!(AskOutcome::of_failure(false), AskOutcome::Refused);
+        assert_eq!(AskOutcome::of_failure(true), AskOutcome::Unknown);
     }
 }
