@@ -6,11 +6,7 @@ use std::str::FromStr;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::is_subdomain;
-use crate::names::{
-    ASK_ANNOTATION_PREFIX, QUALIFIED_NAME_MAX_LENGTH, REQUESTER_FINALIZER_PREFIX, RequesterName,
-    requester_finalizer,
-};
+use crate::names::{ASK_ANNOTATION_PREFIX, REQUESTER_FINALIZER_PREFIX, RequesterName, room_behind};
 
 /// What becomes of a plain eviction of a pod that has interceptors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,21 +56,18 @@ const DIGITS: usize = 12;
 
 /// The requester in whose name the gateway asks for this user. Different users have different ones, and each has the same every time.
 pub fn requester_of_user(user: &str) -> RequesterName {
-    RequesterName(name_of_user(user))
-}
-
-/// Names are such that a finalizer can have them.
-fn name_of_user(user: &str) -> String {
     let account = user.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':'));
     if let Some((namespace, name)) = account {
-        let requester = format!("{name}.{namespace}{OF_SERVICE_ACCOUNTS}");
-        if !namespace.contains('.') && is_subdomain(&requester) && requester_finalizer(&requester).is_ok() {
+        let requester = RequesterName::new(&format!("{name}.{namespace}{OF_SERVICE_ACCOUNTS}"));
+        if let Ok(requester) = requester
+            && !namespace.contains('.')
+        {
             return requester;
         }
     }
     let end = if account.is_some() { OF_SERVICE_ACCOUNTS } else { OF_USERS };
     let readable = account.map_or(user, |(_, name)| name);
-    let room = requester_length_max() - end.len() - DIGITS - 1;
+    let room = room_behind(REQUESTER_FINALIZER_PREFIX) - end.len() - DIGITS - 1;
     let mut slug = String::new();
     for letter in readable.chars().take(4 * room) {
         match letter.to_ascii_lowercase() {
@@ -86,17 +79,12 @@ fn name_of_user(user: &str) -> String {
     slug.truncate(room);
     let slug = slug.trim_end_matches('-');
     let digits = &format!("{:016x}", fnv(user))[..DIGITS];
-    if slug.is_empty() { format!("{digits}{end}") } else { format!("{slug}-{digits}{end}") }
+    RequesterName(if slug.is_empty() { format!("{digits}{end}") } else { format!("{slug}-{digits}{end}") })
 }
 
 /// Whether the gateway asks in this name.
 pub fn is_of_gateway(requester: &str) -> bool {
     requester.ends_with(OF_SERVICE_ACCOUNTS) || requester.ends_with(OF_USERS)
-}
-
-fn requester_length_max() -> usize {
-    let used = REQUESTER_FINALIZER_PREFIX.split_once('/').map_or(0, |(_, start)| start.len());
-    QUALIFIED_NAME_MAX_LENGTH - used
 }
 
 /// FNV-1a: the same in every version and on every machine. Two users who share it would share a requester, and gain nothing by it.
@@ -237,10 +225,11 @@ mod tests {
             "system:serviceaccount:user:x",
             "system:serviceaccount:sa:user",
         ];
+        let name_of_user = |user: &str| requester_of_user(user).as_str().to_owned();
         let names: BTreeSet<String> = users.iter().map(|user| name_of_user(user)).collect();
         assert_eq!(names.len(), users.len(), "{names:?}");
         for name in &names {
-            assert_eq!(requester_finalizer(name), Ok(RequesterName(name.clone()).finalizer()), "{name}");
+            assert_eq!(RequesterName::new(name), Ok(RequesterName(name.clone())), "a finalizer can have it");
             assert!(is_of_gateway(name), "{name}");
         }
         assert!(name_of_user("alice@example.com").starts_with("alice-example-com-"));

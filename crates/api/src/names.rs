@@ -192,14 +192,7 @@ pub enum RequesterNameError {
 
 /// The finalizer by which a requester marks its EvictionRequests.
 pub fn requester_finalizer(subdomain: &str) -> Result<String, RequesterNameError> {
-    if !is_subdomain(subdomain) {
-        return Err(RequesterNameError::NotASubdomain { name: subdomain.to_owned() });
-    }
-    let max = room_behind(REQUESTER_FINALIZER_PREFIX);
-    if subdomain.len() > max {
-        return Err(RequesterNameError::TooLong { name: subdomain.to_owned(), max });
-    }
-    Ok(format!("{REQUESTER_FINALIZER_PREFIX}{subdomain}"))
+    RequesterName::new(subdomain).map(|name| name.finalizer())
 }
 
 /// The name of a requester that a finalizer can have.
@@ -207,12 +200,25 @@ pub fn requester_finalizer(subdomain: &str) -> Result<String, RequesterNameError
 pub struct RequesterName(pub(crate) String);
 
 impl RequesterName {
+    /// # Errors
+    /// It is no DNS subdomain, or too long.
+    pub fn new(subdomain: &str) -> Result<Self, RequesterNameError> {
+        if !is_subdomain(subdomain) {
+            return Err(RequesterNameError::NotASubdomain { name: subdomain.to_owned() });
+        }
+        let max = room_behind(REQUESTER_FINALIZER_PREFIX);
+        if subdomain.len() > max {
+            return Err(RequesterNameError::TooLong { name: subdomain.to_owned(), max });
+        }
+        Ok(Self(subdomain.to_owned()))
+    }
+
     /// The name itself.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its finalizer, as [`requester_finalizer`] makes it.
+    /// The finalizer by which it marks its EvictionRequests.
     pub fn finalizer(&self) -> String {
         format!("{REQUESTER_FINALIZER_PREFIX}{}", self.0)
     }

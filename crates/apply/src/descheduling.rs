@@ -5,7 +5,7 @@ use std::fmt;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kube::core::Status;
 use kube::{Client, Error};
 use tracing::Instrument as _;
@@ -15,7 +15,7 @@ use usher_api::names::{
 };
 use usher_api::{EvictionRequest, Refusal};
 use usher_client::requests::new_request;
-use usher_client::{Evicted, EvictionOptions, evict};
+use usher_client::{Evicted, EvictionOptions, FailureClass, Writer, evict};
 use usher_decide::decision::limited;
 use usher_decide::snapshot::{Key, Request};
 use usher_descheduler::requester::{AskOutcome, Effect, Memory, PodId, Way, Withdrawal};
@@ -29,7 +29,7 @@ use crate::{config_map, requesters, spans};
 const AT_A_TIME: usize = 16;
 
 /// The name under which the descheduler's writes appear in `managedFields`.
-const FIELD_MANAGER: &str = "usher-descheduler";
+const WRITER: Writer = Writer::named("usher-descheduler");
 
 /// Carries out what a descheduler decides.
 #[derive(Clone)]
@@ -188,11 +188,9 @@ impl Descheduling {
         ];
         request.metadata.annotations = Some(annotations.into());
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.namespace);
-        let parameters =
-            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match requests.create(&parameters, &request).await {
+        match WRITER.create(&requests, &request).await {
             Ok(_) => Ok(AskOutcome::Requested),
-            Err(Error::Api(status)) if status.code == 409 => Ok(AskOutcome::ByOthers),
+            Err(why) if FailureClass::of(&why) == FailureClass::Conflict => Ok(AskOutcome::ByOthers),
             Err(Error::Api(status)) if says_that_there_is_no_pod(&status) => Ok(AskOutcome::Gone),
             Err(why) => Err(not_asked(why)),
         }
@@ -228,8 +226,7 @@ impl Descheduling {
     /// # Errors
     /// It was changed meanwhile, or the server did not take it: the next cycle looks again.
     pub async fn withdraw(&self, request: &Request, why: Withdrawal) -> Result<(), Failure> {
-        let withdrawn =
-            requesters::withdraw(&self.client, FIELD_MANAGER, request, DESCHEDULER_FINALIZER).await;
+        let withdrawn = requesters::withdraw(&self.client, WRITER, request, DESCHEDULER_FINALIZER).await;
         withdrawn.map_err(failure_of)?;
         let message = match why {
             Withdrawal::NotNeeded => {
@@ -323,11 +320,7 @@ fn says_that_there_is_no_pod(status: &Status) -> bool {
 
 /// Why a pod was not asked, and whether it may have been all the same.
 fn not_asked(why: Error) -> (AskOutcome, String) {
-    let code = match &why {
-        Error::Api(status) => Some(status.code),
-        _ => None,
-    };
-    let asked = AskOutcome::of_failure(code);
+    let asked = AskOutcome::of_failure(FailureClass::of(&why).may_be_done());
     let why = match why {
         Error::Api(status) if status.code == 404 => return (asked, limited(status.message.clone())),
         why => failure_of_write(why),

@@ -36,6 +36,17 @@ fn only_who_says_that_there_is_no_pod_tells_that_it_is_gone() {
     }
 }
 
+#[test]
+fn who_had_no_answer_may_have_been_asked() {
+    let asked = |code: u16| {
+        let status = Status { code, ..Status::failure("no", "") };
+        not_asked(Error::Api(Box::new(status))).0
+    };
+    assert_eq!(asked(403), AskOutcome::Refused);
+    assert_eq!(asked(503), AskOutcome::Unknown);
+    assert_eq!(not_asked(Error::Service("no".into())).0, AskOutcome::Unknown);
+}
+
 /// The lines of the log, each with its level and fields.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);

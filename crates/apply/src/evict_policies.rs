@@ -1,45 +1,35 @@
 //! The effects of the Pod Evict Policy: marks on pods, requests in the name of the taint eviction controller, and the end of pods whose
 //! workloads had their time.
 
-use std::collections::BTreeMap;
-
-use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod as FullPod};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
-use kube::core::PartialObjectMeta;
-use serde_json::{Value, json};
+use kube::api::Api;
 use tracing::Instrument as _;
-use usher_api::gateway::Ask;
+use usher_api::evict_policy::EvictWanted;
+use usher_api::gateway::{Ask, WayToAsk};
 use usher_api::lenient::Lenient;
-use usher_api::names::{EVICT_WANTED_ANNOTATION, FIELD_MANAGER, POD_EVICT_WANTED_ANNOTATION};
-use usher_client::{Asking, Clock, ReadRequest, delete_pod};
-use usher_decide::admission::gateway::way_to_ask;
-use usher_decide::evict_policy::{Effect, is_at_work, taint_requester};
+use usher_api::names::FIELD_MANAGER;
+use usher_client::{GatewayRequest, PodToMark, Writer, delete_pod, mark_pod};
+use usher_decide::evict_policy::{Effect, taint_requester};
 use usher_decide::snapshot::{Pod, Request, RequestOnWire};
 
 use crate::events::Events;
 use crate::requests::{Failure, failure_of_write, is_gone};
 use crate::{requesters, spans};
 
+/// As whom requests are written.
+const WRITER: Writer = Writer::named(FIELD_MANAGER);
+
 /// Carries out effects with this client.
 #[derive(Clone)]
 pub struct EvictPolicies {
     client: Client,
     events: Events,
-    clock: Clock,
-    /// How long all interceptors of a pod may take together.
-    interceptors_limit: Option<SignedDuration>,
 }
 
 impl EvictPolicies {
-    pub fn new(
-        client: Client,
-        events: Events,
-        clock: Clock,
-        interceptors_limit: Option<SignedDuration>,
-    ) -> Self {
-        Self { client, events, clock, interceptors_limit }
+    pub fn new(client: Client, events: Events) -> Self {
+        Self { client, events }
     }
 
     /// # Errors
@@ -49,7 +39,7 @@ impl EvictPolicies {
         let (span, pod) = match effect {
             Effect::Mark { pod, .. } | Effect::Unmark { pod } => (about("mark Pod", pod), Some(pod)),
             Effect::Ask { pod, .. } => (about("ask for Pod", pod), Some(pod)),
-            Effect::Delete { pod } => (about("delete Pod", pod), Some(pod)),
+            Effect::Delete { pod, .. } => (about("delete Pod", pod), Some(pod)),
             Effect::Withdraw { request, .. } => {
                 (spans::about_request("write finalizers of EvictionRequest", request), None)
             }
@@ -72,20 +62,14 @@ impl EvictPolicies {
 
     async fn one(&self, effect: &Effect) -> Result<(), Failure> {
         match effect {
-            Effect::Mark { pod, wanted } => {
-                let annotations: BTreeMap<&str, String> = wanted.annotations().into_iter().collect();
-                self.annotate(pod, &json!(annotations)).await
-            }
-            Effect::Unmark { pod } => {
-                self.annotate(pod, &json!({POD_EVICT_WANTED_ANNOTATION: null, EVICT_WANTED_ANNOTATION: null}))
-                    .await
-            }
-            Effect::Ask { pod, request, ask } => self.ask(pod, request.as_deref(), ask).await,
+            Effect::Mark { pod, wanted } => self.mark(pod, Some(wanted)).await,
+            Effect::Unmark { pod } => self.mark(pod, None).await,
+            Effect::Ask { pod, way, request, ask } => self.ask(pod, *way, request.as_deref(), ask).await,
             Effect::Withdraw { request, finalizers } => {
-                let kept = requesters::keep(&self.client, FIELD_MANAGER, request, finalizers).await;
+                let kept = requesters::keep(&self.client, WRITER, request, finalizers).await;
                 kept.map_err(failure_of_write)
             }
-            Effect::Delete { pod } => self.delete(pod).await,
+            Effect::Delete { pod, request } => self.delete(pod, request.as_deref()).await,
             Effect::Tell { .. } => Ok(()),
         }
     }
@@ -95,44 +79,54 @@ impl EvictPolicies {
     }
 
     /// For the pod that was looked at and nothing that has changed since, as far as its version is known.
-    async fn annotate(&self, pod: &Pod, annotations: &Value) -> Result<(), Failure> {
-        let pods: Api<PartialObjectMeta<FullPod>> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        let read = pod.evict.as_ref().map(|facts| facts.resource_version.as_str());
-        let patch =
-            json!({"metadata": {"uid": &*pod.uid, "resourceVersion": read, "annotations": annotations}});
-        let parameters = PatchParams::apply(FIELD_MANAGER);
-        pods.patch(&pod.key.name, &parameters, &Patch::Merge(patch)).await.map(drop).map_err(failure_of_write)
+    async fn mark(&self, pod: &Pod, wanted: Option<&EvictWanted>) -> Result<(), Failure> {
+        let pod = PodToMark {
+            namespace: &pod.key.namespace,
+            name: &pod.key.name,
+            uid: &pod.uid,
+            resource_version: version_of(pod),
+        };
+        mark_pod(&self.client, FIELD_MANAGER, pod, wanted).await.map_err(failure_of_write)
     }
 
-    async fn ask(&self, pod: &Pod, request: Option<&Request>, ask: &Ask) -> Result<(), Failure> {
+    async fn ask(
+        &self,
+        pod: &Pod,
+        way: WayToAsk,
+        request: Option<&Request>,
+        ask: &Ask,
+    ) -> Result<(), Failure> {
         let requester = taint_requester();
-        let asking = Asking {
+        let ours = GatewayRequest {
             client: &self.client,
-            field_manager: FIELD_MANAGER,
+            writer: WRITER,
             namespace: &pod.key.namespace,
             pod: &pod.key.name,
             uid: &pod.uid,
             requester: &requester,
-            ask: ask.clone(),
+            ask,
         };
-        let read = request
-            .map(|known| ReadRequest { version: requesters::version(known), finalizers: &known.finalizers });
-        asking.write(way_to_ask(request, requester.as_str()), read).await.map_err(failure_of_write)
+        ours.write(way, request.map(requesters::read)).await.map_err(failure_of_write)
     }
 
     /// A watch may be late: nobody is deleted past an interceptor that has just begun, nor one that has changed, as each pod has whose
     /// node is back.
-    async fn delete(&self, pod: &Pod) -> Result<(), Failure> {
+    async fn delete(&self, pod: &Pod, request: Option<&Request>) -> Result<(), Failure> {
         let fresh = self.requests(&pod.key.namespace).get_opt(&pod.uid).await.map_err(failure_of_write)?;
-        if let Some(fresh) = fresh {
-            let fresh = fresh.read().map_err(|why| Failure::Later(why.to_string()))?;
-            if is_at_work(&Request::from(fresh), self.interceptors_limit, self.clock.now()) {
-                return Err(Failure::Outdated);
-            }
+        let fresh = fresh.map(|fresh| fresh.read().map_err(|why| Failure::Later(why.to_string())));
+        let fresh = fresh.transpose()?.map(Request::from).filter(|fresh| fresh.pod_uid == pod.uid);
+        let as_read = |request: &Request| (request.uid.clone(), request.resource_version.clone());
+        if fresh.as_ref().map(as_read) != request.map(as_read) {
+            return Err(Failure::Outdated);
         }
-        let version = pod.evict.as_ref().map(|facts| facts.resource_version.as_str());
-        is_gone(delete_pod(self.client.clone(), &pod.key.namespace, &pod.key.name, &pod.uid, version).await)
+        let (namespace, name) = (&pod.key.namespace, &pod.key.name);
+        is_gone(delete_pod(self.client.clone(), namespace, name, &pod.uid, version_of(pod)).await)
     }
+}
+
+/// As far as it is known.
+fn version_of(pod: &Pod) -> Option<&str> {
+    pod.evict.as_ref().map(|facts| facts.resource_version.as_str())
 }
 
 fn reference(pod: &Pod) -> ObjectReference {
@@ -143,5 +137,75 @@ fn reference(pod: &Pod) -> ObjectReference {
         namespace: Some(pod.key.namespace.to_string()),
         uid: Some(pod.uid.to_string()),
         ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use http::{Method, Request as HttpRequest, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use usher_client::Clock;
+    use usher_decide::snapshot::PodOnWire;
+
+    use super::*;
+
+    fn request(version: &str) -> Value {
+        json!({
+            "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
+            "metadata": {
+                "name": "u", "namespace": "shop", "uid": "r", "resourceVersion": version,
+                "creationTimestamp": "2026-01-01T12:00:00Z",
+            },
+            "spec": {"podRef": {"name": "web", "uid": "u"}},
+        })
+    }
+
+    /// Deletes a pod whose request was looked at in this version, on a server that has it in that one. What comes of it, and whether the pod
+    /// is deleted.
+    async fn deleted(looked_at: Option<&str>, stored: Option<&str>) -> (Result<(), Failure>, bool) {
+        let (is_deleted, stored) = (Arc::new(AtomicBool::new(false)), stored.map(request));
+        let told = is_deleted.clone();
+        let service = tower::service_fn(move |call: HttpRequest<Body>| {
+            let answer = if call.method() == Method::DELETE {
+                told.store(true, Ordering::Relaxed);
+                Some(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+            } else {
+                stored.clone()
+            };
+            async move {
+                let none = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": ""});
+                let code = if answer.is_some() { 200 } else { 404 };
+                let body = Body::from(answer.unwrap_or(none).to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        let client = Client::new(service, "shop");
+        let events = Events::start(client.clone(), Clock::system());
+        let pod = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}});
+        let pod = Arc::new(Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap()));
+        let read =
+            |version| Request::from(serde_json::from_value::<RequestOnWire>(request(version)).unwrap());
+        let effect = Effect::Delete { pod, request: looked_at.map(read).map(Arc::new) };
+        let done = EvictPolicies::new(client, events).carry_out(&effect).await;
+        (done, is_deleted.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn nobody_is_deleted_past_a_request_that_has_changed_since() {
+        for (looked_at, stored, is_deleted) in [
+            (None, None, true),
+            (Some("5"), Some("5"), true),
+            (Some("5"), Some("6"), false),
+            (None, Some("5"), false),
+            (Some("5"), None, false),
+        ] {
+            let wanted = if is_deleted { Ok(()) } else { Err(Failure::Outdated) };
+            assert_eq!(deleted(looked_at, stored).await, (wanted, is_deleted), "{looked_at:?} {stored:?}");
+        }
     }
 }

@@ -32,8 +32,7 @@ use crate::requesters::version;
 use crate::requests::{Failure, RefusedWrite, failure_of_write, is_gone};
 use crate::spans;
 use crate::written::{Written, precondition};
-use usher_client::requests;
-use usher_client::{Clock, Evicted, EvictionOptions, delete_pod, evict};
+use usher_client::{Clock, Evicted, EvictionOptions, FailureClass, Writer, delete_pod, evict};
 
 /// Carries out effects with this client.
 #[derive(Clone)]
@@ -187,10 +186,10 @@ impl Interceptions {
     async fn report(&self, request: &Request, report: &Report) -> Result<(), Failure> {
         let requests: Api<Lenient<RequestOnWire>> =
             Api::namespaced(self.client.clone(), &request.key.namespace);
-        let parameters = PatchParams::apply(INTERCEPTOR_FIELD_MANAGER);
         let status = report.patch(&request.status, self.clock.now());
         let read = version(request);
-        let write = requests::report(&requests, &request.key.name, read, status, &parameters);
+        let write =
+            Writer::named(INTERCEPTOR_FIELD_MANAGER).report(&requests, &request.key.name, read, status);
         self.once(Some((read.uid, read.resource_version)), write).await.map_err(failure_of_write)?
     }
 
@@ -233,7 +232,7 @@ impl Interceptions {
             .await
         {
             Ok(written) => written,
-            Err(Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(why) if FailureClass::of(&why) == FailureClass::NotFound => Ok(()),
             Err(why) => Err(failure_of_write(why)),
         }
     }
@@ -274,13 +273,7 @@ impl Interceptions {
         match evict(self.client.clone(), &pod.key.namespace, &pod.key.name, &pod.uid, options).await {
             Ok(Evicted::Accepted | Evicted::Gone) => Ok(()),
             Ok(Evicted::Conflict(_)) => Err(Failure::Outdated),
-            Ok(Evicted::Refused(
-                Refusal::NotAllowed { message } | Refusal::Webhook { code: 400..=403 | 422, message },
-            )) => Err(Failure::Refused { reason: RefusedWrite::NotAllowed, message: limited(message) }),
-            Ok(Evicted::Refused(Refusal::Server { code: 400 | 413 | 422, message })) => {
-                Err(Failure::Refused { reason: RefusedWrite::Invalid, message: limited(message) })
-            }
-            Ok(Evicted::Refused(refusal)) => Err(Failure::Later(refusal.reason().as_str().to_owned())),
+            Ok(Evicted::Refused(refusal)) => Err(failure_of_refusal(refusal)),
             Err(why) => Err(failure_of_write(why)),
         }
     }
@@ -289,6 +282,21 @@ impl Interceptions {
     async fn hold_nodes(&self, data: &BTreeMap<String, String>) -> Result<(), Failure> {
         config_map::write(&self.client, &self.namespace, HELD_NODES_CONFIG_MAP, data.clone()).await
     }
+}
+
+/// A webhook says by its code, which is of its choice, whether it is worth another try; whatever that says, it is not allowed.
+fn failure_of_refusal(refusal: Refusal) -> Failure {
+    let (reason, message) = match refusal {
+        Refusal::NotAllowed { message } => (RefusedWrite::NotAllowed, message),
+        Refusal::Webhook { code, message } if FailureClass::of_code(code).is_refused() => {
+            (RefusedWrite::NotAllowed, message)
+        }
+        Refusal::Server { code, message } if FailureClass::of_code(code).is_refused() => {
+            (RefusedWrite::Invalid, message)
+        }
+        refusal => return Failure::Later(refusal.reason().as_str().to_owned()),
+    };
+    Failure::Refused { reason, message: limited(message) }
 }
 
 /// For the object that was looked at and nothing that has changed since, with what is remembered on it.

@@ -32,4 +32,4 @@ pub use evict_policies::EvictPolicies;
 pub use interceptions::{Counted, Interceptions};
 pub use maintenances::Maintenances;
 pub use requests::{Failure, RefusedWrite, RequestApplied, Requests};
-pub use usher_client::{Clock, kind_of, kubeconfig};
+pub use usher_client::{Clock, FailureClass, kind_of};

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 use usher_api::lenient::Lenient;
 use usher_api::names::{
     FIELD_MANAGER, MAINTENANCE_COMPLETION_FINALIZER, NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION,
-    NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
+    NODE_MAINTENANCE_FINALIZER, NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
 use usher_api::{EvictionRequest, NodeMaintenance};
 use usher_client::requests::new_request;
+use usher_client::{FailureClass, Writer};
 use usher_decide::admission::Rule;
 use usher_decide::decision::limited;
 use usher_decide::maintenance::decision::{Effect, NodeEffect, Notice, PodEffect};
-use usher_decide::maintenance::pods;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Owner, Pod, Request};
 
 use crate::events::Events;
@@ -29,6 +29,8 @@ use crate::{requesters, spans, status};
 
 /// What etcd says of a request that is too large, and what its client does.
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
+/// As whom requests are written.
+const WRITER: Writer = Writer::named(FIELD_MANAGER);
 /// So many letters of a refusal are told.
 const SHOWN_AT_MOST: usize = 500;
 
@@ -288,12 +290,13 @@ impl Maintenances {
         match (effect, request) {
             (PodEffect::Request, _) => self.create(pod).await,
             (PodEffect::Join, Some(request)) => {
-                let joined = requesters::join(&self.client, FIELD_MANAGER, request, pods::finalizer()).await;
+                let joined =
+                    requesters::join(&self.client, WRITER, request, NODE_MAINTENANCE_FINALIZER).await;
                 joined.map_err(failure_of_write)
             }
             (PodEffect::Withdraw, Some(request)) => {
-                let ours = pods::finalizer();
-                let withdrawn = requesters::withdraw(&self.client, FIELD_MANAGER, request, &ours).await;
+                let withdrawn =
+                    requesters::withdraw(&self.client, WRITER, request, NODE_MAINTENANCE_FINALIZER).await;
                 withdrawn.map_err(failure_of_write)
             }
             (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
@@ -306,15 +309,15 @@ impl Maintenances {
     }
 
     async fn create(&self, pod: &Pod) -> Result<(), Failure> {
-        let request = new_request(&pod.key.namespace, &pod.key.name, &pod.uid, &pods::finalizer(), None);
+        let request =
+            new_request(&pod.key.namespace, &pod.key.name, &pod.uid, NODE_MAINTENANCE_FINALIZER, None);
         let requests: Api<EvictionRequest> = Api::namespaced(self.client.clone(), &pod.key.namespace);
-        let (no_options, ours) = (PostParams::default(), &request);
-        let mut created = requests.create(&no_options, ours).await;
+        let mut created = WRITER.create(&requests, &request).await;
         // What is copied from the pod is read twice on the way, and its ReplicaSet may adopt it in between.
         if let Err(kube::Error::Api(status)) = &created
             && breaks_only(status, &[Rule::CopiedFromPod])
         {
-            created = requests.create(&no_options, ours).await;
+            created = WRITER.create(&requests, &request).await;
         }
         created.map(drop).map_err(failure_of_write)
     }
@@ -331,14 +334,15 @@ impl Maintenances {
 }
 
 /// What the server will not take however often it is asked. What is too large for etcd has no reason that would tell it from
-/// other errors within the server, so that the message has to.
+/// other errors within the server, so that the message has to. An
+/// account that the server does not know, alone of what it refuses, is tried again and not told: it cannot write that either.
 fn refusal_of_write(why: &kube::Error) -> Option<Failure> {
     let kube::Error::Api(status) = why else { return None };
     let is_too_large = || TOO_LARGE.iter().any(|words| status.message.contains(words));
-    let reason = match status.code {
-        413 => RefusedWrite::StatusTooLarge,
-        500 if is_too_large() => RefusedWrite::StatusTooLarge,
-        403 | 422 => RefusedWrite::StatusRefused,
+    let reason = match FailureClass::of(why) {
+        FailureClass::TooLarge => RefusedWrite::StatusTooLarge,
+        FailureClass::Server if is_too_large() => RefusedWrite::StatusTooLarge,
+        FailureClass::Forbidden | FailureClass::Invalid => RefusedWrite::StatusRefused,
         _ => return None,
     };
     // An answer may repeat what was sent.
@@ -434,6 +438,7 @@ mod tests {
             (409, "the object has been modified", None),
             (403, "forbidden", Some(RefusedWrite::StatusRefused)),
             (401, "unauthorized", None),
+            (400, "the patch is malformed", Some(RefusedWrite::StatusRefused)),
         ];
         for (code, message, wanted) in rows {
             let status =

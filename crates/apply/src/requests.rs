@@ -9,8 +9,7 @@ use tracing::{Instrument as _, Span};
 use usher_api::EvictionRequestStatus;
 use usher_api::lenient::{Lenient, Unreadable};
 use usher_api::names::FIELD_MANAGER;
-use usher_client::requests::{Version, set_finalizers};
-use usher_client::{Evicted, EvictionOptions, evict, kind_of};
+use usher_client::{Evicted, EvictionOptions, FailureClass, Version, Writer, evict, kind_of};
 use usher_decide::admission::Rule;
 use usher_decide::decision::{About, Effect, Notice, limited};
 use usher_decide::eviction_request::{Answer, Refusal};
@@ -75,6 +74,20 @@ pub enum RefusedWrite {
 impl RefusedWrite {
     /// Those of a status of a maintenance.
     pub const OF_STATUS: [Self; 2] = [Self::StatusTooLarge, Self::StatusRefused];
+
+    /// Why a write that failed so is not taken. `None`: it may be, the next time.
+    pub(crate) fn of(class: FailureClass) -> Option<Self> {
+        match class {
+            FailureClass::NotAuthenticated | FailureClass::Forbidden => Some(Self::NotAllowed),
+            FailureClass::Invalid | FailureClass::TooLarge => Some(Self::Invalid),
+            FailureClass::NotFound
+            | FailureClass::Conflict
+            | FailureClass::Busy
+            | FailureClass::Server
+            | FailureClass::Unexpected
+            | FailureClass::NoAnswer => None,
+        }
+    }
 
     /// One word, for machines.
     pub fn as_str(self) -> &'static str {
@@ -284,9 +297,8 @@ impl Requests {
         names: &[String],
     ) -> Result<(), Failure> {
         let read = Version { uid: &request.uid, resource_version: &version.clone() };
-        let parameters = PatchParams::apply(FIELD_MANAGER);
-        let written =
-            set_finalizers(&self.requests(request), &request.key.name, read, names, &parameters).await;
+        let requests = self.requests(request);
+        let written = Writer::named(FIELD_MANAGER).keep(&requests, &request.key.name, read, names).await;
         written.map(|written| remember(written.meta(), version)).map_err(failure_of_write)
     }
 }
@@ -315,23 +327,20 @@ pub(crate) fn remember(written: &ObjectMeta, version: &mut String) {
 pub(crate) fn is_gone<T>(deleted: Result<T, Error>) -> Result<(), Failure> {
     match deleted {
         Ok(_) => Ok(()),
-        Err(Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(why) if FailureClass::of(&why) == FailureClass::NotFound => Ok(()),
         Err(why) => Err(failure_of_write(why)),
     }
 }
 
 /// What the server will not take before somebody changes something: it is tried again, later and later, and told.
 pub(crate) fn failure_of_write(why: Error) -> Failure {
-    let Error::Api(status) = why else { return failure_of(why) };
-    if tells_that_the_pod_has_gone(&status) {
-        return Failure::Outdated;
+    match (RefusedWrite::of(FailureClass::of(&why)), &why) {
+        (_, Error::Api(status)) if tells_that_the_pod_has_gone(status) => Failure::Outdated,
+        (Some(reason), Error::Api(status)) => {
+            Failure::Refused { reason, message: limited(status.message.clone()) }
+        }
+        _ => failure_of(why),
     }
-    let reason = match status.code {
-        401 | 403 => RefusedWrite::NotAllowed,
-        400 | 413 | 422 => RefusedWrite::Invalid,
-        _ => return failure_of(Error::Api(status)),
-    };
-    Failure::Refused { reason, message: limited(status.message.clone()) }
 }
 
 /// The pod has ended since its watch told of it, or another one has its name: our own admission says so, and the watch will.
@@ -367,13 +376,11 @@ fn refused_write(reason: RefusedWrite, message: &str) -> Notice {
 }
 
 pub(crate) fn failure_of(why: Error) -> Failure {
-    match &why {
-        Error::Api(status) if matches!(status.code, 404 | 409) => Failure::Outdated,
-        why => {
-            tracing::debug!(%why, "a call failed");
-            Failure::Later(kind_of(why))
-        }
+    if FailureClass::of(&why).is_outdated() {
+        return Failure::Outdated;
     }
+    tracing::debug!(%why, "a call failed");
+    Failure::Later(kind_of(&why))
 }
 
 fn unreadable(object: Box<Unreadable>) -> Failure {

@@ -3,8 +3,8 @@
 use kube::{Api, Client};
 use usher_api::EvictionRequest;
 use usher_api::names::requester_of;
-use usher_client::requests::{AskError, Requests, new_request};
-pub use usher_client::requests::{Asked, Withdrawn};
+pub use usher_client::requests::{Requested as Asked, Withdrawn};
+use usher_client::requests::{Requests, WriteError, new_request};
 
 use crate::Error;
 use crate::arguments::Requester;
@@ -37,9 +37,9 @@ pub async fn ask(
     let PodTarget { namespace, name, uid } = pod;
     let wanted = sent(new_request(namespace, name, uid, &requester.finalizer, deadline))?;
     let requests = requests(client, namespace, dry_run);
-    let asked = requests.ask(uid, &requester.finalizer, &wanted, false, || true).await;
+    let asked = requests.create_or_join(uid, &requester.finalizer, &wanted, false, || true).await;
     asked.map_err(|why| match why {
-        AskError::OlderRequestRemains => Error::Refused(format!(
+        WriteError::OlderRequestRemains => Error::Refused(format!(
             "an earlier request for pod {name:?} is still being removed: try again in a moment, or see kubectl get er -n {namespace}"
         )),
         why => error(why, uid),
@@ -77,12 +77,12 @@ pub async fn withdraw(
     withdrawn.map_err(|why| error(why, request))
 }
 
-fn error(why: AskError<Error>, request: &str) -> Error {
+fn error(why: WriteError<Error>, request: &str) -> Error {
     match why {
-        AskError::OlderRequestRemains | AskError::Contended | AskError::NotWanted => {
+        WriteError::OlderRequestRemains | WriteError::Contended | WriteError::NotWanted => {
             Error::Refused(format!("others keep changing request {request:?}: try again in a moment"))
         }
-        AskError::Unread(why) => why,
-        AskError::Api(why) => why.into(),
+        WriteError::Unread(why) => why,
+        WriteError::Api(why) => why.into(),
     }
 }

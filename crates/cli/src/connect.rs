@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use usher_client::kubeconfig::why_unusable;
 
 use crate::arguments::Connection;
+use crate::kubeconfig::why_unusable;
 use crate::{Environment, Error};
 
 pub struct Connected {

@@ -27,6 +27,7 @@ mod explain;
 mod explain_deployment;
 mod explain_node;
 mod gateway;
+pub mod kubeconfig;
 mod live;
 mod maintenance;
 mod outlook;

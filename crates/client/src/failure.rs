@@ -1,7 +1,68 @@
-//! What may be told of a call of the API server that failed: the kind of failure, and the code.
+//! A call of the API server that failed: what is to be done about it, and what may be told of it, which is the kind of failure and the code.
 //!
-//! Never what the server sent. Its answer, or a parser's complaint about it, may quote an object that the reader of a log or of an
+//! What the server sent is never told. Its answer, or a parser's complaint about it, may quote an object that the reader of a log or of an
 //! admission answer must not see. Whoever looks for the cause has it at the level debug.
+
+/// A call that failed, told apart by what one can do about it. What an eviction met is told apart further: see [`crate::refusal`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureClass {
+    /// The server does not know who calls.
+    NotAuthenticated,
+    /// Whoever calls may not, or a policy or a quota denies it.
+    Forbidden,
+    /// It breaks a rule of the API.
+    Invalid,
+    TooLarge,
+    NotFound,
+    /// It is not what was read any more, or there is one already.
+    Conflict,
+    /// The server has too much to do.
+    Busy,
+    /// Something failed within the server: it may have been done all the same.
+    Server,
+    /// A code that nobody expects.
+    Unexpected,
+    /// There was no answer, or none that can be read: it may have been done all the same.
+    NoAnswer,
+}
+
+impl FailureClass {
+    pub fn of(why: &kube::Error) -> Self {
+        match why {
+            kube::Error::Api(status) => Self::of_code(status.code),
+            _ => Self::NoAnswer,
+        }
+    }
+
+    pub fn of_code(code: u16) -> Self {
+        match code {
+            401 => Self::NotAuthenticated,
+            403 => Self::Forbidden,
+            400 | 422 => Self::Invalid,
+            413 => Self::TooLarge,
+            404 => Self::NotFound,
+            409 => Self::Conflict,
+            429 => Self::Busy,
+            500.. => Self::Server,
+            _ => Self::Unexpected,
+        }
+    }
+
+    /// The server will not take it before somebody changes something: rights, a policy, or what is sent.
+    pub fn is_refused(self) -> bool {
+        matches!(self, Self::NotAuthenticated | Self::Forbidden | Self::Invalid | Self::TooLarge)
+    }
+
+    /// What was decided does not hold any more: somebody else was faster.
+    pub fn is_outdated(self) -> bool {
+        matches!(self, Self::NotFound | Self::Conflict)
+    }
+
+    /// It may have been done, although nobody said so.
+    pub fn may_be_done(self) -> bool {
+        matches!(self, Self::Server | Self::NoAnswer)
+    }
+}
 
 /// The kind of failure in a few words.
 pub fn kind_of(why: &kube::Error) -> String {
@@ -38,6 +99,34 @@ fn reason(text: &str) -> &str {
 mod tests {
     use super::*;
     use kube::core::Status;
+
+    #[test]
+    fn a_failure_is_told_apart_by_what_one_can_do_about_it() {
+        use FailureClass as Class;
+        for (code, class, is_refused, is_outdated, may_be_done) in [
+            (400, Class::Invalid, true, false, false),
+            (401, Class::NotAuthenticated, true, false, false),
+            (403, Class::Forbidden, true, false, false),
+            (404, Class::NotFound, false, true, false),
+            (405, Class::Unexpected, false, false, false),
+            (409, Class::Conflict, false, true, false),
+            (410, Class::Unexpected, false, false, false),
+            (413, Class::TooLarge, true, false, false),
+            (422, Class::Invalid, true, false, false),
+            (429, Class::Busy, false, false, false),
+            (500, Class::Server, false, false, true),
+            (503, Class::Server, false, false, true),
+            (504, Class::Server, false, false, true),
+        ] {
+            let status = Status { code, ..Status::failure("no", "") };
+            let found = Class::of(&kube::Error::Api(Box::new(status)));
+            assert_eq!(found, class, "{code}");
+            let found = (found.is_refused(), found.is_outdated(), found.may_be_done());
+            assert_eq!(found, (is_refused, is_outdated, may_be_done), "{code}");
+        }
+        let unanswered = Class::of(&kube::Error::Service("no".into()));
+        assert!(unanswered == Class::NoAnswer && unanswered.may_be_done() && !unanswered.is_refused());
+    }
 
     #[test]
     fn nothing_of_an_answer_is_told() {

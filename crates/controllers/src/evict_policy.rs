@@ -51,7 +51,7 @@ pub(crate) fn run_until<S: Future<Output = ()>>(
     ]);
     let events_of = Events::start(client.clone(), clock.clone());
     let controller = Controller {
-        apply: EvictPolicies::new(client, events_of, clock.clone(), options.interceptors_limit),
+        apply: EvictPolicies::new(client, events_of),
         observer,
         index: Index::new(options, interceptors),
         listed: Listed::out_of(events.len()),

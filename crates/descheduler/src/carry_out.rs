@@ -115,9 +115,9 @@ impl AskOutcome {
         }
     }
 
-    /// What it means that a call failed: with this code, or without an answer.
-    pub fn of_failure(code: Option<u16>) -> Self {
-        if code.is_some_and(|code| code < 500) { Self::Refused } else { Self::Unknown }
+    /// What it means that a call failed. Where nobody knows what came of it, the pod may have been asked all the same.
+    pub fn of_failure(may_be_done: bool) -> Self {
+        if may_be_done { Self::Unknown } else { Self::Refused }
     }
 }
 
@@ -241,8 +241,7 @@ mod tests {
 
     #[test]
     fn who_had_no_answer_may_have_been_asked() {
-        assert_eq!(AskOutcome::of_failure(Some(404)), AskOutcome::Refused);
-        assert_eq!(AskOutcome::of_failure(Some(503)), AskOutcome::Unknown);
-        assert_eq!(AskOutcome::of_failure(None), AskOutcome::Unknown);
+        assert_eq!(AskOutcome::of_failure(false), AskOutcome::Refused);
+        assert_eq!(AskOutcome::of_failure(true), AskOutcome::Unknown);
     }
 }

@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use usher_api::{AnnotationError, Interceptor, annotation_of, interceptors_of};
-use usher_client::retry::{ATTEMPTS, pause};
+use usher_client::retry::{Attempts, this_process};
 
 /// An interceptor class that can be used: a DNS subdomain of 54 characters at most, in a domain of your own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,7 +104,8 @@ impl InterceptorClass {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         let (key, value) = self.annotation(priority, role);
         let mut current = pod.clone();
-        for attempt in 0..ATTEMPTS {
+        let mut attempts = Attempts::of((this_process(), self.as_str(), &uid));
+        loop {
             self.on(current.annotations(), priority, role)?;
             if current.annotations().get(&key) == Some(&value) {
                 return Ok(current);
@@ -116,18 +117,19 @@ impl InterceptorClass {
             match pods.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(patched) => return Ok(patched),
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
-                Err(kube::Error::Api(status)) if status.is_not_found() => break,
+                Err(kube::Error::Api(status)) if status.is_not_found() => {
+                    return Err(RegistrationError::PodGone(name));
+                }
                 Err(other) => return Err(other.into()),
             }
+            let is_another = attempts.again().await;
             match pods.get_opt(&name).await? {
                 Some(found) if found.uid().as_ref() == Some(&uid) => current = found,
                 _ => return Err(RegistrationError::PodGone(name)),
             }
-            pause(self.as_str(), attempt).await;
-        }
-        match pods.get_opt(&name).await? {
-            Some(found) if found.uid().as_ref() == Some(&uid) => Err(RegistrationError::Contended(name)),
-            _ => Err(RegistrationError::PodGone(name)),
+            if !is_another {
+                return Err(RegistrationError::Contended(name));
+            }
         }
     }
 

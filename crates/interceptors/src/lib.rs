@@ -57,6 +57,25 @@
 //! # }
 //! ```
 //!
+//! # Without either
+//! [`client`] is the protocol by itself, and [`api`] has the types that it takes:
+//! ```no_run
+//! use usher_interceptors::api::EvictionRequest;
+//! use usher_interceptors::api::names::RequesterName;
+//! use usher_interceptors::client::{Evicted, EvictionOptions, Requests, evict, requests::new_request};
+//! # async fn by_hand(client: kube::Client, pod: &str, uid: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! let ours = RequesterName::new("maintenance.example.com")?.finalizer();
+//! let requests = Requests::new(kube::Api::<EvictionRequest>::namespaced(client.clone(), "shop"));
+//! // The request of a pod has the name of its UID.
+//! requests.create_or_join(uid, &ours, &new_request("shop", pod, uid, &ours, None), false, || true).await?;
+//! requests.withdraw(uid, &ours, |finalizer| finalizer == ours).await?;
+//! if let Evicted::Refused(why) = evict(client, "shop", pod, uid, EvictionOptions::default()).await? {
+//!     println!("the pod stays: {why}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Crashes
 //! All that is needed to go on is in the cluster. After a restart a handler is called again for every request whose turn is still
 //! ours, with what was reported so far in [`Turn::status`]. So a handler begins by looking at what is done already, and each of
@@ -82,6 +101,8 @@ pub use result::{Outcome, Progress, Update};
 pub use runner::{Handler, HandlerError, InterceptorRunner};
 pub use turn::{Turn, TurnError};
 pub use turn_state::Lost;
+/// The types of the API, and the names in it.
+pub use usher_api as api;
 pub use usher_api::report::ConditionStatus;
 pub use usher_api::{Refusal, RefusalReason};
 /// The protocol without a runner: eviction with its refusals told apart, requests, joining and withdrawing.

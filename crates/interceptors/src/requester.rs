@@ -12,9 +12,9 @@ use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{sleep, timeout};
 use usher_api::eviction_request::PROGRESS_DEADLINE_SECONDS_DEFAULT;
-use usher_api::names::{RequesterNameError, requester_finalizer};
+use usher_api::names::{RequesterName, RequesterNameError};
 use usher_api::{EvictionRequest, LocalPodReference};
-use usher_client::requests::{AskError, Requests, new_request};
+use usher_client::requests::{Requests, WriteError, new_request};
 
 use crate::result::{Outcome, OwnAsk, Progress, Update, WatchedObject, end_of_pod, own_ask};
 
@@ -62,7 +62,7 @@ impl Requester {
     /// # Errors
     /// The name is no DNS subdomain, or too long.
     pub fn new(client: Client, name: &str) -> Result<Self, RequestError> {
-        let finalizer = requester_finalizer(name)?.into();
+        let finalizer = RequesterName::new(name)?.finalizer().into();
         Ok(Self { client, finalizer, progress_deadline_seconds: PROGRESS_DEADLINE_SECONDS_DEFAULT })
     }
 
@@ -212,23 +212,24 @@ impl RequestHandle {
         let finalizer = &self.requester.finalizer;
         let wanted = new_request(&self.namespace, &self.pod.name, &self.pod.uid, finalizer, deadline);
         let is_wanted = || !*self.withdrawn.borrow();
-        let asked = self.protocol().ask(self.request_name(), finalizer, &wanted, exists, is_wanted).await;
+        let asked =
+            self.protocol().create_or_join(self.request_name(), finalizer, &wanted, exists, is_wanted).await;
         match asked {
-            Ok(_) | Err(AskError::NotWanted) => Ok(()),
+            Ok(_) | Err(WriteError::NotWanted) => Ok(()),
             Err(why) => Err(self.error(why)),
         }
     }
 
     fn protocol(&self) -> Requests<EvictionRequest, Infallible> {
-        Requests { api: self.requests(), read: Ok, field_manager: None, dry_run: false }
+        Requests::new(self.requests())
     }
 
-    fn error(&self, why: AskError<Infallible>) -> RequestError {
+    fn error(&self, why: WriteError<Infallible>) -> RequestError {
         match why {
-            AskError::OlderRequestRemains => RequestError::OlderRequestRemains(self.pod.name.clone()),
-            AskError::Contended | AskError::NotWanted => RequestError::Contended(self.pod.name.clone()),
-            AskError::Unread(never) => match never {},
-            AskError::Api(why) => RequestError::Api(why),
+            WriteError::OlderRequestRemains => RequestError::OlderRequestRemains(self.pod.name.clone()),
+            WriteError::Contended | WriteError::NotWanted => RequestError::Contended(self.pod.name.clone()),
+            WriteError::Unread(never) => match never {},
+            WriteError::Api(why) => RequestError::Api(why),
         }
     }
 

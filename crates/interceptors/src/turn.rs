@@ -8,7 +8,6 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::PatchParams;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
@@ -21,9 +20,11 @@ use crate::class::InterceptorClass;
 use crate::latest::Latest;
 use crate::turn_state::{Lost, PodState, TurnState, judge};
 use usher_api::report::{ConditionReport, ConditionStatus, Report, beat_interval, until_beat};
-use usher_client::Clock;
-use usher_client::requests::{Version, report as report_on};
-use usher_client::retry::{ATTEMPTS, pause};
+use usher_client::retry::{Attempts, this_process};
+use usher_client::{Clock, FailureClass, Version, Writer};
+
+/// How often a report is tried, for about 2 seconds: all other reports of the turn wait meanwhile.
+const REPORT_ATTEMPTS: u32 = 6;
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
@@ -314,7 +315,9 @@ impl Turn {
         let _one_at_a_time = self.held.writing.lock().await;
         let requests = self.requests();
         let name = &self.held.pod.uid;
-        for attempt in 0..ATTEMPTS {
+        let who = (this_process(), self.held.class.as_str(), name);
+        let mut attempts = Attempts::of(who).at_most(REPORT_ATTEMPTS);
+        loop {
             self.is_still_ours()?;
             let request = self.request();
             self.settle(Some(&request)).await?;
@@ -322,22 +325,24 @@ impl Turn {
             let version = request.resource_version().unwrap_or_default();
             let read_as = Version { uid: &self.held.uid, resource_version: &version };
             let status = report.patch(&status, self.now());
-            match report_on(&requests, name, read_as, status, &PatchParams::default()).await {
+            match Writer::default().report(&requests, name, read_as, status).await {
                 Ok(written) => {
                     self.held.latest.set(Arc::new(read(written)?));
                     return Ok(());
                 }
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {}
+                Err(why) if FailureClass::of(&why).is_outdated() => {}
                 Err(other) => return Err(other.into()),
             }
+            let is_another = attempts.again().await;
             let fresh = requests.get_opt(name).await?.map(read).transpose()?;
             self.settle(fresh.as_ref()).await?;
             if let Some(fresh) = fresh {
                 self.held.latest.set(Arc::new(fresh));
             }
-            pause(self.held.class.as_str(), attempt).await;
+            if !is_another {
+                return Err(TurnError::Contended(name.clone()));
+            }
         }
-        Err(TurnError::Contended(name.clone()))
     }
 
     /// Judges a version of the request to the end, asking for the pod where that decides.

@@ -9,12 +9,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams};
-use kube::core::PartialObjectMeta;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, ListParams};
 use kube::{Client, Error};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use usher_api::LocalPodReference;
@@ -22,8 +21,9 @@ use usher_api::evict_policy::{EvictPolicy, EvictWanted, policy_annotation};
 use usher_api::gateway::{Ask, CallerClass, GatewayMode, WayToAsk, requester_of_user};
 use usher_api::lenient::Lenient;
 use usher_api::names::GATEWAY_MODE_LABEL;
-use usher_client::requests::Version;
-use usher_client::{Asking, ReadRequest, kind_of};
+use usher_client::{
+    FailureClass, GatewayRequest, PodToMark, ReadRequest, Version, Writer, kind_of, mark_pod,
+};
 use usher_decide::admission::gateway::{
     Answer, CallerRight, Case, ClusterSetting, Effect, Judgement, Pass, PlainEviction, WriteFailure, judge,
     passes, retry_after_seconds,
@@ -416,13 +416,28 @@ async fn carry_out(client: &Client, asked: &PodToEvict<'_>, judged: &Judged) -> 
     let written = match &judged.judgement.effect {
         None => Ok(()),
         Some(Effect::Ask(way)) => write_ask(client, asked, judged, *way).await,
-        Some(Effect::MarkPod(mark)) => mark_pod(client, asked, &judged.uid, mark).await,
+        Some(Effect::MarkPod(mark)) => {
+            // Whatever else has changed of the pod: it was wanted gone, and is refused all the same.
+            let pod = PodToMark {
+                namespace: asked.namespace,
+                name: asked.name,
+                uid: &judged.uid,
+                resource_version: None,
+            };
+            mark_pod(client, FIELD_MANAGER, pod, Some(mark)).await
+        }
     };
-    written.map_err(|why| match &why {
-        Error::Api(status) if matches!(status.code, 404 | 409 | 429) || status.code >= 500 => {
+    // What was not answered is lasting here, unlike elsewhere: as nothing would come of a refusal, nobody is held up by it.
+    written.map_err(|why| match FailureClass::of(&why) {
+        FailureClass::NotFound | FailureClass::Conflict | FailureClass::Busy | FailureClass::Server => {
             WriteFailure::Passing
         }
-        _ => WriteFailure::Lasting(kind_of(&why)),
+        FailureClass::NotAuthenticated
+        | FailureClass::Forbidden
+        | FailureClass::Invalid
+        | FailureClass::TooLarge
+        | FailureClass::Unexpected
+        | FailureClass::NoAnswer => WriteFailure::Lasting(kind_of(&why)),
     })
 }
 
@@ -432,32 +447,19 @@ async fn write_ask(
     judged: &Judged,
     way: WayToAsk,
 ) -> Result<(), Error> {
-    let asking = Asking {
+    let ours = GatewayRequest {
         client,
-        field_manager: FIELD_MANAGER,
+        writer: Writer::named(FIELD_MANAGER),
         namespace: asked.namespace,
         pod: asked.name,
         uid: &judged.uid,
         requester: &requester_of_user(&asked.caller.username),
-        ask: judged.ask.clone(),
+        ask: &judged.ask,
     };
     let read = judged.request.as_ref().map(|known| ReadRequest {
+        name: &known.key.name,
         version: Version { uid: &known.uid, resource_version: &known.resource_version },
         finalizers: &known.finalizers,
     });
-    asking.write(way, read).await
-}
-
-/// Marks the pod, so that its workload takes over.
-async fn mark_pod(
-    client: &Client,
-    asked: &PodToEvict<'_>,
-    uid: &str,
-    mark: &EvictWanted,
-) -> Result<(), Error> {
-    let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(client.clone(), asked.namespace);
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let annotations: HashMap<&str, String> = mark.annotations().into_iter().collect();
-    let patch = json!({"metadata": {"uid": uid, "annotations": annotations}});
-    pods.patch(asked.name, &parameters, &Patch::Merge(patch)).await.map(drop)
+    ours.write(way, read).await
 }

@@ -16,9 +16,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use usher_api::EvictionRequestCancellationPolicy as Cancellation;
 use usher_api::evict_policy::{EvictPolicy, EvictWanted, TAINT_EVICTION_USER};
-use usher_api::gateway::{Ask, requester_of_user};
+use usher_api::gateway::{Ask, WayToAsk, requester_of_user};
 use usher_api::names::{RequesterName, requester_of};
 
+use crate::admission::gateway::way_to_ask;
 use crate::decision;
 use crate::eviction_request::is_nobodys;
 use crate::snapshot::{Pod, Request, Taint, driven_off_at};
@@ -70,13 +71,13 @@ pub enum Effect {
     Mark { pod: Arc<Pod>, wanted: Box<EvictWanted> },
     /// It is not, or not any more. Refused if the pod has changed since.
     Unmark { pod: Arc<Pod> },
-    /// Asks for it by a request, in the name of the taint eviction controller: makes one, joins it, or renews what was asked.
-    Ask { pod: Arc<Pod>, request: Option<Arc<Request>>, ask: Box<Ask> },
+    /// Asks for it by a request, in the name of the taint eviction controller.
+    Ask { pod: Arc<Pod>, way: WayToAsk, request: Option<Arc<Request>>, ask: Box<Ask> },
     /// Takes that back: only these finalizers stay.
     Withdraw { request: Arc<Request>, finalizers: Vec<String> },
-    /// The policy has fallen back: deletes it as the taint eviction controller would have. Refused if the pod has changed since, or an
-    /// interceptor is at work on it.
-    Delete { pod: Arc<Pod> },
+    /// The policy has fallen back: deletes it as the taint eviction controller would have. Refused if the pod or its request has changed
+    /// since: an interceptor may have begun with it.
+    Delete { pod: Arc<Pod>, request: Option<Arc<Request>> },
     /// Tells people, by an event on the pod.
     Tell { pod: Arc<Pod>, is_warning: bool, reason: &'static str, message: String },
 }
@@ -213,6 +214,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         let ask = Ask::new(TAINT_EVICTION_USER, whole_second(now), None);
         decision.effects.push(Effect::Ask {
             pod: pod.clone(),
+            way: way_to_ask(request.map(|request| &**request), taint_requester().as_str()),
             request: request.cloned(),
             ask: Box::new(ask),
         });
@@ -228,7 +230,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
             case.options.timeout.as_secs()
         );
         let (pod, is_warning) = (pod.clone(), true);
-        decision.effects.push(Effect::Delete { pod: pod.clone() });
+        decision.effects.push(Effect::Delete { pod: pod.clone(), request: request.cloned() });
         decision.effects.push(Effect::Tell { pod, is_warning, reason: "EvictPolicyFellBack", message });
     }
     let soon = [next, Some(until)].into_iter().flatten().filter(|at| *at > now && *at < Timestamp::MAX);
@@ -237,6 +239,6 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
 }
 
 /// Somebody answers for the pod, and has, or is about to have, the turn.
-pub fn is_at_work(request: &Request, limit: Option<SignedDuration>, now: Timestamp) -> bool {
+fn is_at_work(request: &Request, limit: Option<SignedDuration>, now: Timestamp) -> bool {
     request.requesters().next().is_some() && !is_nobodys(request, limit, now)
 }

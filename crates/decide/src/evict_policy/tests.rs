@@ -207,6 +207,13 @@ fn a_pod_with_interceptors_gets_the_request_and_the_mark_shows_it() {
         Scene { request: Some((requesters, status)), ..both.clone() }
     };
     let ours = taint_requester().as_str().to_owned();
+    let way = |scene: Scene, seconds: i64| match scene.decide(seconds).effects.first() {
+        Some(Effect::Ask { way, .. }) => Some(*way),
+        _ => None,
+    };
+    assert_eq!(way(both.clone(), 1), Some(WayToAsk::Create));
+    assert_eq!(way(asked(&["a.user.gateway"], at_work()), 1), Some(WayToAsk::Join));
+    assert_eq!(way(asked(&[&ours], at_work()), 100), Some(WayToAsk::Remember));
     assert_eq!(ours, "node-controller.kube-system.sa.gateway");
     assert_eq!(asked(&["a.user.gateway"], at_work()).does(1), ["ask"], "others have asked: it is joined");
     assert!(asked(&[&ours], at_work()).does(99).is_empty());
@@ -235,6 +242,9 @@ fn a_pod_is_not_deleted_while_an_interceptor_is_at_work() {
     assert!(with(at_work()).does(90).is_empty());
     assert_eq!(with(completed()).does(59), Vec::<&str>::new(), "its time is not over");
     assert_eq!(with(completed()).does(60), ["delete"], "a budget may be in the way of the eviction");
+    let deleted = with(completed()).decide(60).effects;
+    let Some(Effect::Delete { request: Some(request), .. }) = deleted.first() else { panic!("{deleted:?}") };
+    assert_eq!(&*request.uid, "r", "as long as its request is the one that was looked at");
     let none = Scene { interceptors: true, ..driven_off() };
     assert_eq!(none.does(600), ["ask"], "nobody is deleted past interceptors that were not asked");
     let mut index = none.index();

@@ -4,19 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use usher_api::EvictionRequestCancellationPolicy;
-use usher_api::names::{NODE_MAINTENANCE_FINALIZER, NODE_MAINTENANCE_REQUESTER};
+use usher_api::names::NODE_MAINTENANCE_REQUESTER;
 
 use super::decision::{Notice, PodEffect};
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::Unevictable;
 
-/// The finalizer by which all maintenances request evictions. They share it: it stays until no maintenance targets the
-/// pod any more.
-pub fn finalizer() -> String {
-    NODE_MAINTENANCE_FINALIZER.to_owned()
-}
-
-/// Whether node maintenance stands behind the request.
+/// Whether node maintenance stands behind the request. All maintenances share its finalizer: it stays until none targets the pod any more.
 pub fn is_requested(request: &Request) -> bool {
     request.requesters().any(|requester| requester == NODE_MAINTENANCE_REQUESTER)
 }
@@ -75,6 +69,7 @@ mod tests {
     use crate::snapshot::{PodOnWire, RequestOnWire};
     use crate::waiting_on::WaitingOn;
     use serde_json::json;
+    use usher_api::names::NODE_MAINTENANCE_FINALIZER;
 
     fn pod(phase: &str) -> Pod {
         let pod: PodOnWire = serde_json::from_value(json!({
@@ -99,7 +94,7 @@ mod tests {
     #[test]
     fn only_a_condition_that_is_true_says_why_nobody_ends_the_pod() {
         let blocked = |status: &str, reason: &str| {
-            let mut request = request(&[&finalizer()], false, "Allow");
+            let mut request = request(&[NODE_MAINTENANCE_FINALIZER], false, "Allow");
             let condition = json!({
                 "type": "EvictionBlocked", "status": status, "reason": reason, "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -153,21 +148,21 @@ mod tests {
 
     #[test]
     fn a_targeted_pod_is_requested_and_any_other_is_not() {
-        let ours = finalizer();
+        let ours = NODE_MAINTENANCE_FINALIZER;
         let other = "requester.evictionrequest.coordination.k8s.io/name_other.example.com";
-        let both = [ours.as_str(), other];
+        let both = [ours, other];
         let rows: [(&str, Option<Request>, bool, Option<PodEffect>); 11] = [
             ("Running", None, true, Some(PodEffect::Request)),
             ("Pending", None, true, Some(PodEffect::Request)),
             ("Succeeded", None, true, None),
             ("Running", None, false, None),
-            ("Running", Some(request(&[&ours], false, "Allow")), true, None),
+            ("Running", Some(request(&[ours], false, "Allow")), true, None),
             ("Running", Some(request(&[other], false, "Allow")), true, Some(PodEffect::Join)),
             ("Running", Some(request(&[other], true, "Allow")), true, None),
             ("Running", Some(request(&both, false, "Allow")), false, Some(PodEffect::Withdraw)),
-            ("Running", Some(request(&[&ours], false, "Forbid")), false, None),
+            ("Running", Some(request(&[ours], false, "Forbid")), false, None),
             ("Running", Some(request(&[other], false, "Allow")), false, None),
-            ("Failed", Some(request(&[&ours], false, "Allow")), false, None),
+            ("Failed", Some(request(&[ours], false, "Allow")), false, None),
         ];
         for (number, (phase, request, targeted, wanted)) in rows.into_iter().enumerate() {
             assert_eq!(decide(&pod(phase), request.as_ref(), targeted), wanted, "row {number}");

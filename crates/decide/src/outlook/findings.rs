@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use usher_api::names::NODE_MAINTENANCE_FINALIZER;
 use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::budgets::{Budget, Shelf, Uncounted};
 use super::workloads::{Opted, Surging};
 use super::{Finding, Pod, Workloads};
 use crate::eviction_request::{Case, Target, decide};
-use crate::maintenance::pods::finalizer;
 use crate::request_state::{RequestWait, several_budgets};
 use crate::snapshot::{self, Key, Request};
 use crate::waiting_on::WaitingOn;
@@ -315,7 +315,7 @@ fn obstacle(
     daemon_set: Option<Strategy>,
     now: Timestamp,
 ) -> Option<RequestWait> {
-    let request = Request::if_asked(pod, Arc::new([finalizer()]), [].into(), now);
+    let request = Request::if_asked(pod, Arc::new([NODE_MAINTENANCE_FINALIZER.to_owned()]), [].into(), now);
     let budgets: Vec<&snapshot::Budget> = budgets.iter().map(|budget| &budget.budget).collect();
     let mut has_room = budgets.iter().all(|budget| budget.allowed > 0);
     let case = Case {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use usher_api::lenient::Lenient;
 use usher_api::names::{NODE_AGENT_BOOT_ANNOTATION, NODE_AGENT_CAUSE_ANNOTATION};
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
-use usher_apply::{Clock, Events, Interceptions, kind_of};
+use usher_apply::{Clock, Events, FailureClass, Interceptions, kind_of};
 use usher_decide::interceptors::Effect;
 use usher_decide::snapshot::{Node, NodeOnWire, NodePhase, Owner, Pod, PodOnWire};
 
@@ -311,7 +311,7 @@ impl Shutdown {
             let why = match tokio::time::timeout(ANSWER_WITHIN, self.notify(&new)).await {
                 Ok(Ok(Some(noticed))) => return Ok(noticed),
                 Ok(Ok(None)) => return Err(NoNotice::NoNode(self.options.node.clone())),
-                Ok(Err(kube::Error::Api(status))) if [401, 403, 422].contains(&status.code) => {
+                Ok(Err(kube::Error::Api(status))) if FailureClass::of_code(status.code).is_refused() => {
                     return Err(NoNotice::Refused(status.message));
                 }
                 Ok(Err(why)) => why.to_string(),

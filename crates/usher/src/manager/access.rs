@@ -7,7 +7,7 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::limit::RateLimitLayer;
-use usher_apply::kubeconfig::why_unusable;
+use usher_cli::kubeconfig::why_unusable;
 
 #[derive(clap::Args)]
 #[group(skip)]
