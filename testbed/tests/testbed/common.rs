@@ -1,7 +1,5 @@
 //! What the tests of the testbed share.
 
-#![allow(dead_code, reason = "each test program uses its own part")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
