@@ -78,14 +78,8 @@ fuzz: toolchain ## SECONDS=60 of fuzzing: reviews, watch events, annotations, dr
 
 bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, eviction requests, planning, descheduling beside the Go descheduler
 	$(CARGO) run --locked -p usher-testbed -- build
-	$(CARGO) bench --locked -p usher-tests --bench store
-	$(CARGO) bench --locked -p usher-tests --bench life
-	$(CARGO) bench --locked -p usher-tests --bench seeds
-	$(CARGO) bench --locked -p usher-tests --bench requests
-	$(CARGO) bench --locked -p usher-tests --bench drain
-	$(CARGO) bench --locked -p usher-tests --bench gateway
+	$(CARGO) bench --locked -p usher-tests --bench figures
 	$(CARGO) bench --locked -p usher-controllers --bench maintenance
-	$(CARGO) bench --locked -p usher-tests --bench descheduler
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again, and the Go descheduler for its decisions
 	USHER_RECORD=1 $(CARGO) test --locked --workspace --test embedded the_recordings
