@@ -1,5 +1,7 @@
 //! What the tests of the testbed share.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
