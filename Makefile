@@ -1,8 +1,9 @@
 # Thin: each target is one or two commands. `make help` lists them.
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
+TARGET = $(or $(CARGO_TARGET_DIR),target)
 # As the tests built it: `cargo run -p` would compile its dependencies again, with other features.
-TESTBED = $(or $(CARGO_TARGET_DIR),target)/debug/testbed
+TESTBED = $(TARGET)/debug/testbed
 # Seeds of each kind that `make seeds` runs.
 SEEDS ?= 200
 # How long `make fuzz` takes, all targets together.
@@ -15,13 +16,14 @@ DENY = 0.19.0
 ifeq ($(RUSTC_WORKSPACE_WRAPPER),clippy-driver)
 # As in .ci/run: clippy's driver compiles what the tests run and lints it on the way, so nothing is compiled for lints alone.
 LINT = $(CARGO) test --locked --workspace --no-run && $(CARGO) test --locked --workspace --no-run --benches && $(CARGO) build --locked --workspace --bins
-LINT_OF_IMAGE = $(CARGO) build --locked --workspace --no-default-features --bin usher
+# The binary that clusters get is kept where .ci/run wants it, before that of the tests takes its place.
+LINT_OF_IMAGE = $(CARGO) build --locked --workspace --no-default-features --bin usher && { [ -z "$(USHER_IMAGE_BINARY)" ] || cp $(TARGET)/debug/usher "$(USHER_IMAGE_BINARY)"; }
 else
 LINT = $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 LINT_OF_IMAGE = $(CARGO) clippy --locked --workspace --no-default-features --bin usher -- -D warnings
 endif
 
-.PHONY: help demo test test-fast installed seeds soak attacks check install-deny deny fuzz bench record image
+.PHONY: help demo test test-fast installed seeds soak attacks check check-crates install-deny deny fuzz bench record image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,8 +65,11 @@ check: toolchain ## format, lints, generated files, dependency direction; licenc
 	$(LINT)
 	hack/check-generated
 	hack/check-dependencies
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked --workspace check --hide-inclusion-graph bans licenses sources; \
+	@if command -v cargo-deny >/dev/null; then $(MAKE) check-crates; \
 	else echo "!! check: licences, bans and sources of crates are not checked, cargo-deny is missing; 'make install-deny' installs it"; fi
+
+check-crates: ## licences, bans and sources of the crates we depend on, without the network
+	$(CARGO) deny --log-level error --locked --workspace check --hide-inclusion-graph bans licenses sources
 
 install-deny: toolchain ## cargo-deny, which `make check` and `make deny` use; unoptimised, as it runs for seconds and compiles for minutes
 	$(CARGO) install --locked --debug cargo-deny --version $(DENY)
@@ -78,14 +83,8 @@ fuzz: toolchain ## SECONDS=60 of fuzzing: reviews, watch events, annotations, dr
 
 bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, eviction requests, planning, descheduling beside the Go descheduler
 	$(CARGO) run --locked -p usher-testbed -- build
-	$(CARGO) bench --locked -p usher-tests --bench store
-	$(CARGO) bench --locked -p usher-tests --bench life
-	$(CARGO) bench --locked -p usher-tests --bench seeds
-	$(CARGO) bench --locked -p usher-tests --bench requests
-	$(CARGO) bench --locked -p usher-tests --bench drain
-	$(CARGO) bench --locked -p usher-tests --bench gateway
+	$(CARGO) bench --locked -p usher-tests --bench figures
 	$(CARGO) bench --locked -p usher-controllers --bench maintenance
-	$(CARGO) bench --locked -p usher-tests --bench descheduler
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again, and the Go descheduler for its decisions
 	USHER_RECORD=1 $(CARGO) test --locked --workspace --test embedded the_recordings

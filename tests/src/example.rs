@@ -1,33 +1,31 @@
 //! Examples of the workspace as processes.
 
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-use tokio::process::Command;
+use anyhow::{Context as _, Result, bail};
 
-/// An example as the tests of the whole workspace build it, and its path. `cargo build --example` would compile most dependencies once more.
+const HOW: &str = "'cargo test --workspace --no-run' builds it";
+
+/// The path of an example as the tests of the whole workspace build it, beside this test.
 ///
 /// # Errors
-/// It does not build.
-pub async fn built(name: &str) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["test", "--locked", "--workspace", "--no-run", "--message-format=json"]);
-    // What cargo tells a test of its own package would have crates built again that read it, such as ring, and again after that.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(&name);
+/// It is not built, or older than what it is made of.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    // In `deps`.
+    let folder = test.parent().and_then(Path::parent).context("no folder of examples")?.join("examples");
+    let example = folder.join(name);
+    let missing = || format!("the example {name} is not built: {HOW}");
+    let of_example = fs::metadata(&example).with_context(missing)?.modified()?;
+    // As for make: what it is, a colon, and what it is made of.
+    let list = fs::read_to_string(folder.join(format!("{name}.d"))).with_context(missing)?;
+    let sources = list.split_once(": ").context("cargo does not say what the example is made of")?.1;
+    for source in sources.replace("\\ ", "\0").split_whitespace() {
+        let source = PathBuf::from(source.replace('\0', " "));
+        if fs::metadata(&source).and_then(|it| it.modified()).is_ok_and(|changed| changed > of_example) {
+            bail!("the example {name} is older than {}: {HOW}", source.display());
         }
     }
-    let output = command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit()).output().await?;
-    ensure!(output.status.success(), "the example {name} does not build");
-    let output = String::from_utf8(output.stdout)?;
-    let messages = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut of_example = messages
-        .filter(|message| message["target"]["name"] == name && message["target"]["kind"][0] == "example");
-    let path = of_example.find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    path.context("cargo does not say where the example is")
+    Ok(example)
 }

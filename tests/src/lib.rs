@@ -28,6 +28,7 @@ pub mod request_hours;
 pub mod requests;
 pub mod rights;
 pub mod scenario;
+pub mod second_tries;
 pub mod seeds;
 pub mod typed;
 pub mod upheaval;

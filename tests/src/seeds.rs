@@ -128,7 +128,7 @@ where
         None => (module, test.to_owned()),
     };
     let replay =
-        format!("USHER_SEED={seed} cargo test -p usher-tests --test {target} {test} -- --exact --nocapture");
+        format!("USHER_SEED={seed} cargo test --workspace --test {target} {test} -- --exact --nocapture");
     Err(Failure { seed, why, trace, replay })
 }
 

@@ -56,6 +56,8 @@ pub enum Controllers {
     Gateway,
     /// The same, and workloads take over pods of the evict policy ControllerTakeOver.
     EvictPolicy,
+    /// The same, and workloads have longer for that than any test takes.
+    PatientEvictPolicy,
 }
 
 impl Controllers {
@@ -64,25 +66,31 @@ impl Controllers {
         match self {
             Self::Requests => &[],
             Self::RequestsAndMaintenances => &WITHOUT_SURGES,
-            Self::All | Self::Gateway | Self::EvictPolicy => &BundledInterceptor::ALL,
+            Self::All | Self::Gateway | Self::EvictPolicy | Self::PatientEvictPolicy => {
+                &BundledInterceptor::ALL
+            }
         }
     }
 
     /// What becomes of plain evictions.
     fn gateway(self) -> GatewayMode {
         match self {
-            Self::Gateway | Self::EvictPolicy => GatewayMode::Request,
+            Self::Gateway | Self::EvictPolicy | Self::PatientEvictPolicy => GatewayMode::Request,
             Self::Requests | Self::RequestsAndMaintenances | Self::All => GatewayMode::Off,
+        }
+    }
+
+    /// So long workloads have to take over, where they do.
+    fn evict_timeout(self) -> Option<SignedDuration> {
+        match self {
+            Self::EvictPolicy => Some(EVICT_TIMEOUT),
+            Self::PatientEvictPolicy => Some(SignedDuration::from_hours(1)),
+            Self::Requests | Self::RequestsAndMaintenances | Self::All | Self::Gateway => None,
         }
     }
 
     fn gateway_options(self) -> GatewayOptions {
         GatewayOptions { evict_timeout: self.evict_timeout(), ..GatewayOptions::in_mode(self.gateway()) }
-    }
-
-    /// So long workloads have to take over, where they may.
-    fn evict_timeout(self) -> Option<SignedDuration> {
-        (self == Self::EvictPolicy).then_some(EVICT_TIMEOUT)
     }
 }
 
@@ -309,7 +317,7 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     for (path, configuration) in inside {
         created(reached, &path, &configuration).await?;
     }
-    for policy in manifests::objects(EVICT_POLICIES)?.iter().filter(|_| which == Controllers::EvictPolicy) {
+    for policy in manifests::objects(EVICT_POLICIES)?.iter().filter(|_| which.evict_timeout().is_some()) {
         let is_binding = policy["kind"] == "ValidatingAdmissionPolicyBinding";
         let kind =
             if is_binding { "validatingadmissionpolicybindings" } else { "validatingadmissionpolicies" };
@@ -367,9 +375,9 @@ async fn as_the_manager(which: Controllers, plane: &TestCluster) -> Result<kube:
     let kubectl = Kubectl::new(plane).await?;
     let deploy = crds::folder().with_file_name("");
     let of_interceptors = manifests::of_workloads(&["-role.yaml", "-limits.yaml"])?;
-    let of_evict_policy: &[&str] = match which {
-        Controllers::EvictPolicy => &["evict-policy/role.yaml", "evict-policy/policies.yaml"],
-        _ => &[],
+    let of_evict_policy: &[&str] = match which.evict_timeout() {
+        Some(_) => &["evict-policy/role.yaml", "evict-policy/policies.yaml"],
+        None => &[],
     };
     for file in [
         "base/namespace.yaml",

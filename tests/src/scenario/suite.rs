@@ -6,7 +6,7 @@
 use super::beside::Controllers;
 use super::recorded::{self, Recorded};
 use super::{ClusterUnderTest, Failure, Report, Scenario, beside, load, run, select};
-use crate::TestCluster;
+use crate::{TestCluster, second_tries};
 use anyhow::{Result, ensure};
 use cluster_simulator as life;
 use embedded_apiserver::clock::TokioClock;
@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Newer API servers have a kind of the same name in another group.
@@ -27,8 +26,6 @@ const RECORD: &str = "USHER_RECORD";
 const SIDE_BY_SIDE: usize = 8;
 /// One in so many of all suites may be tried a second time on the real cluster.
 const SECOND_TRY_IN: usize = 50;
-/// So many of whichever suite were, in this run of the tests.
-static TRIED_AGAIN: AtomicUsize = AtomicUsize::new(0);
 
 /// The scenarios of a folder, in folders by topic.
 #[derive(Debug, Clone, Copy)]
@@ -102,8 +99,7 @@ impl Suite {
         let recordings = self.recordings(&scenarios)?;
         let judge = |(scenario, run): &Run<'_>| judged(scenario, run, (!record).then_some(&recordings));
         let failed: Vec<String> = runs.iter().filter_map(judge).collect();
-        let tried_again = TRIED_AGAIN.fetch_add(failed.len(), Ordering::AcqRel) + failed.len();
-        second_tries_are_few(&failed, tried_again, of_all_suites()?)?;
+        second_tries_are_few(&failed, second_tries::tell(&failed)?, of_all_suites()?)?;
         for one in &mut runs {
             if let Some(why) = judge(one) {
                 say(&again(one.0, &why));
@@ -220,7 +216,7 @@ fn second_tries_are_few(failed: &[String], tried_again: usize, of: usize) -> Res
     let allowed = of / SECOND_TRY_IN;
     ensure!(
         tried_again <= allowed,
-        "{tried_again} of {of} scenarios failed on the real cluster, and {allowed} at most are tried again\n{}",
+        "{tried_again} of {of} scenarios failed on the real cluster, with other tests that were tried again, and {allowed} at most are\n{}",
         failed.join("\n")
     );
     Ok(())

@@ -210,6 +210,9 @@ async fn a_dry_run_knows_whether_the_interceptor_of_daemon_sets_is_switched_off(
 /// What a real API server sends is read as well: nodes, pods and budgets that no controller has looked at.
 #[tokio::test]
 async fn a_dry_run_and_an_explanation_on_a_real_api_server() {
+    if usher_testbed::skip_real("a dry run and an explanation on a real API server") {
+        return;
+    }
     let cluster = TestCluster::real().await.unwrap();
     let client = cluster.client("admin").unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

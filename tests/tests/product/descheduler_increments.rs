@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use usher_descheduler::{Cluster, Differences, InProgress, Plan, Planner, Policy, Proposal, Reason};
 use usher_tests::descheduling::{Snapshot, Subject, fixed_now};
+use usher_tests::seeds;
 
 /// Snapshots of each plugin, and of several together; `USHER_SEEDS` says otherwise.
 const SEEDS: u64 = 12;
@@ -123,9 +124,9 @@ fn goes_on(subject: Subject, seed: u64) {
 
 #[test]
 fn a_cycle_that_goes_on_plans_as_one_that_begins() {
-    let seeds = std::env::var("USHER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    let wanted = seeds::wanted(SEEDS).unwrap();
     for subject in Subject::all() {
-        for seed in 1..=seeds {
+        for seed in wanted.clone() {
             goes_on(subject, seed);
         }
     }

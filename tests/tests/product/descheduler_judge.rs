@@ -14,6 +14,7 @@ use usher_tests::descheduling::judge::{Asking, Judge};
 use usher_tests::descheduling::recordings::{self, Recording};
 use usher_tests::descheduling::verdict::Verdict;
 use usher_tests::descheduling::{Snapshot, Subject, fixed_now};
+use usher_tests::seeds;
 
 /// Snapshots of each plugin, and of several together.
 const SEEDS: u64 = 260;
@@ -141,18 +142,16 @@ fn ours_decides_as_the_go_descheduler_does_and_better_where_that_is_listed() {
 }
 
 /// Building the Go descheduler takes minutes, so that this is only done where `USHER_JUDGE=1` asks for it: about a few recorded snapshots,
-/// or with `USHER_SEEDS=500` about so many of each subject that nobody has asked about before.
+/// or with `USHER_SEEDS=261-760` about those, which nobody has asked about before.
 #[test]
 fn the_go_descheduler_still_says_what_it_said() {
     if !std::env::var("USHER_JUDGE").is_ok_and(|value| value == "1") {
         say("not asked: the Go descheduler, as USHER_JUDGE=1 is not set");
         return;
     }
-    let more: Option<u64> = std::env::var("USHER_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let seeds: Vec<u64> = match more {
-        Some(more) => (SEEDS + 1..=SEEDS + more).collect(),
-        None => (1..=SEEDS).step_by(50).collect(),
-    };
+    let wanted = seeds::wanted(SEEDS).unwrap();
+    let step = if std::env::var_os("USHER_SEEDS").is_some() { 1 } else { 50 };
+    let seeds: Vec<u64> = wanted.step_by(step).collect();
     drop(Judge::start().unwrap());
     let wrong: Vec<String> = each_subject(|subject| {
         let mut judge = Judge::start().unwrap();

@@ -8,7 +8,7 @@
 )]
 
 use super::gateway_kubectl::{deployment, deployments_available, node};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use usher_tests::scenario::beside::{self, Controllers};
 
 /// So often client-go sends what is answered with Retry-After, before it shows the answer.
 const TRIES_OF_CLIENT_GO: usize = 11;
+const EVICT_POLICY: &str = "evictionrequest.coordination.k8s.io/evict-policy";
 
 /// A node with a Deployment of one replica and a pod that its workload takes over, which nobody does; and another that takes pods.
 async fn fill(plane: &TestCluster) {
@@ -28,7 +29,7 @@ async fn fill(plane: &TestCluster) {
     let object = deployment("web", "from");
     plane.created("/apis/apps/v1/namespaces/default/deployments", &object).await.unwrap();
     let taken = json!({
-        "metadata": {"name": "taken", "annotations": {"evictionrequest.coordination.k8s.io/evict-policy": "ControllerTakeOver"}},
+        "metadata": {"name": "taken", "annotations": {EVICT_POLICY: "ControllerTakeOver"}},
         "spec": {"nodeName": "from", "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "i"}]},
     });
     plane.created("/api/v1/namespaces/default/pods", &taken).await.unwrap();
@@ -75,6 +76,20 @@ async fn drained(plane: &TestCluster, program: &Path, drainer: &str) -> String {
     told.into_owned()
 }
 
+/// The event by which Karpenter tells that a drain waits: once client-go gives up repeating an eviction.
+async fn told_by_karpenter(plane: &TestCluster) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let events = plane.get("/api/v1/namespaces/default/events").await.unwrap();
+        let mut events = events.body["items"].as_array().unwrap().iter();
+        if let Some(failed) = events.find(|it| it["reason"] == "FailedDraining") {
+            return failed.clone();
+        }
+        assert!(Instant::now() < deadline, "Karpenter does not tell that the drain waits");
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
 /// How often the drainer was told to come back with the pods whose names begin so.
 fn refusals(told: &str, pod: &str) -> usize {
     told.lines().filter(|line| line.contains(&format!("evicts {pod}")) && line.contains(": 429")).count()
@@ -88,21 +103,23 @@ async fn karpenters_eviction_queue_drains_through_the_gateway_on_the_real_cluste
     let program = usher_testbed::drainers_path().await.unwrap();
     let plane = TestCluster::real_living().await.unwrap();
     let reached = ClusterUnderTest::of(&plane).unwrap();
-    let _usher = beside::real(Controllers::EvictPolicy, &plane, &reached).await.unwrap();
+    let _usher = beside::real(Controllers::PatientEvictPolicy, &plane, &reached).await.unwrap();
     fill(&plane).await;
-    let told = drained(&plane, &program, "karpenter").await;
+    let waits = async {
+        let failed = told_by_karpenter(&plane).await;
+        // Nobody takes the pod over any more, and its next eviction passes.
+        let no_policy = json!({"metadata": {"annotations": {EVICT_POLICY: null}}});
+        plane
+            .merge_patch("/api/v1/namespaces/default/pods/taken", &no_policy)
+            .await
+            .unwrap()
+            .accepted()
+            .unwrap();
+        failed
+    };
+    let (told, failed) = tokio::join!(drained(&plane, &program, "karpenter"), waits);
     assert!(refusals(&told, "web") >= 1, "{told}");
-    let tries = refusals(&told, "taken");
-    assert!(tries > 1, "{told}");
-    if tries <= TRIES_OF_CLIENT_GO {
-        eprintln!(
-            "!! a slow machine: client-go was still repeating when the pod went, what Karpenter tells is not looked at"
-        );
-        return;
-    }
-    let events = plane.get("/api/v1/namespaces/default/events").await.unwrap();
-    let failed = events.body["items"].as_array().unwrap().iter().find(|it| it["reason"] == "FailedDraining");
-    let failed = failed.expect("Karpenter tells that the drain waits");
+    assert!(refusals(&told, "taken") >= TRIES_OF_CLIENT_GO, "{told}");
     assert_eq!(failed["involvedObject"]["name"], "from");
     assert_eq!(failed["message"], "Failed to drain node, evicting pod violates a PDB (Pod=default/taken)");
 }

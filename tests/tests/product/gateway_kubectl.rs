@@ -45,14 +45,22 @@ pub(crate) async fn deployments_available(cluster: &TestCluster) -> usize {
     all.iter().filter(|it| it["status"]["availableReplicas"].as_i64().unwrap_or(0) >= 1).count()
 }
 
+/// On one control plane, one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_kubectl_drain_of_twenty_nodes_on_the_real_cluster_ends_by_itself_without_an_outage() {
-    if usher_testbed::skip_real("kubectl drain through the gateway") {
+async fn kubectl_meets_the_gateway_on_the_real_cluster() {
+    if usher_testbed::skip_real("kubectl drain through the gateway, and what it prints of the answer") {
         return;
     }
     let plane = TestCluster::real_living().await.unwrap();
     let reached = ClusterUnderTest::of(&plane).unwrap();
     let _usher = beside::real(Controllers::Gateway, &plane, &reached).await.unwrap();
+    kubectl_shows_whose_turn_it_is_on_the_real_cluster(&plane).await;
+    a_plain_kubectl_drain_of_twenty_nodes_on_the_real_cluster_ends_by_itself_without_an_outage(&plane).await;
+}
+
+async fn a_plain_kubectl_drain_of_twenty_nodes_on_the_real_cluster_ends_by_itself_without_an_outage(
+    plane: &TestCluster,
+) {
     let names: Vec<String> = (0..DRAINED).map(|number| format!("drained-{number}")).collect();
     for name in &names {
         plane.created("/api/v1/nodes", &node(name)).await.unwrap();
@@ -62,20 +70,20 @@ async fn a_plain_kubectl_drain_of_twenty_nodes_on_the_real_cluster_ends_by_itsel
         plane.created("/apis/apps/v1/namespaces/default/deployments", &object).await.unwrap();
     }
     let deadline = Instant::now() + Duration::from_secs(60);
-    while deployments_available(&plane).await < DRAINED {
+    while deployments_available(plane).await < DRAINED {
         assert!(Instant::now() < deadline, "the Deployments never start");
         sleep(Duration::from_millis(200)).await;
     }
     for number in 0..OTHERS {
         plane.created("/api/v1/nodes", &node(&format!("other-{number}"))).await.unwrap();
     }
-    let kubectl = Kubectl::new(&plane).await.unwrap();
+    let kubectl = Kubectl::new(plane).await.unwrap();
     kubectl.ok("wait --for=condition=Ready node --all --timeout=60s").await.unwrap();
 
     let (ended, fewest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(DRAINED)));
     let watched = async {
         while !ended.load(Ordering::SeqCst) {
-            fewest.fetch_min(deployments_available(&plane).await, Ordering::SeqCst);
+            fewest.fetch_min(deployments_available(plane).await, Ordering::SeqCst);
             sleep(Duration::from_millis(100)).await;
         }
     };
@@ -101,21 +109,14 @@ async fn a_plain_kubectl_drain_of_twenty_nodes_on_the_real_cluster_ends_by_itsel
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_shows_whose_turn_it_is_on_the_real_cluster() {
-    if usher_testbed::skip_real("what kubectl prints of the gateway's answer") {
-        return;
-    }
-    let plane = TestCluster::real_living().await.unwrap();
-    let reached = ClusterUnderTest::of(&plane).unwrap();
-    let _usher = beside::real(Controllers::Gateway, &plane, &reached).await.unwrap();
+async fn kubectl_shows_whose_turn_it_is_on_the_real_cluster(plane: &TestCluster) {
     plane.created("/api/v1/nodes", &node("n1")).await.unwrap();
     let pod = json!({
         "metadata": {"name": "p", "annotations": {"interceptor.evictionrequest.coordination.k8s.io/priority_a.example.com": "1"}},
         "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
     });
     plane.created("/api/v1/namespaces/default/pods", &pod).await.unwrap();
-    let kubectl = Kubectl::new(&plane).await.unwrap();
+    let kubectl = Kubectl::new(plane).await.unwrap();
     kubectl.ok("wait --for=condition=Ready pod/p --timeout=60s").await.unwrap();
     let started = Instant::now();
     let printed = kubectl.run("drain n1 --force --timeout=25s").await.unwrap();
@@ -126,6 +127,8 @@ async fn kubectl_shows_whose_turn_it_is_on_the_real_cluster() {
         "Eviction triggered evacuation of pod default/p: interceptor a.example.com has its turn, asked since";
     assert!(printed.err.contains(said), "{printed:?}");
     assert_eq!(plane.get("/api/v1/namespaces/default/pods/p").await.unwrap().body["metadata"]["name"], "p");
+    kubectl.ok("delete pod p --force").await.unwrap();
+    kubectl.ok("delete node n1").await.unwrap();
 }
 
 /// Versions that are two and four releases older, each on a node of its own.

@@ -13,7 +13,6 @@ mod descheduler_increments;
 mod descheduler_judge;
 mod descheduler_policies;
 mod eviction_requests;
-mod fuzz_corpus;
 mod gateway_drainers;
 mod gateway_kubectl;
 mod gateway_outages;

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::Method;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use usher_api::PodType;
 use usher_api::names::{SURGE_ANNOTATION, SURGE_LABEL};
@@ -32,8 +34,6 @@ const DATABASE: &str = "database";
 /// Has the roles of the strict choice for all names.
 const OPERATOR: &str = "operator";
 
-const PODS: &str = "/api/v1/namespaces/shop/pods";
-const REQUESTS: &str = "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/shop/evictionrequests";
 const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -41,40 +41,50 @@ fn requester(name: &str) -> String {
     format!("requester.evictionrequest.coordination.k8s.io/name_{name}")
 }
 
-struct Scene {
+/// A cluster with the definitions and roles of Usher, which several tests use one after the other.
+struct Server {
     cluster: TestCluster,
+    /// The files of policies and choices that are installed.
+    installed: Mutex<Vec<String>>,
+    /// How many tests have used it.
+    used: AtomicUsize,
 }
 
-impl Scene {
-    async fn new(cluster: TestCluster, policies: &[&str]) -> Self {
+impl Server {
+    async fn new(cluster: TestCluster) -> Self {
         crds::install(&cluster).await.unwrap();
-        for namespace in ["shop", "other", "usher-system"] {
+        for namespace in ["other", "usher-system"] {
             cluster.created("/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await.unwrap();
         }
-        let account = json!({"metadata": {"name": "default"}});
-        cluster.created("/api/v1/namespaces/shop/serviceaccounts", &account).await.unwrap();
         let roles =
             ["base/cluster-role.yaml", "base/role.yaml", "base/certificates-role.yaml", "strict/roles.yaml"];
         manifests::install(&cluster, &roles).await.unwrap();
-        manifests::install(&cluster, policies).await.unwrap();
-        let scene = Self { cluster };
+        let server = Self { cluster, installed: Mutex::default(), used: AtomicUsize::new(0) };
         let writer = json!([
             {"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["evictionrequests", "evictionrequests/status"], "verbs": ["*"]},
             {"apiGroups": ["nodemaintenance.k8s.io"], "resources": ["nodemaintenances", "nodemaintenances/status"], "verbs": ["*"]},
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "delete"]},
         ]);
-        scene.role("writer", &writer).await;
+        server.role("writer", &writer).await;
         let one = |resource: &str, verb: &str, name: &str| json!([{"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": [resource], "verbs": [verb], "resourceNames": [name]}]);
-        scene.role("use-a", &one("requesters", "use", "a.example.com")).await;
-        scene.role("intercept-db", &one("interceptorclasses", "intercept", "db.example.com")).await;
+        server.role("use-a", &one("requesters", "use", "a.example.com")).await;
+        server.role("intercept-db", &one("interceptorclasses", "intercept", "db.example.com")).await;
         for user in [TENANT, ALICE, DATABASE, OPERATOR] {
-            scene.bind(None, "writer", user).await;
+            server.bind(None, "writer", user).await;
         }
-        scene.bind(Some("shop"), "use-a", ALICE).await;
-        scene.bind(Some("shop"), "intercept-db", DATABASE).await;
-        scene.bind(None, "usher-requester", OPERATOR).await;
-        scene.bind(None, "usher-interceptor", OPERATOR).await;
-        scene
+        server.bind(None, "usher-requester", OPERATOR).await;
+        server.bind(None, "usher-interceptor", OPERATOR).await;
+        server
+    }
+
+    /// Installs what is not there yet.
+    async fn install(&self, files: &[&str]) {
+        for file in files {
+            if !self.installed.lock().iter().any(|there| there == file) {
+                manifests::install(&self.cluster, &[file]).await.unwrap();
+                self.installed.lock().push((*file).to_owned());
+            }
+        }
     }
 
     async fn role(&self, name: &str, rules: &Value) {
@@ -91,6 +101,43 @@ impl Scene {
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
         });
         manifests::create(&self.cluster, &binding).await.unwrap();
+    }
+}
+
+/// A test's own namespace on a server.
+struct Scene<'a> {
+    server: &'a Server,
+    cluster: &'a TestCluster,
+    namespace: String,
+    pods: String,
+    requests: String,
+}
+
+impl<'a> Scene<'a> {
+    /// With these files and no others.
+    async fn new(server: &'a Server, files: &[&str]) -> Self {
+        let beside: Vec<String> =
+            server.installed.lock().iter().filter(|it| !files.contains(&it.as_str())).cloned().collect();
+        assert!(beside.is_empty(), "{beside:?} are installed, and the test is of {files:?} alone");
+        server.install(files).await;
+        let namespace = format!("shop-{}", server.used.fetch_add(1, Ordering::AcqRel));
+        let cluster = &server.cluster;
+        cluster.created("/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await.unwrap();
+        let account = json!({"metadata": {"name": "default"}});
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        cluster.created(&accounts, &account).await.unwrap();
+        server.bind(Some(&namespace), "use-a", ALICE).await;
+        server.bind(Some(&namespace), "intercept-db", DATABASE).await;
+        let pods = format!("/api/v1/namespaces/{namespace}/pods");
+        let requests = format!(
+            "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/{namespace}/evictionrequests"
+        );
+        Self { server, cluster, namespace, pods, requests }
+    }
+
+    /// Where objects of this kind are, as `apps/v1` and `deployments`.
+    fn of(&self, version: &str, plural: &str) -> String {
+        format!("/apis/{version}/namespaces/{}/{plural}", self.namespace)
     }
 
     async fn send(&self, user: &str, method: Method, path: &str, body: &Value) -> Answer {
@@ -147,14 +194,14 @@ impl Scene {
     async fn request(&self, pod: &str, finalizers: &[String], interceptors: &Value) -> String {
         let object =
             json!({"metadata": {"name": pod}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-        let uid = self.cluster.created(PODS, &object).await.unwrap()["metadata"]["uid"].clone();
+        let uid = self.cluster.created(&self.pods, &object).await.unwrap()["metadata"]["uid"].clone();
         let request = json!({
             "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
             "metadata": {"name": uid, "finalizers": finalizers},
             "spec": {"podRef": {"name": pod, "uid": uid}, "interceptors": interceptors},
         });
-        self.cluster.created(REQUESTS, &request).await.unwrap();
-        format!("{REQUESTS}/{}", uid.as_str().unwrap())
+        self.cluster.created(&self.requests, &request).await.unwrap();
+        format!("{}/{}", self.requests, uid.as_str().unwrap())
     }
 }
 
@@ -173,8 +220,8 @@ fn method_of(body: &Value) -> Method {
     if body.get("kind").is_some() { Method::POST } else { Method::PATCH }
 }
 
-async fn conditions_are_limited_and_those_of_the_manager_are_its_own(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+async fn conditions_are_limited_and_those_of_the_manager_are_its_own(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml"]).await;
     let path = scene.request("web", &[requester("a.example.com")], &json!([])).await + "/status";
     let many = |count: usize, letters: usize| -> Vec<Value> {
         (0..count).map(|number| condition(&format!("T{number}"), &"x".repeat(letters))).collect()
@@ -217,8 +264,8 @@ async fn conditions_are_limited_and_those_of_the_manager_are_its_own(cluster: Te
 
 const GATEWAY: &str = "gateway.evictionrequest.coordination.k8s.io";
 
-async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml"]).await;
     let bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
     for object in manifests::objects("webhooks.yaml").unwrap() {
         // Nobody answers here, and nothing of this test is to wait for that.
@@ -226,7 +273,7 @@ async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle(cl
         for hook in object["webhooks"].as_array_mut().unwrap() {
             hook["failurePolicy"] = "Ignore".into();
         }
-        manifests::create(&scene.cluster, &object).await.unwrap();
+        manifests::create(scene.cluster, &object).await.unwrap();
         let kind = object["kind"].as_str().unwrap().to_lowercase() + "s";
         let path = format!("{CONFIGURATIONS}/{kind}/usher");
         let url = json!([{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://evil.example.com/"}}]);
@@ -283,11 +330,12 @@ async fn the_manager_changes_nothing_of_webhook_configurations_but_the_bundle(cl
         let trusted = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]);
         scene.expect(&format!("{kind}: the bundle"), MANAGER, &path, &trusted, 200, "").await;
         scene.expect(&format!("{kind}: the administrator"), ADMIN, &path, &url, 200, "").await;
+        scene.cluster.delete(&path).await.unwrap().accepted().unwrap();
     }
 }
 
-async fn what_the_gateway_remembers_is_the_managers(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+async fn what_the_gateway_remembers_is_the_managers(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml"]).await;
     let path = scene.request("web", &[requester("a.user.gateway")], &json!([])).await;
     let asked = |at: &str| {
         let ask = json!({"by": "alice", "at": at}).to_string();
@@ -309,23 +357,23 @@ async fn what_the_gateway_remembers_is_the_managers(cluster: TestCluster) {
     }
 }
 
-async fn the_manager_needs_no_right_to_delete_pods_to_write_a_status(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+async fn the_manager_needs_no_right_to_delete_pods_to_write_a_status(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml"]).await;
     let path = scene.request("web", &[requester("a.example.com")], &json!([])).await + "/status";
     let report = json!({"status": {"message": "going on"}});
     // Somebody with the manager's rights and another name may not.
-    scene.bind(None, "usher-manager", "imitator").await;
+    scene.server.bind(None, "usher-manager", "imitator").await;
     scene.until_refused("imitator", &path, &report).await;
     scene.expect("imitated", "imitator", &path, &report, 403, "may not delete pod web").await;
     scene.expect("written", MANAGER, &path, &report, 200, "").await;
 }
 
 /// Also while no webhook is registered, which checks the same and more.
-async fn evictions_are_requested_by_who_may_delete_the_pod(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+async fn evictions_are_requested_by_who_may_delete_the_pod(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml"]).await;
     let rule = json!([{"apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["evictionrequests"], "verbs": ["*"]}]);
-    scene.role("asks", &rule).await;
-    scene.bind(None, "asks", "asker").await;
+    scene.server.role("asks", &rule).await;
+    scene.server.bind(None, "asks", "asker").await;
     let path = scene.request("web", &[requester("a.example.com")], &json!([])).await;
     let mark = |value: Value| json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/interceptors-resolved": value}}});
     scene.until_refused("asker", &path, &mark(json!("true"))).await;
@@ -347,13 +395,20 @@ async fn evictions_are_requested_by_who_may_delete_the_pod(cluster: TestCluster)
     };
     let uid = "11111111-1111-4111-8111-111111111111";
     scene
-        .expect("asked", "asker", REQUESTS, &request(uid), 403, "may not delete pod web in namespace shop")
+        .expect(
+            "asked",
+            "asker",
+            &scene.requests,
+            &request(uid),
+            403,
+            &format!("may not delete pod web in namespace {}", scene.namespace),
+        )
         .await;
-    scene.expect("asked", TENANT, REQUESTS, &request(uid), 201, "").await;
+    scene.expect("asked", TENANT, &scene.requests, &request(uid), 201, "").await;
 }
 
-async fn strict_requesters_are_who_they_say_they_are(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml", "strict/policies.yaml"]).await;
+async fn strict_requesters_are_who_they_say_they_are(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml", "strict/policies.yaml"]).await;
     let (a, b) = (requester("a.example.com"), requester("b.example.com"));
     let path = scene.request("web", &[], &json!([])).await;
     let with = |finalizers: &[&String]| json!({"metadata": {"finalizers": finalizers}});
@@ -366,7 +421,8 @@ async fn strict_requesters_are_who_they_say_they_are(cluster: TestCluster) {
             TENANT,
             with(&[&a]),
             403,
-            "tenant may not ask or withdraw as a.example.com in namespace shop",
+            format!("tenant may not ask or withdraw as a.example.com in namespace {}", scene.namespace)
+                .as_str(),
         ),
         ("asks as herself", ALICE, with(&[&a]), 200, ""),
         ("asks as another", ALICE, with(&[&a, &b]), 403, "may not ask or withdraw as b.example.com"),
@@ -404,10 +460,10 @@ async fn strict_requesters_are_who_they_say_they_are(cluster: TestCluster) {
     // A right in one namespace is none in another; and creating is asking as well.
     let request = json!({"apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
         "metadata": {"name": "u", "finalizers": [a]}, "spec": {"podRef": {"name": "p", "uid": "u"}}});
-    let elsewhere = REQUESTS.replace("/shop/", "/other/");
+    let elsewhere = scene.requests.replace(&scene.namespace, "other");
     let refused = "may not ask or withdraw as a.example.com in namespace other";
     scene.expect("elsewhere", ALICE, &elsewhere, &request, 403, refused).await;
-    scene.expect("created", ALICE, REQUESTS, &request, 201, "").await;
+    scene.expect("created", ALICE, &scene.requests, &request, 201, "").await;
     // Many names cost no more than one.
     let many: Vec<String> = (0..100).map(|number| requester(&format!("r{number}.example.com"))).collect();
     let many = json!({"metadata": {"finalizers": many}});
@@ -420,8 +476,8 @@ async fn strict_requesters_are_who_they_say_they_are(cluster: TestCluster) {
     assert_eq!(deleted.status, 200, "{}", deleted.body);
 }
 
-async fn strict_interceptors_answer_for_their_own_class(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml", "strict/policies.yaml"]).await;
+async fn strict_interceptors_answer_for_their_own_class(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml", "strict/policies.yaml"]).await;
     let interceptors = json!([
         {"interceptorClass": "db.example.com", "priority": 200},
         {"interceptorClass": "web.example.com", "priority": 100},
@@ -442,7 +498,8 @@ async fn strict_interceptors_answer_for_their_own_class(cluster: TestCluster) {
             TENANT,
             &done,
             403,
-            "tenant may not answer for interceptor db.example.com in namespace shop",
+            format!("tenant may not answer for interceptor db.example.com in namespace {}", scene.namespace)
+                .as_str(),
         ),
         ("answers for another", ALICE, &report, 403, "may not answer for interceptor db.example.com"),
         ("reports", DATABASE, &report, 200, ""),
@@ -457,13 +514,13 @@ async fn strict_interceptors_answer_for_their_own_class(cluster: TestCluster) {
     }
 }
 
-async fn only_who_may_skip_interceptors_does_so(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+async fn only_who_may_skip_interceptors_does_so(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml"]).await;
     let rule = json!([{
         "apiGroups": ["evictionrequest.coordination.k8s.io"], "resources": ["evictionrequests/interceptors"], "verbs": ["skip"],
     }]);
-    scene.role("skip", &rule).await;
-    scene.bind(Some("shop"), "skip", ALICE).await;
+    scene.server.role("skip", &rule).await;
+    scene.server.bind(Some(&scene.namespace), "skip", ALICE).await;
     let path = scene.request("p", &[requester("a.example.com")], &json!([])).await;
     let skip = |why: Value| json!({"metadata": {"annotations": {"evictionrequest.coordination.k8s.io/skip-interceptors": why}}});
     let why = skip(json!("the rack burns"));
@@ -479,9 +536,9 @@ async fn only_who_may_skip_interceptors_does_so(cluster: TestCluster) {
     scene.expect("the annotation", ADMIN, &path, &why, 200, "").await;
 }
 
-async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(cluster: TestCluster) {
+async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(server: &Server) {
     let scene =
-        Scene::new(cluster, &["workloads/daemonset-policies.yaml", "workloads/statefulset-policies.yaml"])
+        Scene::new(server, &["workloads/daemonset-policies.yaml", "workloads/statefulset-policies.yaml"])
             .await;
     let held = json!({"metadata": {"name": "usher-held-nodes"}, "data": {"n1": "1000", "stays_special": ""}});
     scene.cluster.created("/api/v1/namespaces/usher-system/configmaps", &held).await.unwrap();
@@ -501,7 +558,7 @@ async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(cl
         })
     };
     let made = async |pod: Value| {
-        let path = format!("{PODS}?dryRun=All");
+        let path = format!("{}?dryRun=All", scene.pods);
         scene.cluster.created(&path, &pod).await.unwrap()
     };
     let class =
@@ -541,12 +598,8 @@ async fn new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes(cl
 
 /// The API server looks for the parameter of a policy before it asks the policy's conditions, and for one that is not there it reads again
 /// for every object, five times a second at most: every pod of a cluster would wait for that.
-#[tokio::test]
-async fn pods_of_no_daemon_set_cost_no_read_of_the_held_nodes() {
-    if usher_testbed::skip_real("policies: what pods of no DaemonSet cost") {
-        return;
-    }
-    let scene = Scene::new(TestCluster::real().await.unwrap(), &["workloads/daemonset-policies.yaml"]).await;
+async fn pods_of_no_daemon_set_cost_no_read_of_the_held_nodes(server: &Server) {
+    let scene = Scene::new(server, &["workloads/daemonset-policies.yaml"]).await;
     let reads = async || {
         let metrics = scene.send(ADMIN, Method::GET, "/metrics", &Value::Null).await.body;
         let is_read = |line: &&str| {
@@ -563,7 +616,7 @@ async fn pods_of_no_daemon_set_cost_no_read_of_the_held_nodes() {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-", "labels": labels},
             "spec": {"containers": [{"name": "c", "image": "i"}]},
         });
-        scene.cluster.created(&format!("{PODS}?dryRun=All"), &pod).await.unwrap();
+        scene.cluster.created(&format!("{}?dryRun=All", scene.pods), &pod).await.unwrap();
     };
     // The policy counts some seconds after it was created: what it costs is seen by the pods that it is asked for.
     let mut tries = 0;
@@ -594,7 +647,8 @@ async fn nodes_are_held_also_after_an_uninstallation_and_another_installation() 
         return;
     }
     let file = "workloads/daemonset-policies.yaml";
-    let scene = Scene::new(TestCluster::real().await.unwrap(), &[file]).await;
+    let server = Server::new(TestCluster::real().await.unwrap()).await;
+    let scene = Scene::new(&server, &[file]).await;
     let maps = "/api/v1/namespaces/usher-system/configmaps";
     let hold = async |node: &str| {
         let held = json!({"metadata": {"name": "usher-held-nodes"}, "data": {node: "1000"}});
@@ -609,7 +663,7 @@ async fn nodes_are_held_also_after_an_uninstallation_and_another_installation() 
             }}},
         });
         for _ in 0..50 {
-            let made = scene.cluster.created(&format!("{PODS}?dryRun=All"), &pod).await.unwrap();
+            let made = scene.cluster.created(&format!("{}?dryRun=All", scene.pods), &pod).await.unwrap();
             if made["spec"]["schedulingGates"].is_array() {
                 return true;
             }
@@ -628,19 +682,19 @@ async fn nodes_are_held_also_after_an_uninstallation_and_another_installation() 
         scene.cluster.delete(&format!("{path}/{name}")).await.unwrap();
     }
     tokio::time::sleep(moment).await;
-    manifests::install(&scene.cluster, &[file]).await.unwrap();
+    manifests::install(scene.cluster, &[file]).await.unwrap();
     assert!(hold("n2").await, "it knows what was held before the uninstallation only");
 }
 
 /// The API server takes a mirror pod from everybody who may create pods: with the annotation alone it is an ordinary pod to Usher, and
 /// with the node as its owner too, which takes the node's UID, only the strict choice stops it.
-async fn strict_mirror_pods_are_made_by_their_node(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml"]).await;
+async fn strict_mirror_pods_are_made_by_their_node(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml"]).await;
     let pods = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]);
-    scene.role("maker", &pods).await;
+    scene.server.role("maker", &pods).await;
     let (kubelet, other) = ("system:node:n1", "system:node:n2");
     for user in [TENANT, kubelet, other] {
-        scene.bind(None, "maker", user).await;
+        scene.server.bind(None, "maker", user).await;
     }
     let node = json!({"metadata": {"name": "n1"}});
     let uid = scene.cluster.created("/api/v1/nodes", &node).await.unwrap()["metadata"]["uid"].clone();
@@ -655,17 +709,17 @@ async fn strict_mirror_pods_are_made_by_their_node(cluster: TestCluster) {
     let owner =
         || json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": true}]);
     let kind = async |name: &str| {
-        let path = format!("{PODS}/{name}");
+        let path = format!("{}/{name}", scene.pods);
         let read = scene.send(ADMIN, Method::GET, &path, &Value::Null).await.body;
         Pod::from(serde_json::from_value::<PodOnWire>(read).unwrap()).kind()
     };
-    scene.expect("annotated", TENANT, PODS, &pod("a", mirror(), json!([])), 201, "").await;
+    scene.expect("annotated", TENANT, &scene.pods, &pod("a", mirror(), json!([])), 201, "").await;
     assert_eq!(kind("a").await, PodType::Default);
-    scene.expect("owned too", TENANT, PODS, &pod("b", mirror(), owner()), 201, "").await;
+    scene.expect("owned too", TENANT, &scene.pods, &pod("b", mirror(), owner()), 201, "").await;
     assert_eq!(kind("b").await, PodType::Static);
 
-    manifests::install(&scene.cluster, &["strict/policies.yaml"]).await.unwrap();
-    scene.until_refused(TENANT, PODS, &pod("d", mirror(), owner())).await;
+    scene.server.install(&["strict/policies.yaml"]).await;
+    scene.until_refused(TENANT, &scene.pods, &pod("d", mirror(), owner())).await;
     let refusal = "can be created by the kubelet of its node only";
     for (what, user, annotations, code, part) in [
         ("forged", TENANT, mirror(), 403, refusal),
@@ -673,18 +727,18 @@ async fn strict_mirror_pods_are_made_by_their_node(cluster: TestCluster) {
         ("of another node", other, mirror(), 403, refusal),
         ("its own", kubelet, mirror(), 201, ""),
     ] {
-        scene.expect(what, user, PODS, &pod("d", annotations, owner()), code, part).await;
+        scene.expect(what, user, &scene.pods, &pod("d", annotations, owner()), code, part).await;
     }
-    scene.expect("ordinary", TENANT, PODS, &pod("e", json!({}), json!([])), 201, "").await;
+    scene.expect("ordinary", TENANT, &scene.pods, &pod("e", json!({}), json!([])), 201, "").await;
 }
 
-async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cluster: TestCluster) {
+async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(server: &Server) {
     let files = [
         "workloads/deployment-role.yaml",
         "workloads/deployment-limits.yaml",
         "workloads/deployment-policies.yaml",
     ];
-    let scene = Scene::new(cluster, &files).await;
+    let scene = Scene::new(server, &files).await;
     let surge = "evictionrequest.coordination.k8s.io/surge";
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let deployment = json!({
@@ -702,15 +756,13 @@ async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cl
             "spec": {"containers": [{"name": "c", "image": "i"}]},
         })
     };
-    let (deployments, autoscalers) = (
-        "/apis/apps/v1/namespaces/shop/deployments",
-        "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers",
-    );
+    let (deployments, autoscalers) =
+        (&scene.of("apps/v1", "deployments"), &scene.of("autoscaling/v2", "horizontalpodautoscalers"));
     scene.cluster.created(deployments, &deployment).await.unwrap();
     scene.cluster.created(autoscalers, &autoscaler).await.unwrap();
-    scene.cluster.created(PODS, &pod("a", json!({"app": "web"}))).await.unwrap();
+    scene.cluster.created(&scene.pods, &pod("a", json!({"app": "web"}))).await.unwrap();
     let (of_deployment, of_autoscaler, of_pod) =
-        (format!("{deployments}/web"), format!("{autoscalers}/web"), format!("{PODS}/a"));
+        (format!("{deployments}/web"), format!("{autoscalers}/web"), format!("{}/a", scene.pods));
     let annotation = |key: &str, value: Value| json!({"metadata": {"annotations": {key: value}}});
     let image = |image: &str| json!([{"op": "replace", "path": "/spec/containers/0/image", "value": image}]);
     let of_template = |image: &str| json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]);
@@ -756,7 +808,7 @@ async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cl
         |of: &str| format!("interceptor.evictionrequest.coordination.k8s.io/priority_{of}.apps.k8s.io");
     let both = json!({"app": "web", "pod-template-hash": "5f7c"});
     let made = async |labels: &Value| {
-        let path = format!("{PODS}?dryRun=All");
+        let path = format!("{}?dryRun=All", scene.pods);
         scene.cluster.created(&path, &pod("b", labels.clone())).await.unwrap()["metadata"]["annotations"]
             .clone()
     };
@@ -771,7 +823,7 @@ async fn the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have(cl
     assert_eq!(made(&json!({"app": "web"})).await, json!({class("replicaset"): "10000/controller"}));
 }
 
-async fn the_manager_makes_no_pods_but_those_that_it_hands_over(cluster: TestCluster) {
+async fn the_manager_makes_no_pods_but_those_that_it_hands_over(server: &Server) {
     let files = [
         "policies.yaml",
         "workloads/daemonset-role.yaml",
@@ -780,7 +832,7 @@ async fn the_manager_makes_no_pods_but_those_that_it_hands_over(cluster: TestClu
         "workloads/hand-over-role.yaml",
         "workloads/hand-over-limits.yaml",
     ];
-    let scene = Scene::new(cluster, &files).await;
+    let scene = Scene::new(server, &files).await;
     let mark = "evictionrequest.coordination.k8s.io/hand-over";
     let request = json!({"apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "a", "uid": "u"});
     let owner = |kind: &str| json!({"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "u", "controller": true});
@@ -793,7 +845,7 @@ async fn the_manager_makes_no_pods_but_those_that_it_hands_over(cluster: TestClu
     };
     let (web, marked) = (json!({"app": "web"}), json!({mark: "web"}));
     let none = pod("none", json!([]), web.clone(), json!({}));
-    scene.until_refused(MANAGER, PODS, &none).await;
+    scene.until_refused(MANAGER, &scene.pods, &none).await;
     let hashed = json!({"app": "web", "pod-template-hash": "1"});
     let only = "only pods that it hands over";
     for (what, object) in [
@@ -803,16 +855,17 @@ async fn the_manager_makes_no_pods_but_those_that_it_hands_over(cluster: TestClu
         ("two owners", pod("x", json!([request, owner("ReplicaSet")]), web.clone(), marked.clone())),
         ("the label of a ReplicaSet", pod("x", json!([request]), hashed.clone(), marked.clone())),
     ] {
-        scene.expect(what, MANAGER, PODS, &object, 422, only).await;
+        scene.expect(what, MANAGER, &scene.pods, &object, 422, only).await;
     }
     let made = pod("made", json!([request]), web.clone(), marked.clone());
-    scene.expect("a hand-over", MANAGER, PODS, &made, 201, "").await;
+    scene.expect("a hand-over", MANAGER, &scene.pods, &made, 201, "").await;
     let of_set = pod("other", json!([owner("ReplicaSet")]), web.clone(), json!({}));
-    scene.cluster.created(PODS, &of_set).await.unwrap();
+    scene.cluster.created(&scene.pods, &of_set).await.unwrap();
     let daemon = pod("daemon", json!([owner("DaemonSet")]), web.clone(), json!({}));
-    scene.cluster.created(PODS, &daemon).await.unwrap();
+    scene.cluster.created(&scene.pods, &daemon).await.unwrap();
 
-    let (made, other, daemon) = (format!("{PODS}/made"), format!("{PODS}/other"), format!("{PODS}/daemon"));
+    let (made, other, daemon) =
+        (format!("{}/made", scene.pods), format!("{}/other", scene.pods), format!("{}/daemon", scene.pods));
     let label = |labels: Value, annotations: Value| json!({"metadata": {"labels": labels, "annotations": annotations}});
     let hash = json!({"pod-template-hash": "1"});
     scene.until_refused(MANAGER, &other, &label(hash.clone(), json!({}))).await;
@@ -839,14 +892,14 @@ async fn the_manager_makes_no_pods_but_those_that_it_hands_over(cluster: TestClu
         assert_eq!(answer.status, code, "{what}: {}", answer.body);
     }
     let dropped = pod("dropped", json!([request]), web, marked);
-    scene.expect("a hand-over", MANAGER, PODS, &dropped, 201, "").await;
-    let answer = scene.send(MANAGER, Method::DELETE, &format!("{PODS}/dropped"), &Value::Null).await;
+    scene.expect("a hand-over", MANAGER, &scene.pods, &dropped, 201, "").await;
+    let answer = scene.send(MANAGER, Method::DELETE, &format!("{}/dropped", scene.pods), &Value::Null).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
 /// As it is installed without any choice.
-async fn the_manager_deletes_pods_of_daemon_sets_alone(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml", "workloads/daemonset-role.yaml"]).await;
+async fn the_manager_deletes_pods_of_daemon_sets_alone(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml", "workloads/daemonset-role.yaml"]).await;
     let pod = |name: &str, kind: &str| {
         json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -857,11 +910,11 @@ async fn the_manager_deletes_pods_of_daemon_sets_alone(cluster: TestCluster) {
         })
     };
     for (name, kind) in [("web", "ReplicaSet"), ("agent", "DaemonSet")] {
-        scene.cluster.created(PODS, &pod(name, kind)).await.unwrap();
+        scene.cluster.created(&scene.pods, &pod(name, kind)).await.unwrap();
     }
     let dry = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]});
     let delete =
-        async |name: &str| scene.send(MANAGER, Method::DELETE, &format!("{PODS}/{name}"), &dry).await;
+        async |name: &str| scene.send(MANAGER, Method::DELETE, &format!("{}/{name}", scene.pods), &dry).await;
     let mut tries = 0;
     while delete("web").await.status < 400 {
         tries += 1;
@@ -874,14 +927,14 @@ async fn the_manager_deletes_pods_of_daemon_sets_alone(cluster: TestCluster) {
     assert_eq!(delete("agent").await.status, 200);
 }
 
-async fn by_how_much_limits_are_raised_is_the_managers_to_say(cluster: TestCluster) {
+async fn by_how_much_limits_are_raised_is_the_managers_to_say(server: &Server) {
     let files = ["workloads/deployment-role.yaml", "workloads/deployment-limits.yaml"];
-    let scene = Scene::new(cluster, &files).await;
+    let scene = Scene::new(server, &files).await;
     let rules =
         json!([{"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["*"]}]);
-    scene.role("autoscales", &rules).await;
-    scene.bind(Some("shop"), "autoscales", TENANT).await;
-    let path = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers";
+    scene.server.role("autoscales", &rules).await;
+    scene.server.bind(Some(&scene.namespace), "autoscales", TENANT).await;
+    let path = &scene.of("autoscaling/v2", "horizontalpodautoscalers");
     let record =
         |by: u32| json!({SURGE_ANNOTATION: format!(r#"{{"by":{by},"minReplicas":3,"of":"victim"}}"#)});
     let autoscaler = |name: &str, annotations: Value| {
@@ -904,13 +957,13 @@ async fn by_how_much_limits_are_raised_is_the_managers_to_say(cluster: TestClust
     scene.expect("removed", TENANT, &one, &annotated(json!({SURGE_ANNOTATION: null})), 200, "").await;
 }
 
-async fn by_how_much_a_deployment_surges_is_the_managers_to_say(cluster: TestCluster) {
+async fn by_how_much_a_deployment_surges_is_the_managers_to_say(server: &Server) {
     let files = ["workloads/deployment-role.yaml", "workloads/deployment-limits.yaml"];
-    let scene = Scene::new(cluster, &files).await;
+    let scene = Scene::new(server, &files).await;
     let rules = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]}]);
-    scene.role("deploys", &rules).await;
-    scene.bind(Some("shop"), "deploys", TENANT).await;
-    let path = "/apis/apps/v1/namespaces/shop/deployments";
+    scene.server.role("deploys", &rules).await;
+    scene.server.bind(Some(&scene.namespace), "deploys", TENANT).await;
+    let path = &scene.of("apps/v1", "deployments");
     let deployment = |name: &str, labels: Value| {
         let app = json!({"app": name});
         json!({
@@ -942,42 +995,63 @@ async fn by_how_much_a_deployment_surges_is_the_managers_to_say(cluster: TestClu
     scene.expect("made with one", TENANT, path, &kept, 201, "").await;
 }
 
+/// Each test on an embedded cluster of its own. On real API servers one after the other, on one server as long as what each has installed is
+/// installed for the next as well.
 macro_rules! on_both_clusters {
-    ($($name:ident $about:literal)*) => {
+    ($($group:ident $about:literal $([$only:ident])? { $($name:ident)* })*) => {
         mod on_the_real_server {
             $(#[tokio::test]
-            async fn $name() {
-                if !usher_testbed::skip_real($about) {
-                    super::$name(usher_tests::TestCluster::real().await.unwrap()).await;
+            async fn $group() {
+                if !usher_testbed::skip_real(concat!("policies: ", $about)) {
+                    let server = super::Server::new(usher_tests::TestCluster::real().await.unwrap()).await;
+                    $(super::$only(&server).await;)?
+                    $(
+                        eprintln!("{}", stringify!($name));
+                        super::$name(&server).await;
+                    )*
                 }
             })*
         }
         mod on_the_embedded_server {
-            $(#[tokio::test]
+            $($(#[tokio::test]
             async fn $name() {
-                super::$name(usher_tests::TestCluster::embedded().await.unwrap()).await;
-            })*
+                let server = super::Server::new(usher_tests::TestCluster::embedded().await.unwrap()).await;
+                super::$name(&server).await;
+            })*)*
         }
     };
 }
 
 on_both_clusters! {
-    an_evict_policy_is_one_of_two_words_wherever_it_is_written "policies: evict policies"
-    that_a_pod_is_wanted_gone_is_the_managers_to_say "policies: pods that are wanted gone"
-    taint_evictions_leave_pods_to_workloads_that_take_over "policies: taint evictions"
-    the_manager_makes_no_pods_but_those_that_it_hands_over "policies: what the manager hands over"
-    the_manager_deletes_pods_of_daemon_sets_alone "policies: what the manager deletes"
-    by_how_much_limits_are_raised_is_the_managers_to_say "policies: raised limits"
-    by_how_much_a_deployment_surges_is_the_managers_to_say "policies: surges"
-    the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have "policies: what the manager changes of workloads"
-    new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes "policies: new pods of workloads"
-    conditions_are_limited_and_those_of_the_manager_are_its_own "policies: limits of conditions"
-    the_manager_changes_nothing_of_webhook_configurations_but_the_bundle "policies: webhook configurations"
-    what_the_gateway_remembers_is_the_managers "policies: what the gateway remembers"
-    the_manager_needs_no_right_to_delete_pods_to_write_a_status "policies: the manager's own status"
-    evictions_are_requested_by_who_may_delete_the_pod "policies: who requests evictions"
-    strict_requesters_are_who_they_say_they_are "policies: strict requesters"
-    strict_interceptors_answer_for_their_own_class "policies: strict interceptors"
-    strict_mirror_pods_are_made_by_their_node "policies: strict mirror pods"
-    only_who_may_skip_interceptors_does_so "policies: who may skip interceptors"
+    policies_for_everybody_and_then_those_of_the_strict_choice "for everybody, and of the strict choice" {
+        an_evict_policy_is_one_of_two_words_wherever_it_is_written
+        conditions_are_limited_and_those_of_the_manager_are_its_own
+        what_the_gateway_remembers_is_the_managers
+        the_manager_needs_no_right_to_delete_pods_to_write_a_status
+        evictions_are_requested_by_who_may_delete_the_pod
+        only_who_may_skip_interceptors_does_so
+        the_manager_changes_nothing_of_webhook_configurations_but_the_bundle
+        strict_mirror_pods_are_made_by_their_node
+        strict_requesters_are_who_they_say_they_are
+        strict_interceptors_answer_for_their_own_class
+    }
+    what_the_manager_deletes_and_hands_over "what the manager deletes and hands over" {
+        the_manager_deletes_pods_of_daemon_sets_alone
+        the_manager_makes_no_pods_but_those_that_it_hands_over
+    }
+    pods_that_are_wanted_gone "pods that are wanted gone, and taint evictions" {
+        that_a_pod_is_wanted_gone_is_the_managers_to_say
+        taint_evictions_leave_pods_to_workloads_that_take_over
+    }
+    what_the_manager_does_to_workloads "raised limits, surges, and what the manager changes of workloads" {
+        by_how_much_limits_are_raised_is_the_managers_to_say
+        by_how_much_a_deployment_surges_is_the_managers_to_say
+        the_manager_changes_nothing_of_workloads_but_how_many_pods_they_have
+    }
+    new_pods_of_daemon_sets_and_stateful_sets "new pods of workloads, and what those of no DaemonSet cost"
+    // Of no embedded one, which keeps no such count.
+    [pods_of_no_daemon_set_cost_no_read_of_the_held_nodes]
+    {
+        new_pods_of_workloads_have_their_interceptor_and_wait_for_held_nodes
+    }
 }

@@ -13,13 +13,24 @@ pub fn name_of(tag: &str) -> String {
     format!("docker.io/library/usher:{tag}")
 }
 
+/// The binary that clusters get, which `.ci/run` names. By hand it would be an old one as soon as something changes.
+const BINARY: &str = "USHER_IMAGE_BINARY";
+
 /// The archive of `USHER_IMAGE`, or one with the binary of this build, as deploy/Dockerfile lays it out.
 pub fn archive(folder: &Path) -> PathBuf {
     if let Some(archive) = std::env::var_os("USHER_IMAGE") {
         println!("the image is {}", archive.display());
         return archive.into();
     }
-    let (binary, root) = (Path::new(env!("CARGO_BIN_EXE_usher")), folder.join("root"));
+    let of_tests = || PathBuf::from(env!("CARGO_BIN_EXE_usher"));
+    let binary = &std::env::var_os(BINARY).map_or_else(of_tests, PathBuf::from);
+    println!("the image has the binary {}", binary.display());
+    assert!(
+        binary.exists(),
+        "{BINARY} names {}, which is not there: 'make check' makes it",
+        binary.display()
+    );
+    let root = folder.join("root");
     let authorities = "/etc/ssl/certs/ca-certificates.crt";
     install(&["--strip", "--mode=755"], binary, &root.join("usr/bin/usher"));
     install(&["--mode=644"], Path::new(authorities), &root.join(authorities.trim_start_matches('/')));

@@ -100,7 +100,7 @@ async fn the_example_of_the_guide_works_as_it_is_written() {
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let folder = std::env::temp_dir().join(format!("usher-guide-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let reader = Reader { folder: Folder(folder), path, database: example::built("database").await.unwrap() };
+    let reader = Reader { folder: Folder(folder), path, database: example::built("database").unwrap() };
     let [first, second, third] = &shells()[..] else { panic!("the guide has three shells") };
 
     let [sandbox] = &first[..] else { panic!("the first shell is the sandbox's: {first:?}") };

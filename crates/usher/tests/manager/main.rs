@@ -5,5 +5,6 @@ mod common;
 mod deploy;
 mod guide;
 mod manager;
+mod memory;
 mod threats;
 mod traces;

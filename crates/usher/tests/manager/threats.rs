@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The functions that follow `#[test]` or `#[tokio::test]` in a folder's sources, and those that a line of `on_both_clusters!` names.
+/// The functions that follow `#[test]` or `#[tokio::test]` in a folder's sources, and those that lines of `on_both_clusters!` name.
 fn tests_below(folder: &Path, into: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -17,8 +17,9 @@ fn tests_below(folder: &Path, into: &mut BTreeSet<String>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
             let (mut is_test, mut on_both) = (false, false);
-            for line in text.lines().map(str::trim) {
-                if line == "on_both_clusters! {" || (on_both && line == "}") {
+            for whole in text.lines() {
+                let line = whole.trim();
+                if whole == "on_both_clusters! {" || (on_both && whole == "}") {
                     on_both = !on_both;
                 } else if on_both {
                     into.extend(line.split(' ').next().map(str::to_owned));

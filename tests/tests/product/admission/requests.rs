@@ -1,13 +1,11 @@
 //! Eviction requests: the tables of the verdicts, by way of an API server.
 
-use super::scene::{
-    ADMIN, CONFIGURATIONS, EDITOR, NOBODY, SHOP, Scene, VIEWER, Webhook, expect, pods, requests,
-};
+use super::scene::{ADMIN, EDITOR, NOBODY, SHOP, Scene, VIEWER, Webhook, expect, pods, requests};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use usher_api::names::REQUESTER_FINALIZER_PREFIX;
-use usher_tests::Request;
+use usher_tests::{Request, manifests};
 
 fn with(mut request: Value, pointer: &str, field: &str, value: Value) -> Value {
     request.pointer_mut(pointer).unwrap()[field] = value;
@@ -251,22 +249,7 @@ pub async fn outage(scene: &Scene, status: &str) {
     for (what, fields, code, part) in cases {
         expect(what, &scene.send(EDITOR, Method::PATCH, status, &report(fields)).await, code, part);
     }
-    if scene.cluster.name() != "real" {
-        eprintln!(
-            "!! skipped on the embedded cluster, which has no admission policies: rights of who writes a status in an outage"
-        );
-        return;
-    }
-    let text = std::fs::read_to_string(usher_tests::crds::folder().with_file_name("policies.yaml")).unwrap();
-    let policies: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-    for policy in policies {
-        let plural = match policy["kind"].as_str().unwrap() {
-            "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
-            "ValidatingAdmissionPolicyBinding" => "validatingadmissionpolicybindings",
-            other => panic!("{other}"),
-        };
-        scene.cluster.created(&format!("{CONFIGURATIONS}/{plural}"), &policy).await.unwrap();
-    }
+    manifests::install(&scene.cluster, &["policies.yaml"]).await.unwrap();
     let message = report(json!({"message": "mine"}));
     let refused = |answer: &usher_tests::Answer| answer.status == 403;
     scene.until(|| scene.send(VIEWER, Method::PATCH, status, &message), refused).await;

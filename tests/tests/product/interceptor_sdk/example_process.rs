@@ -215,7 +215,7 @@ async fn the_example_hands_over_survives_a_crash_and_stops_when_told() {
     if usher_testbed::skip_real("interceptor_sdk: the example interceptor on the real control plane") {
         return;
     }
-    let example = example::built("database").await.unwrap();
+    let example = example::built("database").unwrap();
     let cluster = TestCluster::real().await.unwrap();
     crds::install(&cluster).await.unwrap();
     let client = cluster.client(ADMIN).unwrap();

@@ -19,9 +19,9 @@ fn annotated(annotations: &Value) -> Value {
     json!({"metadata": {"annotations": annotations}})
 }
 
-pub(super) async fn an_evict_policy_is_one_of_two_words_wherever_it_is_written(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &[]).await;
-    let apps = |plural: &str| format!("/apis/apps/v1/namespaces/shop/{plural}");
+pub(super) async fn an_evict_policy_is_one_of_two_words_wherever_it_is_written(server: &Server) {
+    let scene = Scene::new(server, &[]).await;
+    let apps = |plural: &str| scene.of("apps/v1", plural);
     let workload = |kind: &str, own: &Value, of_template: &Value| {
         let labels = json!({"app": "web"});
         json!({
@@ -33,21 +33,21 @@ pub(super) async fn an_evict_policy_is_one_of_two_words_wherever_it_is_written(c
         })
     };
     // One that was there before can still be changed.
-    scene.cluster.created(PODS, &pod("old", &json!({POLICY: "whatever"}))).await.unwrap();
-    manifests::install(&scene.cluster, &["policies.yaml"]).await.unwrap();
-    let old = format!("{PODS}/old");
+    scene.cluster.created(&scene.pods, &pod("old", &json!({POLICY: "whatever"}))).await.unwrap();
+    server.install(&["policies.yaml"]).await;
+    let old = format!("{}/old", scene.pods);
     scene.until_refused(ADMIN, &old, &annotated(&json!({POLICY: "other"}))).await;
     let (words, number) = ("use Default or ControllerTakeOver", "use a number such as 1");
     let (none, bad) = (json!({}), json!({POLICY: "takeover"}));
     scene.expect("a label", ADMIN, &old, &json!({"metadata": {"labels": {"a": "b"}}}), 200, "").await;
     scene.expect("another word", ADMIN, &old, &annotated(&json!({POLICY: "x"})), 422, words).await;
     scene.expect("no word", ADMIN, &old, &annotated(&json!({POLICY: null})), 200, "").await;
-    scene.expect("a new pod", ADMIN, PODS, &pod("new", &bad), 422, words).await;
+    scene.expect("a new pod", ADMIN, &scene.pods, &pod("new", &bad), 422, words).await;
     for word in ["Default", "ControllerTakeOver"] {
         let name = word.to_lowercase();
-        scene.expect(word, ADMIN, PODS, &pod(&name, &json!({POLICY: word})), 201, "").await;
+        scene.expect(word, ADMIN, &scene.pods, &pod(&name, &json!({POLICY: word})), 201, "").await;
     }
-    let namespace = "/api/v1/namespaces/shop";
+    let namespace = &format!("/api/v1/namespaces/{}", scene.namespace);
     scene.expect("a namespace", ADMIN, namespace, &annotated(&bad), 422, words).await;
     scene.expect("a namespace", ADMIN, namespace, &annotated(&json!({POLICY: "Default"})), 200, "").await;
     for (kind, plural) in [
@@ -69,7 +69,7 @@ pub(super) async fn an_evict_policy_is_one_of_two_words_wherever_it_is_written(c
         let pod = json!({"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"});
         json!({"template": {"metadata": {"annotations": policy}, "spec": pod}})
     };
-    let batch = |plural: &str| format!("/apis/batch/v1/namespaces/shop/{plural}");
+    let batch = |plural: &str| scene.of("batch/v1", plural);
     let object =
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": job(&bad)});
     scene.expect("a Job", ADMIN, &batch("jobs"), &object, 422, words).await;
@@ -79,17 +79,18 @@ pub(super) async fn an_evict_policy_is_one_of_two_words_wherever_it_is_written(c
     scene.expect("a CronJob", ADMIN, &batch("cronjobs"), &object, 422, words).await;
 }
 
-pub(super) async fn that_a_pod_is_wanted_gone_is_the_managers_to_say(cluster: TestCluster) {
-    let scene = Scene::new(cluster, &["policies.yaml", "evict-policy/role.yaml"]).await;
+pub(super) async fn that_a_pod_is_wanted_gone_is_the_managers_to_say(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml", "evict-policy/role.yaml"]).await;
     scene
+        .server
         .role(
             "patcher",
             &json!([{"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch"]}]),
         )
         .await;
-    scene.bind(None, "patcher", TENANT).await;
-    scene.cluster.created(PODS, &pod("web", &json!({}))).await.unwrap();
-    let (web, status) = (format!("{PODS}/web"), format!("{PODS}/web/status"));
+    scene.server.bind(None, "patcher", TENANT).await;
+    scene.cluster.created(&scene.pods, &pod("web", &json!({}))).await.unwrap();
+    let (web, status) = (format!("{}/web", scene.pods), format!("{}/web/status", scene.pods));
     let both = |value: Value| annotated(&json!({WANTED: value, SINCE: value}));
     scene.until_refused(TENANT, &web, &both(json!("true"))).await;
     let managers = "are the manager's";
@@ -105,7 +106,7 @@ pub(super) async fn that_a_pod_is_wanted_gone_is_the_managers_to_say(cluster: Te
     scene.expect("no mark", TENANT, &web, &both(Value::Null), 200, "").await;
 }
 
-pub(super) async fn taint_evictions_leave_pods_to_workloads_that_take_over(cluster: TestCluster) {
+pub(super) async fn taint_evictions_leave_pods_to_workloads_that_take_over(server: &Server) {
     let files = [
         "policies.yaml",
         "evict-policy/role.yaml",
@@ -113,7 +114,7 @@ pub(super) async fn taint_evictions_leave_pods_to_workloads_that_take_over(clust
         "workloads/deployment-limits.yaml",
         "workloads/hand-over-limits.yaml",
     ];
-    let scene = Scene::new(cluster, &files).await;
+    let scene = Scene::new(server, &files).await;
     let (other, manager) = ("/api/v1/namespaces/other/pods", "/api/v1/namespaces/usher-system/pods");
     for namespace in ["other", "usher-system"] {
         let account = json!({"metadata": {"name": "default"}});
@@ -123,13 +124,13 @@ pub(super) async fn taint_evictions_leave_pods_to_workloads_that_take_over(clust
     let takes_over = annotated(&json!({POLICY: "ControllerTakeOver"}));
     scene.expect("its namespace", ADMIN, "/api/v1/namespaces/other", &takes_over, 200, "").await;
     for user in [TAINT_EVICTION, "system:kube-controller-manager"] {
-        scene.bind(None, "writer", user).await;
+        scene.server.bind(None, "writer", user).await;
     }
     let taken = json!({POLICY: "ControllerTakeOver"});
     let pods = [
-        (PODS, "taken", &taken),
-        (PODS, "default", &json!({POLICY: "Default"})),
-        (PODS, "none", &json!({})),
+        (scene.pods.as_str(), "taken", &taken),
+        (scene.pods.as_str(), "default", &json!({POLICY: "Default"})),
+        (scene.pods.as_str(), "none", &json!({})),
         (other, "of-namespace", &json!({})),
         (other, "default", &json!({POLICY: "Default"})),
         (manager, "manager", &taken),
@@ -141,8 +142,8 @@ pub(super) async fn taint_evictions_leave_pods_to_workloads_that_take_over(clust
     // Where there is a body the server reads nothing else.
     let dry = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]});
     let dry_delete =
-        async |user: &str| scene.send(user, Method::DELETE, &format!("{PODS}/taken"), &dry).await;
-    let taken_path = format!("{PODS}/taken");
+        async |user: &str| scene.send(user, Method::DELETE, &format!("{}/taken", scene.pods), &dry).await;
+    let taken_path = format!("{}/taken", scene.pods);
     // The policies, the namespace's annotation and the rights of each come to the server one by one.
     let of_namespace = format!("{other}/of-namespace");
     for (user, path) in
@@ -152,8 +153,8 @@ pub(super) async fn taint_evictions_leave_pods_to_workloads_that_take_over(clust
     }
     for (path, code) in [
         (&taken_path, 403),
-        (&format!("{PODS}/default"), 200),
-        (&format!("{PODS}/none"), 200),
+        (&format!("{}/default", scene.pods), 200),
+        (&format!("{}/none", scene.pods), 200),
         (&of_namespace, 403),
         (&format!("{other}/default"), 200),
         (&format!("{manager}/manager"), 200),

@@ -21,7 +21,7 @@ use usher_tests::witness::Witness;
 /// Pods behind a budget that lets one go at a time.
 const BEHIND_BUDGET: usize = 100;
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     // The measurement of memory has a process for the server and one for the controller: this program, started anew.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {

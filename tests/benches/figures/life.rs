@@ -27,7 +27,7 @@ const NAMESPACES: usize = 50;
 const ZONES: usize = 3;
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
-async fn main() -> Result<()> {
+pub async fn main() -> Result<()> {
     let pods = std::env::var("USHER_BENCH_PODS").ok().map_or(Ok(150_000), |n| n.parse::<usize>())?;
     let nodes = (pods / PODS_PER_NODE).max(1);
     let mut report = Report::default();

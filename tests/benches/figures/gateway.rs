@@ -21,7 +21,7 @@ const PASSES_WITHIN: Duration = Duration::from_millis(25);
 /// What it may take to make a request, with the two calls of the webhook for that.
 const ASKS_WITHIN: Duration = Duration::from_millis(100);
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     if usher_testbed::skip_real("what the gateway adds to an eviction") {
         println!("!! no comparison: USHER_SKIP_REAL is set");
         return Ok(());

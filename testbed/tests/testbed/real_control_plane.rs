@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-mod common;
-
-use common::{eventually, is_running, processes_in};
+use crate::common::{eventually, is_running, processes_in};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -25,7 +25,7 @@ const CONNECTIONS: usize = 32;
 const WATCHERS: usize = 25;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<()> {
+pub async fn main() -> Result<()> {
     let pods = std::env::var("USHER_BENCH_PODS").ok().map_or(Ok(150_000), |n| n.parse::<usize>())?;
     let mut report = Report::default();
     alone(pods, &mut report).await?;

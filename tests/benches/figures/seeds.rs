@@ -12,7 +12,7 @@ const SEEDS: u64 = 1000;
 /// For that many.
 const AIM: Duration = Duration::from_secs(180);
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     let named =
         Named { module: "embedded::faults", test: "a_cluster_finds_its_way_back_after_an_hour_of_faults" };
     let seeds = seeds::wanted(SEEDS)?;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-mod common;
-
-use common::{Scratch, testbed};
+use crate::common::{Scratch, testbed};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-mod common;
-
-use common::{Scratch, children_of, eventually, is_running, processes_in, testbed};
+use crate::common::{Scratch, children_of, eventually, is_running, processes_in, testbed};
 use std::process::{Child, Command, Stdio};
 use usher_testbed::{Binary, Instance, instances, skip_real};
 

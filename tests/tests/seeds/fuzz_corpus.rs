@@ -30,6 +30,9 @@ const TARGETS: [(&str, Target); 5] = [
     ("watch_events", watch_events::run),
 ];
 
+/// So many inputs of each target at least.
+const ENOUGH: u64 = 1000;
+
 fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")
 }
@@ -73,7 +76,8 @@ fn inputs_made_at_random_from_the_corpus_break_no_target() {
         let corpus: Vec<Vec<u8>> =
             files(&fuzz().join("corpus").join(name)).iter().map(|path| fs::read(path).unwrap()).collect();
         let (begun, mut tried) = (Instant::now(), 0_u64);
-        while begun.elapsed() < share {
+        // However little of the processor the others leave.
+        while begun.elapsed() < share || tried < ENOUGH {
             let input = mutated(&corpus, &mut random);
             tried += 1;
             if catch_unwind(|| run(&input)).is_err() {
@@ -82,7 +86,6 @@ fn inputs_made_at_random_from_the_corpus_break_no_target() {
             }
         }
         println!("{name}: {tried} inputs of USHER_SEED={seed}");
-        assert!(tried > 100, "{name} took too long: {tried} inputs");
     }
 }
 

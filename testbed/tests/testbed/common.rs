@@ -1,6 +1,6 @@
 //! What the tests of the testbed share.
 
-#![allow(dead_code, reason = "each test program uses its own part")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

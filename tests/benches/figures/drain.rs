@@ -30,7 +30,7 @@ const MAY_MISS: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(600);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     if usher_testbed::skip_real("a drain of 50 nodes beside kubectl drain") {
         println!("!! no comparison: USHER_SKIP_REAL is set");
         return Ok(());

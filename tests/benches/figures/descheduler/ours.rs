@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use usher_descheduler::{Cluster, Differences, InProgress, Planner, Policy};
 
-use crate::cluster;
+use super::cluster;
 
 const TRIES: usize = 5;
 
