@@ -138,6 +138,7 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
         WaitingOn::Budget { name, allowed, current_healthy, expected_pods, .. } => {
             format!("budget {name}: {allowed} allowed, {current_healthy}/{expected_pods} ready")
         }
+        WaitingOn::TurnAtBudget { name } => format!("budget {name}: others go first"),
         WaitingOn::Refused { refusal, retry_at, .. } => {
             format!("{}, retry in {}", refusal_phrase(refusal), span::left(*retry_at, now))
         }
@@ -164,7 +165,7 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
 fn kind(waiting_on: &WaitingOn) -> &'static str {
     match waiting_on {
         WaitingOn::Interceptor { .. } => "Interceptor",
-        WaitingOn::Budget { .. } => "Budget",
+        WaitingOn::Budget { .. } | WaitingOn::TurnAtBudget { .. } => "Budget",
         WaitingOn::Refused { .. } => "Refused",
         WaitingOn::Evicted { .. } => "Evicted",
         WaitingOn::Termination { .. } => "Termination",

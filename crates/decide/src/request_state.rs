@@ -158,7 +158,7 @@ impl RequestWait {
     /// Whether a disruption budget is what is waited for. Budgets are told apart by their namespaces.
     pub fn is_about_budgets(&self) -> bool {
         match self {
-            Self::On(WaitingOn::Budget { .. }) => true,
+            Self::On(WaitingOn::Budget { .. } | WaitingOn::TurnAtBudget { .. }) => true,
             Self::On(WaitingOn::Refused { refusal, .. }) | Self::Refused(refusal) => {
                 refusal.is_about_budgets()
             }
