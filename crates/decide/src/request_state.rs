@@ -22,6 +22,7 @@ use crate::decision::Effect;
 use crate::eviction_request::{
     Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, RefusalReason, Target, decide, recorded_refusal,
 };
+use crate::interceptors::deployment::answers_for;
 use crate::snapshot::{Budget, Pod, Request};
 use crate::waiting_on::WaitingOn;
 
@@ -152,6 +153,14 @@ impl RequestWait {
             Self::On(waiting_on) => waiting_on.is_blocked(),
             Self::Refused(_) => true,
             Self::Manager(_) | Self::HiddenBudgets | Self::Nothing => false,
+        }
+    }
+
+    /// Its Deployment has its turn, or whoever has it for that one.
+    pub fn turn_of_deployment(&self) -> Option<&WaitingOn> {
+        match self {
+            Self::On(turn @ WaitingOn::Interceptor { class, .. }) if answers_for(class) => Some(turn),
+            _ => None,
         }
     }
 

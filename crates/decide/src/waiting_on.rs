@@ -277,6 +277,16 @@ impl WaitingOn {
             Self::UnknownInterceptor { .. } => "cancel the request and evict the pod again".to_string(),
         }
     }
+
+    /// The same for who is told of the Deployment as well.
+    pub fn advice_beside_deployment(&self) -> String {
+        match self {
+            Self::Interceptor { class, .. } if answers_for(class) => {
+                "wait until enough others of its pods are available".to_string()
+            }
+            waiting_on => waiting_on.advice(),
+        }
+    }
 }
 
 fn pods(count: i32) -> String {
