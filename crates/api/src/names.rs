@@ -100,6 +100,8 @@ pub const DESCHEDULER_INSTANCE_ANNOTATION: &str = "descheduler.evictionrequest.c
 /// EvictionRequest annotation: why the descheduler asks, for people to read.
 pub const DESCHEDULER_REASON_ANNOTATION: &str = "descheduler.evictionrequest.coordination.k8s.io/reason";
 
+/// EvictionRequest condition: new pods of its Deployment were to come for the pod, and did not. Absent otherwise.
+pub const SURGE_FAILED_CONDITION: &str = "SurgeFailed";
 /// NodeMaintenance condition: all targeted pods have terminated on all selected nodes.
 pub const DRAINED_CONDITION: &str = "Drained";
 /// Condition of a NodeMaintenance whose status could not be written, or does not name all nodes. Absent if all is well.

@@ -6,13 +6,16 @@ use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
 use usher_api::names::requester_of;
+use usher_decide::eviction_request::message::GivenTurn;
+use usher_decide::eviction_request::{Turn, turn};
 use usher_decide::request_state::obstacle;
+use usher_decide::snapshot::Request;
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
 use crate::ask::{Asked, PodTarget, ask};
 use crate::error::is_missing;
-use crate::explain::{interceptors as count, slim_pod, slim_request};
+use crate::explain::{slim_pod, slim_request};
 use crate::reading::Read;
 use crate::wait::{self, Hints, Subject};
 use crate::world::list;
@@ -225,7 +228,14 @@ async fn ask_one(
     let asked = ask(client, &target, requester, arguments.deadline, dry_run).await?;
     let (Asked::Created(request) | Asked::Joined(request) | Asked::Already(request)) = &asked;
     let obstacle = obstacle_to(Some(request));
-    Ok(tell(&asked, requester, arguments.deadline, dry_run, obstacle.as_ref(), subject))
+    let next = next(slim_request(request).as_ref(), obstacle.is_none(), now);
+    Ok(tell(&asked, requester, arguments.deadline, dry_run, &Outlook { next, obstacle }, subject))
+}
+
+/// What is to be expected of a request.
+struct Outlook {
+    next: String,
+    obstacle: Option<WaitingOn>,
 }
 
 fn tell(
@@ -233,15 +243,14 @@ fn tell(
     requester: &Requester,
     deadline: Option<i32>,
     dry_run: bool,
-    obstacle: Option<&WaitingOn>,
+    outlook: &Outlook,
     subject: Option<Subject>,
 ) -> EvictReport {
     let name = &requester.name;
     let (Asked::Created(request) | Asked::Joined(request) | Asked::Already(request)) = asked;
-    let is_evictable = obstacle.is_none();
-    let mut warnings: Vec<String> = obstacle.map(warning).into_iter().collect();
+    let mut warnings: Vec<String> = outlook.obstacle.iter().map(warning).collect();
     let mut text = match asked {
-        Asked::Created(_) => format!("eviction requested as {name}; {}", next(request, is_evictable)),
+        Asked::Created(_) => format!("eviction requested as {name}; {}", outlook.next),
         Asked::Joined(_) => {
             let others: Vec<&str> = request
                 .finalizers()
@@ -268,15 +277,16 @@ fn tell(
     EvictReport { text, warnings, subject }
 }
 
-fn next(request: &EvictionRequest, is_evictable: bool) -> String {
-    let mut interceptors = request.spec.interceptors.clone();
-    interceptors.sort_by(usher_api::eviction_request::selection_order);
-    match interceptors.first() {
-        Some(first) => {
-            format!("{} goes first ({})", first.interceptor_class, count(interceptors.len()))
+fn next(request: Option<&Request>, is_evictable: bool, now: Timestamp) -> String {
+    match request.map(|request| (request, turn(request, now))) {
+        Some((request, Turn::Pass { to, why })) => {
+            GivenTurn { to: &to.interceptor_class, why, request }.to_string()
         }
-        None if is_evictable => "no interceptor, so the eviction API is next".to_string(),
-        None => "no interceptor".to_string(),
+        Some((_, Turn::Active { class, .. } | Turn::Unknown { class })) => format!("{class} has its turn"),
+        Some((_, Turn::Nobody(_))) | None if is_evictable => {
+            "no interceptor, so the eviction API is next".to_string()
+        }
+        Some((_, Turn::Nobody(_))) | None => "no interceptor".to_string(),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::output::{Structured, list_of};
 use crate::reading::{Read, exactly};
 use crate::world::{World, list};
 use crate::{Ending, Environment, Error, Streams};
-pub use explanation::{Explanation, PodFound, event_time, explain, interceptors, slim_pod, slim_request};
+pub use explanation::{Explanation, PodFound, event_time, explain, slim_pod, slim_request};
 use stateful_set::SetFound;
 pub use stateful_set::UnavailableFacts;
 pub use text::advice;

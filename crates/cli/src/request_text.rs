@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
 use usher_decide::eviction_request::{Refusal, RefusalReason, Turn, turn};
+use usher_decide::maintenance::waiting::{NodeWait, PodWait};
 use usher_decide::request_state::{ManagerStep, RequestState, RequestWait};
 use usher_decide::snapshot::Request;
 use usher_decide::waiting_on::{Unevictable, WaitingOn};
@@ -22,6 +23,22 @@ pub struct WaitingOnFacts {
     pub is_blocked: bool,
     /// Of the interceptor, the budgets or the finalizers.
     pub names: Vec<String>,
+}
+
+impl WaitingOnFacts {
+    /// Of a pod that the drain of its node has not asked to leave.
+    pub fn of_pod(wait: &PodWait) -> Self {
+        let kind = match wait {
+            PodWait::Request => "Manager",
+            PodWait::LaterWave { .. } | PodWait::LaterInPlan { .. } | PodWait::CameBack { .. } => "DrainPlan",
+        };
+        Self { kind, reason: wait.reason(), is_blocked: false, names: Vec::new() }
+    }
+
+    /// Of a node that is to be cordoned.
+    pub fn of_node(wait: &NodeWait) -> Self {
+        Self { kind: "Cordon", reason: wait.reason(), is_blocked: false, names: Vec::new() }
+    }
 }
 
 /// Where a request stands in what is known.
@@ -138,6 +155,7 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
         WaitingOn::Budget { name, allowed, current_healthy, expected_pods, .. } => {
             format!("budget {name}: {allowed} allowed, {current_healthy}/{expected_pods} ready")
         }
+        WaitingOn::TurnAtBudget { name } => format!("budget {name}: others go first"),
         WaitingOn::Refused { refusal, retry_at, .. } => {
             format!("{}, retry in {}", refusal_phrase(refusal), span::left(*retry_at, now))
         }
@@ -164,7 +182,7 @@ fn phrase(waiting_on: &WaitingOn, now: Timestamp) -> String {
 fn kind(waiting_on: &WaitingOn) -> &'static str {
     match waiting_on {
         WaitingOn::Interceptor { .. } => "Interceptor",
-        WaitingOn::Budget { .. } => "Budget",
+        WaitingOn::Budget { .. } | WaitingOn::TurnAtBudget { .. } => "Budget",
         WaitingOn::Refused { .. } => "Refused",
         WaitingOn::Evicted { .. } => "Evicted",
         WaitingOn::Termination { .. } => "Termination",

@@ -9,10 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use usher_api::names::DRAINED_CONDITION;
 use usher_api::{
-    DrainedReason, NodeMaintenance, NodeMaintenanceStage as Stage, NodeMaintenanceStatus, PodType,
+    DrainedReason, NodeMaintenance, NodeMaintenanceStage as Stage, NodeMaintenanceStatus, NodeStatus, PodType,
 };
 
-use crate::maintenance::drain_state::DrainState;
 use crate::maintenance::status::is_drained;
 use crate::maintenance::written;
 use crate::snapshot::has_begun;
@@ -45,11 +44,6 @@ impl PodsLeft {
 
     pub fn are_only_daemons(self) -> bool {
         self.all > 0 && self.ordinary == 0
-    }
-
-    /// The node is drained, and only pods are left on it that no drain waits for.
-    pub fn is_over(self, state: &DrainState) -> bool {
-        self.ordinary == 0 && *state == DrainState::Drained
     }
 }
 
@@ -137,6 +131,25 @@ pub fn speaks_of(status: &NodeMaintenanceStatus, nodes: &[String]) -> bool {
     let is_listed = listed.len() == nodes.len();
     usize::try_from(status.nodes).is_ok_and(|count| count == nodes.len())
         && (!is_listed || nodes.iter().all(|node| listed.contains(node.as_str())))
+}
+
+/// Tells of each node in the status of a maintenance whether it is drained: the drain has come to it, and no pod is counted on it that is
+/// waited for. An empty node of a later wave is none of these.
+pub fn drained_nodes(maintenance: &NodeMaintenance) -> impl Fn(&NodeStatus) -> bool {
+    let status = maintenance.status.as_ref();
+    let has_begun = status.is_some_and(|status| status.drain_status.is_some());
+    let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+    let is_cordoning = conditions.any(|it| {
+        it.type_ == DRAINED_CONDITION && DrainedReason::of(&it.reason) == Some(DrainedReason::Cordoning)
+    });
+    // One that joined without pods has no targets before some come.
+    let are_all_taken = status.is_some_and(is_drained)
+        || (has_begun && maintenance.spec.drain_limit.is_none() && !is_cordoning);
+    move |node| {
+        let has_targets = !node.drain_targets.is_empty() || node.drain_target_set.is_some();
+        let is_empty = node.pods_pending_eviction == 0 && node.pods_evicting == 0;
+        is_empty && (are_all_taken || (has_begun && has_targets))
+    }
 }
 
 /// The plan has come to pods of DaemonSets or to static pods, which come last.
@@ -278,9 +291,36 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_drained_when_its_status_says_so_and_no_ordinary_pod_has_come_since() {
-        assert!(PodsLeft { all: 2, ordinary: 0 }.is_over(&DrainState::Drained));
-        assert!(!PodsLeft { all: 2, ordinary: 1 }.is_over(&DrainState::Drained));
-        assert!(!PodsLeft::default().is_over(&DrainState::NothingEnds));
+    fn a_node_is_drained_when_its_turn_has_come_and_no_pod_is_counted_on_it() {
+        let target = json!({"drainTargets": [{"podPriority": 1000, "podType": "Default"}]});
+        let (of_set, none) = (json!({"drainTargetSet": 0}), json!({}));
+        let pods =
+            |field: &str| json!({"drainTargets": [{"podPriority": 1000, "podType": "Default"}], field: 1});
+        for (reason, has_begun, is_limited, node, wanted) in [
+            ("Draining", true, true, &target, true),
+            ("Draining", true, true, &of_set, true),
+            ("Draining", true, false, &none, true),
+            ("Draining", true, true, &none, false),
+            ("Draining", true, false, &pods("podsEvicting"), false),
+            ("Draining", true, false, &pods("podsPendingEviction"), false),
+            ("Draining", false, false, &target, false),
+            ("Cordoning", true, false, &target, true),
+            ("Cordoning", true, false, &none, false),
+            ("Drained", true, true, &none, true),
+            ("Drained", true, true, &pods("podsEvicting"), false),
+        ] {
+            let mut status = status(if reason == "Drained" { "True" } else { "False" }, reason, 3);
+            if has_begun {
+                status["drainStatus"] = json!({});
+            }
+            let mut drain = maintenance("Drain", Some(status));
+            if is_limited {
+                drain.spec.drain_limit = serde_json::from_value(json!({"maxNodes": 1})).unwrap();
+            }
+            let mut node = node.clone();
+            node["nodeRef"] = json!({"name": "n1"});
+            let node: NodeStatus = serde_json::from_value(node).unwrap();
+            assert_eq!(drained_nodes(&drain)(&node), wanted, "{reason} {has_begun} {is_limited} {node:?}");
+        }
     }
 }

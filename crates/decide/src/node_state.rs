@@ -9,6 +9,8 @@ use usher_api::NodeMaintenanceStage as Stage;
 
 use crate::maintenance::plan::PodClass;
 use crate::maintenance::targets::Targets;
+use crate::maintenance::waiting::PodWait;
+use crate::maintenance::words::FirstNames;
 use crate::snapshot::{Maintenance, Node, Pod};
 
 /// The maintenances that hold the node or select it; those that do the most come first. A complete one has let go what it selects, and
@@ -48,18 +50,7 @@ pub struct NodeDrain {
     /// They take only some of their nodes at once, and not this one yet.
     is_later: bool,
     /// Other nodes, on which pods are asked to leave before.
-    pub before: Vec<String>,
-}
-
-/// Why a pod of a node that is drained is not asked to leave yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NotAsked {
-    /// It is its turn: the manager has to request its eviction.
-    Due,
-    /// The node belongs to a later wave.
-    LaterWave,
-    /// The plan has not reached it.
-    LaterInPlan,
+    before: Option<FirstNames>,
 }
 
 impl NodeDrain {
@@ -70,27 +61,31 @@ impl NodeDrain {
         let targets: Vec<Arc<Targets>> =
             concerned.iter().filter_map(|one| one.targets.get(&node.name).cloned()).collect();
         let others = draining.iter().flat_map(|one| &one.status.node_statuses);
-        let before: BTreeSet<String> = others
+        let before: BTreeSet<&str> = others
             .filter(|other| other.pods_evicting > 0 && other.node_ref.name != *node.name)
-            .map(|other| other.node_ref.name.clone())
+            .map(|other| other.node_ref.name.as_str())
             .collect();
         (!draining.is_empty()).then(|| Self {
             is_later: targets.is_empty() && draining.iter().all(|one| one.limit.is_some()),
             targets,
-            before: before.into_iter().collect(),
+            before: FirstNames::of(before),
         })
     }
 
-    /// Why a pod without a request is not asked to leave yet.
-    pub fn not_asked(&self, pod: &Pod) -> NotAsked {
+    /// What a pod without a request waits for.
+    pub fn wait_of(&self, pod: &Pod) -> PodWait {
         let class = PodClass { kind: pod.kind(), priority: pod.priority, labels: pod.labels.clone() };
         if self.targets.iter().any(|targets| targets.selects(&class)) {
-            NotAsked::Due
-        } else if self.is_later {
-            NotAsked::LaterWave
+            PodWait::Request
         } else {
-            NotAsked::LaterInPlan
+            self.later()
         }
+    }
+
+    /// What pods wait for that are not targeted.
+    pub fn later(&self) -> PodWait {
+        let before = self.before.clone();
+        if self.is_later { PodWait::LaterWave { before } } else { PodWait::LaterInPlan { before } }
     }
 }
 
@@ -198,20 +193,17 @@ mod tests {
         ]});
         let later = json!({"nodeStatuses": [{"nodeRef": {"name": "n1"}}, {"nodeRef": {"name": "n2"}, "podsEvicting": 2}]});
         let limit = || json!({"drainLimit": {"maxNodes": 1}});
+        let in_plan = || PodWait::LaterInPlan { before: FirstNames::of(["n2"]) };
         for (spec, status, kind, wanted) in [
-            (json!({}), &first, "ReplicaSet", NotAsked::Due),
-            (json!({}), &first, "DaemonSet", NotAsked::LaterInPlan),
-            (limit(), &first, "DaemonSet", NotAsked::LaterInPlan),
-            (limit(), &later, "ReplicaSet", NotAsked::LaterWave),
-            (json!({}), &later, "ReplicaSet", NotAsked::LaterInPlan),
+            (json!({}), &first, "ReplicaSet", PodWait::Request),
+            (json!({}), &first, "DaemonSet", in_plan()),
+            (limit(), &first, "DaemonSet", in_plan()),
+            (limit(), &later, "ReplicaSet", PodWait::LaterWave { before: FirstNames::of(["n2"]) }),
+            (json!({}), &later, "ReplicaSet", in_plan()),
         ] {
             let drains = maintenance("m", "Drain", "blue", spec.clone(), status.clone());
             let drain = NodeDrain::of(&node(None), &[&drains]).unwrap();
-            assert_eq!(
-                (drain.not_asked(&pod(kind)), &drain.before[..]),
-                (wanted, &["n2".to_string()][..]),
-                "{spec} {kind}"
-            );
+            assert_eq!(drain.wait_of(&pod(kind)), wanted, "{spec} {kind}");
             let holds = maintenance("m", "Cordon", "blue", spec, status.clone());
             assert!(NodeDrain::of(&node(None), &[&holds]).is_none());
         }

@@ -22,6 +22,7 @@ use crate::decision::Effect;
 use crate::eviction_request::{
     Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, RefusalReason, Target, decide, recorded_refusal,
 };
+use crate::interceptors::deployment::answers_for;
 use crate::snapshot::{Budget, Pod, Request};
 use crate::waiting_on::WaitingOn;
 
@@ -155,10 +156,18 @@ impl RequestWait {
         }
     }
 
+    /// Its Deployment has its turn, or whoever has it for that one.
+    pub fn turn_of_deployment(&self) -> Option<&WaitingOn> {
+        match self {
+            Self::On(turn @ WaitingOn::Interceptor { class, .. }) if answers_for(class) => Some(turn),
+            _ => None,
+        }
+    }
+
     /// Whether a disruption budget is what is waited for. Budgets are told apart by their namespaces.
     pub fn is_about_budgets(&self) -> bool {
         match self {
-            Self::On(WaitingOn::Budget { .. }) => true,
+            Self::On(WaitingOn::Budget { .. } | WaitingOn::TurnAtBudget { .. }) => true,
             Self::On(WaitingOn::Refused { refusal, .. }) | Self::Refused(refusal) => {
                 refusal.is_about_budgets()
             }

@@ -10,7 +10,7 @@ use crate::eviction_request::Refusal;
 use crate::interceptors::deployment::answers_for;
 use crate::snapshot::{BudgetRule, Pod};
 
-/// The reason of who waits at a budget that lets pods go.
+/// The reason of who waits at a budget that lets pods go, or has room for it.
 pub const QUEUED: &str = "Queued";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub enum WaitingOn {
         /// That was one of Deployments, and the new pods that were to come for this one did not.
         has_surge_failed: bool,
     },
+    /// The budget has room for the pod, and others with room go before it.
+    TurnAtBudget { name: String },
     /// The eviction was refused, and is tried again at a time.
     Refused { refusal: Refusal, failures: i32, retry_at: Timestamp },
     /// The server has accepted the eviction; the pod is about to show it.
@@ -111,6 +113,7 @@ impl WaitingOn {
         match self {
             Self::Interceptor { .. } => "Interceptor",
             Self::Budget { .. } if self.is_queued() => QUEUED,
+            Self::TurnAtBudget { .. } => QUEUED,
             Self::Budget { .. } => "DisruptionBudget",
             Self::Refused { refusal, .. } => refusal.reason().as_str(),
             Self::Evicted { .. } => "Evicted",
@@ -138,7 +141,7 @@ impl WaitingOn {
     pub fn names(&self) -> Vec<String> {
         match self {
             Self::Interceptor { class, .. } | Self::UnknownInterceptor { class } => vec![class.clone()],
-            Self::Budget { name, .. } => vec![name.clone()],
+            Self::Budget { name, .. } | Self::TurnAtBudget { name } => vec![name.clone()],
             Self::Refused { refusal, .. } => refusal.budgets().to_vec(),
             Self::Termination { finalizers: names, .. } | Self::Finalizers { names } => names.clone(),
             Self::Evicted { .. }
@@ -171,6 +174,9 @@ impl WaitingOn {
             }
             Self::Budget { name, .. } => {
                 format!("disruption budget {name} does not allow the pod to be evicted")
+            }
+            Self::TurnAtBudget { name } => {
+                format!("queued: budget {name} has room for the pod, and others go before it")
             }
             Self::Refused { refusal, .. } => refusal.sentence(),
             Self::Evicted { .. } => "the server has accepted the eviction".to_string(),
@@ -242,6 +248,9 @@ impl WaitingOn {
                 )
             }
             Self::Budget { name, .. } => format!("wait until budget {name} is counted again"),
+            Self::TurnAtBudget { name } => {
+                format!("wait: pods of budget {name} are evicted one after another")
+            }
             Self::Refused { refusal, .. } => refusal.advice(),
             Self::Termination { finalizers, .. } if !finalizers.is_empty() => {
                 "ask the owners of the finalizers to remove them".to_string()
@@ -266,6 +275,16 @@ impl WaitingOn {
                     .to_string()
             }
             Self::UnknownInterceptor { .. } => "cancel the request and evict the pod again".to_string(),
+        }
+    }
+
+    /// The same for who is told of the Deployment as well.
+    pub fn advice_beside_deployment(&self) -> String {
+        match self {
+            Self::Interceptor { class, .. } if answers_for(class) => {
+                "wait until enough others of its pods are available".to_string()
+            }
+            waiting_on => waiting_on.advice(),
         }
     }
 }

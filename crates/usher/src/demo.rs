@@ -11,6 +11,7 @@ use embedded_apiserver::Cluster;
 use embedded_apiserver::clock::ScaledClock;
 use kube::Client;
 use serde_json::{Value, json};
+use usher_api::names::{DEPLOYMENT_CLASS, SURGE_ANNOTATION};
 use usher_interceptors::{InterceptorClass, InterceptorRunner, Turn, TurnError};
 
 use crate::interruption::interruption;
@@ -135,10 +136,7 @@ async fn session(shell: &Shell<'_>, cluster: &Cluster) -> anyhow::Result<()> {
     let begun = clock.now();
     let ready = life::Meter::start(cluster, "shop", "app=web");
     shell.usher(&format!("evict {web} -n shop")).await?;
-    asked(cluster, |status| {
-        status["message"].as_str().is_some_and(|message| message.contains("waits until"))
-    })
-    .await?;
+    surges(cluster, "web").await?;
     shell.usher(&format!("explain {web} -n shop")).await?;
     nobody_asked(cluster).await?;
     shell.usher("requests -n shop").await?;
@@ -202,6 +200,17 @@ async fn asked(cluster: &Cluster, wanted: impl Fn(&Value) -> bool) -> anyhow::Re
     })
     .await
     .map(|_| ())
+}
+
+/// Waits until a Deployment surges, and in its turn has said until when it expects to be done.
+async fn surges(cluster: &Cluster, name: &str) -> anyhow::Result<()> {
+    let path = format!("/apis/apps/v1/namespaces/shop/deployments/{name}");
+    until(cluster, &path, |it| it["metadata"]["annotations"][SURGE_ANNOTATION].is_string()).await?;
+    asked(cluster, |status| {
+        status["activeInterceptorClass"] == DEPLOYMENT_CLASS
+            && status["expectedInterceptorFinishTime"].is_string()
+    })
+    .await
 }
 
 /// Waits until no request is left.

@@ -237,7 +237,7 @@ pub fn explain(found: &PodFound, now: Timestamp) -> Explanation {
     }
 }
 
-pub fn interceptors(count: usize) -> String {
+fn interceptors(count: usize) -> String {
     if count == 1 { "1 interceptor".to_string() } else { format!("{count} interceptors") }
 }
 

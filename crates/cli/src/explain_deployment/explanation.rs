@@ -5,13 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::UnknownStrategy;
-use usher_decide::interceptors::deployment::answers_for;
 use usher_decide::interceptors::surge::describe;
-use usher_decide::node_state::Urgency;
 use usher_decide::snapshot::{Autoscaler, Deployment};
 
 use crate::explain::{PodFound, UnavailableFacts, slim_pod, slim_request};
-use crate::explain_node::{Group, groups};
+use crate::explain_node::{Beside, Group, groups};
 
 /// What the explanation is made from.
 pub struct DeploymentFound {
@@ -75,15 +73,8 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         let uid = found.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
         uid.is_some_and(|uid| described.leaving.contains(uid))
     };
-    let mut groups = groups(pods.iter().filter(is_leaving), None, now);
-    let is_own_turn = |group: &Group| group.waiting_on.names.iter().any(|class| answers_for(class));
-    // Where the manager does not run, that is told.
-    for group in groups.iter_mut().filter(|group| is_own_turn(group) && group.urgency != Urgency::Late) {
-        if described.tells_what_is_missing() {
-            group.said = None;
-        }
-        group.advice = "wait until enough others of its pods are available".to_owned();
-    }
+    let beside = Beside::Deployment { tells_what_is_missing: described.tells_what_is_missing() };
+    let groups = groups(pods.iter().filter(is_leaving), beside, now);
     let unavailable = described.unavailable.into_iter().map(|(pod, why)| UnavailableFacts {
         pod,
         reason: why.reason(),

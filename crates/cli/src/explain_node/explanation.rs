@@ -6,16 +6,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::node_agent::NodeAgentMark;
 use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
-use usher_decide::node_state::{NodeDrain, NotAsked, Urgency, concerned, stage_started};
+use usher_decide::maintenance::waiting::{NodeWait, PodWait};
+use usher_decide::node_state::{NodeDrain, Urgency, concerned, stage_started};
 use usher_decide::snapshot::{Maintenance, Node};
 
 use crate::Environment;
 use crate::explain::{self, Explanation, PodFound, slim_pod};
 use crate::request_text::{WaitText as _, WaitingOnFacts};
-use usher_decide::request_state::{ManagerStep, RequestWait, WaitCause};
-
-/// So many nodes are named where a sentence tells of some.
-const NAMED: usize = 3;
+use usher_decide::request_state::{RequestWait, WaitCause};
 
 /// What the explanation is made from.
 pub struct NodeFound {
@@ -41,6 +39,11 @@ pub struct NodeExplanation {
     pub was_cordoned_before: bool,
     /// The maintenances that keep it cordoned, as the node says itself.
     pub held_by: Vec<String>,
+    /// What it waits for, if it is to be cordoned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_on: Option<WaitingOnFacts>,
+    #[serde(skip)]
+    pub waits: Option<NodeWait>,
     /// What its agent says, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<Box<NodeAgentMark>>,
@@ -90,8 +93,8 @@ pub struct Group {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct GroupKey {
     urgency: Urgency,
-    /// Why the drain has not asked them yet.
-    not_asked: Option<NotAsked>,
+    /// Where the drain has not asked them yet.
+    not_asked: Option<PodWait>,
     cause: WaitCause,
     /// What the manager should have done by now.
     due: Option<&'static str>,
@@ -106,28 +109,40 @@ pub fn explain(found: &NodeFound, now: Timestamp) -> NodeExplanation {
     let concerned = concerned(node, &found.maintenances);
     let maintenances = concerned.iter().map(|one| maintenance_facts(one, &node.name)).collect();
     let drain = NodeDrain::of(node, &concerned);
+    let waits = NodeWait::of(node);
     NodeExplanation {
         name: node.name.to_string(),
         is_cordoned: node.unschedulable,
         cordoned_by: found.cordoned_by.clone().filter(|_| node.unschedulable),
         was_cordoned_before: node.was_unschedulable,
         held_by: node.held_by.iter().flatten().map(ToString::to_string).collect(),
+        waiting_on: waits.as_ref().map(WaitingOnFacts::of_node),
+        waits,
         agent: found.agent.clone(),
         maintenances,
         pods: found.pods.len(),
-        groups: groups(found.pods.iter(), drain.as_ref(), now),
+        groups: groups(found.pods.iter(), Beside::Node(drain.as_ref()), now),
     }
+}
+
+/// What is told beside the pods.
+#[derive(Debug, Clone, Copy)]
+pub enum Beside<'a> {
+    /// Their node, and what those who drain it have come to, if anybody does.
+    Node(Option<&'a NodeDrain>),
+    /// Their Deployment, and what its new pods lack, if they do.
+    Deployment { tells_what_is_missing: bool },
 }
 
 /// Pods by what they wait on, worst first.
 pub fn groups<'a>(
     pods: impl Iterator<Item = &'a PodFound>,
-    drain: Option<&NodeDrain>,
+    beside: Beside<'_>,
     now: Timestamp,
 ) -> Vec<Group> {
     let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
     for pod in pods {
-        let (key, group) = group_of(pod, drain, now);
+        let (key, group) = group_of(pod, beside, now);
         let earliest = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).min();
         groups
             .entry(key)
@@ -164,16 +179,19 @@ fn maintenance_facts(maintenance: &Maintenance, node: &str) -> MaintenanceFacts 
 }
 
 /// A pod by itself.
-fn group_of(found: &PodFound, drain: Option<&NodeDrain>, now: Timestamp) -> (GroupKey, Group) {
+fn group_of(found: &PodFound, beside: Beside<'_>, now: Timestamp) -> (GroupKey, Group) {
+    let drain = match beside {
+        Beside::Node(drain) => drain,
+        Beside::Deployment { .. } => None,
+    };
     let explanation = explain::explain(found, now);
     let name = format!("{}/{}", found.namespace, found.name);
     let is_leaving = explanation.request.is_some()
         || explanation.pod.as_ref().is_some_and(|pod| pod.terminating_until.is_some());
     let is_late = explanation.manager.is_some() || explanation.waits.is_overdue(now);
     let urgency = Urgency::of(is_leaving, drain.is_some(), explanation.is_blocked, is_late);
-    let not_yet_asked = drain.filter(|_| urgency == Urgency::NotYet);
-    let not_asked = not_yet_asked.map(|drain| {
-        found.pod.as_ref().and_then(slim_pod).map_or(NotAsked::LaterInPlan, |pod| drain.not_asked(&pod))
+    let not_asked = drain.filter(|_| urgency == Urgency::NotYet).map(|drain| {
+        found.pod.as_ref().and_then(slim_pod).map_or_else(|| drain.later(), |pod| drain.wait_of(&pod))
     });
     // Of those that are not asked yet, only what will block them is told.
     let tells_cause = not_asked.is_none() || explanation.is_blocked;
@@ -182,20 +200,28 @@ fn group_of(found: &PodFound, drain: Option<&NodeDrain>, now: Timestamp) -> (Gro
         explanation.interceptors.first().filter(|_| explanation.request.is_none() && not_asked.is_none());
     let key = GroupKey {
         urgency,
-        not_asked,
+        not_asked: not_asked.clone(),
         cause: if tells_cause { explanation.waits.cause() } else { RequestWait::Nothing.cause() },
         due: explanation.manager.as_ref().map(|manager| manager.due.as_str()),
         interceptors: first.map(|first| (first.class.clone(), explanation.interceptors.len())),
         namespace: is_about_budgets.then(|| found.namespace.clone()),
     };
-    if let (Some(drain), Some(why)) = (not_yet_asked, not_asked) {
-        return (key, not_yet(why, &explanation, drain, name));
+    if let Some(wait) = not_asked {
+        return (key, not_yet(&wait, &explanation, name));
     }
+    // Where the manager does not run, that is told first.
+    let turn = explanation.waits.turn_of_deployment().filter(|_| urgency != Urgency::Late);
+    let (said, advice) = match (beside, turn) {
+        (Beside::Deployment { tells_what_is_missing }, Some(turn)) => {
+            (turn.said().filter(|_| !tells_what_is_missing), turn.advice_beside_deployment())
+        }
+        _ => (explanation.waits.said(), explain::advice(&explanation, &Environment::plain(), now)),
+    };
     let group = Group {
         urgency,
         waiting_on: explanation.waiting_on.clone(),
-        advice: explain::advice(&explanation, &Environment::plain(), now),
-        said: explanation.waits.said().map(str::to_owned),
+        advice,
+        said: said.map(str::to_owned),
         sentence: explanation.sentence,
         since: explanation.since,
         until: explanation.until,
@@ -204,50 +230,24 @@ fn group_of(found: &PodFound, drain: Option<&NodeDrain>, now: Timestamp) -> (Gro
     (key, group)
 }
 
-/// The drain has not asked the pod yet: it is not its turn, or the manager is about to.
-fn not_yet(why: NotAsked, explanation: &Explanation, drain: &NodeDrain, name: String) -> Group {
-    let later = || match &drain.before[..] {
-        [] => "wait until the pods before it are gone".to_string(),
-        [first, ..] => format!(
-            "wait until the pods before it are gone, which are on {}: see explain node/{first}",
-            some(&drain.before)
-        ),
-    };
-    let planned = |reason| WaitingOnFacts { kind: "DrainPlan", reason, is_blocked: false, names: Vec::new() };
-    let (waiting_on, sentence, advice) = match why {
-        NotAsked::Due => {
-            let manager = RequestWait::Manager(ManagerStep::Report).facts();
-            let facts = WaitingOnFacts { reason: "RequestEviction", ..manager };
-            let sentence = "its turn has come; the manager has to request its eviction";
-            (facts, sentence, "wait a moment".to_string())
-        }
-        NotAsked::LaterWave => (planned("Wave"), "the nodes of an earlier wave are not drained yet", later()),
-        NotAsked::LaterInPlan => (planned("Plan"), "the drain plan has not reached it yet", later()),
-    };
+/// The drain has not asked the pod yet. What will block it then is told as well.
+fn not_yet(wait: &PodWait, explanation: &Explanation, name: String) -> Group {
     let (sentence, advice) = if explanation.is_blocked {
         (
-            format!("{sentence}, and then: {}", explanation.sentence),
-            format!("{advice}\n{}", explanation.advice),
+            format!("{wait}, and then: {}", explanation.sentence),
+            format!("{}\n{}", wait.advice(), explanation.advice),
         )
     } else {
-        (sentence.to_string(), advice)
+        (wait.to_string(), wait.advice())
     };
     Group {
         urgency: Urgency::NotYet,
-        waiting_on,
+        waiting_on: WaitingOnFacts::of_pod(wait),
         sentence,
         said: None,
         advice,
         since: None,
         until: None,
         pods: vec![name],
-    }
-}
-
-fn some(nodes: &[String]) -> String {
-    let named = nodes.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    match nodes.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
     }
 }

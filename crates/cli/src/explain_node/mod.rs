@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kube::Client;
 
 use crate::Error;
-pub use explanation::{Group, NodeExplanation, groups};
+pub use explanation::{Beside, Group, NodeExplanation, groups};
 pub use read::close_to;
 pub use text::{render, render_group};
 

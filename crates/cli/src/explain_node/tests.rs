@@ -174,6 +174,9 @@ fn who_holds_the_node_is_told_in_each_stage() {
     assert_eq!(line(&idle, "Cordoned"), "Cordoned      no");
     let uncordoned = found(node("m", false), &[maintenance("m", "Cordon", "")], vec![]);
     assert!(line(&uncordoned, "Cordoned").contains("somebody uncordoned it"));
+    let waiting_on = |found: &NodeFound| explain(found, now()).waiting_on.map(|it| (it.kind, it.reason));
+    assert_eq!(waiting_on(&uncordoned), Some(("Cordon", "CordonConflict")));
+    assert_eq!(waiting_on(&idle), None);
     let mut before = node("m", true);
     before["metadata"]["annotations"]["nodemaintenance.k8s.io/was-unschedulable"] = "true".into();
     let before = found(before, &[maintenance("m", "Cordon", "")], vec![]);

@@ -130,18 +130,16 @@ fn cordon(explanation: &NodeExplanation) -> String {
     } else {
         ""
     };
+    if let Some(wait) = &explanation.waits {
+        return format!("no, although maintenance {holders} holds it: {wait}");
+    }
     match (explanation.is_cordoned, holders.is_empty()) {
         (true, false) => format!("by maintenance {holders}{after}"),
-        (false, false) => {
-            format!(
-                "no, although maintenance {holders} holds it: somebody uncordoned it, and it will be cordoned again"
-            )
-        }
         (true, true) => match &explanation.cordoned_by {
             Some(who) => format!("by {who}, not by a maintenance"),
             None => "not by a maintenance".to_string(),
         },
-        (false, true) => "no".to_string(),
+        (false, _) => "no".to_string(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How far a drain has come: the pods of each node, and what stands in their way.
 //!
-//! What a pod waits on is asked of `usher-decide`, and what a node waits on is read from the status of the maintenance. A drain
+//! What a pod waits on is asked of `usher-decide`, and so is what the status of the maintenance says of a node. A drain
 //! of many nodes changes thousands of times in a second, so nothing here is counted anew that has not changed: each event names
 //! the pods that it concerns, and each look asks about those alone. Of very many nodes the pods are not even seen: how many are left
 //! is what the status says, and only those that are blocked are counted ([`Source`]).
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use usher_api::{NodeMaintenance, NodeStatus, PodType};
-use usher_decide::followed_drain::{DrainEnd, FollowedDrain, PodsLeft};
+use usher_decide::followed_drain::{DrainEnd, FollowedDrain, PodsLeft, drained_nodes};
 use usher_decide::maintenance::drain_state::{DrainState, NodeDelay};
 use usher_decide::snapshot::{Budget, Key, Pod};
 
@@ -43,8 +43,10 @@ pub struct NodeProgress {
     pub causes: Vec<Cause>,
     /// What the status of the maintenance says of the node.
     pub message: String,
-    /// The same, if it is what the manager writes.
+    /// The same, if it is what the manager writes: for people alone.
     pub drain: Option<DrainState>,
+    /// The drain has come to it, and by the status no pod is left that is waited for.
+    pub has_drained: bool,
     /// Requests may not be read, so nothing is known of pods but that they are there.
     pub requests_are_hidden: bool,
     /// What the status of the maintenance counts: pods with a request, and without.
@@ -65,9 +67,9 @@ impl NodeProgress {
         PodsLeft { all: self.left(), ordinary: self.ordinary }
     }
 
-    /// All have left that a drain waits for, and its status says so.
+    /// All have left that a drain waits for, its status says so, and no ordinary pod has come since.
     pub fn is_drained(&self) -> bool {
-        self.drain.as_ref().is_some_and(|drain| self.pods_left().is_over(drain))
+        self.has_drained && self.ordinary == 0
     }
 
     /// What holds up the node beside its pods.
@@ -215,7 +217,9 @@ impl Progress {
             self.places = (0..).zip(&self.nodes).map(|(at, node)| (node.name.as_str().into(), at)).collect();
             self.is_outdated = true;
         }
+        let has_drained = drained_nodes(maintenance);
         for (node, status) in self.nodes.iter_mut().zip(statuses) {
+            node.has_drained = has_drained(status);
             if node.message != status.drain_message {
                 node.message.clone_from(&status.drain_message);
                 node.drain = DrainState::of_message(&node.message);

@@ -28,7 +28,8 @@ fn with_status(mut maintenance: NodeMaintenance, status: Value) -> NodeMaintenan
 }
 
 fn node_status(name: &str, message: &str) -> Value {
-    json!({"nodeRef": {"name": name}, "drainMessage": message})
+    let pending = i32::from(message != "Drained");
+    json!({"nodeRef": {"name": name}, "drainMessage": message, "podsPendingEviction": pending})
 }
 
 fn drain_of(nodes: &[&str], messages: &[&str]) -> NodeMaintenance {

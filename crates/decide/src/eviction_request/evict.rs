@@ -16,7 +16,7 @@ use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{QUEUED, Unevictable, WaitingOn};
 
 /// Tells that the eviction is wanted now and does not happen, since when, and why. `False` tells why it is not blocked any
-/// more (`Terminating`), or not yet (`Queued` at a budget that moves, `ProgressReported`).
+/// more (`Terminating`), or not yet (`Queued` at a budget that moves or has room for it, `ProgressReported`).
 pub const BLOCKED_CONDITION: &str = "EvictionBlocked";
 
 const EVERYBODY: &[About] = &[About::Request, About::Pod, About::Owner];
@@ -24,7 +24,7 @@ const EVERYBODY: &[About] = &[About::Request, About::Pod, About::Owner];
 pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, now: Timestamp) -> Decision {
     let request = case.request;
     if let Some(waiting_on) = WaitingOn::termination(pod) {
-        return terminating(request, waiting_on, now);
+        return corrected(request, waiting_on, now);
     }
     if left == Left::NoInterceptor && pod.names_interceptors && !request.interceptors_are_resolved {
         return blocked(request, WaitingOn::InterceptorsNotResolved, 0, now);
@@ -56,7 +56,10 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
     }
     match room.claim(case, pod, budget) {
         Claim::Granted => evict(request, left),
-        Claim::Later => Decision::default(),
+        // Most are gone before anybody could read it, so it is written only where something else would stay.
+        Claim::Later => {
+            corrected(request, WaitingOn::TurnAtBudget { name: budget.key.name.to_string() }, now)
+        }
         Claim::Waits => {
             let waiting_on = WaitingOn::Budget {
                 name: budget.key.name.to_string(),
@@ -154,8 +157,8 @@ pub fn unblocked(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> De
     }
 }
 
-/// Waits for the end of the pod. What was told of the way there does not hold any more.
-fn terminating(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> Decision {
+/// Waits for what comes by itself. What was told of the way there does not hold any more.
+fn corrected(request: &Request, waiting_on: WaitingOn, now: Timestamp) -> Decision {
     let told_otherwise =
         request.condition(BLOCKED_CONDITION).is_some_and(|known| known.reason != waiting_on.reason());
     let decision = Decision::wait(waiting_on.clone());
@@ -220,7 +223,10 @@ fn with_message(
 ) -> usher_api::EvictionRequestStatus {
     let message = limited(waiting_on.sentence());
     let mut status = with_condition(request, condition(blocked, waiting_on.reason(), message.clone(), since));
-    let may_be_cause = matches!(waiting_on, WaitingOn::Budget { .. } | WaitingOn::Refused { .. });
+    let may_be_cause = matches!(
+        waiting_on,
+        WaitingOn::Budget { .. } | WaitingOn::TurnAtBudget { .. } | WaitingOn::Refused { .. }
+    );
     let said = message::said_at_last(request).filter(|_| may_be_cause);
     status.message = said.map_or(message.clone(), |said| message::joined(said, &message));
     status

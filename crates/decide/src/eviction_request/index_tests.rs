@@ -66,7 +66,8 @@ fn those_with_room_go_one_after_another_and_only_those_without_are_told_to_wait(
     let (mut index, [a, b, c]) = three(2);
     assert!(evicts(&mut index, &a));
     let later = index.decide(&b, at(1)).unwrap().decision;
-    assert_eq!(later, Decision::default(), "it has room, so there is nothing to say");
+    let turn = WaitingOn::TurnAtBudget { name: "web".into() };
+    assert_eq!(later, Decision::wait(turn), "it has room, so there is nothing to write");
     let waits = index.decide(&c, at(1)).unwrap().decision;
     assert!(matches!(waits.waiting_on, Some(WaitingOn::Budget { .. })) && !waits.effects.is_empty());
 
@@ -75,6 +76,31 @@ fn those_with_room_go_one_after_another_and_only_those_without_are_told_to_wait(
     assert_eq!(asked, [Key::new("d", "web")]);
     assert_eq!(index.grant(&asked[0], at(2)).0, Some(b.clone()), "the next turn begins");
     assert!(evicts(&mut index, &b) && !evicts(&mut index, &c));
+}
+
+#[test]
+fn who_waits_for_its_turn_is_not_told_to_be_blocked_any_more_and_that_once() {
+    let (mut index, [a, b, _]) = three(2);
+    let told = |index: &mut Index, reason: &str| {
+        let mut told = request("b", "b", false);
+        let status = if reason == "Queued" { "False" } else { "True" };
+        let condition = json!({
+            "type": "EvictionBlocked", "status": status, "reason": reason, "message": "budget web",
+            "lastTransitionTime": "1970-01-01T00:00:00Z",
+        });
+        told.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+        index.request_seen(told, at(0));
+        index.decide(&b, at(1)).unwrap().decision
+    };
+    assert!(evicts(&mut index, &a));
+    let corrected = told(&mut index, "DisruptionBudget");
+    assert_eq!(corrected.waiting_on.as_ref().map(WaitingOn::reason), Some("Queued"));
+    let [Effect::WriteStatus(status)] = &corrected.effects[..] else { panic!("{corrected:?}") };
+    assert_eq!(
+        (&*status.conditions[0].status, &*status.message),
+        ("False", "queued: budget web has room for the pod, and others go before it")
+    );
+    assert!(told(&mut index, "Queued").effects.is_empty(), "it is told once");
 }
 
 #[test]

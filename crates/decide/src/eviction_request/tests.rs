@@ -498,21 +498,26 @@ mod budgets {
     #[test]
     fn what_kept_a_surge_from_helping_is_to_be_mended_first_and_no_words_of_others_tell_of_one() {
         let (pod, budget) = (pod(), budget("web", 0));
-        for (class, said, has_failed) in [
-            ("deployment.apps.k8s.io", "Deployment web has no available replacement of the pod", true),
-            ("replicaset.apps.k8s.io", "it has surged for it already, and it did not help", true),
-            (
-                "horizontalpodautoscaler.autoscaling.k8s.io",
-                "web has no available replacement of the pod",
-                true,
-            ),
-            ("deployment.apps.k8s.io", "Deployment web opted out", false),
-            ("db.example.com", "the shard has no available replacement of the pod", false),
+        for (class, said_so, has_failed) in [
+            ("deployment.apps.k8s.io", Some("True"), true),
+            ("replicaset.apps.k8s.io", Some("True"), true),
+            ("horizontalpodautoscaler.autoscaling.k8s.io", Some("True"), true),
+            ("deployment.apps.k8s.io", Some("False"), false),
+            ("deployment.apps.k8s.io", None, false),
+            ("db.example.com", Some("True"), false),
         ] {
             let mut request = request(&[(class, 2000)]);
             request.status.active_interceptor_class = Some(class.into());
             request.status.active_interceptor_completed = true;
-            request.status.message = said.into();
+            request.status.message = "it has no available replacement of the pod".into();
+            let condition = |status: &str| {
+                let condition = serde_json::json!({
+                    "type": "SurgeFailed", "status": status, "reason": "NotReplaced", "message": "",
+                    "lastTransitionTime": at(0).to_string(),
+                });
+                serde_json::from_value(condition).unwrap()
+            };
+            request.status.conditions = said_so.map(condition).into_iter().collect();
             let waiting = decide(&Case { budgets: &[&budget], ..case(&request, &pod) }, at(0));
             let advice = waiting.waiting_on.unwrap().advice();
             assert_eq!(

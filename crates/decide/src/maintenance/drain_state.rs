@@ -1,4 +1,5 @@
-//! Where the drain of a node, or of a maintenance, stands. `drainMessage` is its text; whoever reads that again does so here.
+//! Where the drain of a node, or of a maintenance, stands. `drainMessage` is its text; whoever tells people in other words what it says
+//! reads it again here, and nothing is decided by it.
 
 use std::fmt;
 

@@ -79,7 +79,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> NodeDecision {
         && let Some(at) = case.conflict.and_then(CordonConflict::answer_at)
         && now < at
     {
-        decision.waiting_on = Some(NodeWait::CordonConflict { until: at });
+        decision.waiting_on = Some(NodeWait::CordonConflict { until: Some(at) });
         decision.recheck_at = Some(at);
     } else if !is_marked || !node.unschedulable {
         decision.effects.push(NodeEffect::Hold {
@@ -299,7 +299,7 @@ mod tests {
         conflict.uncordoned(at(2));
         let decision = decided(&uncordoned, &["a"], Some(&conflict), 2);
         assert_eq!((writes(&decision).len(), decision.recheck_at), (0, Some(at(4))));
-        assert_eq!(decision.waiting_on, Some(NodeWait::CordonConflict { until: at(4) }));
+        assert_eq!(decision.waiting_on, Some(NodeWait::CordonConflict { until: Some(at(4)) }));
         let told = |effect: &NodeEffect| matches!(effect, NodeEffect::TellOfConflict(notice) if notice.reason == "CordonConflict");
         assert!(decision.effects.iter().any(told));
         assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&conflict), 4)).len(), 1);

@@ -86,7 +86,7 @@ pub struct Case<'a> {
 pub fn decide(case: &Case<'_>, now: Timestamp) -> MaintenanceDecision {
     let progress = DrainProgress::of(case);
     let decision = next(case, progress.as_ref(), now);
-    Decision { waiting_on: progress.and_then(DrainProgress::waiting_on), ..decision }
+    Decision { waiting_on: progress.and_then(|progress| progress.waiting_on), ..decision }
 }
 
 /// What to write, and when to look again.

@@ -172,13 +172,8 @@ fn show_drain(case: &Case<'_>, progress: &DrainProgress, status: &mut NodeMainte
     let pods: u32 = later.iter().map(|view| view.pods).sum();
     let evicting: u32 = later.iter().map(|view| view.evicting.min(view.pods)).sum();
     let left = drain.pending + drain.evicting + pods;
-    // The condition tells of the cordon; how far the drain is meanwhile, this does.
-    let message = match progress {
-        DrainProgress::Waits(MaintenanceWait::Cordon { .. }) => {
-            drain_message(&DrainProgress::of_drain(case, drain))
-        }
-        progress => drain_message(progress),
-    };
+    // The condition tells of the cordon, of nodes that left and of none that is selected; how far the drain is meanwhile, this does.
+    let message = progress.pods.as_ref().map_or_else(|| DrainState::Drained.to_string(), ToString::to_string);
     status.drain_status = Some(DrainStatus {
         // Written with the nodes.
         reached_drain_targets: Vec::new(),
@@ -194,29 +189,18 @@ fn show_drain(case: &Case<'_>, progress: &DrainProgress, status: &mut NodeMainte
     });
 }
 
-/// Of the nodes that are selected: whether others were, or none is, the condition tells.
-fn drain_message(progress: &DrainProgress) -> String {
-    match progress {
-        DrainProgress::Drained
-        | DrainProgress::Waits(MaintenanceWait::NoNodes | MaintenanceWait::NodesLeft { .. }) => {
-            DrainState::Drained.to_string()
-        }
-        DrainProgress::Waits(waiting_on) => waiting_on.to_string(),
-    }
-}
-
 fn show_drained(
     case: &Case<'_>,
     progress: &DrainProgress,
     status: &mut NodeMaintenanceStatus,
     now: Timestamp,
 ) {
-    match progress {
-        DrainProgress::Drained => {
+    match &progress.waiting_on {
+        None => {
             let message = words::drained(case.nodes.iter().map(|view| view.kept).sum());
             set_drained(case, status, DrainedReason::Drained, &message, now);
         }
-        DrainProgress::Waits(waiting_on) => {
+        Some(waiting_on) => {
             set_drained(case, status, waiting_on.reason(), &waiting_on.to_string(), now);
         }
     }

@@ -1,4 +1,5 @@
-//! What a maintenance that drains waits for, and its nodes and pods: decided once. Conditions, messages and metrics tell it.
+//! What a maintenance that drains waits for, and its nodes and pods: decided once. Conditions, messages, metrics and explanations tell
+//! it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +11,16 @@ use super::drain_state::DrainState;
 use super::nodes::MaintenanceState;
 use super::stages::{Case, View};
 use super::words::FirstNames;
+use crate::snapshot::Node;
 
 /// How far a maintenance that drains is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DrainProgress {
-    Waits(MaintenanceWait),
-    /// The plan is at its end, all nodes take no new pods, and no pod is left on any: nothing less is success.
-    Drained,
+pub struct DrainProgress {
+    /// `None`: it is drained. The plan is at its end, all nodes take no new pods, and no pod is left on any: nothing less is success.
+    pub waiting_on: Option<MaintenanceWait>,
+    /// What the drain waits for that has begun, whether or not nodes take new pods meanwhile. `None`: all pods have left the nodes that
+    /// are selected.
+    pub pods: Option<MaintenanceWait>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,40 +52,21 @@ impl DrainProgress {
             return None;
         }
         if case.nodes.is_empty() {
-            return Some(Self::Waits(MaintenanceWait::NoNodes));
+            return Some(Self { waiting_on: Some(MaintenanceWait::NoNodes), pods: None });
         }
         let is_uncordoned = |view: &&View<'_>| !view.is_held || !view.unschedulable;
         let uncordoned = FirstNames::of(case.nodes.iter().filter(is_uncordoned).map(|view| view.name));
         let cordon = uncordoned.map(|nodes| MaintenanceWait::Cordon { nodes });
         let Some(drain) = &case.drain else {
-            return Some(Self::Waits(cordon.unwrap_or(MaintenanceWait::AboutToBegin)));
+            return Some(Self { waiting_on: cordon.or(Some(MaintenanceWait::AboutToBegin)), pods: None });
         };
-        let progress = Self::of_drain(case, drain);
-        Some(match cordon {
-            Some(cordon) if !matches!(progress, Self::Waits(MaintenanceWait::NodesLeft { .. })) => {
-                Self::Waits(cordon)
-            }
-            _ => progress,
-        })
-    }
-
-    /// How far a drain is that has begun, whether or not nodes take new pods meanwhile.
-    pub fn of_drain(case: &Case<'_>, drain: &MaintenanceState) -> Self {
         let is_empty = |view: &View<'_>| view.state.is_some_and(|state| state.is_empty()) && view.pods == 0;
         let have_all_left = drain.is_at_the_end && case.nodes.iter().all(is_empty);
-        match FirstNames::of(case.departed) {
-            Some(nodes) if have_all_left => Self::Waits(MaintenanceWait::NodesLeft { nodes }),
-            None if have_all_left => Self::Drained,
-            _ => Self::Waits(MaintenanceWait::of_pods(case, drain)),
+        if have_all_left && let Some(nodes) = FirstNames::of(case.departed) {
+            return Some(Self { waiting_on: Some(MaintenanceWait::NodesLeft { nodes }), pods: None });
         }
-    }
-
-    /// `None`: there is nothing more to wait for.
-    pub fn waiting_on(self) -> Option<MaintenanceWait> {
-        match self {
-            Self::Waits(waiting_on) => Some(waiting_on),
-            Self::Drained => None,
-        }
+        let pods = (!have_all_left).then(|| MaintenanceWait::of_pods(case, drain));
+        Some(Self { waiting_on: cordon.or_else(|| pods.clone()), pods })
     }
 }
 
@@ -168,15 +153,90 @@ impl fmt::Display for MaintenanceWait {
 /// What a node waits for, which is cordoned later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeWait {
-    /// Somebody keeps uncordoning it: it is cordoned again then.
-    CordonConflict { until: Timestamp },
+    /// Somebody uncordoned it: it is cordoned again then. `None` for who looks on, since the manager alone knows how often that was.
+    CordonConflict { until: Option<Timestamp> },
     /// The status of this maintenance still speaks of a node that is gone and had the same name: that is put right first.
     FormerNode { maintenance: Arc<str> },
 }
 
-/// What a pod waits for, which is asked to leave later.
-#[derive(Debug, Clone, PartialEq, Eq)]
+impl NodeWait {
+    /// For who looks on.
+    pub fn of(node: &Node) -> Option<Self> {
+        let is_held = node.held_by.as_ref().is_some_and(|names| !names.is_empty());
+        (is_held && !node.unschedulable).then_some(Self::CordonConflict { until: None })
+    }
+
+    /// One word for machines.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::CordonConflict { .. } => "CordonConflict",
+            Self::FormerNode { .. } => "FormerNode",
+        }
+    }
+}
+
+impl fmt::Display for NodeWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CordonConflict { .. } => {
+                f.write_str("somebody uncordoned it, and it will be cordoned again")
+            }
+            Self::FormerNode { maintenance } => write!(
+                f,
+                "maintenance {maintenance} still speaks of a node of the same name that is gone; that is put right first"
+            ),
+        }
+    }
+}
+
+/// What a pod of a node that is drained waits for, which is asked to leave later.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodWait {
+    /// It is its turn: the manager has to request its eviction.
+    Request,
+    /// The node belongs to a later wave. On these nodes pods are asked to leave before.
+    LaterWave { before: Option<FirstNames> },
+    /// The plan has not reached it. On these nodes pods are asked to leave before.
+    LaterInPlan { before: Option<FirstNames> },
     /// It came to a node that others of its workload were asked to leave: it is asked then.
     CameBack { until: Timestamp },
+}
+
+impl PodWait {
+    /// One word for machines.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Request => "RequestEviction",
+            Self::LaterWave { .. } => "Wave",
+            Self::LaterInPlan { .. } => "Plan",
+            Self::CameBack { .. } => "CameBack",
+        }
+    }
+
+    /// What the reader can do about it.
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Request | Self::CameBack { .. } => "wait a moment".to_owned(),
+            Self::LaterWave { before: None } | Self::LaterInPlan { before: None } => {
+                "wait until the pods before it are gone".to_owned()
+            }
+            Self::LaterWave { before: Some(nodes) } | Self::LaterInPlan { before: Some(nodes) } => format!(
+                "wait until the pods before it are gone, which are on {nodes}: see explain node/{}",
+                nodes.first()
+            ),
+        }
+    }
+}
+
+impl fmt::Display for PodWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Request => "its turn has come; the manager has to request its eviction",
+            Self::LaterWave { .. } => "the nodes of an earlier wave are not drained yet",
+            Self::LaterInPlan { .. } => "the drain plan has not reached it yet",
+            Self::CameBack { .. } => {
+                "others like it were asked to leave the node, and it came back: it is asked later"
+            }
+        })
+    }
 }

@@ -11,8 +11,9 @@ use super::progress::{Number, Steps, Waits, World};
 const NAMED: usize = 3;
 
 /// The first of some names, as many as a sentence tells, and how many more there are. There is one at least.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FirstNames {
+    first: String,
     named: Vec<String>,
     more: usize,
 }
@@ -21,14 +22,20 @@ impl FirstNames {
     /// `None` of no names.
     pub fn of<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> Option<Self> {
         let mut names = names.into_iter();
-        let named: Vec<String> = names.by_ref().take(NAMED).map(|name| name.as_ref().to_owned()).collect();
-        (!named.is_empty()).then(|| Self { named, more: names.count() })
+        let first = names.next()?.as_ref().to_owned();
+        let named = names.by_ref().take(NAMED - 1).map(|name| name.as_ref().to_owned()).collect();
+        Some(Self { first, named, more: names.count() })
+    }
+
+    pub fn first(&self) -> &str {
+        &self.first
     }
 }
 
 impl fmt::Display for FirstNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.named.join(", "))?;
+        f.write_str(&self.first)?;
+        self.named.iter().try_for_each(|name| write!(f, ", {name}"))?;
         match self.more {
             0 => Ok(()),
             more => write!(f, " and {more} more"),

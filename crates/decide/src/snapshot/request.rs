@@ -8,7 +8,7 @@ use usher_api::eviction_request::{PROGRESS_DEADLINE_SECONDS_DEFAULT, selection_o
 use usher_api::gateway::Ask;
 use usher_api::names::{
     DESCHEDULER_INSTANCE_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION,
-    requester_of,
+    SURGE_FAILED_CONDITION, requester_of,
 };
 use usher_api::{EvictionRequestStatus, Interceptor};
 
@@ -160,9 +160,9 @@ impl Request {
     }
 }
 
-/// Whether somebody else than the manager writes the condition.
+/// Whether somebody else than the manager writes the condition, itself or as an interceptor.
 pub fn is_of_others(condition: &Condition) -> bool {
-    condition.type_ != BLOCKED_CONDITION
+    ![BLOCKED_CONDITION, SURGE_FAILED_CONDITION].contains(&condition.type_.as_str())
 }
 
 fn without_words_of_others(mut status: EvictionRequestStatus) -> EvictionRequestStatus {

@@ -25,15 +25,16 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use usher_api::names::{
     DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
-    SURGE_ANNOTATION, SURGE_LABEL,
+    SURGE_ANNOTATION, SURGE_FAILED_CONDITION, SURGE_LABEL,
 };
+use usher_api::report::{ConditionReport, ConditionStatus, Report};
 use usher_api::workloads::{BundledInterceptor, Strategy};
 
 use super::availability::{Unavailable, later, why_unavailable};
 use super::deployment::answers_for;
-use super::{Decision, Effect, Wait, complete, has_turn, next_beat, owner_of};
-use crate::eviction_request::message::said_at_last;
-use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request, StaleRecord};
+use super::{Decision, Effect, Wait, complete, completion, has_turn, next_beat, owner_of};
+use crate::decision::limited;
+use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request, StaleRecord, is_of_others};
 pub use describe::{Description, describe};
 pub use hand_over::{NewHandOver, name as hand_over_name};
 pub(super) use limits::{left_behind, restored};
@@ -364,7 +365,8 @@ fn tried_before<'a>(
     });
     tried.map(|(_, request)| {
         let name = &case.deployment.key.name;
-        complete(request, format!("Deployment {name} {TRIED}: {LEFT}"))
+        let said = "has surged for it already, and it did not help";
+        fail(request, "Tried", format!("Deployment {name} {said}: {LEFT}"))
     })
 }
 
@@ -436,15 +438,24 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Option<S
 }
 
 const LEFT: &str = "it is left to the eviction API";
-const TRIED: &str = "has surged for it already, and it did not help";
-const NOT_REPLACED: &str = "has no available replacement of the pod";
 
-/// Whether an interceptor of Deployments had the last turn, and has said in the end that new pods were to come and did not. What another
-/// one says in these words is about something else.
+/// The turn is over: new pods were to come for this one, and did not. A report replaces the list of conditions, and what others have said
+/// in theirs is not kept: where there are some, they stay, and this one is not told.
+fn fail(request: &Arc<Request>, reason: &str, message: String) -> Effect {
+    let condition = (!request.status.conditions.iter().any(is_of_others)).then(|| ConditionReport {
+        type_: SURGE_FAILED_CONDITION.to_owned(),
+        status: ConditionStatus::True,
+        reason: reason.to_owned(),
+        message: limited(message.clone()),
+    });
+    let report = Report { condition, ..*completion(message) };
+    Effect::Report { request: request.clone(), report: Box::new(report) }
+}
+
+/// Whether an interceptor of Deployments had the last turn, and new pods were to come for the pod and did not.
 pub fn has_failed(request: &Request) -> bool {
-    let is_ours = request.status.active_interceptor_class.as_deref().is_some_and(answers_for);
-    let said = said_at_last(request).filter(|_| is_ours);
-    said.is_some_and(|said| [TRIED, NOT_REPLACED].iter().any(|words| said.contains(words)))
+    request.status.active_interceptor_class.as_deref().is_some_and(answers_for)
+        && request.condition(SURGE_FAILED_CONDITION).is_some_and(|condition| condition.status == "True")
 }
 
 /// Why nothing would be done for the pods of a Deployment now, whichever they are.
@@ -600,7 +611,7 @@ fn delete(
 fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
     let name = &case.deployment.key.name;
     let why = obstacles(case, state).map(|why| format!(" ({why})")).unwrap_or_default();
-    let message = format!("Deployment {name} {NOT_REPLACED}{why}: {LEFT}");
+    let message = format!("Deployment {name} has no available replacement of the pod{why}: {LEFT}");
     let is_lost = |request: &Request| patience_ends(case, request).is_none_or(|ends| ends <= now);
     // For the first of them there are new pods, and they go for those, if the server lets them.
     let replaced = match case.refused {
@@ -610,7 +621,7 @@ fn lost(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> 
     };
     let turns = state.given_over.iter().skip(replaced);
     let lost = turns.filter(|(_, request)| !is_completed(request) && is_lost(request));
-    lost.map(|(_, request)| complete(request, message.clone())).collect()
+    lost.map(|(_, request)| fail(request, "NotReplaced", message.clone())).collect()
 }
 
 #[cfg(test)]

@@ -486,6 +486,13 @@ fn a_pod_whose_replacement_is_not_there_in_the_turn_of_its_replica_set_is_left_t
     // The one that came for it goes first, as it is not available, and would stay in its place.
     let left = "completes a: Deployment web has no available replacement of the pod";
     says(&lost(300), &["scales to 1 with None", left]);
+    let decision = lost(300).decide();
+    let [_, Effect::Report { request, report }] = &decision.effects[..] else { panic!("{decision:?}") };
+    let patch = report.patch(&request.status, at(1));
+    assert_eq!(
+        (&patch["conditions"][0]["type"], &patch["conditions"][0]["status"]),
+        (&json!("SurgeFailed"), &json!("True"))
+    );
     // A rollout is waited for.
     let rolls_out = |it: &mut Value| it["status"]["updatedReplicas"] = 0.into();
     let waits = "reports a: Deployment web: a waits until the rollout of its Deployment is done";

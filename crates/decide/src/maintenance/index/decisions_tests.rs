@@ -31,7 +31,7 @@ fn later(version: u32, node: Node) -> Node {
 
 fn waits_until(wait: &NodeDecision) -> Option<Timestamp> {
     match &wait.waiting_on {
-        Some(NodeWait::CordonConflict { until }) => Some(*until),
+        Some(NodeWait::CordonConflict { until }) => *until,
         _ => None,
     }
 }
