@@ -209,21 +209,20 @@ mod tests {
     #[test]
     fn held_pods_are_let_through_wherever_nobody_holds_any() {
         let all = Controllers::with(&BundledInterceptor::ALL);
-        let without = |interceptors: &[BundledInterceptor]| Controllers::with(interceptors);
         let kept = Controllers { requests: None, ..all.clone() };
         let interceptors = BundledInterceptor::ALL.map(Interceptor);
         let wanted = [vec![EvictionRequests, NodeMaintenances], interceptors.to_vec()].concat();
         for (controllers, wanted) in [
             (all, wanted),
             (
-                without(&[DaemonSet, StatefulSet]),
+                Controllers::with(&[DaemonSet, StatefulSet]),
                 vec![EvictionRequests, NodeMaintenances, Interceptor(DaemonSet), Interceptor(StatefulSet)],
             ),
             (
-                without(&[Deployment]),
+                Controllers::with(&[Deployment]),
                 vec![EvictionRequests, NodeMaintenances, Interceptor(Deployment), HeldPods],
             ),
-            (without(&[]), vec![EvictionRequests, NodeMaintenances, HeldPods]),
+            (Controllers::with(&[]), vec![EvictionRequests, NodeMaintenances, HeldPods]),
             (kept, vec![NodeMaintenances, HeldPods]),
         ] {
             assert_eq!(controllers.list(), wanted, "{controllers:?}");
